@@ -1,0 +1,153 @@
+//! Character classes of the named patterns, from `regex-syntax`'s tables (Unicode 16.0).
+//!
+//! These are the tables that HF `tokenizers` and `tiktoken` use, so that our scanners cut where they cut.
+
+use std::sync::LazyLock;
+
+use regex_syntax::hir::{Class, HirKind};
+
+pub const LETTER: u8 = 1; // \p{L}
+pub const NUMBER: u8 = 2; // \p{N}
+pub const SPACE: u8 = 4; // \s
+pub const UPPER: u8 = 8; // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
+pub const LOWER: u8 = 16; // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
+
+/// What `[^\s\p{L}\p{N}]` excludes.
+pub const NOT_OTHER: u8 = LETTER | NUMBER | SPACE;
+
+const BLOCK: usize = 256;
+
+/// A two-stage table: code point / 256 names a block, the rest an entry of it. Equal blocks are shared.
+pub struct Classes {
+    block_of: Vec<u16>,
+    blocks: Vec<[u8; BLOCK]>,
+    ascii: [u8; 128],
+}
+
+pub static CLASSES: LazyLock<Classes> = LazyLock::new(Classes::new);
+
+impl Classes {
+    fn new() -> Self {
+        let mut flat = vec![0u8; 0x11_0000];
+        for (class, bit) in [
+            (r"\p{L}", LETTER),
+            (r"\p{N}", NUMBER),
+            (r"\s", SPACE),
+            (r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", UPPER),
+            (r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", LOWER),
+        ] {
+            for (start, end) in ranges(class) {
+                for entry in &mut flat[start as usize..=end as usize] {
+                    *entry |= bit;
+                }
+            }
+        }
+        let mut blocks: Vec<[u8; BLOCK]> = Vec::new();
+        let mut seen = std::collections::HashMap::new();
+        let block_of = flat
+            .chunks_exact(BLOCK)
+            .map(|chunk| {
+                let block: [u8; BLOCK] = chunk.try_into().expect("chunks_exact");
+                *seen.entry(block).or_insert_with(|| {
+                    blocks.push(block);
+                    (blocks.len() - 1) as u16
+                })
+            })
+            .collect();
+        let ascii = flat[..128].try_into().expect("128 entries");
+        Self {
+            block_of,
+            blocks,
+            ascii,
+        }
+    }
+
+    /// Class bits of a code point.
+    #[inline]
+    pub fn of(&self, code_point: u32) -> u8 {
+        let block = self.block_of[code_point as usize / BLOCK] as usize;
+        self.blocks[block][code_point as usize % BLOCK]
+    }
+
+    /// Class bits and byte length of the character at `text[at]`; (0, 0) at the end.
+    #[inline(always)]
+    pub fn at(&self, text: &[u8], at: usize) -> (u8, usize) {
+        match text.get(at) {
+            None => (0, 0),
+            Some(&byte) if byte < 128 => (self.ascii[byte as usize], 1),
+            Some(_) => {
+                let (code_point, length) = decode(text, at);
+                (self.of(code_point), length)
+            }
+        }
+    }
+}
+
+fn ranges(class: &str) -> Vec<(u32, u32)> {
+    let hir = regex_syntax::parse(class).expect("a valid class");
+    match hir.kind() {
+        HirKind::Class(Class::Unicode(set)) => set
+            .iter()
+            .map(|range| (range.start() as u32, range.end() as u32))
+            .collect(),
+        _ => unreachable!("a class of characters"),
+    }
+}
+
+/// Code point and byte length at `text[at]`, which is not ASCII. Malformed bytes read as U+FFFD, one byte long.
+#[inline]
+pub fn decode(text: &[u8], at: usize) -> (u32, usize) {
+    const MALFORMED: (u32, usize) = (0xFFFD, 1);
+    let rest = &text[at..];
+    let tail = |i: usize| rest.get(i).filter(|&&b| b & 0xC0 == 0x80).map(|&b| (b & 0x3F) as u32);
+    match rest[0] {
+        lead @ 0xC2..=0xDF => match tail(1) {
+            Some(b) => (((lead & 0x1F) as u32) << 6 | b, 2),
+            None => MALFORMED,
+        },
+        lead @ 0xE0..=0xEF => match (tail(1), tail(2)) {
+            (Some(b), Some(c)) => (((lead & 0x0F) as u32) << 12 | b << 6 | c, 3),
+            _ => MALFORMED,
+        },
+        lead @ 0xF0..=0xF4 => match (tail(1), tail(2), tail(3)) {
+            (Some(b), Some(c), Some(d)) => {
+                let code_point = ((lead & 0x07) as u32) << 18 | b << 12 | c << 6 | d;
+                if code_point < 0x11_0000 {
+                    (code_point, 4)
+                } else {
+                    MALFORMED
+                }
+            }
+            _ => MALFORMED,
+        },
+        _ => MALFORMED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(bit: u8) -> usize {
+        (0..0x11_0000).filter(|&c| CLASSES.of(c) & bit != 0).count()
+    }
+
+    #[test]
+    fn tables_are_unicode_16() {
+        assert_eq!(count(LETTER), 141_028);
+        assert_eq!(count(NUMBER), 1_911);
+        assert_eq!(count(SPACE), 25);
+    }
+
+    #[test]
+    fn decode_agrees_with_the_standard_library() {
+        for c in ['\u{80}', 'é', '\u{7ff}', '\u{800}', '中', '\u{ffff}', '🦊', '\u{10ffff}'] {
+            let mut buffer = [0; 4];
+            let text = c.encode_utf8(&mut buffer).as_bytes().to_vec();
+            assert_eq!(decode(&text, 0), (c as u32, text.len()));
+            for cut in 1..text.len() {
+                assert_eq!(decode(&text[..cut], 0), (0xFFFD, 1));
+            }
+        }
+    }
+}
