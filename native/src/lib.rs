@@ -2,13 +2,13 @@
 //!
 //! Everything but `python` is plain Rust that knows no Python; `python` is the binding, behind a feature.
 
-//pub mod corpus;
-//pub mod counting;
-//pub mod encoding;
-//pub mod merging;
+pub mod corpus;
+pub mod counting;
+pub mod encoding;
+pub mod merging;
 pub mod parallel;
 pub mod patterns;
-//pub mod phase2;
+pub mod phase2;
 pub mod unicode;
 
 #[cfg(feature = "python")]

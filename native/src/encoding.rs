@@ -1,0 +1,753 @@
+//! Encoding in two levels: cached phase-1 pieces, then phase-2 merges over runs of phase-1 tokens.
+//!
+//! A merge (a, b) joins text only where the last byte of a meets the first byte of b. So between two bytes at
+//! which no merge of a level can join, that level's merges never cross, and text is cut there into pieces that
+//! are short, repeat, and are looked up instead of merged. Likewise for phase 2: it never crosses a seam of
+//! phase-1 tokens that is not the (rightmost leaf, leftmost leaf) of one of its merges.
+//!
+//! Level by level equals plain rank-order merging if no phase-2 merge makes an operand of a phase-1 merge;
+//! `Encoder::new` checks that, and otherwise puts all merges on one level.
+
+use std::sync::Mutex;
+
+use crate::corpus::Batch;
+use crate::counting::{hash_key, short_key, Unit, SHORT};
+use crate::merging::Tokens;
+use crate::parallel;
+use crate::patterns::Scanner;
+
+const NONE: u32 = u32::MAX;
+/// Pieces up to this many symbols are merged by scanning for the lowest rank, longer ones with a heap.
+const SCAN: usize = 48;
+const CACHE_ENTRIES: usize = 1 << 17; // 4 MiB of 32-byte entries per thread
+const CACHE_TOKENS: usize = 4;
+const LONG_ENTRIES: usize = 1 << 14;
+const LONG_BYTES: usize = 256;
+const CHUNK_BYTES: usize = 1 << 17;
+
+/// Which token a pair of tokens makes, and how early.
+pub struct PairTable {
+    slots: Vec<(u64, u32, u32)>, // pair, rank, id
+    mask: usize,
+}
+
+const EMPTY: u64 = u64::MAX;
+
+impl PairTable {
+    fn new(capacity: usize) -> Self {
+        let size = (capacity * 2).next_power_of_two().max(16);
+        Self {
+            slots: vec![(EMPTY, NONE, NONE); size],
+            mask: size - 1,
+        }
+    }
+
+    #[inline(always)]
+    fn slot(&self, pair: u64) -> usize {
+        let mut at = (pair.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & self.mask;
+        while self.slots[at].0 != pair && self.slots[at].0 != EMPTY {
+            at = (at + 1) & self.mask;
+        }
+        at
+    }
+
+    /// A repeated pair keeps its last rank, as in HF `tokenizers`.
+    fn insert(&mut self, left: u32, right: u32, rank: u32, id: u32) {
+        let pair = (left as u64) << 32 | right as u64;
+        let at = self.slot(pair);
+        self.slots[at] = (pair, rank, id);
+    }
+
+    /// (rank, id), or (u32::MAX, u32::MAX).
+    #[inline(always)]
+    fn get(&self, left: u32, right: u32) -> (u32, u32) {
+        let (_, rank, id) = self.slots[self.slot((left as u64) << 32 | right as u64)];
+        (rank, id)
+    }
+}
+
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new(size: usize) -> Self {
+        Self(vec![0; size.div_ceil(64)])
+    }
+
+    #[inline(always)]
+    fn set(&mut self, i: usize) {
+        self.0[i / 64] |= 1 << (i % 64);
+    }
+
+    #[inline(always)]
+    fn get(&self, i: usize) -> bool {
+        self.0[i / 64] >> (i % 64) & 1 != 0
+    }
+}
+
+/// A merge by ids; its place in the list is its rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MergeRule {
+    pub left: u32,
+    pub right: u32,
+    pub new: u32,
+}
+
+/// What defines an encoding (see DESIGN: one-pass and two-pass).
+pub struct Definition {
+    /// Bytes of every token by id; special tokens too.
+    pub tokens: Tokens,
+    pub byte_ids: [u32; 256],
+    pub merges: Vec<MergeRule>,
+    /// Merges of phase 1; the rest are phase 2's.
+    pub phase1: usize,
+    /// Cuts the text first: the fence of a one-pass tokenizer, the phase-1 pattern of any other.
+    pub scanner: Scanner,
+    /// Two-pass: phase-2 merges do not cross the ends of this one's pieces.
+    pub fence: Option<Scanner>,
+}
+
+struct Level2 {
+    merges: PairTable,
+    /// Seams that some merge can cross; None if they are not known.
+    seams: Option<Seams>,
+}
+
+struct Seams {
+    left: Bits,
+    right: Bits,
+    pairs: PairTable,
+}
+
+impl Seams {
+    #[inline(always)]
+    fn open(&self, left: u32, right: u32) -> bool {
+        self.left.get(left as usize) && self.right.get(right as usize) && self.pairs.get(left, right).0 != NONE
+    }
+}
+
+#[derive(Clone, Copy)]
+struct CacheEntry {
+    key: u128,
+    tokens: [u32; CACHE_TOKENS],
+}
+
+/// What one thread needs: a bounded cache of pieces, and room to work.
+pub struct State {
+    short: Vec<CacheEntry>,
+    long: hashbrown::HashMap<Box<[u8]>, Box<[u32]>, rustc_hash::FxBuildHasher>,
+    piece: Vec<u32>,
+    tokens: Vec<u32>,
+    ends: Vec<usize>,
+    boundaries: Vec<usize>,
+    scratch: Scratch,
+}
+
+#[derive(Default)]
+struct Scratch {
+    run: Vec<u32>,
+    ranks: Vec<(u32, u32)>,
+    next: Vec<u32>,
+    previous: Vec<u32>,
+    heap: std::collections::BinaryHeap<std::cmp::Reverse<(u32, u32)>>,
+}
+
+impl State {
+    fn new() -> Self {
+        let empty = CacheEntry {
+            key: 0,
+            tokens: [NONE; CACHE_TOKENS],
+        };
+        Self {
+            short: vec![empty; CACHE_ENTRIES],
+            long: Default::default(),
+            piece: Vec::new(),
+            tokens: Vec::new(),
+            ends: Vec::new(),
+            boundaries: Vec::new(),
+            scratch: Scratch::default(),
+        }
+    }
+}
+
+pub struct Encoder {
+    definition: Definition,
+    level1: PairTable,
+    level2: Option<Level2>,
+    /// Byte pairs at which a level-1 merge can join.
+    live: Bits,
+    /// Cut at dead byte pairs whatever the length: the scanner's pieces are long.
+    cut_all: bool,
+    /// Whether the merges are on one level although there is a phase 2.
+    pub plain: bool,
+    states: Mutex<Vec<State>>,
+}
+
+impl Encoder {
+    pub fn new(definition: Definition) -> Self {
+        let Definition { merges, tokens, .. } = &definition;
+        let superwords = definition.phase1 < merges.len();
+        let leaves = superwords.then(|| leaves(&definition)).flatten();
+        let two_pass = definition.fence.is_some();
+        let plain = superwords && !two_pass && (leaves.is_none() || feeds_back(&definition));
+        let split = if plain { merges.len() } else { definition.phase1 };
+
+        let mut level1 = PairTable::new(split);
+        let mut live = Bits::new(1 << 16);
+        for (rank, merge) in merges[..split].iter().enumerate() {
+            level1.insert(merge.left, merge.right, rank as u32, merge.new);
+            let (left, right) = (tokens.get(merge.left), tokens.get(merge.right));
+            if let (Some(&last), Some(&first)) = (left.last(), right.first()) {
+                live.set((last as usize) << 8 | first as usize);
+            }
+        }
+        let level2 = (split < merges.len()).then(|| {
+            let mut table = PairTable::new(merges.len() - split);
+            for (rank, merge) in merges.iter().enumerate().skip(split) {
+                table.insert(merge.left, merge.right, rank as u32, merge.new);
+            }
+            let seams = leaves.map(|(leftmost, rightmost)| {
+                let mut seams = Seams {
+                    left: Bits::new(tokens.len()),
+                    right: Bits::new(tokens.len()),
+                    pairs: PairTable::new(merges.len() - split),
+                };
+                for merge in &merges[split..] {
+                    let (left, right) = (rightmost[merge.left as usize], leftmost[merge.right as usize]);
+                    seams.left.set(left as usize);
+                    seams.right.set(right as usize);
+                    seams.pairs.insert(left, right, 0, 0);
+                }
+                seams
+            });
+            Level2 {
+                merges: table,
+                seams,
+            }
+        });
+        Self {
+            cut_all: superwords && !two_pass,
+            level1,
+            level2,
+            live,
+            plain,
+            definition,
+            states: Mutex::new(Vec::new()),
+        }
+    }
+
+    pub fn tokens(&self) -> &Tokens {
+        &self.definition.tokens
+    }
+
+    /// Runs `work` with a state per thread; states (and so caches) are kept for the next call.
+    pub fn with_states<R>(&self, threads: usize, work: impl FnOnce(&mut [State]) -> R) -> R {
+        let mut states = {
+            let mut pool = self.states.lock().expect("no panic while held");
+            let keep = pool.len().saturating_sub(threads);
+            pool.split_off(keep)
+        };
+        states.resize_with(threads.max(1), State::new);
+        let result = work(&mut states);
+        self.states.lock().expect("no panic while held").append(&mut states);
+        result
+    }
+
+    /// Ids of one text, appended to `out`.
+    pub fn encode(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
+        match &self.level2 {
+            None => self.definition.scanner.pieces(text, |start, end| {
+                self.cut(text, start, end, &mut state.cache_parts(), out);
+            }),
+            Some(level2) => {
+                let mut scratch = std::mem::take(&mut state.scratch);
+                let result = self.spans(text, Unit::Document, state, |span| level2.merge(span, &mut scratch, out));
+                state.scratch = scratch;
+                result
+            }
+        }
+    }
+
+    /// Ids of all documents of a batch, and where each document's begin and end.
+    pub fn encode_batch(&self, batch: &Batch, threads: usize) -> Result<(Vec<u32>, Vec<i64>), String> {
+        let chunks = parallel::chunks(&batch.offsets, CHUNK_BYTES);
+        let results: Vec<Mutex<(Vec<u32>, Vec<usize>)>> = chunks.iter().map(|_| Mutex::default()).collect();
+        let threads = threads.min(chunks.len()).max(1);
+        self.with_states(threads, |states| {
+            parallel::for_each(states, chunks.len(), |state, i| {
+                let bytes = batch.offsets[chunks[i].end] - batch.offsets[chunks[i].start];
+                let mut ids = Vec::with_capacity(bytes as usize / 3);
+                let mut ends = Vec::with_capacity(chunks[i].len());
+                for document in chunks[i].clone() {
+                    self.encode(batch.document(document), state, &mut ids)?;
+                    ends.push(ids.len());
+                }
+                *results[i].lock().expect("no panic while held") = (ids, ends);
+                Ok::<(), String>(())
+            })
+        })?;
+        let mut all = Vec::new();
+        let mut offsets = Vec::with_capacity(batch.len() + 1);
+        offsets.push(0);
+        for result in results {
+            let (ids, ends) = result.into_inner().expect("no panic while held");
+            offsets.extend(ends.into_iter().map(|end| (all.len() + end) as i64));
+            if all.is_empty() {
+                all = ids;
+            } else {
+                all.extend_from_slice(&ids);
+            }
+        }
+        Ok((all, offsets))
+    }
+
+    /// Calls `span` with the phase-1 tokens of each stretch of text within which phase 2 may merge.
+    /// `unit` adds boundaries that training has and encoding has not.
+    pub fn spans(
+        &self,
+        text: &[u8],
+        unit: Unit,
+        state: &mut State,
+        mut span: impl FnMut(&[u32]),
+    ) -> Result<(), String> {
+        let Definition {
+            scanner,
+            fence,
+            tokens: table,
+            ..
+        } = &self.definition;
+        let mut tokens = std::mem::take(&mut state.tokens);
+        let result = match fence {
+            None => unit.split(text, |text| {
+                scanner.pieces(text, |start, end| {
+                    tokens.clear();
+                    self.cut(text, start, end, &mut state.cache_parts(), &mut tokens);
+                    span(&tokens);
+                })
+            }),
+            Some(fence) => {
+                tokens.clear();
+                state.ends.clear();
+                state.boundaries.clear();
+                let (mut ends, mut boundaries) = (std::mem::take(&mut state.ends), std::mem::take(&mut state.boundaries));
+                let mut at = 0;
+                let result = scanner
+                    .pieces(text, |start, end| {
+                        let first = tokens.len();
+                        self.cut(text, start, end, &mut state.cache_parts(), &mut tokens);
+                        ends.extend(tokens[first..].iter().map(|&token| {
+                            at += table.get(token).len();
+                            at
+                        }));
+                    })
+                    .and_then(|()| {
+                        let mut start = 0;
+                        unit.split(text, |line| {
+                            fence.pieces(line, |_, end| boundaries.push(start + end))?;
+                            start += line.len();
+                            Ok(())
+                        })
+                    });
+                if result.is_ok() {
+                    between_closed_seams(&tokens, &ends, &boundaries, &mut span);
+                }
+                (state.ends, state.boundaries) = (ends, boundaries);
+                result
+            }
+        };
+        state.tokens = tokens;
+        result
+    }
+
+    /// Phase-1 tokens of a piece of the scanner.
+    #[inline(always)]
+    fn cut(&self, text: &[u8], start: usize, end: usize, cache: &mut CacheParts, out: &mut Vec<u32>) {
+        if !self.cut_all && end - start <= SHORT {
+            return self.lookup(text, start, end, cache, out);
+        }
+        let mut first = start;
+        for at in start + 1..end {
+            if !self.live.get((text[at - 1] as usize) << 8 | text[at] as usize) {
+                self.lookup(text, first, at, cache, out);
+                first = at;
+            }
+        }
+        self.lookup(text, first, end, cache, out);
+    }
+
+    #[inline(always)]
+    fn lookup(&self, text: &[u8], start: usize, end: usize, cache: &mut CacheParts, out: &mut Vec<u32>) {
+        if end - start == 1 {
+            return out.push(self.definition.byte_ids[text[start] as usize]);
+        }
+        if end - start > SHORT {
+            return self.long(&text[start..end], cache, out);
+        }
+        let key = short_key(text, start, end);
+        let entry = &mut cache.short[hash_key(key) as usize & (CACHE_ENTRIES - 1)];
+        if entry.key != key {
+            self.merge_bytes(&text[start..end], cache.piece, cache.scratch);
+            if cache.piece.len() > CACHE_TOKENS {
+                return out.extend_from_slice(cache.piece);
+            }
+            entry.key = key;
+            entry.tokens = [NONE; CACHE_TOKENS];
+            entry.tokens[..cache.piece.len()].copy_from_slice(cache.piece);
+        }
+        out.push(entry.tokens[0]);
+        for &token in &entry.tokens[1..] {
+            if token == NONE {
+                break;
+            }
+            out.push(token);
+        }
+    }
+
+    #[inline(never)]
+    fn long(&self, bytes: &[u8], cache: &mut CacheParts, out: &mut Vec<u32>) {
+        if let Some(tokens) = cache.long.get(bytes) {
+            return out.extend_from_slice(tokens);
+        }
+        self.merge_bytes(bytes, cache.piece, cache.scratch);
+        out.extend_from_slice(cache.piece);
+        if bytes.len() <= LONG_BYTES {
+            if cache.long.len() >= LONG_ENTRIES {
+                cache.long.clear();
+            }
+            cache.long.insert(bytes.into(), cache.piece.as_slice().into());
+        }
+    }
+
+    #[inline(never)]
+    fn merge_bytes(&self, bytes: &[u8], ids: &mut Vec<u32>, scratch: &mut Scratch) {
+        ids.clear();
+        ids.extend(bytes.iter().map(|&byte| self.definition.byte_ids[byte as usize]));
+        merge(ids, &self.level1, scratch);
+    }
+}
+
+/// The parts of a state that a piece needs, apart from the token buffers.
+struct CacheParts<'a> {
+    short: &'a mut Vec<CacheEntry>,
+    long: &'a mut hashbrown::HashMap<Box<[u8]>, Box<[u32]>, rustc_hash::FxBuildHasher>,
+    piece: &'a mut Vec<u32>,
+    scratch: &'a mut Scratch,
+}
+
+impl State {
+    #[inline(always)]
+    fn cache_parts(&mut self) -> CacheParts<'_> {
+        CacheParts {
+            short: &mut self.short,
+            long: &mut self.long,
+            piece: &mut self.piece,
+            scratch: &mut self.scratch,
+        }
+    }
+}
+
+impl Level2 {
+    #[inline(always)]
+    fn merge(&self, tokens: &[u32], scratch: &mut Scratch, out: &mut Vec<u32>) {
+        let Some(seams) = &self.seams else {
+            return self.merge_run(tokens, scratch, out);
+        };
+        let mut start = 0;
+        for at in 1..tokens.len() {
+            if !seams.open(tokens[at - 1], tokens[at]) {
+                self.merge_run(&tokens[start..at], scratch, out);
+                start = at;
+            }
+        }
+        self.merge_run(&tokens[start..], scratch, out);
+    }
+
+    #[inline(always)]
+    fn merge_run(&self, run: &[u32], scratch: &mut Scratch, out: &mut Vec<u32>) {
+        match *run {
+            [] => {}
+            [token] => out.push(token),
+            [left, right] => match self.merges.get(left, right) {
+                (NONE, _) => out.extend_from_slice(run),
+                (_, new) => out.push(new),
+            },
+            _ => {
+                let mut ids = std::mem::take(&mut scratch.run);
+                ids.clear();
+                ids.extend_from_slice(run);
+                merge(&mut ids, &self.merges, scratch);
+                out.extend_from_slice(&ids);
+                scratch.run = ids;
+            }
+        }
+    }
+}
+
+/// Emits the tokens between seams at which phase 2 must not merge: a boundary lies at them, or inside a token
+/// on either side.
+fn between_closed_seams(tokens: &[u32], ends: &[usize], boundaries: &[usize], span: &mut impl FnMut(&[u32])) {
+    let mut boundary = boundaries.iter().copied().peekable();
+    let (mut start, mut inside_before) = (0, false);
+    let mut at_end_before = false;
+    let mut token_start = 0;
+    for (i, &end) in ends.iter().enumerate() {
+        while boundary.next_if(|&b| b <= token_start).is_some() {}
+        let inside = boundary.peek().is_some_and(|&b| b < end);
+        if i > 0 && (at_end_before || inside_before || inside) {
+            span(&tokens[start..i]);
+            start = i;
+        }
+        while boundary.next_if(|&b| b < end).is_some() {}
+        at_end_before = boundary.peek() == Some(&end);
+        inside_before = inside;
+        token_start = end;
+    }
+    if start < tokens.len() {
+        span(&tokens[start..]);
+    }
+}
+
+/// The leftmost and the rightmost phase-1 token of every token, unless some token has several derivations.
+fn leaves(definition: &Definition) -> Option<(Vec<u32>, Vec<u32>)> {
+    let n = definition.tokens.len();
+    let mut made = Bits::new(n);
+    definition.byte_ids.iter().for_each(|&id| made.set(id as usize));
+    let mut leftmost: Vec<u32> = (0..n as u32).collect();
+    let mut rightmost = leftmost.clone();
+    for (rank, merge) in definition.merges.iter().enumerate() {
+        if made.get(merge.new as usize) || !made.get(merge.left as usize) || !made.get(merge.right as usize) {
+            return None;
+        }
+        made.set(merge.new as usize);
+        if rank >= definition.phase1 {
+            leftmost[merge.new as usize] = leftmost[merge.left as usize];
+            rightmost[merge.new as usize] = rightmost[merge.right as usize];
+        }
+    }
+    Some((leftmost, rightmost))
+}
+
+/// Whether a phase-2 merge makes an operand of a phase-1 merge.
+fn feeds_back(definition: &Definition) -> bool {
+    let (phase1, phase2) = definition.merges.split_at(definition.phase1);
+    let mut operands = Bits::new(definition.tokens.len());
+    for merge in phase1 {
+        operands.set(merge.left as usize);
+        operands.set(merge.right as usize);
+    }
+    phase2.iter().any(|merge| operands.get(merge.new as usize))
+}
+
+/// Applies merges by rank, the leftmost first among equals.
+fn merge(ids: &mut Vec<u32>, table: &PairTable, scratch: &mut Scratch) {
+    if ids.len() > SCAN {
+        return merge_with_heap(ids, table, scratch);
+    }
+    let ranks = &mut scratch.ranks;
+    ranks.clear();
+    ranks.extend(ids.windows(2).map(|pair| table.get(pair[0], pair[1])));
+    while let Some((at, &(rank, new))) = ranks.iter().enumerate().min_by_key(|(_, (rank, _))| *rank) {
+        if rank == NONE {
+            break;
+        }
+        ids[at] = new;
+        ids.remove(at + 1);
+        ranks.remove(at);
+        if at < ranks.len() {
+            ranks[at] = table.get(new, ids[at + 1]);
+        }
+        if at > 0 {
+            ranks[at - 1] = table.get(ids[at - 1], new);
+        }
+    }
+}
+
+#[inline(never)]
+fn merge_with_heap(ids: &mut Vec<u32>, table: &PairTable, scratch: &mut Scratch) {
+    use std::cmp::Reverse;
+    let n = ids.len() as u32;
+    let Scratch {
+        next,
+        previous,
+        heap,
+        ..
+    } = scratch;
+    next.clear();
+    next.extend(1..=n);
+    previous.clear();
+    previous.extend((0..n).map(|i| i.wrapping_sub(1)));
+    heap.clear();
+    for i in 1..n {
+        let (rank, _) = table.get(ids[i as usize - 1], ids[i as usize]);
+        if rank != NONE {
+            heap.push(Reverse((rank, i - 1)));
+        }
+    }
+    while let Some(Reverse((rank, at))) = heap.pop() {
+        let right = next[at as usize];
+        if ids[at as usize] == NONE || right >= n {
+            continue;
+        }
+        let (now, new) = table.get(ids[at as usize], ids[right as usize]);
+        if now != rank {
+            continue;
+        }
+        ids[at as usize] = new;
+        ids[right as usize] = NONE;
+        let after = next[right as usize];
+        next[at as usize] = after;
+        if after < n {
+            previous[after as usize] = at;
+            let (rank, _) = table.get(new, ids[after as usize]);
+            if rank != NONE {
+                heap.push(Reverse((rank, at)));
+            }
+        }
+        let before = previous[at as usize];
+        if before != NONE {
+            let (rank, _) = table.get(ids[before as usize], new);
+            if rank != NONE {
+                heap.push(Reverse((rank, before)));
+            }
+        }
+    }
+    ids.retain(|&id| id != NONE);
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub struct Random(pub u64);
+
+    impl Random {
+        pub fn below(&mut self, n: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((self.0 >> 33) as usize) % n
+        }
+    }
+
+    /// Merges of random tokens, the later ones made of earlier ones; no string twice.
+    pub fn random_merges(random: &mut Random, letters: usize, n: usize) -> (Tokens, Vec<MergeRule>) {
+        let mut tokens = Tokens::default();
+        (0..=255u8).for_each(|byte| {
+            tokens.push(&[byte]);
+        });
+        let mut merges: Vec<MergeRule> = Vec::new();
+        let pick = |random: &mut Random, made: usize| {
+            let i = random.below(letters + made);
+            (if i < letters { 97 + i } else { 256 + i - letters }) as u32
+        };
+        while merges.len() < n {
+            let (left, right) = (pick(random, merges.len()), pick(random, merges.len()));
+            let bytes = [tokens.get(left), tokens.get(right)].concat();
+            if bytes.len() < 12 && (0..tokens.len() as u32).all(|id| tokens.get(id) != bytes) {
+                let new = tokens.push(&bytes);
+                merges.push(MergeRule { left, right, new });
+            }
+        }
+        (tokens, merges)
+    }
+
+    pub fn plain(ids: &mut Vec<u32>, merges: &[MergeRule]) {
+        loop {
+            let best = (1..ids.len())
+                .filter_map(|i| {
+                    let rank = merges.iter().rposition(|m| m.left == ids[i - 1] && m.right == ids[i])?;
+                    Some((rank, i - 1))
+                })
+                .min();
+            let Some((rank, at)) = best else { return };
+            ids[at] = merges[rank].new;
+            ids.remove(at + 1);
+        }
+    }
+
+    fn byte_ids() -> [u32; 256] {
+        std::array::from_fn(|i| i as u32)
+    }
+
+    #[test]
+    fn one_pass_equals_plain_merging() {
+        let mut random = Random(3);
+        for case in 0..400 {
+            let letters = 2 + random.below(3);
+            let (tokens, merges) = random_merges(&mut random, letters, 25);
+            // Any split rank: where the check fails, all merges go on one level.
+            let phase1 = random.below(26);
+            let encoder = Encoder::new(Definition {
+                tokens,
+                byte_ids: byte_ids(),
+                merges: merges.clone(),
+                phase1,
+                scanner: Scanner::new("").unwrap(),
+                fence: None,
+            });
+            let mut batch = Batch::default();
+            for _ in 0..20 {
+                let length = random.below(if case % 10 == 0 { 300 } else { 30 });
+                let text: Vec<u8> = (0..length).map(|_| 97 + random.below(letters) as u8).collect();
+                batch.push(&text);
+            }
+            let (ids, offsets) = encoder.encode_batch(&batch, 2).unwrap();
+            for i in 0..batch.len() {
+                let mut expected: Vec<u32> = batch.document(i).iter().map(|&byte| byte as u32).collect();
+                plain(&mut expected, &merges);
+                assert_eq!(ids[offsets[i] as usize..offsets[i + 1] as usize], expected);
+            }
+        }
+    }
+
+    #[test]
+    fn two_pass_keeps_both_fences() {
+        let mut random = Random(5);
+        for _ in 0..300 {
+            let (tokens, merges) = random_merges(&mut random, 3, 25);
+            let phase1 = 8 + random.below(10);
+            let pattern = Scanner::new("a+").unwrap();
+            let fence = Scanner::new("bc").unwrap();
+            let text: Vec<u8> = (0..40).map(|_| 97 + random.below(3) as u8).collect();
+
+            // Phase 1 inside the pattern's pieces; then runs between closed seams.
+            let (mut ids, mut ends) = (Vec::new(), Vec::new());
+            pattern
+                .pieces(&text, |start, end| {
+                    let mut piece: Vec<u32> = text[start..end].iter().map(|&b| b as u32).collect();
+                    plain(&mut piece, &merges[..phase1]);
+                    ids.extend(piece);
+                })
+                .unwrap();
+            let mut at = 0;
+            for &id in &ids {
+                at += tokens.get(id).len();
+                ends.push(at);
+            }
+            let mut boundaries = Vec::new();
+            fence.pieces(&text, |_, end| boundaries.push(end)).unwrap();
+            let mut expected: Vec<u32> = Vec::new();
+            let mut run: Vec<u32> = Vec::new();
+            for i in 0..ids.len() {
+                let start = |i: usize| if i == 0 { 0 } else { ends[i - 1] };
+                let inside = |i: usize| boundaries.iter().any(|&b| start(i) < b && b < ends[i]);
+                if i > 0 && (boundaries.contains(&start(i)) || inside(i - 1) || inside(i)) {
+                    plain(&mut run, &merges[phase1..]);
+                    expected.append(&mut run);
+                }
+                run.push(ids[i]);
+            }
+            plain(&mut run, &merges[phase1..]);
+            expected.append(&mut run);
+
+            let encoder = Encoder::new(Definition {
+                tokens,
+                byte_ids: byte_ids(),
+                merges,
+                phase1,
+                scanner: pattern,
+                fence: Some(fence),
+            });
+            let mut batch = Batch::default();
+            batch.push(&text);
+            assert_eq!(encoder.encode_batch(&batch, 1).unwrap().0, expected);
+        }
+    }
+}

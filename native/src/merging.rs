@@ -1,0 +1,709 @@
+//! The merge loop of BPE, for both phases: weighted words in, merges out.
+//!
+//! One flat array of cells holds all words, a sentinel between them. A token that covers several cells stands in
+//! the first of them; the others are dead and tell its length, so that both neighbours are found in O(1).
+//! Where a pair occurs is written down once, when its newer member is created: no occurrence can be born later,
+//! and those that vanish are noticed when the pair's turn comes. So a merge costs what it touches, and all lists
+//! together hold at most three entries per cell. Pairs that are rarer than a threshold are not tracked at all,
+//! since counts only fall; when the queue runs dry the threshold is lowered and the cells are counted again.
+
+use hashbrown::hash_map::Entry;
+use rustc_hash::FxBuildHasher;
+
+type Map<K, V> = hashbrown::HashMap<K, V, FxBuildHasher>;
+
+const DEAD: u32 = 1 << 31;
+const SENTINEL: u32 = DEAD - 1;
+const UNTRACKED: u32 = u32::MAX;
+
+/// Byte strings of tokens by id.
+#[derive(Clone, Default)]
+pub struct Tokens {
+    data: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Tokens {
+    pub fn push(&mut self, bytes: &[u8]) -> u32 {
+        self.data.extend_from_slice(bytes);
+        self.ends.push(self.data.len());
+        (self.ends.len() - 1) as u32
+    }
+
+    pub fn get(&self, id: u32) -> &[u8] {
+        let start = if id == 0 { 0 } else { self.ends[id as usize - 1] };
+        &self.data[start..self.ends[id as usize]]
+    }
+
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+}
+
+/// Which of the most frequent pairs is merged first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tie {
+    /// The smaller (left id, right id).
+    LowestIds,
+    /// The greater or smaller (left bytes, right bytes).
+    LexicographicGreatest,
+    LexicographicSmallest,
+}
+
+impl Tie {
+    pub fn parse(name: &str) -> Result<Self, String> {
+        match name {
+            "lowest-ids" => Ok(Self::LowestIds),
+            "lexicographic-greatest" => Ok(Self::LexicographicGreatest),
+            "lexicographic-smallest" => Ok(Self::LexicographicSmallest),
+            _ => Err(format!(
+                "tie_break is {name:?}; it is one of: lowest-ids, lexicographic-greatest, lexicographic-smallest"
+            )),
+        }
+    }
+}
+
+/// What a new token may not be.
+#[derive(Clone, Debug, Default)]
+pub struct Veto {
+    pub max_bytes: Option<usize>,
+    /// Non-empty parts between spaces (0x20).
+    pub max_words: Option<usize>,
+    /// Byte strings that no new token may contain.
+    pub forbid: Vec<Vec<u8>>,
+    /// Byte strings that no new token may be (special tokens).
+    pub reserved: Vec<Vec<u8>>,
+}
+
+impl Veto {
+    pub fn rejects(&self, token: &[u8]) -> bool {
+        let words = || token.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).count();
+        self.max_bytes.is_some_and(|most| token.len() > most)
+            || self.max_words.is_some_and(|most| words() > most)
+            || self.forbid.iter().any(|part| memchr::memmem::find(token, part).is_some())
+            || self.reserved.iter().any(|string| string == token)
+    }
+}
+
+/// Words as cells, most frequent first, with their weights as runs of equal weight.
+pub struct Words {
+    cells: Vec<u32>,
+    runs: Vec<(u32, u64)>, // (cell after the run, weight)
+}
+
+impl Words {
+    /// `word(i)` gives the ids of word i; words of fewer than two ids have no pairs and are left out.
+    pub fn new<'a>(weights: &[u64], word: impl Fn(usize) -> &'a [u32]) -> Result<Self, String> {
+        let mut order: Vec<u32> = (0..weights.len() as u32)
+            .filter(|&i| weights[i as usize] > 0 && word(i as usize).len() > 1)
+            .collect();
+        order.sort_by_key(|&i| std::cmp::Reverse(weights[i as usize]));
+        let total = order.iter().map(|&i| word(i as usize).len() + 1).sum::<usize>() + 1;
+        if total >= DEAD as usize {
+            return Err(format!("{total} cells are too many for one merge loop (at most 2^31)"));
+        }
+        let mut cells = Vec::with_capacity(total);
+        let mut runs: Vec<(u32, u64)> = Vec::new();
+        cells.push(SENTINEL);
+        for i in order {
+            cells.extend_from_slice(word(i as usize));
+            cells.push(SENTINEL);
+            let weight = weights[i as usize];
+            match runs.last_mut() {
+                Some((end, last)) if *last == weight => *end = cells.len() as u32,
+                _ => runs.push((cells.len() as u32, weight)),
+            }
+        }
+        Ok(Self { cells, runs })
+    }
+
+    pub fn cells(&self) -> usize {
+        self.cells.len()
+    }
+}
+
+/// Walks positions upwards and tells each one's weight.
+struct Weights<'a> {
+    runs: &'a [(u32, u64)],
+    at: usize,
+}
+
+impl<'a> Weights<'a> {
+    fn new(runs: &'a [(u32, u64)]) -> Self {
+        Self { runs, at: 0 }
+    }
+
+    #[inline(always)]
+    fn at(&mut self, position: u32) -> u64 {
+        if self.runs[self.at].0 <= position {
+            // Mostly the next run or one nearby; far jumps by bisection.
+            self.at += 1;
+            if self.runs[self.at].0 <= position {
+                self.at += self.runs[self.at..].partition_point(|&(end, _)| end <= position);
+            }
+        }
+        self.runs[self.at].1
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Pair {
+    count: u64,
+    start: usize, // into the postings
+    occurrences: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Candidate {
+    count: u64,
+    pair: u64,
+}
+
+#[inline(always)]
+fn key(left: u32, right: u32) -> u64 {
+    (left as u64) << 32 | right as u64
+}
+
+#[inline(always)]
+fn parts(pair: u64) -> (u32, u32) {
+    ((pair >> 32) as u32, pair as u32)
+}
+
+/// A max-heap whose order needs the token table.
+struct Queue {
+    heap: Vec<Candidate>,
+    tie: Tie,
+}
+
+impl Queue {
+    fn before(&self, tokens: &Tokens, a: Candidate, b: Candidate) -> bool {
+        if a.count != b.count {
+            return a.count > b.count;
+        }
+        if self.tie == Tie::LowestIds {
+            return a.pair < b.pair;
+        }
+        let strings = |pair| {
+            let (left, right) = parts(pair);
+            (tokens.get(left), tokens.get(right))
+        };
+        // Different tokens can spell the same two strings only where a vocabulary was imported so: then by ids.
+        match strings(a.pair).cmp(&strings(b.pair)) {
+            std::cmp::Ordering::Equal => a.pair < b.pair,
+            order => (order == std::cmp::Ordering::Greater) == (self.tie == Tie::LexicographicGreatest),
+        }
+    }
+
+    fn push(&mut self, tokens: &Tokens, candidate: Candidate) {
+        self.heap.push(candidate);
+        let mut at = self.heap.len() - 1;
+        while at > 0 {
+            let parent = (at - 1) / 2;
+            if !self.before(tokens, self.heap[at], self.heap[parent]) {
+                break;
+            }
+            self.heap.swap(at, parent);
+            at = parent;
+        }
+    }
+
+    fn pop(&mut self, tokens: &Tokens) -> Option<Candidate> {
+        let last = self.heap.pop()?;
+        if self.heap.is_empty() {
+            return Some(last);
+        }
+        let top = std::mem::replace(&mut self.heap[0], last);
+        let mut at = 0;
+        loop {
+            let mut best = at;
+            for child in [2 * at + 1, 2 * at + 2] {
+                if child < self.heap.len() && self.before(tokens, self.heap[child], self.heap[best]) {
+                    best = child;
+                }
+            }
+            if best == at {
+                return Some(top);
+            }
+            self.heap.swap(at, best);
+            at = best;
+        }
+    }
+}
+
+/// What a merge finds next to its new token, per neighbouring token.
+#[derive(Clone, Copy)]
+struct Neighbour {
+    count: u64,
+    occurrences: u32,
+    next: usize, // where the next posting goes
+}
+
+const NO_NEIGHBOUR: Neighbour = Neighbour {
+    count: 0,
+    occurrences: 0,
+    next: usize::MAX,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Merge {
+    pub left: u32,
+    pub right: u32,
+    pub count: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    Full,
+    /// No pair is left with `min_count` or more.
+    Exhausted,
+    /// The progress callback asked to stop.
+    Interrupted,
+}
+
+#[derive(Default)]
+pub struct Report {
+    pub merges: Vec<Merge>,
+    pub rejected: u64,
+    /// Pairs that were not merged because their concatenation is a token already.
+    pub already_tokens: u64,
+}
+
+pub struct MergeLoop<'a> {
+    cells: Vec<u32>,
+    runs: Vec<(u32, u64)>,
+    tokens: Tokens,
+    known: hashbrown::HashTable<u32>,
+    veto: &'a Veto,
+    min_count: u64,
+    threshold: u64,
+    pairs: Map<u64, Pair>,
+    postings: Vec<u32>,
+    queue: Queue,
+    left: Vec<Neighbour>,
+    right: Vec<Neighbour>,
+    occurrences: Vec<(u32, u64)>,
+    pub report: Report,
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(bytes)
+}
+
+impl<'a> MergeLoop<'a> {
+    /// Ids in `words` are those of `tokens`; new tokens get the ids that follow. No count below `min_count` (at
+    /// least 1) is merged. Where phase 2 left seams out, `min_count` is the threshold it cut at.
+    pub fn new(words: Words, tokens: Tokens, tie: Tie, veto: &'a Veto, min_count: u64) -> Self {
+        let mut known = hashbrown::HashTable::with_capacity(tokens.len() * 2);
+        for id in 0..tokens.len() as u32 {
+            known.insert_unique(hash(tokens.get(id)), id, |&id| hash(tokens.get(id)));
+        }
+        let weight: u64 = {
+            let mut start = 0;
+            words
+                .runs
+                .iter()
+                .map(|&(end, weight)| {
+                    let cells = (end - start) as u64;
+                    start = end;
+                    cells.saturating_mul(weight)
+                })
+                .fold(0, u64::saturating_add)
+        };
+        let min_count = min_count.max(1);
+        let mut this = Self {
+            cells: words.cells,
+            runs: words.runs,
+            left: vec![NO_NEIGHBOUR; tokens.len()],
+            right: vec![NO_NEIGHBOUR; tokens.len()],
+            tokens,
+            known,
+            veto,
+            min_count,
+            // A first guess; lowering it later costs one pass over the cells.
+            threshold: (weight >> 18).max(min_count),
+            pairs: Map::default(),
+            postings: Vec::new(),
+            queue: Queue {
+                heap: Vec::new(),
+                tie,
+            },
+            occurrences: Vec::new(),
+            report: Report::default(),
+        };
+        this.index();
+        this
+    }
+
+    /// Merges until `total` merges are made; `progress(merges, count of the last)` returns false to stop.
+    pub fn run(&mut self, total: usize, mut progress: impl FnMut(usize, u64) -> bool) -> Stop {
+        while self.report.merges.len() < total {
+            let Some(top) = self.queue.pop(&self.tokens) else {
+                if self.threshold == self.min_count {
+                    return Stop::Exhausted;
+                }
+                self.threshold = (self.threshold / 4).max(self.min_count);
+                self.index();
+                continue;
+            };
+            let Entry::Occupied(entry) = self.pairs.entry(top.pair) else {
+                continue;
+            };
+            let pair = *entry.get();
+            if pair.count != top.count {
+                if pair.count >= self.threshold {
+                    let fresh = Candidate {
+                        count: pair.count,
+                        pair: top.pair,
+                    };
+                    self.queue.push(&self.tokens, fresh);
+                } else {
+                    entry.remove();
+                }
+                continue;
+            }
+            entry.remove();
+            let (left, right) = parts(top.pair);
+            let token = [self.tokens.get(left), self.tokens.get(right)].concat();
+            if self.veto.rejects(&token) {
+                self.report.rejected += 1;
+                continue;
+            }
+            let hashed = hash(&token);
+            if self.known.find(hashed, |&id| *self.tokens.get(id) == *token).is_some() {
+                self.report.already_tokens += 1;
+                continue;
+            }
+            let id = self.tokens.push(&token);
+            let tokens = &self.tokens;
+            self.known.insert_unique(hashed, id, |&id| hash(tokens.get(id)));
+            self.left.push(NO_NEIGHBOUR);
+            self.right.push(NO_NEIGHBOUR);
+            self.merge(left, right, id, pair);
+            self.report.merges.push(Merge {
+                left,
+                right,
+                count: top.count,
+            });
+            if self.report.merges.len() % 256 == 0 && !progress(self.report.merges.len(), top.count) {
+                return Stop::Interrupted;
+            }
+        }
+        Stop::Full
+    }
+
+    pub fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    #[inline(always)]
+    fn next(&self, position: u32) -> u32 {
+        let cell = self.cells[position as usize + 1];
+        if cell & DEAD != 0 {
+            position + (cell & !DEAD)
+        } else {
+            position + 1
+        }
+    }
+
+    /// The first cell of the token before `position`, or the sentinel's.
+    #[inline(always)]
+    fn previous(&self, position: u32) -> u32 {
+        let cell = self.cells[position as usize - 1];
+        if cell & DEAD != 0 {
+            position - (cell & !DEAD)
+        } else {
+            position - 1
+        }
+    }
+
+    /// Counts all pairs of the cells and notes where those occur that reach the threshold.
+    fn index(&mut self) {
+        self.pairs.clear();
+        self.postings.clear();
+        self.queue.heap.clear();
+        let mut counts: Map<u64, (u64, u32)> = Map::default();
+        self.each_pair(|_, weight, pair| {
+            let entry = counts.entry(pair).or_default();
+            entry.0 += weight;
+            entry.1 += 1;
+        });
+        let mut start = 0;
+        for (&pair, &(count, occurrences)) in counts.iter().filter(|(_, (count, _))| *count >= self.threshold) {
+            self.pairs.insert(
+                pair,
+                Pair {
+                    count,
+                    start,
+                    occurrences: 0,
+                },
+            );
+            start += occurrences as usize;
+            self.queue.push(&self.tokens, Candidate { count, pair });
+        }
+        drop(counts);
+        let mut postings = vec![0; start];
+        let mut pairs = std::mem::take(&mut self.pairs);
+        self.each_pair(|position, _, pair| {
+            if let Some(pair) = pairs.get_mut(&pair) {
+                postings[pair.start + pair.occurrences as usize] = position;
+                pair.occurrences += 1;
+            }
+        });
+        self.pairs = pairs;
+        self.postings = postings;
+    }
+
+    /// Calls `pair(position, weight, pair)` for every adjacent pair, in order.
+    fn each_pair(&self, mut pair: impl FnMut(u32, u64, u64)) {
+        let mut weights = Weights::new(&self.runs);
+        let mut position = 1; // cell 0 is a sentinel
+        while (position as usize) < self.cells.len() {
+            let left = self.cells[position as usize];
+            if left == SENTINEL {
+                position += 1;
+                continue;
+            }
+            let next = self.next(position);
+            let right = self.cells[next as usize];
+            if right != SENTINEL {
+                pair(position, weights.at(position), key(left, right));
+            }
+            position = next;
+        }
+    }
+
+    fn merge(&mut self, left: u32, right: u32, new: u32, pair: Pair) {
+        // Replace, left to right. The token covers the cells from `position` up to `end`.
+        self.occurrences.clear();
+        let mut weights = Weights::new(&self.runs);
+        for i in pair.start..pair.start + pair.occurrences as usize {
+            if let Some(&ahead) = self.postings.get(i + 12) {
+                crate::counting::prefetch(&self.cells, ahead as usize);
+            }
+            let position = self.postings[i];
+            if self.cells[position as usize] != left {
+                continue;
+            }
+            let middle = self.next(position);
+            if self.cells[middle as usize] != right {
+                continue;
+            }
+            let end = self.next(middle);
+            let length = end - position;
+            self.cells[position as usize] = new;
+            self.cells[middle as usize] = DEAD;
+            self.cells[position as usize + 1] = DEAD | length;
+            self.cells[end as usize - 1] = DEAD | length;
+            self.occurrences.push((position, weights.at(position)));
+        }
+
+        // What now stands on either side, and how often. A pair of two new tokens is seen from its left one.
+        let mut touched_left = Vec::new();
+        let mut touched_right = Vec::new();
+        for i in 0..self.occurrences.len() {
+            let (position, weight) = self.occurrences[i];
+            let after = self.cells[self.next(position) as usize];
+            if after != SENTINEL {
+                let neighbour = &mut self.right[after as usize];
+                if neighbour.occurrences == 0 {
+                    touched_right.push(after);
+                }
+                neighbour.count += weight;
+                neighbour.occurrences += 1;
+            }
+            let before = self.cells[self.previous(position) as usize];
+            if before != SENTINEL && before != new {
+                let neighbour = &mut self.left[before as usize];
+                if neighbour.occurrences == 0 {
+                    touched_left.push(before);
+                }
+                neighbour.count += weight;
+                neighbour.occurrences += 1;
+            }
+        }
+        for &after in &touched_right {
+            // Between two new tokens stood (right, left).
+            let old = if after == new { left } else { after };
+            let Neighbour {
+                count, occurrences, ..
+            } = self.right[after as usize];
+            self.fell(key(right, old), count);
+            self.right[after as usize].next = self.born(key(new, after), count, occurrences);
+        }
+        for &before in &touched_left {
+            let Neighbour {
+                count, occurrences, ..
+            } = self.left[before as usize];
+            self.fell(key(before, left), count);
+            self.left[before as usize].next = self.born(key(before, new), count, occurrences);
+        }
+
+        // Write down where the new pairs are.
+        for i in 0..self.occurrences.len() {
+            let (position, _) = self.occurrences[i];
+            let after = self.cells[self.next(position) as usize];
+            if after != SENTINEL {
+                note(&mut self.right[after as usize], &mut self.postings, position);
+            }
+            let previous = self.previous(position);
+            let before = self.cells[previous as usize];
+            if before != SENTINEL && before != new {
+                note(&mut self.left[before as usize], &mut self.postings, previous);
+            }
+        }
+        for after in touched_right {
+            self.right[after as usize] = NO_NEIGHBOUR;
+        }
+        for before in touched_left {
+            self.left[before as usize] = NO_NEIGHBOUR;
+        }
+    }
+
+    fn fell(&mut self, pair: u64, count: u64) {
+        if let Some(pair) = self.pairs.get_mut(&pair) {
+            pair.count -= count;
+        }
+    }
+
+    /// Tracks a new pair if it is frequent enough; returns where its postings start, or usize::MAX.
+    fn born(&mut self, pair: u64, count: u64, occurrences: u32) -> usize {
+        if count < self.threshold {
+            return usize::MAX;
+        }
+        let start = self.postings.len();
+        self.postings.resize(start + occurrences as usize, UNTRACKED);
+        self.pairs.insert(
+            pair,
+            Pair {
+                count,
+                start,
+                occurrences,
+            },
+        );
+        self.queue.push(&self.tokens, Candidate { count, pair });
+        start
+    }
+}
+
+#[inline(always)]
+fn note(neighbour: &mut Neighbour, postings: &mut [u32], position: u32) {
+    if neighbour.next != usize::MAX {
+        postings[neighbour.next] = position;
+        neighbour.next += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes() -> Tokens {
+        let mut tokens = Tokens::default();
+        (0..=255u8).for_each(|byte| {
+            tokens.push(&[byte]);
+        });
+        tokens
+    }
+
+    /// The algorithm as its definition says it: recount everything, merge, repeat.
+    fn naive(words: &[(Vec<u32>, u64)], n: usize, tie: Tie, veto: &Veto, min_count: u64) -> Vec<Merge> {
+        let mut words = words.to_vec();
+        let mut tokens = bytes();
+        let mut dropped = std::collections::HashSet::new();
+        let mut merges = Vec::new();
+        while merges.len() < n {
+            let mut counts = std::collections::HashMap::<(u32, u32), u64>::new();
+            for (word, weight) in &words {
+                for pair in word.windows(2) {
+                    *counts.entry((pair[0], pair[1])).or_default() += weight;
+                }
+            }
+            counts.retain(|pair, count| !dropped.contains(pair) && *count >= min_count.max(1));
+            let text = |&(l, r): &(u32, u32)| (tokens.get(l).to_vec(), tokens.get(r).to_vec());
+            let best = counts.iter().max_by(|(p, c), (q, d)| {
+                c.cmp(d).then_with(|| match tie {
+                    Tie::LowestIds => q.cmp(p),
+                    Tie::LexicographicGreatest => text(p).cmp(&text(q)),
+                    Tie::LexicographicSmallest => text(q).cmp(&text(p)),
+                })
+            });
+            let Some((&(left, right), &count)) = best else { break };
+            let token = [tokens.get(left), tokens.get(right)].concat();
+            if veto.rejects(&token) || (0..tokens.len() as u32).any(|id| tokens.get(id) == token) {
+                dropped.insert((left, right));
+                continue;
+            }
+            let new = tokens.push(&token);
+            for (word, _) in &mut words {
+                let mut merged = Vec::new();
+                let mut i = 0;
+                while i < word.len() {
+                    if i + 1 < word.len() && word[i] == left && word[i + 1] == right {
+                        merged.push(new);
+                        i += 2;
+                    } else {
+                        merged.push(word[i]);
+                        i += 1;
+                    }
+                }
+                *word = merged;
+            }
+            merges.push(Merge { left, right, count });
+        }
+        merges
+    }
+
+    fn fast(words: &[(Vec<u32>, u64)], n: usize, tie: Tie, veto: &Veto, min_count: u64) -> (Vec<Merge>, Stop) {
+        let weights: Vec<u64> = words.iter().map(|(_, weight)| *weight).collect();
+        let cells = Words::new(&weights, |i| &words[i].0).unwrap();
+        let mut merging = MergeLoop::new(cells, bytes(), tie, veto, min_count);
+        let stop = merging.run(n, |_, _| true);
+        (merging.report.merges, stop)
+    }
+
+    #[test]
+    fn equal_to_the_definition_on_generated_corpora() {
+        let mut state = 1u64;
+        let mut below = |n: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % n
+        };
+        for case in 0..3000 {
+            let letters = 1 + below(4);
+            let scale = [1, 3, 1000][case % 3];
+            let words: Vec<(Vec<u32>, u64)> = (0..1 + below(8))
+                .map(|_| {
+                    let word = (0..below(14)).map(|_| 97 + below(letters) as u32).collect();
+                    (word, (1 + below(4)) * scale)
+                })
+                .collect();
+            let tie = [Tie::LowestIds, Tie::LexicographicGreatest, Tie::LexicographicSmallest][below(3) as usize];
+            let veto = Veto {
+                max_bytes: (below(3) == 0).then(|| 2 + below(4) as usize),
+                forbid: if below(4) == 0 { vec![b"aba".to_vec()] } else { vec![] },
+                reserved: if below(4) == 0 { vec![b"ab".to_vec()] } else { vec![] },
+                max_words: None,
+            };
+            let min_count = below(4);
+            let (merges, stop) = fast(&words, 12, tie, &veto, min_count);
+            assert_eq!(merges, naive(&words, 12, tie, &veto, min_count), "{case}: {words:?} {tie:?} {veto:?}");
+            assert_eq!(stop == Stop::Full, merges.len() == 12);
+        }
+    }
+
+    #[test]
+    fn vetoes() {
+        let veto = Veto {
+            max_words: Some(2),
+            forbid: vec![b": ".to_vec()],
+            ..Veto::default()
+        };
+        assert!(!veto.rejects(b" of  the"));
+        assert!(veto.rejects(b"a b c"));
+        assert!(veto.rejects(b"x: y"));
+    }
+}

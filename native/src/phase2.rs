@@ -1,0 +1,372 @@
+//! Phase 2 without documents: seams are counted, then the fragments between frequent seams.
+//!
+//! A phase-2 token that spans the seam of two adjacent tokens occurs at most as often as those two met in the
+//! beginning. So if no merge below a count of τ will be made, every seam rarer than τ is a cut. What is left
+//! falls into short fragments that repeat, and they are counted as phase 1 counts words. Seams are counted in a
+//! hashed sketch that can only over-estimate: too few cuts, never a wrong one.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use hashbrown::hash_table::{Entry, HashTable};
+
+use crate::corpus::Batch;
+use crate::counting::Unit;
+use crate::encoding::{Encoder, State};
+use crate::merging::{Merge, MergeLoop, Report, Stop, Tie, Veto, Words};
+use crate::parallel;
+
+const CHUNK_BYTES: usize = 1 << 17;
+/// Counters of the sketch. Its noise is (rare seams / counters), τ a few millionths of all seams: whatever the
+/// size of the corpus, the noise stays at some 5 % of τ.
+const SKETCH: usize = 1 << 22;
+const SATURATED: u32 = u32::MAX / 2;
+const LONGEST_SPAN: usize = 1 << 16;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Spans {
+    pub unit: Unit,
+    /// Spans of more than `trigger` phase-1 tokens are cut every `cap` tokens.
+    pub trigger: Option<usize>,
+    pub cap: usize,
+    /// Spans are truncated to this many phase-1 tokens.
+    pub longest: Option<usize>,
+}
+
+/// Token sequences and how often each occurred.
+#[derive(Default)]
+pub struct Fragments {
+    ids: Vec<u32>,
+    table: HashTable<Fragment>,
+}
+
+#[derive(Clone, Copy)]
+struct Fragment {
+    start: usize,
+    length: u32,
+    count: u64,
+}
+
+impl Fragment {
+    fn of<'a>(&self, ids: &'a [u32]) -> &'a [u32] {
+        &ids[self.start..self.start + self.length as usize]
+    }
+}
+
+fn hash(fragment: &[u32]) -> u64 {
+    // SAFETY: any u32 is four readable bytes; the hash never leaves the process.
+    let bytes = unsafe { std::slice::from_raw_parts(fragment.as_ptr().cast::<u8>(), size_of_val(fragment)) };
+    xxhash_rust::xxh3::xxh3_64(bytes)
+}
+
+impl Fragments {
+    fn add(&mut self, fragment: &[u32], count: u64) {
+        if fragment.len() < 2 {
+            return;
+        }
+        let Self { ids, table } = self;
+        match table.entry(
+            hash(fragment),
+            |entry| entry.of(ids) == fragment,
+            |entry| hash(entry.of(ids)),
+        ) {
+            Entry::Occupied(mut entry) => entry.get_mut().count += count,
+            Entry::Vacant(entry) => {
+                entry.insert(Fragment {
+                    start: ids.len(),
+                    length: fragment.len() as u32,
+                    count,
+                });
+                ids.extend_from_slice(fragment);
+            }
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        for fragment in &other.table {
+            self.add(fragment.of(&other.ids), fragment.count);
+        }
+    }
+
+    fn words(&self) -> Result<Words, String> {
+        let fragments: Vec<Fragment> = self.table.iter().copied().collect();
+        let weights: Vec<u64> = fragments.iter().map(|fragment| fragment.count).collect();
+        Words::new(&weights, |i| fragments[i].of(&self.ids))
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Statistics {
+    pub documents: u64,
+    pub bytes: u64,
+    pub tokens: u64,
+    pub spans: u64,
+    pub seams: u64,
+    pub dead_seams: u64,
+    pub fragments: u64,
+    pub cells: u64,
+}
+
+/// What one thread gathers in a pass.
+#[derive(Default)]
+struct Worker {
+    fragments: Fragments,
+    statistics: Statistics,
+    lengths: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Pass {
+    /// Histogram of span lengths.
+    Lengths,
+    /// Counts seams; every n-th document is also kept whole, as a sample.
+    Seams { sample_every: usize },
+    /// Counts fragments between seams that occur at least `threshold` times.
+    Fragments { threshold: u32 },
+}
+
+pub struct Trainer {
+    encoder: Encoder,
+    spans: Spans,
+    sketch: Vec<AtomicU32>,
+    workers: Vec<Worker>,
+    pub statistics: Statistics,
+    documents: usize,
+}
+
+impl Trainer {
+    /// `encoder` has the phase-1 merges alone, ids by rank, and the fence of phase 2.
+    pub fn new(encoder: Encoder, spans: Spans, threads: usize) -> Self {
+        Self {
+            encoder,
+            spans,
+            sketch: (0..SKETCH).map(|_| AtomicU32::new(0)).collect(),
+            workers: (0..threads.max(1)).map(|_| Worker::default()).collect(),
+            statistics: Statistics::default(),
+            documents: 0,
+        }
+    }
+
+    /// Forgets what passes have gathered but the seams, so that another pass can begin.
+    pub fn begin_pass(&mut self) {
+        self.workers.iter_mut().for_each(|worker| *worker = Worker::default());
+        self.statistics = Statistics::default();
+        self.documents = 0;
+    }
+
+    pub fn set_longest(&mut self, longest: usize) {
+        self.spans.longest = Some(longest);
+    }
+
+    pub fn add(&mut self, batch: &Batch, pass: Pass) -> Result<(), String> {
+        let chunks = parallel::chunks(&batch.offsets, CHUNK_BYTES);
+        let (encoder, spans, sketch, base) = (&self.encoder, self.spans, &self.sketch, self.documents);
+        let threads = self.workers.len();
+        encoder.with_states(threads, |states| {
+            let mut pairs: Vec<(&mut State, &mut Worker)> = states.iter_mut().zip(&mut self.workers).collect();
+            parallel::for_each(&mut pairs, chunks.len(), |(state, worker), i| {
+                for document in chunks[i].clone() {
+                    let text = batch.document(document);
+                    let sampled =
+                        matches!(pass, Pass::Seams { sample_every } if (base + document) % sample_every.max(1) == 0);
+                    worker.statistics.documents += 1;
+                    worker.statistics.bytes += text.len() as u64;
+                    encoder.spans(text, spans.unit, state, |span| match pass {
+                        Pass::Lengths => worker.note_length(span.len()),
+                        _ => spans.pieces(span, |piece| worker.gather(piece, pass, sampled, sketch)),
+                    })?;
+                }
+                Ok::<(), String>(())
+            })
+        })?;
+        self.documents += batch.len();
+        Ok(())
+    }
+
+    /// Ends a pass: adds up what the threads gathered.
+    pub fn end_pass(&mut self) {
+        let mut workers = std::mem::take(&mut self.workers).into_iter();
+        let mut total = workers.next().expect("at least one thread");
+        let threads = workers.len() + 1;
+        for worker in workers {
+            total.fragments.merge(worker.fragments);
+            total.statistics.add(worker.statistics);
+            let longer = total.lengths.len().max(worker.lengths.len());
+            total.lengths.resize(longer, 0);
+            worker.lengths.iter().enumerate().for_each(|(i, n)| total.lengths[i] += n);
+        }
+        total.statistics.fragments = total.fragments.table.len() as u64;
+        total.statistics.cells = total.fragments.ids.len() as u64;
+        self.statistics = total.statistics;
+        self.workers = std::iter::once(total)
+            .chain((1..threads).map(|_| Worker::default()))
+            .collect();
+    }
+
+    /// Smallest length that at least `quantile` of the spans do not exceed.
+    pub fn length_quantile(&self, quantile: f64) -> usize {
+        let lengths = &self.workers[0].lengths;
+        let wanted = (lengths.iter().sum::<u64>() as f64 * quantile).ceil() as u64;
+        let mut seen = 0;
+        lengths
+            .iter()
+            .position(|n| {
+                seen += n;
+                seen >= wanted
+            })
+            .unwrap_or(0)
+            .max(1)
+    }
+
+    /// Merges the fragments gathered; `min_count` must be at least the threshold they were cut at.
+    pub fn merge(
+        &self,
+        total: usize,
+        tie: Tie,
+        veto: &Veto,
+        min_count: u64,
+        progress: impl FnMut(usize, u64) -> bool,
+    ) -> Result<(Report, Stop), String> {
+        let words = self.workers[0].fragments.words()?;
+        let mut merging = MergeLoop::new(words, self.encoder.tokens().clone(), tie, veto, min_count);
+        let stop = merging.run(total, progress);
+        Ok((merging.report, stop))
+    }
+
+    /// Counts of the merges that the gathered fragments (a sample) alone would make.
+    pub fn merge_counts(&self, total: usize, tie: Tie, veto: &Veto) -> Result<Vec<u64>, String> {
+        let (report, _) = self.merge(total, tie, veto, 1, |_, _| true)?;
+        Ok(report.merges.iter().map(|merge: &Merge| merge.count).collect())
+    }
+}
+
+impl Statistics {
+    fn add(&mut self, other: Self) {
+        self.documents += other.documents;
+        self.bytes += other.bytes;
+        self.tokens += other.tokens;
+        self.spans += other.spans;
+        self.seams += other.seams;
+        self.dead_seams += other.dead_seams;
+    }
+}
+
+impl Spans {
+    /// What is left of a span: truncated, then cut if it is longer than the trigger.
+    fn pieces(&self, span: &[u32], mut piece: impl FnMut(&[u32])) {
+        let span = &span[..span.len().min(self.longest.unwrap_or(usize::MAX))];
+        if self.trigger.is_some_and(|trigger| span.len() > trigger) {
+            span.chunks(self.cap).for_each(piece);
+        } else {
+            piece(span);
+        }
+    }
+}
+
+impl Worker {
+    fn note_length(&mut self, length: usize) {
+        let length = length.min(LONGEST_SPAN);
+        if length >= self.lengths.len() {
+            self.lengths.resize(length + 1, 0);
+        }
+        self.lengths[length] += 1;
+    }
+
+    fn gather(&mut self, piece: &[u32], pass: Pass, sampled: bool, sketch: &[AtomicU32]) {
+        self.statistics.spans += 1;
+        self.statistics.tokens += piece.len() as u64;
+        self.statistics.seams += piece.len().saturating_sub(1) as u64;
+        match pass {
+            Pass::Lengths => unreachable!("spans are measured before they are cut"),
+            Pass::Seams { .. } => {
+                for seam in piece.windows(2) {
+                    let counter = &sketch[slot(seam[0], seam[1])];
+                    if counter.load(Ordering::Relaxed) < SATURATED {
+                        counter.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                if sampled {
+                    self.fragments.add(piece, 1);
+                }
+            }
+            Pass::Fragments { threshold } => {
+                let mut start = 0;
+                for at in 1..piece.len() {
+                    if sketch[slot(piece[at - 1], piece[at])].load(Ordering::Relaxed) < threshold {
+                        self.statistics.dead_seams += 1;
+                        self.fragments.add(&piece[start..at], 1);
+                        start = at;
+                    }
+                }
+                self.fragments.add(&piece[start..], 1);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn slot(left: u32, right: u32) -> usize {
+    let pair = (left as u64) << 32 | right as u64;
+    let mixed = (pair ^ (pair >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    (mixed >> 40) as usize & (SKETCH - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encoding::{tests::*, Definition};
+    use crate::patterns::Scanner;
+
+    #[test]
+    fn any_threshold_and_thread_count_gives_the_same_merges() {
+        let mut random = Random(11);
+        for case in 0..60 {
+            let (tokens, merges) = random_merges(&mut random, 4, 6);
+            let mut batch = Batch::default();
+            for _ in 0..60 {
+                let length = random.below(60);
+                let text: Vec<u8> = (0..length).map(|_| b"abcd \n"[random.below(6)]).collect();
+                batch.push(&text);
+            }
+            let veto = Veto {
+                max_words: (case % 3 == 0).then_some(2),
+                max_bytes: (case % 4 == 0).then_some(6),
+                ..Veto::default()
+            };
+            let spans = Spans {
+                unit: if case % 2 == 0 { Unit::Line } else { Unit::Document },
+                trigger: (case % 5 == 0).then_some(8),
+                cap: 4,
+                longest: (case % 7 == 0).then_some(20),
+            };
+            let trainer = |threads, sample_every| {
+                let encoder = Encoder::new(Definition {
+                    tokens: tokens.clone(),
+                    byte_ids: std::array::from_fn(|i| i as u32),
+                    merges: merges.clone(),
+                    phase1: merges.len(),
+                    scanner: Scanner::new(" b").unwrap(),
+                    fence: None,
+                });
+                let mut trainer = Trainer::new(encoder, spans, threads);
+                trainer.add(&batch, Pass::Seams { sample_every }).unwrap();
+                trainer.end_pass();
+                trainer
+            };
+            // The sample is everything: nothing is cut.
+            let (whole, _) = trainer(1, 1).merge(30, Tie::LowestIds, &veto, 1, |_, _| true).unwrap();
+            for threads in [1, 3] {
+                for threshold in [1, 2, 5, 20] {
+                    let expected: Vec<Merge> =
+                        whole.merges.iter().copied().take_while(|merge| merge.count >= threshold as u64).collect();
+                    let mut cut = trainer(threads, 1000);
+                    cut.begin_pass();
+                    cut.add(&batch, Pass::Fragments { threshold }).unwrap();
+                    cut.end_pass();
+                    let (found, _) = cut.merge(30, Tie::LowestIds, &veto, threshold as u64, |_, _| true).unwrap();
+                    assert_eq!(found.merges, expected, "case {case}, threshold {threshold}");
+                    assert_eq!(cut.statistics.bytes, batch.data.len() as u64);
+                }
+            }
+        }
+    }
+}
