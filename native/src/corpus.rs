@@ -22,10 +22,7 @@ pub struct Batch {
 
 impl Default for Batch {
     fn default() -> Self {
-        Self {
-            data: Vec::new(),
-            offsets: vec![0],
-        }
+        Self { data: Vec::new(), offsets: vec![0] }
     }
 }
 
@@ -67,12 +64,26 @@ pub struct Filter {
     pub split: Split,
     pub sample_fraction: f64,
     pub sample_salt: String,
+    /// Bytes of the budget used so far.
     pub used: u64,
 }
 
 impl Filter {
+    /// The documents taken, and whether more are wanted.
+    pub fn apply(&mut self, batch: &Batch) -> (Batch, bool) {
+        let mut taken = Batch::default();
+        for i in 0..batch.len() {
+            match self.takes(batch.document(i)) {
+                None => return (taken, false),
+                Some(true) => taken.push(batch.document(i)),
+                Some(false) => {}
+            }
+        }
+        (taken, true)
+    }
+
     /// Whether the document is to be taken; None once the budget is used up.
-    pub fn takes(&mut self, document: &[u8]) -> Option<bool> {
+    fn takes(&mut self, document: &[u8]) -> Option<bool> {
         if self.budget.is_some_and(|budget| self.used >= budget) {
             return None;
         }
@@ -121,7 +132,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub fn start(files: Vec<(PathBuf, Format)>, settings: Settings, filter: Filter) -> Self {
+    pub fn start(files: Vec<(PathBuf, Format)>, settings: Settings) -> Self {
         let (sender, batches) = sync_channel(2);
         let consumed = Arc::new(AtomicU64::new(0));
         let counter = consumed.clone();
@@ -129,7 +140,6 @@ impl Reader {
             let mut collector = Collector {
                 batch: Batch::default(),
                 limit: settings.batch_bytes,
-                filter,
                 // A closed channel means that nobody listens any more: stop reading.
                 send: |batch| sender.send(Ok(batch)).is_ok(),
             };
@@ -165,18 +175,13 @@ impl Iterator for Reader {
 struct Collector<F: FnMut(Batch) -> bool> {
     batch: Batch,
     limit: usize,
-    filter: Filter,
     send: F,
 }
 
 impl<F: FnMut(Batch) -> bool> Collector<F> {
     /// False when no more documents are wanted.
     fn add(&mut self, document: &[u8]) -> bool {
-        match self.filter.takes(document) {
-            None => return false,
-            Some(false) => return true,
-            Some(true) => self.batch.push(document),
-        }
+        self.batch.push(document);
         self.batch.data.len() < self.limit || self.flush()
     }
 
@@ -184,10 +189,7 @@ impl<F: FnMut(Batch) -> bool> Collector<F> {
         if self.batch.is_empty() {
             return true;
         }
-        let empty = Batch {
-            data: Vec::with_capacity(self.batch.data.len()),
-            offsets: vec![0],
-        };
+        let empty = Batch { data: Vec::with_capacity(self.batch.data.len()), offsets: vec![0] };
         (self.send)(std::mem::replace(&mut self.batch, empty))
     }
 }
@@ -206,10 +208,7 @@ impl<R: Read> Read for Counted<R> {
 }
 
 fn open(path: &Path, counter: &Arc<AtomicU64>) -> std::io::Result<Box<dyn Read>> {
-    let file = Counted {
-        inner: File::open(path)?,
-        counter: counter.clone(),
-    };
+    let file = Counted { inner: File::open(path)?, counter: counter.clone() };
     Ok(match path.extension().and_then(|extension| extension.to_str()) {
         Some("gz") => Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(READ_BUFFER, file))),
         Some("zst" | "zstd") => Box::new(zstd::Decoder::new(file)?),
@@ -323,11 +322,7 @@ impl Record {
         self.found = false;
         self.score = None;
         let mut json = serde_json::Deserializer::from_slice(line);
-        let wanted = Wanted {
-            text: Some(&settings.field),
-            score: settings.score_field.as_deref(),
-            record: self,
-        };
+        let wanted = Wanted { text: Some(&settings.field), score: settings.score_field.as_deref(), record: self };
         wanted
             .deserialize(&mut json)
             .and_then(|()| json.end())
@@ -376,17 +371,14 @@ impl<'de> Visitor<'de> for Wanted<'_, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<std::borrow::Cow<str>>()? {
-            let below = |path: Option<&'_ [String]>| path.is_some_and(|path| path.first().is_some_and(|name| *name == *key));
+            let below =
+                |path: Option<&'_ [String]>| path.is_some_and(|path| path.first().is_some_and(|name| *name == *key));
             let text = self.text.filter(|path| below(Some(path))).map(|path| &path[1..]);
             let score = self.score.filter(|path| below(Some(path))).map(|path| &path[1..]);
             if text.is_none() && score.is_none() {
                 map.next_value::<IgnoredAny>()?;
             } else {
-                map.next_value_seed(Wanted {
-                    text,
-                    score,
-                    record: self.record,
-                })?;
+                map.next_value_seed(Wanted { text, score, record: self.record })?;
             }
         }
         Ok(())
@@ -479,13 +471,13 @@ mod tests {
         }
     }
 
-    fn documents(content: &[u8], name: &str, settings: Settings, filter: Filter) -> Result<Vec<String>, String> {
+    fn documents(content: &[u8], name: &str, settings: Settings, mut filter: Filter) -> Result<Vec<String>, String> {
         let path = std::env::temp_dir().join(format!("superbpe-{}-{name}", std::process::id()));
         std::fs::write(&path, content).unwrap();
         let format = if name.contains("jsonl") { Format::JsonLines } else { Format::Text };
         let mut texts = Vec::new();
-        for batch in Reader::start(vec![(path.clone(), format)], settings, filter) {
-            let batch = batch?;
+        for batch in Reader::start(vec![(path.clone(), format)], settings) {
+            let (batch, _) = filter.apply(&batch?);
             texts.extend((0..batch.len()).map(|i| String::from_utf8(batch.document(i).to_vec()).unwrap()));
         }
         std::fs::remove_file(path).unwrap();

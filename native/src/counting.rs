@@ -132,10 +132,7 @@ impl Table {
 
     fn add_long(&mut self, bytes: &[u8], count: u64) {
         let hash = |bytes: &[u8]| xxhash_rust::xxh3::xxh3_64(bytes);
-        match self
-            .long
-            .entry(hash(bytes), |entry| *entry.0 == *bytes, |entry| hash(&entry.0))
-        {
+        match self.long.entry(hash(bytes), |entry| *entry.0 == *bytes, |entry| hash(&entry.0)) {
             Entry::Occupied(mut entry) => entry.get_mut().1 += count,
             Entry::Vacant(entry) => {
                 entry.insert((bytes.into(), count));
@@ -302,7 +299,8 @@ mod tests {
 
     #[test]
     fn counts_are_exact_and_sorted() {
-        let text = "the cat\0 the\0 cat and a very-long-pretoken-indeed-it-is and antidisestablishmentarianism ".repeat(50);
+        let text =
+            "the cat\0 the\0 cat and a very-long-pretoken-indeed-it-is and antidisestablishmentarianism ".repeat(50);
         let mut batch = Batch::default();
         batch.push(text.as_bytes());
         batch.push(b"");

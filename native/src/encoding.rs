@@ -36,10 +36,7 @@ const EMPTY: u64 = u64::MAX;
 impl PairTable {
     fn new(capacity: usize) -> Self {
         let size = (capacity * 2).next_power_of_two().max(16);
-        Self {
-            slots: vec![(EMPTY, NONE, NONE); size],
-            mask: size - 1,
-        }
+        Self { slots: vec![(EMPTY, NONE, NONE); size], mask: size - 1 }
     }
 
     #[inline(always)]
@@ -153,10 +150,7 @@ struct Scratch {
 
 impl State {
     fn new() -> Self {
-        let empty = CacheEntry {
-            key: 0,
-            tokens: [NONE; CACHE_TOKENS],
-        };
+        let empty = CacheEntry { key: 0, tokens: [NONE; CACHE_TOKENS] };
         Self {
             short: vec![empty; CACHE_ENTRIES],
             long: Default::default(),
@@ -219,10 +213,7 @@ impl Encoder {
                 }
                 seams
             });
-            Level2 {
-                merges: table,
-                seams,
-            }
+            Level2 { merges: table, seams }
         });
         Self {
             cut_all: superwords && !two_pass,
@@ -309,12 +300,7 @@ impl Encoder {
         state: &mut State,
         mut span: impl FnMut(&[u32]),
     ) -> Result<(), String> {
-        let Definition {
-            scanner,
-            fence,
-            tokens: table,
-            ..
-        } = &self.definition;
+        let Definition { scanner, fence, tokens: table, .. } = &self.definition;
         let mut tokens = std::mem::take(&mut state.tokens);
         let result = match fence {
             None => unit.split(text, |text| {
@@ -328,7 +314,8 @@ impl Encoder {
                 tokens.clear();
                 state.ends.clear();
                 state.boundaries.clear();
-                let (mut ends, mut boundaries) = (std::mem::take(&mut state.ends), std::mem::take(&mut state.boundaries));
+                let (mut ends, mut boundaries) =
+                    (std::mem::take(&mut state.ends), std::mem::take(&mut state.boundaries));
                 let mut at = 0;
                 let result = scanner
                     .pieces(text, |start, end| {
@@ -436,12 +423,7 @@ struct CacheParts<'a> {
 impl State {
     #[inline(always)]
     fn cache_parts(&mut self) -> CacheParts<'_> {
-        CacheParts {
-            short: &mut self.short,
-            long: &mut self.long,
-            piece: &mut self.piece,
-            scratch: &mut self.scratch,
-        }
+        CacheParts { short: &mut self.short, long: &mut self.long, piece: &mut self.piece, scratch: &mut self.scratch }
     }
 }
 
@@ -565,12 +547,7 @@ fn merge(ids: &mut Vec<u32>, table: &PairTable, scratch: &mut Scratch) {
 fn merge_with_heap(ids: &mut Vec<u32>, table: &PairTable, scratch: &mut Scratch) {
     use std::cmp::Reverse;
     let n = ids.len() as u32;
-    let Scratch {
-        next,
-        previous,
-        heap,
-        ..
-    } = scratch;
+    let Scratch { next, previous, heap, .. } = scratch;
     next.clear();
     next.extend(1..=n);
     previous.clear();
@@ -725,14 +702,14 @@ pub mod tests {
             fence.pieces(&text, |_, end| boundaries.push(end)).unwrap();
             let mut expected: Vec<u32> = Vec::new();
             let mut run: Vec<u32> = Vec::new();
-            for i in 0..ids.len() {
+            for (i, &id) in ids.iter().enumerate() {
                 let start = |i: usize| if i == 0 { 0 } else { ends[i - 1] };
                 let inside = |i: usize| boundaries.iter().any(|&b| start(i) < b && b < ends[i]);
                 if i > 0 && (boundaries.contains(&start(i)) || inside(i - 1) || inside(i)) {
                     plain(&mut run, &merges[phase1..]);
                     expected.append(&mut run);
                 }
-                run.push(ids[i]);
+                run.push(id);
             }
             plain(&mut run, &merges[phase1..]);
             expected.append(&mut run);

@@ -98,9 +98,8 @@ pub struct Words {
 impl Words {
     /// `word(i)` gives the ids of word i; words of fewer than two ids have no pairs and are left out.
     pub fn new<'a>(weights: &[u64], word: impl Fn(usize) -> &'a [u32]) -> Result<Self, String> {
-        let mut order: Vec<u32> = (0..weights.len() as u32)
-            .filter(|&i| weights[i as usize] > 0 && word(i as usize).len() > 1)
-            .collect();
+        let mut order: Vec<u32> =
+            (0..weights.len() as u32).filter(|&i| weights[i as usize] > 0 && word(i as usize).len() > 1).collect();
         order.sort_by_key(|&i| std::cmp::Reverse(weights[i as usize]));
         let total = order.iter().map(|&i| word(i as usize).len() + 1).sum::<usize>() + 1;
         if total >= DEAD as usize {
@@ -242,11 +241,7 @@ struct Neighbour {
     next: usize, // where the next posting goes
 }
 
-const NO_NEIGHBOUR: Neighbour = Neighbour {
-    count: 0,
-    occurrences: 0,
-    next: usize::MAX,
-};
+const NO_NEIGHBOUR: Neighbour = Neighbour { count: 0, occurrences: 0, next: usize::MAX };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merge {
@@ -327,10 +322,7 @@ impl<'a> MergeLoop<'a> {
             threshold: (weight >> 18).max(min_count),
             pairs: Map::default(),
             postings: Vec::new(),
-            queue: Queue {
-                heap: Vec::new(),
-                tie,
-            },
+            queue: Queue { heap: Vec::new(), tie },
             occurrences: Vec::new(),
             report: Report::default(),
         };
@@ -355,10 +347,7 @@ impl<'a> MergeLoop<'a> {
             let pair = *entry.get();
             if pair.count != top.count {
                 if pair.count >= self.threshold {
-                    let fresh = Candidate {
-                        count: pair.count,
-                        pair: top.pair,
-                    };
+                    let fresh = Candidate { count: pair.count, pair: top.pair };
                     self.queue.push(&self.tokens, fresh);
                 } else {
                     entry.remove();
@@ -383,11 +372,7 @@ impl<'a> MergeLoop<'a> {
             self.left.push(NO_NEIGHBOUR);
             self.right.push(NO_NEIGHBOUR);
             self.merge(left, right, id, pair);
-            self.report.merges.push(Merge {
-                left,
-                right,
-                count: top.count,
-            });
+            self.report.merges.push(Merge { left, right, count: top.count });
             if self.report.merges.len() % 256 == 0 && !progress(self.report.merges.len(), top.count) {
                 return Stop::Interrupted;
             }
@@ -433,14 +418,7 @@ impl<'a> MergeLoop<'a> {
         });
         let mut start = 0;
         for (&pair, &(count, occurrences)) in counts.iter().filter(|(_, (count, _))| *count >= self.threshold) {
-            self.pairs.insert(
-                pair,
-                Pair {
-                    count,
-                    start,
-                    occurrences: 0,
-                },
-            );
+            self.pairs.insert(pair, Pair { count, start, occurrences: 0 });
             start += occurrences as usize;
             self.queue.push(&self.tokens, Candidate { count, pair });
         }
@@ -528,16 +506,12 @@ impl<'a> MergeLoop<'a> {
         for &after in &touched_right {
             // Between two new tokens stood (right, left).
             let old = if after == new { left } else { after };
-            let Neighbour {
-                count, occurrences, ..
-            } = self.right[after as usize];
+            let Neighbour { count, occurrences, .. } = self.right[after as usize];
             self.fell(key(right, old), count);
             self.right[after as usize].next = self.born(key(new, after), count, occurrences);
         }
         for &before in &touched_left {
-            let Neighbour {
-                count, occurrences, ..
-            } = self.left[before as usize];
+            let Neighbour { count, occurrences, .. } = self.left[before as usize];
             self.fell(key(before, left), count);
             self.left[before as usize].next = self.born(key(before, new), count, occurrences);
         }
@@ -576,14 +550,7 @@ impl<'a> MergeLoop<'a> {
         }
         let start = self.postings.len();
         self.postings.resize(start + occurrences as usize, UNTRACKED);
-        self.pairs.insert(
-            pair,
-            Pair {
-                count,
-                start,
-                occurrences,
-            },
-        );
+        self.pairs.insert(pair, Pair { count, start, occurrences });
         self.queue.push(&self.tokens, Candidate { count, pair });
         start
     }
@@ -697,11 +664,7 @@ mod tests {
 
     #[test]
     fn vetoes() {
-        let veto = Veto {
-            max_words: Some(2),
-            forbid: vec![b": ".to_vec()],
-            ..Veto::default()
-        };
+        let veto = Veto { max_words: Some(2), forbid: vec![b": ".to_vec()], ..Veto::default() };
         assert!(!veto.rejects(b" of  the"));
         assert!(veto.rejects(b"a b c"));
         assert!(veto.rejects(b"x: y"));

@@ -20,11 +20,7 @@ macro_rules! o200k_words {
 /// Names, regexes and what each is, in the order in which they are listed to users.
 /// The regexes are written so that Python's `regex`, Oniguruma and Rust engines read them alike.
 pub const NAMED: &[(&str, &str, Kind)] = &[
-    (
-        "gpt2",
-        r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-        Kind::Gpt2,
-    ),
+    ("gpt2", r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+", Kind::Gpt2),
     (
         // tiktoken writes `\s++$`; a look-ahead says "end of text" in every engine.
         "cl100k",
@@ -36,24 +32,12 @@ pub const NAMED: &[(&str, &str, Kind)] = &[
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         Kind::Llama3,
     ),
-    (
-        "o200k",
-        o200k_words!(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"),
-        Kind::O200k,
-    ),
+    ("o200k", o200k_words!(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"), Kind::O200k),
     ("superbpe", o200k_words!(""), Kind::Superbpe),
     // The released SuperBPE's second-stage regex (2025).
-    (
-        "uw-2025-fence",
-        r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)",
-        Kind::Uw2025Fence,
-    ),
+    ("uw-2025-fence", r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)", Kind::Uw2025Fence),
     // Phase 2 stops at any punctuation.
-    (
-        "punctuation-fence",
-        r" ?[^\s\p{L}\p{N}]+[\r\n]*",
-        Kind::PunctuationFence,
-    ),
+    ("punctuation-fence", r" ?[^\s\p{L}\p{N}]+[\r\n]*", Kind::PunctuationFence),
     ("none", "", Kind::Whole),
 ];
 
@@ -100,9 +84,7 @@ impl Scanner {
             Self::Named(Kind::O200k) => each(text, piece, |at| o200k::<true>(classes, text, at)),
             Self::Named(Kind::Superbpe) => each(text, piece, |at| o200k::<false>(classes, text, at)),
             Self::Named(Kind::Uw2025Fence) => fence(text, piece, |at| uw_2025_fence(classes, text, at)),
-            Self::Named(Kind::PunctuationFence) => {
-                fence(text, piece, |at| punctuation_fence(classes, text, at))
-            }
+            Self::Named(Kind::PunctuationFence) => fence(text, piece, |at| punctuation_fence(classes, text, at)),
             Self::Named(Kind::Whole) => {
                 if !text.is_empty() {
                     piece(0, text.len());
@@ -147,11 +129,7 @@ fn fence(text: &[u8], mut piece: impl FnMut(usize, usize), find: impl Fn(usize) 
     }
 }
 
-fn regex_pieces(
-    regex: &fancy_regex::Regex,
-    text: &[u8],
-    mut piece: impl FnMut(usize, usize),
-) -> Result<(), String> {
+fn regex_pieces(regex: &fancy_regex::Regex, text: &[u8], mut piece: impl FnMut(usize, usize)) -> Result<(), String> {
     let text = std::str::from_utf8(text).map_err(|error| error.to_string())?;
     let mut gap = 0;
     for found in regex.find_iter(text) {
@@ -350,11 +328,7 @@ fn o200k<const CONTRACTIONS: bool>(classes: &Classes, text: &[u8], at: usize) ->
             .or_else(|| here.and_then(|start| shape(classes, text, start)))
     };
     if let Some(end) = word(lower_word).or_else(|| word(upper_word)) {
-        return if CONTRACTIONS {
-            end + contraction(text, end)
-        } else {
-            end
-        };
+        return if CONTRACTIONS { end + contraction(text, end) } else { end };
     }
     if let Some(start) = punctuation_start(classes, text, at) {
         return newlines_and_slashes(text, others(classes, text, start));
@@ -450,9 +424,7 @@ mod tests {
 
     fn cut(scanner: &Scanner, text: &str) -> Vec<String> {
         let mut pieces = Vec::new();
-        scanner
-            .pieces(text.as_bytes(), |start, end| pieces.push(text[start..end].to_string()))
-            .unwrap();
+        scanner.pieces(text.as_bytes(), |start, end| pieces.push(text[start..end].to_string())).unwrap();
         assert_eq!(pieces.concat(), text);
         pieces
     }
@@ -460,9 +432,54 @@ mod tests {
     #[test]
     fn scanners_cut_like_their_regexes() {
         let alphabet: Vec<&str> = vec![
-            "a", "b", "s", "S", "T", "ll", "LL", "'", "'s", "'RE", "’", "ſ", " ", "  ", "\n", "\r", "\t", "\u{a0}",
-            "\u{85}", "\u{2028}", "\u{3000}", "1", "23", "٣", "Ⅷ", "½", ".", "!", "/", ":", "-", "é", "É", "ǅ", "ʰ", "中",
-            "の", "ก", "\u{301}", "\u{903}", "🦊", "👩\u{200d}💻", "\u{200b}", "\u{feff}", "א", "\u{5b0}", "\0", "_",
+            "a",
+            "b",
+            "s",
+            "S",
+            "T",
+            "ll",
+            "LL",
+            "'",
+            "'s",
+            "'RE",
+            "’",
+            "ſ",
+            " ",
+            "  ",
+            "\n",
+            "\r",
+            "\t",
+            "\u{a0}",
+            "\u{85}",
+            "\u{2028}",
+            "\u{3000}",
+            "1",
+            "23",
+            "٣",
+            "Ⅷ",
+            "½",
+            ".",
+            "!",
+            "/",
+            ":",
+            "-",
+            "é",
+            "É",
+            "ǅ",
+            "ʰ",
+            "中",
+            "の",
+            "ก",
+            "\u{301}",
+            "\u{903}",
+            "🦊",
+            "👩\u{200d}💻",
+            "\u{200b}",
+            "\u{feff}",
+            "א",
+            "\u{5b0}",
+            "\0",
+            "_",
         ];
         let mut random = Random(7);
         for (name, regex, _) in NAMED.iter().filter(|(name, _, _)| *name != "none") {

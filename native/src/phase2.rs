@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use hashbrown::hash_table::{Entry, HashTable};
 
 use crate::corpus::Batch;
-use crate::counting::Unit;
+use crate::counting::{Specials, Unit};
 use crate::encoding::{Encoder, State};
 use crate::merging::{Merge, MergeLoop, Report, Stop, Tie, Veto, Words};
 use crate::parallel;
@@ -64,18 +64,10 @@ impl Fragments {
             return;
         }
         let Self { ids, table } = self;
-        match table.entry(
-            hash(fragment),
-            |entry| entry.of(ids) == fragment,
-            |entry| hash(entry.of(ids)),
-        ) {
+        match table.entry(hash(fragment), |entry| entry.of(ids) == fragment, |entry| hash(entry.of(ids))) {
             Entry::Occupied(mut entry) => entry.get_mut().count += count,
             Entry::Vacant(entry) => {
-                entry.insert(Fragment {
-                    start: ids.len(),
-                    length: fragment.len() as u32,
-                    count,
-                });
+                entry.insert(Fragment { start: ids.len(), length: fragment.len() as u32, count });
                 ids.extend_from_slice(fragment);
             }
         }
@@ -127,6 +119,7 @@ pub enum Pass {
 pub struct Trainer {
     encoder: Encoder,
     spans: Spans,
+    specials: Specials,
     sketch: Vec<AtomicU32>,
     workers: Vec<Worker>,
     pub statistics: Statistics,
@@ -135,10 +128,11 @@ pub struct Trainer {
 
 impl Trainer {
     /// `encoder` has the phase-1 merges alone, ids by rank, and the fence of phase 2.
-    pub fn new(encoder: Encoder, spans: Spans, threads: usize) -> Self {
+    pub fn new(encoder: Encoder, spans: Spans, specials: Specials, threads: usize) -> Self {
         Self {
             encoder,
             spans,
+            specials,
             sketch: (0..SKETCH).map(|_| AtomicU32::new(0)).collect(),
             workers: (0..threads.max(1)).map(|_| Worker::default()).collect(),
             statistics: Statistics::default(),
@@ -159,7 +153,8 @@ impl Trainer {
 
     pub fn add(&mut self, batch: &Batch, pass: Pass) -> Result<(), String> {
         let chunks = parallel::chunks(&batch.offsets, CHUNK_BYTES);
-        let (encoder, spans, sketch, base) = (&self.encoder, self.spans, &self.sketch, self.documents);
+        let (encoder, spans, specials) = (&self.encoder, self.spans, &self.specials);
+        let (sketch, base) = (&self.sketch, self.documents);
         let threads = self.workers.len();
         encoder.with_states(threads, |states| {
             let mut pairs: Vec<(&mut State, &mut Worker)> = states.iter_mut().zip(&mut self.workers).collect();
@@ -170,9 +165,11 @@ impl Trainer {
                         matches!(pass, Pass::Seams { sample_every } if (base + document) % sample_every.max(1) == 0);
                     worker.statistics.documents += 1;
                     worker.statistics.bytes += text.len() as u64;
-                    encoder.spans(text, spans.unit, state, |span| match pass {
-                        Pass::Lengths => worker.note_length(span.len()),
-                        _ => spans.pieces(span, |piece| worker.gather(piece, pass, sampled, sketch)),
+                    specials.between(text, |text| {
+                        encoder.spans(text, spans.unit, state, |span| match pass {
+                            Pass::Lengths => worker.note_length(span.len()),
+                            _ => spans.pieces(span, |piece| worker.gather(piece, pass, sampled, sketch)),
+                        })
                     })?;
                 }
                 Ok::<(), String>(())
@@ -197,9 +194,7 @@ impl Trainer {
         total.statistics.fragments = total.fragments.table.len() as u64;
         total.statistics.cells = total.fragments.ids.len() as u64;
         self.statistics = total.statistics;
-        self.workers = std::iter::once(total)
-            .chain((1..threads).map(|_| Worker::default()))
-            .collect();
+        self.workers = std::iter::once(total).chain((1..threads).map(|_| Worker::default())).collect();
     }
 
     /// Smallest length that at least `quantile` of the spans do not exceed.
@@ -347,7 +342,7 @@ mod tests {
                     scanner: Scanner::new(" b").unwrap(),
                     fence: None,
                 });
-                let mut trainer = Trainer::new(encoder, spans, threads);
+                let mut trainer = Trainer::new(encoder, spans, Specials::new(&[]).unwrap(), threads);
                 trainer.add(&batch, Pass::Seams { sample_every }).unwrap();
                 trainer.end_pass();
                 trainer

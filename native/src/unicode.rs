@@ -55,11 +55,7 @@ impl Classes {
             })
             .collect();
         let ascii = flat[..128].try_into().expect("128 entries");
-        Self {
-            block_of,
-            blocks,
-            ascii,
-        }
+        Self { block_of, blocks, ascii }
     }
 
     /// Class bits of a code point.
@@ -86,10 +82,9 @@ impl Classes {
 fn ranges(class: &str) -> Vec<(u32, u32)> {
     let hir = regex_syntax::parse(class).expect("a valid class");
     match hir.kind() {
-        HirKind::Class(Class::Unicode(set)) => set
-            .iter()
-            .map(|range| (range.start() as u32, range.end() as u32))
-            .collect(),
+        HirKind::Class(Class::Unicode(set)) => {
+            set.iter().map(|range| (range.start() as u32, range.end() as u32)).collect()
+        }
         _ => unreachable!("a class of characters"),
     }
 }

@@ -1,0 +1,74 @@
+# `make demo` and `make test` are all a newcomer needs; both set everything up first.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+EXTRAS := demo,hf,sweep,dev
+READY := $(VENV)/.ready
+NATIVE := native/Cargo.toml native/Cargo.lock $(shell find native/src -name '*.rs')
+CARGO := PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+# rustup's folder, in case the shell that installed it is still the one in use.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.PHONY: help setup demo test test-slow test-all test-native format lint bench clean
+
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(READY) ## Virtual environment, dependencies and the Rust core, in .venv
+
+# Dependencies are installed again only when their lists changed; after a change in native/ only the core is built.
+$(READY): pyproject.toml constraints.txt $(NATIVE)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "$(PYTHON) is older than Python 3.11: name another, as in 'make PYTHON=python3.12 $(MAKECMDGOALS)'"; exit 2; }
+	@command -v cargo >/dev/null || { echo "no Rust toolchain: install one from https://rustup.rs"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@if [ -e $@ ] && [ ! pyproject.toml -nt $@ ] && [ ! constraints.txt -nt $@ ]; then \
+	    echo "Building the Rust core (about a minute)"; \
+	    PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .; \
+	else \
+	    echo "Installing into $(VENV) (several minutes the first time: PyTorch is large)"; \
+	    $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'; \
+	fi
+	@touch $@
+
+demo: $(READY) ## The main job on the embedded corpus, with a report at the end
+	$(BIN)/python -m experiments.pipeline
+
+test: $(READY) ## The tests, without the slow ones
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(READY) ## The slow tests only
+	$(BIN)/python -m pytest -m slow
+
+test-all: $(READY) ## Every test, of Python and of Rust
+	$(BIN)/python -m pytest
+	$(MAKE) --no-print-directory test-native
+
+test-native: $(READY) ## The tests of the Rust core, which need no Python
+	$(CARGO) test --manifest-path native/Cargo.toml
+
+format: $(READY) ## Format Python and Rust
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+	cargo fmt --manifest-path native/Cargo.toml
+
+lint: $(READY) ## What CI checks about the code: style, types, warnings
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest tokenizer._native
+	cargo fmt --manifest-path native/Cargo.toml --check
+	$(CARGO) clippy --manifest-path native/Cargo.toml --all-targets -- -D warnings
+	$(CARGO) clippy --manifest-path native/Cargo.toml --all-targets --features python -- -D warnings
+
+bench: $(READY) ## Speed of training and encoding, beside HF tokenizers
+	$(BIN)/python -m experiments.benchmarks.tokenizers
+
+clean: ## Remove what can be built again, except .venv and artifacts
+	rm -rf native/target tokenizer/_native*.so build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis $(READY)
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

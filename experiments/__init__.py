@@ -1,0 +1,1 @@
+"""Experiments: one runnable module per job (`python -m experiments.NAME`), their artifacts and reports."""

@@ -1,0 +1,218 @@
+"""Composing a configuration before anything runs, with errors that name the near key, group or choice."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hydra import compose, initialize_config_module
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from experiments.config import Config, build, did_you_mean, schema, validate
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hydra.core.config_loader import ConfigLoader
+    from hydra.core.override_parser.types import Override
+
+ConfigStore.instance().store(name="schema", node=schema(Config))
+
+
+def to_config(cfg: DictConfig) -> Config:
+    """Turn what Hydra composed into the typed configuration.
+
+    Raises:
+        UserError: If a value is missing or not allowed.
+    """
+    try:
+        values = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise _explained(error) from None
+    assert isinstance(values, dict)
+    values.pop("hydra", None)
+    config = build(Config, values)  # type: ignore[arg-type]
+    validate(config)
+    return config
+
+
+def load(
+    overrides: Sequence[str] = (), config_name: str | None = None, config_dir: str | None = None
+) -> Config:
+    """Compose and check the configuration of one run.
+
+    Args:
+        overrides: As on the command line: `["corpus=files", "corpus.paths=[a.txt]"]`.
+        config_name: Another primary configuration than `config`.
+        config_dir: A folder with further configuration files.
+
+    Raises:
+        UserError: If a key, a group or a value is wrong.
+    """
+    with initialize_config_module("configs", version_base="1.3"):
+        loader = _loader()
+        for override in _parse(overrides, loader):
+            _check_key(override, loader, custom=config_dir is not None)
+        return to_config(_compose(overrides, config_name, config_dir))
+
+
+def check(
+    overrides: Sequence[str],
+    config_name: str | None = None,
+    config_dir: str | None = None,
+    *,
+    sweep: bool = False,
+) -> dict[str, list[str]]:
+    """Check a command line; of a sweep, every value is tried once beside the others' first.
+
+    Args:
+        overrides: What the user typed after the command, without Hydra's flags.
+        config_name: As for `load`.
+        config_dir: As for `load`.
+        sweep: Whether `a=1,2` means two runs.
+
+    Returns:
+        The values of every key that is swept over.
+
+    Raises:
+        UserError: If a key, a group or a value is wrong.
+    """
+    with initialize_config_module("configs", version_base="1.3"):
+        loader = _loader()
+        parsed = _parse(overrides, loader)
+        for override in parsed:
+            _check_key(override, loader, custom=config_dir is not None)
+            if override.is_sweep_override() and not sweep:
+                raise UserError(
+                    f"{override.input_line} lists several values; add --multirun to run each of them"
+                )
+        values = [_values(override) for override in parsed]
+        firsts = [choices[0] for choices in values]
+        cells = [firsts]
+        for i, choices in enumerate(values):
+            cells.extend([*firsts[:i], other, *firsts[i + 1 :]] for other in choices[1:])
+        for cell in cells:
+            to_config(_compose(cell, config_name, config_dir))
+    return {
+        override.key_or_group: [value.partition("=")[2] for value in choices]
+        for override, choices in zip(parsed, values, strict=True)
+        if override.is_sweep_override()
+    }
+
+
+def largest_size(sizes: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Return the override that makes a sweep over vocabulary sizes train phase 1 once, for the largest."""
+    if any(override.startswith("bpe.train_size=") for override in overrides) or not all(
+        s.isdigit() for s in sizes
+    ):
+        return []
+    return [f"bpe.train_size={max(map(int, sizes))}"]
+
+
+def _loader() -> ConfigLoader:
+    hydra = GlobalHydra.instance().hydra
+    assert hydra is not None
+    return hydra.config_loader
+
+
+def _parse(overrides: Sequence[str], loader: ConfigLoader) -> list[Override]:
+    parser = OverridesParser.create(config_loader=loader)
+    parsed = []
+    for text in overrides:
+        try:
+            parsed.extend(parser.parse_overrides([text]))
+        except HydraException:
+            raise UserError(
+                f"cannot read the override {text!r}: write key=value, lists as key=[a,b], and quote a "
+                "value with spaces, commas or brackets twice: 'key=\"a b\"'"
+            ) from None
+    return parsed
+
+
+def _values(override: Override) -> list[str]:
+    """Return an override's single values: one, unless it is a sweep."""
+    if not override.is_discrete_sweep():
+        return [override.input_line or ""]
+    return [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
+
+
+def _check_key(override: Override, loader: ConfigLoader, *, custom: bool = False) -> None:
+    key = override.key_or_group
+    if key == "hydra" or key.startswith(("hydra.", "hydra/")):
+        return
+    groups = [group for group in loader.list_groups("") if group != "hydra"]
+    if key in groups:
+        options = [*loader.get_group_options(key, ObjectType.CONFIG), "null"]
+        for value in _values(override):
+            chosen = value.partition("=")[2]
+            if not custom and re.fullmatch(r"[\w.-]+", chosen) and chosen not in options:
+                raise UserError(
+                    f"{key}={chosen} does not exist{did_you_mean(chosen, options)} "
+                    f"(there are: {', '.join(options)})"
+                )
+        return
+    if key not in _keys() and not custom:
+        raise _unknown(key, groups)
+
+
+def _unknown(key: str, groups: Sequence[str] = ()) -> UserError:
+    """Say which key near to `key` exists: among its siblings, else anywhere, else list the siblings."""
+    known = [*_keys(), *groups]
+    siblings = [k for k in known if k.rpartition(".")[0] == key.rpartition(".")[0]]
+    hint = did_you_mean(key.rpartition(".")[2], [k.rpartition(".")[2] for k in siblings]) and did_you_mean(
+        key, siblings
+    )
+    if not hint and ("." not in key or not siblings):
+        hint = did_you_mean(key, known)
+    return UserError(
+        f"there is no configuration key '{key}'{hint or '; there are: ' + ', '.join(siblings or groups)}"
+    )
+
+
+def _keys() -> list[str]:
+    return list(_dotted(OmegaConf.structured(schema(Config))))
+
+
+def _dotted(node: DictConfig, prefix: str = "") -> Iterator[str]:
+    for key in node:
+        yield f"{prefix}{key}"
+        child = None if OmegaConf.is_missing(node, key) else node[key]
+        if isinstance(child, DictConfig):
+            yield from _dotted(child, f"{prefix}{key}.")
+
+
+def _compose(overrides: Sequence[str], config_name: str | None, config_dir: str | None) -> DictConfig:
+    extra = [] if config_dir is None else [f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"]
+    try:
+        return compose(config_name or "config", overrides=[*overrides, *extra])
+    except (HydraException, OmegaConfBaseException) as error:
+        raise _explained(error) from None
+
+
+def _explained(error: BaseException) -> UserError:
+    """Turn an error of Hydra or OmegaConf into one line."""
+    while isinstance(error.__cause__, (HydraException, OmegaConfBaseException)):
+        error = error.__cause__
+    lines = str(error).splitlines() or [type(error).__name__]
+    where = next(
+        (line.split(":", 1)[1].strip() for line in lines if line.strip().startswith("full_key:")), ""
+    )
+    message = lines[0].strip()
+    if unknown := re.search(r"Key '(.+?)' (?:not in|is not in)", message):
+        return _unknown(where or unknown[1])
+    if message.startswith("Missing mandatory value"):
+        key = where or message.rpartition(" ")[2]
+        return UserError(f"{key} has no value; add {key}=… to the command")
+    if "is not a ListConfig" in message:
+        return UserError(f"{where} is a list: write {where}=[a,b]")
+    details = " ".join(line.strip() for line in itertools.islice(lines, 0, 2) if "full_key" not in line)
+    return UserError(f"{where}: {details}" if where else details)

@@ -1,0 +1,299 @@
+"""The configuration of an experiment: typed groups, made of the packages' own dataclasses.
+
+Hydra merges YAML into schemas that `schema` derives from these classes, so an unknown key or a value of the
+wrong type is an error; `build` turns the merged result back into the classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from superbpe.rules import Rules
+from tokenizer.corpus import CorpusConfig
+from tokenizer.patterns import NAMES, resolve
+
+from lm.evaluation import EvalConfig
+from lm.model import ModelConfig
+from lm.training import TrainConfig
+from tokenizer.errors import UserError
+
+if typing.TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class CorpusSource(CorpusConfig):
+    """The text of an experiment.
+
+    Attributes:
+        source: `files` (paths or a HF dataset, as `CorpusConfig` says) or `embedded` (the documentation texts
+            of botocore, written to files first; only `max_bytes` and `heldout_fraction` apply).
+    """
+
+    source: str = "files"
+
+
+@dataclass(frozen=True)
+class PatternConfig:
+    """The phase-1 pretokenization pattern.
+
+    Attributes:
+        name: A named pattern of `tokenizer.patterns`.
+        regex: Any other regular expression, instead of the named one.
+    """
+
+    name: str = "gpt2"
+    regex: str | None = None
+
+
+@dataclass(frozen=True)
+class BpeConfig:
+    """Phase 1.
+
+    Attributes:
+        vocab_size: Bytes, merges and special tokens together, for the BPE tokenizer and (unless it has its
+            own) for the superword tokenizer.
+        train_size: Train the merge list for a vocabulary of at least this size, then cut. It changes no
+            result; a sweep over sizes sets it to the largest, so that phase 1 is trained once.
+        unit: What a pretoken cannot cross: `document` or `line`.
+        special_tokens: Strings that become one token each, at the end of the vocabulary.
+        tie_break: Which of two equally frequent pairs is merged first.
+        min_count: Pairs seen fewer times are not merged.
+        max_token_bytes: Longest token, in bytes.
+    """
+
+    vocab_size: int = 8192
+    train_size: int | None = None
+    unit: str = "document"
+    special_tokens: list[str] = field(default_factory=lambda: ["<|endoftext|>"])
+    tie_break: str = "lowest-ids"
+    min_count: int = 1
+    max_token_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class SuperbpeConfig(Rules):
+    """Phase 2: its rules, and where it takes over.
+
+    Attributes:
+        vocab_size: Size of the superword vocabulary; None for `bpe.vocab_size`, which makes the comparison
+            one of equal vocabularies.
+        transition: Size of the vocabulary at which phase 2 takes over, special tokens not counted: a number
+            of tokens, or a fraction of the vocabulary size.
+        transition_merges: The same as a number of phase-1 merges to keep; given instead of `transition`.
+    """
+
+    vocab_size: int | None = None
+    transition: int | float = 0.8
+    transition_merges: int | None = None
+
+
+@dataclass(frozen=True)
+class LmConfig:
+    """The language model that judges each tokenizer: its shape and its training."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+
+@dataclass(frozen=True)
+class BudgetConfig:
+    """What makes the comparison fair.
+
+    Attributes:
+        mode: `equal_bytes`: both models read the same documents in the same order, in equally many steps.
+        train_bytes: Bytes of training text that each model reads.
+        tolerance: By how much the bytes per step of two models may differ, as a fraction.
+    """
+
+    mode: str = "equal_bytes"
+    train_bytes: int = 12_000_000
+    tolerance: float = 0.01
+
+
+@dataclass(frozen=True)
+class RunnerConfig:
+    """Where maps over text run.
+
+    Attributes:
+        name: `local`: threads of this machine.
+        threads: How many; None for all cores.
+    """
+
+    name: str = "local"
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class ReportConfig:
+    """What the report shows.
+
+    Attributes:
+        title: Its heading.
+        demonstration: Say that the result shows how things work and is no evidence about tokenizers; None:
+            say so if each model reads less than 100 MB.
+        n_superwords: Length of each list of superwords.
+        curve_points: Vocabulary sizes on the compression curve of each tokenizer.
+        curve_bytes: Bytes of held-out text that the compression curve and the superword frequencies are
+            measured on.
+        sample_document: Which held-out document to show segmented; None for the first one long enough.
+        sample_bytes: How much of it, in bytes.
+    """
+
+    title: str = "BPE and SuperBPE compared"
+    demonstration: bool | None = None
+    n_superwords: int = 60
+    curve_points: int = 10
+    curve_bytes: int = 2_000_000
+    sample_document: int | None = None
+    sample_bytes: int = 1_600
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything a run can be told.
+
+    Attributes:
+        artifacts: Folder for results, shared between runs.
+        wandb: `off`, `offline` or `online`; `metrics.jsonl` is written in any case.
+        project: Name of the wandb project.
+    """
+
+    corpus: CorpusSource = field(default_factory=CorpusSource)
+    pattern: PatternConfig = field(default_factory=PatternConfig)
+    bpe: BpeConfig = field(default_factory=BpeConfig)
+    superbpe: SuperbpeConfig = field(default_factory=SuperbpeConfig)
+    lm: LmConfig = field(default_factory=LmConfig)
+    eval: EvalConfig = field(default_factory=EvalConfig)
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+    runner: RunnerConfig = field(default_factory=RunnerConfig)
+    report: ReportConfig = field(default_factory=ReportConfig)
+    artifacts: str = "artifacts"
+    wandb: str = "off"
+    project: str = "superbpe"
+
+
+def schema(cls: type) -> type:
+    """Return a dataclass that OmegaConf can merge YAML into: not frozen, and `Literal` widened to `str`."""
+    hints = typing.get_type_hints(cls)
+    fields = []
+    for f in dataclasses.fields(cls):
+        kind = hints[f.name]
+        if dataclasses.is_dataclass(kind):
+            nested = schema(typing.cast("type", kind))
+            fields.append((f.name, nested, field(default_factory=nested)))
+        elif f.default_factory is not dataclasses.MISSING:
+            fields.append((f.name, _widened(kind), field(default_factory=f.default_factory)))
+        elif f.default is not dataclasses.MISSING:
+            fields.append((f.name, _widened(kind), field(default=f.default)))
+        else:
+            fields.append((f.name, _widened(kind), field(default=typing.cast("Any", "???"))))
+    return dataclasses.make_dataclass(cls.__name__, fields)
+
+
+def build(cls: type[T], values: Mapping[str, Any], at: str = "") -> T:
+    """Make a configuration dataclass of plain values, as `OmegaConf.to_container` returns them.
+
+    Raises:
+        UserError: If a value is not among its field's choices.
+    """
+    hints = typing.get_type_hints(cls)
+    made: dict[str, Any] = {}
+    for name, value in values.items():
+        kind, key = hints[name], f"{at}{name}"
+        if dataclasses.is_dataclass(kind):
+            made[name] = build(typing.cast("type[Any]", kind), value, f"{key}.")
+        elif typing.get_origin(kind) is tuple:
+            made[name] = tuple(value)
+        else:
+            if typing.get_origin(kind) is typing.Literal:
+                check_choice(key, value, typing.get_args(kind))
+            made[name] = value
+    return cls(**made)
+
+
+def part(cls: type[T], config: Any) -> T:
+    """Return the part of a configuration that one class describes: `part(Rules, config.superbpe)`."""
+    names = [f.name for f in dataclasses.fields(typing.cast("Any", cls))]
+    return cls(**{name: getattr(config, name) for name in names})
+
+
+def check_choice(key: str, value: Any, choices: Iterable[Any]) -> None:
+    """Raise a UserError that names the near choice unless `value` is one of `choices`."""
+    known = [str(choice) for choice in choices]
+    if str(value) not in known:
+        raise UserError(f"{key}={value} is not one of {', '.join(known)}{did_you_mean(str(value), known)}")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` for the known word nearest to `word`, or nothing if none is near."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def _widened(kind: Any) -> Any:
+    """Replace `Literal[...]` by the type of its values: OmegaConf knows no literals."""
+    if typing.get_origin(kind) is typing.Literal:
+        return type(typing.get_args(kind)[0])
+    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
+        return typing.Union[tuple(_widened(argument) for argument in typing.get_args(kind))]  # noqa: UP007
+    return kind
+
+
+def vocab_sizes(config: Config) -> tuple[int, int]:
+    """Return the vocabulary sizes of the BPE and of the superword tokenizer."""
+    return config.bpe.vocab_size, config.superbpe.vocab_size or config.bpe.vocab_size
+
+
+def transition_size(config: Config) -> int:
+    """Return the transition as a number of tokens, special ones not counted."""
+    phase2 = config.superbpe
+    if phase2.transition_merges is not None:
+        return 256 + phase2.transition_merges
+    if isinstance(phase2.transition, float):
+        return round(phase2.transition * vocab_sizes(config)[1])
+    return phase2.transition
+
+
+def validate(config: Config) -> None:
+    """Raise a UserError for what can be known to be wrong before any text is read."""
+    check_choice("wandb", config.wandb, ("off", "offline", "online"))
+    check_choice("corpus.source", config.corpus.source, ("files", "embedded"))
+    check_choice("budget.mode", config.budget.mode, ("equal_bytes",))
+    check_choice("runner.name", config.runner.name, ("local",))
+    if config.corpus.source == "files" and not (config.corpus.paths or config.corpus.dataset):
+        raise UserError(
+            "no text: give corpus.paths=[FILES, FOLDERS OR GLOBS] or corpus.dataset=NAME, "
+            "or use corpus=embedded"
+        )
+    if config.pattern.regex is None:
+        if config.pattern.name == "custom":
+            raise UserError("pattern=custom needs its regex: add 'pattern.regex=\"REGEX\"'")
+        check_choice("pattern.name", config.pattern.name, NAMES)
+    resolve(config.pattern.regex or config.pattern.name)
+    specials = len(config.bpe.special_tokens)
+    for key, size in zip(("bpe", "superbpe"), vocab_sizes(config), strict=True):
+        if size < 256 + specials:
+            raise UserError(
+                f"{key}.vocab_size={size} is below 256 bytes + {specials} special token(s); "
+                f"use at least {256 + specials}"
+            )
+    given, size = config.superbpe.transition, vocab_sizes(config)[1]
+    if isinstance(given, float) and not 0 < given < 1:
+        raise UserError(
+            f"superbpe.transition={given:g} is no fraction of the vocabulary; use 0.8, say, "
+            "or a whole number of tokens"
+        )
+    if not 256 <= transition_size(config) <= size - specials:
+        raise UserError(
+            f"the transition at {transition_size(config)} tokens is not between 256 (bytes alone) and "
+            f"{size - specials} (the vocabulary of {size} without its special tokens); change superbpe.transition "
+            "or bpe.vocab_size"
+        )

@@ -1,0 +1,147 @@
+"""What a run says while it works: stage lines, progress with a rate and the time left, tables."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Work that is over before this many seconds shows no bar.
+_PATIENCE = 1.0
+# Seconds between lines where there is no terminal to draw a bar in.
+_QUIET_INTERVAL = 15.0
+
+console = Console(highlight=False)
+
+
+def si(value: float, digits: int = 3) -> str:
+    """Format a number with an SI prefix.
+
+    >>> si(94_200_000), si(512), si(0)
+    ('94.2M', '512', '0')
+    """
+    for limit, suffix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= limit * 0.9995:
+            return f"{value / limit:.{digits}g}{suffix}"
+    return f"{value:.{digits}g}"
+
+
+def duration(seconds: float) -> str:
+    """Format a number of seconds for people.
+
+    >>> duration(0.04), duration(8.31), duration(83), duration(7300)
+    ('0.0 s', '8.3 s', '1 min 23 s', '2 h 02 min')
+    """
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        total = f"/{si(task.total)}" if task.total else ""
+        rate = f", {si(task.speed)}/s" if task.speed else ""
+        return Text(f"{si(task.completed)}{total}{rate}", style="cyan")
+
+
+class Reporter:
+    """Shows what the stages of one run do; `progress` is the callable that the packages report to.
+
+    Args:
+        target: Where to write; a bar is drawn only if it is a terminal, else a line is written now and then.
+    """
+
+    def __init__(self, target: Console = console) -> None:
+        self._console = target
+        self._bars: Progress | None = None
+        self._tasks: dict[str, Any] = {}
+        self._started: dict[str, tuple[float, int]] = {}
+        self._spoke = math.inf  # outside a stage there is nothing to say
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Show the progress of one stage while the block runs."""
+        self._tasks, self._started, self._spoke = {}, {}, time.monotonic()
+        if not self._console.is_terminal:
+            yield
+            return
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(24),
+            _Rate(),
+            TimeRemainingColumn(compact=True),
+        )
+        with Progress(*columns, console=self._console, transient=True) as self._bars:
+            self._tasks[""] = self._bars.add_task(name, total=None)
+            yield
+        self._bars = None
+
+    def progress(self, what: str, done: int, total: int | None) -> None:
+        """Report that `done` of `total` (None: unknown) units of `what` are done."""
+        now = time.monotonic()
+        start, before = self._started.setdefault(what, (now, done))  # a resumed stage starts in the middle
+        if self._bars is not None:
+            if what not in self._tasks and (now - start > _PATIENCE or done == 0):
+                self._bars.update(self._tasks[""], visible=False)
+                self._tasks[what] = self._bars.add_task(what, total=total)
+            if what in self._tasks:
+                self._bars.update(self._tasks[what], completed=done, total=total)
+        elif now - self._spoke > _QUIET_INTERVAL and done:
+            self._spoke = now
+            rate = (done - before) / max(now - start, 1e-9)
+            left = f", {duration((total - done) / rate)} left" if total and rate else ""
+            of = f" of {si(total)}" if total else ""
+            self.say(f"  {what}: {si(done)}{of}, {si(rate)}/s{left}")
+
+    def say(self, text: str, style: str = "") -> None:
+        """Print one line, never wrapped."""
+        self._console.print(Text(text, style=style), soft_wrap=True)
+
+    def line(self, stage: str, *, fresh: bool, seconds: float, artifact: str, what: str) -> None:
+        """Print that a stage is done: made now, or found."""
+        mark, took = ("✓", duration(seconds)) if fresh else ("·", "reused")
+        text = Text.assemble(
+            (f"{mark} ", "green" if fresh else "dim"), (f"{stage:<16}", "bold"), (f"{took:>12}  ", ""),
+            (f"{artifact:<26} ", "dim"), what,
+        )  # fmt: skip
+        self._console.print(text, soft_wrap=True)
+
+    def table(self, title: str, header: list[str], rows: list[list[str]]) -> None:
+        """Print a table: first column to the left, the others to the right."""
+        table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+        for i, name in enumerate(header):
+            table.add_column(name, justify="left" if i == 0 else "right", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row))
+        self._console.print(table)
+
+
+class ConsoleHandler(logging.Handler):
+    """Sends log records to the console that draws the bars, so that neither overwrites the other."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record."""
+        style = "red" if record.levelno >= logging.ERROR else "yellow"
+        console.print(Text(self.format(record), style=style), soft_wrap=True)

@@ -1,0 +1,1 @@
+"""The report: its numbers, its charts and its page."""

@@ -1,0 +1,44 @@
+"""What every stage has at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from experiments.artifacts import Artifact, Store
+    from experiments.config import Config
+    from experiments.console import Reporter
+    from experiments.tracking import Tracker
+
+
+@dataclass(frozen=True)
+class Context:
+    """Configuration, artifacts, terminal and metrics of one run."""
+
+    config: Config
+    store: Store
+    reporter: Reporter
+    tracker: Tracker
+
+    def done(self, stage: str, artifact: Artifact, what: str, row: Mapping[str, Any] | None = None) -> None:
+        """Say that a stage is done, and log it.
+
+        Args:
+            stage: What the user calls it; for one of several tokenizers with its key: `lm bpe`.
+            artifact: Its result.
+            what: The result in a few words.
+            row: Numbers for the metrics beside the artifact's cost.
+        """
+        self.reporter.line(
+            stage, fresh=artifact.fresh, seconds=artifact.seconds, artifact=artifact.name, what=what
+        )
+        cost = {
+            "stage": stage,
+            "artifact": artifact.name,
+            "reused": not artifact.fresh,
+            "seconds": artifact.seconds,
+        }
+        self.tracker.log("stages", {**cost, **(row or {})})

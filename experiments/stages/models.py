@@ -1,0 +1,132 @@
+"""Shards and language models, one of each per tokenizer."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any, Literal
+
+from experiments.console import si
+from lm.shards import Shards, write_shards
+from lm.training import train
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from experiments.artifacts import Artifact
+    from experiments.stages.context import Context
+    from experiments.stages.text import Text
+    from experiments.stages.tokenizers import Trained
+
+_SHARDS = "shards"
+METRICS = "metrics.jsonl"
+# Where and how closely a run is watched does not change what it computes.
+_NOT_IDENTITY = ("device", "threads", "checkpoint_seconds", "log_every")
+
+
+def shard(context: Context, text: Text, trained: Trained, split: Literal["train", "heldout"]) -> Artifact:
+    """Encode one split of the corpus."""
+
+    def build(folder: Path) -> dict[str, Any]:
+        manifest = write_shards(
+            folder / _SHARDS,
+            trained.tokenizer,
+            text.corpus.batches(split),
+            threads=context.config.runner.threads,
+            progress=context.reporter.progress,
+        )
+        counts = {key: manifest[key] for key in ("n_tokens", "n_documents", "n_bytes", "dtype", "vocab_size")}
+        return {"corpus": text.hash, "split": split, **counts}
+
+    stage = f"shards {trained.key}"
+    with context.reporter.stage(stage):
+        artifact = context.store.make(
+            "shards",
+            config={"split": split},
+            inputs={"tokenizer": trained.tokenizer.sha256, "corpus": text.hash},
+            build=build,
+        )
+    found = artifact.contents
+    density = found["n_bytes"] / max(found["n_tokens"] - found["n_documents"], 1)
+    what = (
+        f"{split}: {si(found['n_tokens'])} tokens of {si(found['n_bytes'])}B, {density:.3f} bytes per token"
+    )
+    context.done(stage, artifact, what, {"split": split, "bytes_per_token": density})
+    return artifact
+
+
+def open_shards(artifact: Artifact, trained: Trained) -> Shards:
+    """Map the shards of an artifact; refused if another tokenizer wrote them."""
+    return Shards.open(artifact.path / _SHARDS, trained.tokenizer)
+
+
+def train_lm(context: Context, trained: Trained, shards: Artifact) -> Artifact:
+    """Train one language model; an interrupted one continues from its checkpoint."""
+    config = context.config.lm
+
+    def build(folder: Path) -> dict[str, Any]:
+        _drop_half_line(folder / METRICS)
+        # Line by line: after a kill, no step before the checkpoint may be missing.
+        with (folder / METRICS).open("a", encoding="utf-8", buffering=1) as file:
+
+            def log(row: dict[str, Any]) -> None:
+                file.write(json.dumps(row, allow_nan=False) + "\n")
+                context.tracker.log(f"lm/{trained.key}", row)
+
+            progress = context.reporter.progress
+            data = open_shards(shards, trained)
+            summary = train(config.model, config.train, data, folder, log=log, progress=progress)
+        return {"tokenizer": trained.tokenizer.sha256, **summary}
+
+    settings = {k: v for k, v in dataclasses.asdict(config.train).items() if k not in _NOT_IDENTITY}
+    stage = f"lm {trained.key}"
+    with context.reporter.stage(stage):
+        artifact = context.store.make(
+            "lm",
+            config={"model": dataclasses.asdict(config.model), "train": settings},
+            inputs={"shards": shards.hash},
+            build=build,
+            resumable=True,
+        )
+    found = artifact.contents
+    what = (
+        f"{si(found['parameters_total'])} parameters, {found['steps']:,} steps, {si(found['bytes'])}B of text, "
+        f"last loss {found['last_train_bits_per_byte']:.3f} bits per byte"
+    )
+    context.done(stage, artifact, what)
+    return artifact
+
+
+def _drop_half_line(path: Path) -> None:
+    """Cut off what a killed process had begun to write."""
+    if path.exists():
+        text = path.read_bytes()
+        path.write_bytes(text[: text.rfind(b"\n") + 1])
+
+
+def loss_curve(artifact: Artifact, points: int) -> list[tuple[int, float]]:
+    """Return (bytes seen, mean bits per byte since the point before) of a trained model's run.
+
+    Args:
+        artifact: As `train_lm` returned it.
+        points: At most so many points; the steps in between are averaged, weighted by their bytes.
+    """
+    rows: dict[int, dict[str, Any]] = {}
+    for line in (artifact.path / METRICS).read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        rows[row["step"]] = (
+            row  # a resumed run logs the steps after its checkpoint twice, with the same numbers
+        )
+    steps = [rows[step] for step in sorted(rows)]
+    size = max(1, -(-len(steps) // points))
+    curve = []
+    before = 0
+    for start in range(0, len(steps), size):
+        bits = total = 0.0
+        for row in steps[start : start + size]:
+            weight = row["bytes_seen"] - before
+            before = row["bytes_seen"]
+            bits, total = bits + weight * row["train_bits_per_byte"], total + weight
+        if total:
+            curve.append((before, bits / total))
+    return curve

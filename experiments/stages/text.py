@@ -1,0 +1,133 @@
+"""Corpus and counts."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tokenizer.corpus import Corpus, CorpusConfig
+from tokenizer.counting import count_pretokens
+from tokenizer.patterns import resolve
+
+from experiments.artifacts import Artifact, digest
+from experiments.config import part
+from experiments.console import si
+from tokenizer import embedded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from experiments.stages.context import Context
+
+
+@dataclass(frozen=True)
+class Text:
+    """The corpus of an experiment.
+
+    Attributes:
+        corpus: Yields its documents, split into `train` and `heldout`.
+        hash: Of what decides its text; every stage that reads text records it.
+        facts: What the report says about it, as (name, value).
+        artifact: The folder that holds it, if we wrote it.
+    """
+
+    corpus: Corpus
+    hash: str
+    facts: list[tuple[str, str]]
+    artifact: Artifact | None
+
+
+def prepare(context: Context) -> Text:
+    """Find the corpus; write it to files first if it is the embedded one."""
+    config = context.config.corpus
+    if config.source == "files":
+        corpus = Corpus(part(CorpusConfig, config))
+        where = config.dataset or ", ".join(config.paths)
+        heldout = ", ".join(config.heldout_paths) or f"{config.heldout_fraction:g} of the documents, by hash"
+        return Text(corpus, digest(corpus.identity()), [("corpus", where), ("held out", heldout)], None)
+
+    def build(folder: Path) -> dict[str, Any]:
+        return embedded.write(folder, config.heldout_fraction, config.max_bytes, context.reporter.progress)
+
+    chosen = {
+        **embedded.identity(),
+        "heldout_fraction": config.heldout_fraction,
+        "max_bytes": config.max_bytes,
+    }
+    with context.reporter.stage("corpus"):
+        artifact = context.store.make("corpus", config=chosen, inputs={}, build=build)
+    facts = _embedded_facts(artifact.contents)
+    context.done("corpus", artifact, dict(facts)["training text"])
+    files = dataclasses.replace(
+        part(CorpusConfig, config),
+        paths=[str(artifact.path / "train.jsonl.zst")],
+        heldout_paths=[str(artifact.path / "heldout.jsonl.zst")],
+        heldout_fraction=0.0,
+        max_bytes=None,
+    )
+    return Text(Corpus(files), artifact.hash, facts, artifact)
+
+
+def count(context: Context, text: Text) -> Artifact:
+    """Count the pretokens of the training text."""
+    config = context.config
+    pattern = resolve(config.pattern.regex or config.pattern.name)
+
+    def build(folder: Path) -> dict[str, Any]:
+        counts = count_pretokens(
+            text.corpus.batches("train"),
+            pattern,
+            unit=config.bpe.unit,
+            special_tokens=config.bpe.special_tokens,
+            threads=config.runner.threads,
+            progress=context.reporter.progress,
+        )
+        counts.save(folder / "counts.parquet")
+        return {
+            "corpus": text.hash,
+            "split": "train",
+            "n_distinct": counts.n_distinct,
+            "n_pretokens": counts.n_total,
+            "n_bytes": counts.n_bytes,
+            "n_documents": counts.n_documents,
+        }
+
+    chosen = {
+        "pattern": [pattern.name, pattern.regex],
+        "unit": config.bpe.unit,
+        "special_tokens": config.bpe.special_tokens,
+    }
+    with context.reporter.stage("count"):
+        artifact = context.store.make("count", config=chosen, inputs={"corpus": text.hash}, build=build)
+    found = artifact.contents
+    what = (
+        f"{si(found['n_distinct'])} distinct pretokens of {si(found['n_pretokens'])}, "
+        f"{si(found['n_bytes'])}B in {si(found['n_documents'])} documents"
+    )
+    context.done("count", artifact, what)
+    return artifact
+
+
+def _embedded_facts(contents: dict[str, Any]) -> list[tuple[str, str]]:
+    name = f"{contents['package']} {contents['version']}".strip()
+    facts = [("corpus", f"embedded: the documentation texts of {name}")]
+    if contents["fallback"]:
+        facts.append(
+            ("note", "a small fallback; `pip install 'superbpe-framework[demo]'` brings the real one")
+        )
+    for split, label in (("train", "training text"), ("heldout", "held-out text")):
+        part_ = contents[split]
+        facts.append(
+            (
+                label,
+                f"{si(part_['bytes'])}B in {part_['documents']:,} documents of {part_['groups']} services",
+            )
+        )
+    shared = contents["overlap"]
+    overlap = (
+        f"{shared['shared_sentences']:.1%} of the held-out sentences ({shared['shared_sentence_bytes']:.1%} of "
+        "their bytes) also occur somewhere in the training text"
+    )
+    facts.append(("overlap that remains", overlap))
+    return facts

@@ -1,0 +1,199 @@
+"""Phase 1 and phase 2.
+
+Tokenizers live in folders named by their content; small records say which training led to which.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from superbpe.rules import Rules
+from superbpe.training import train_superbpe
+from tokenizer.bpe import Tokenizer
+from tokenizer.counting import PretokenCounts
+from tokenizer.training import train_bpe
+
+from experiments.artifacts import FORMAT, Artifact, digest
+from experiments.config import part, transition_size, vocab_sizes
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from experiments.stages.context import Context
+    from experiments.stages.text import Text
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A tokenizer of an experiment.
+
+    Attributes:
+        key: `bpe` or `superbpe`.
+        label: The same for people.
+        tokenizer: It.
+        artifact: Its folder, named by its content.
+        record: The training that led to it: inputs, rules, cost, and which split of which corpus it read.
+    """
+
+    key: str
+    label: str
+    tokenizer: Tokenizer
+    artifact: Artifact
+    record: Artifact
+
+
+def phase1(context: Context, text: Text, counts: Artifact) -> tuple[Trained, Tokenizer]:
+    """Train BPE, or cut a longer list of merges that is there already.
+
+    BPE merges nest, so the list is keyed without its size: the folder is `bpe-<12 hex>-<vocabulary size>`.
+
+    Returns:
+        The tokenizer of the configured size, and the longest one at hand, for phase 2 to cut.
+    """
+    config = context.config.bpe
+    chosen = {
+        "special_tokens": config.special_tokens,
+        "tie_break": config.tie_break,
+        "min_count": config.min_count,
+        "max_token_bytes": config.max_token_bytes,
+    }
+    identity = {"stage": "bpe", "config": chosen, "inputs": {"counts": counts.hash}, "format": FORMAT}
+    family = f"bpe-{digest(identity)[:12]}"
+    needed = max(config.vocab_size, transition_size(context.config) + len(config.special_tokens))
+
+    def build(folder: Path) -> dict[str, Any]:
+        del folder  # the record is its manifest
+        tokenizer = train_bpe(
+            PretokenCounts.load(counts.path / "counts.parquet"),
+            wanted,
+            special_tokens=config.special_tokens,
+            tie_break=config.tie_break,
+            min_count=config.min_count,
+            max_token_bytes=config.max_token_bytes,
+            progress=context.reporter.progress,
+        )
+        found = _keep(context, tokenizer, identity["inputs"])
+        return {**_about(found, tokenizer), **_read(text), "exhausted": tokenizer.vocab_size < wanted}
+
+    with context.reporter.stage("bpe"), context.store.lock(family):
+        record = _long_enough(context, family, needed)
+        if record is None:
+            wanted = max(needed, config.train_size or 0)
+            sized = {**identity, "hash": digest({**identity, "vocab_size": wanted})}
+            record = context.store.write(f"{family}-{wanted}", sized, build)
+        whole = load(record, context)
+        tokenizer = whole.cut(config.vocab_size) if whole.vocab_size > config.vocab_size else whole
+        artifact = _keep(context, tokenizer, identity["inputs"])
+    context.done("bpe", record, f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}")
+    return Trained("bpe", "BPE", tokenizer, artifact, record), whole
+
+
+def phase2(context: Context, text: Text, whole: Tokenizer) -> Trained:
+    """Train the superword tokenizer on the phase-1 merges up to the transition."""
+    config = context.config
+    transition, (_, vocab_size) = transition_size(config), vocab_sizes(config)
+    specials = len(config.bpe.special_tokens)
+    if whole.vocab_size < transition + specials:
+        raise UserError(
+            f"the corpus has only enough pairs for a phase-1 vocabulary of {whole.vocab_size - specials}, below "
+            f"the transition at {transition}; lower superbpe.transition or bpe.vocab_size, or use more text"
+        )
+    prefix = whole.cut(transition + specials)
+    rules = part(Rules, config.superbpe)
+
+    def build(folder: Path) -> dict[str, Any]:
+        del folder
+        tokenizer = train_superbpe(
+            prefix,
+            lambda: text.corpus.batches("train"),
+            vocab_size=vocab_size,
+            transition=transition,
+            rules=rules,
+            threads=config.runner.threads,
+            progress=context.reporter.progress,
+        )
+        found = _keep(context, tokenizer, inputs)
+        return {**_about(found, tokenizer), **_read(text), "superwords": len(tokenizer.superword_ids())}
+
+    inputs = {"phase1": prefix.sha256, "corpus": text.hash}
+    chosen = {"rules": dataclasses.asdict(rules), "vocab_size": vocab_size, "transition": transition}
+    with context.reporter.stage("superbpe"):
+        record = _record(context, "superbpe", chosen, inputs, build)
+        tokenizer = load(record, context)
+    artifact = context.store.find(record.contents["tokenizer"])
+    assert artifact is not None
+    what = (
+        f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}, {record.contents['superwords']:,} superwords"
+    )
+    context.done("superbpe", record, what)
+    return Trained("superbpe", "SuperBPE", tokenizer, artifact, record)
+
+
+def load(record: Artifact, context: Context) -> Tokenizer:
+    """Load the tokenizer that a record points to.
+
+    Raises:
+        UserError: If its folder was tampered with.
+    """
+    folder = context.store.root / record.contents["tokenizer"]
+    remedy = "delete that folder and run the same command again"
+    try:
+        tokenizer = Tokenizer.load(folder)
+    except UserError as error:
+        raise UserError(f"{folder}: {error}; {remedy}") from None
+    if tokenizer.sha256 != record.contents["sha256"]:
+        raise UserError(f"{folder} does not hold the tokenizer that its name says; {remedy}")
+    return tokenizer
+
+
+def _record(
+    context: Context, stage: str, config: Mapping[str, Any], inputs: Mapping[str, str], build: Any
+) -> Artifact:
+    """Make the record of a training, anew if the tokenizer that it points to was deleted."""
+    record = context.store.make(stage, config=config, inputs=inputs, build=build)
+    if not record.fresh and not _points(context, record):
+        with context.store.lock(record.name):
+            if (context.store.root / record.name).exists():
+                context.store.remove(record.name)
+        record = context.store.make(stage, config=config, inputs=inputs, build=build)
+    return record
+
+
+def _points(context: Context, record: Artifact) -> bool:
+    return (context.store.root / record.contents["tokenizer"]).is_dir()
+
+
+def _long_enough(context: Context, family: str, needed: int) -> Artifact | None:
+    """Return the shortest merge list of a family that serves, or None."""
+    found = []
+    for name in context.store.names(f"{family}-"):
+        record = context.store.find(name)
+        if record is None:
+            continue
+        if not _points(context, record):
+            context.store.remove(name)
+        elif record.contents["vocab_size"] >= needed or record.contents["exhausted"]:
+            found.append(record)
+    return min(found, key=lambda record: int(record.contents["vocab_size"]), default=None)
+
+
+def _keep(context: Context, tokenizer: Tokenizer, inputs: Mapping[str, str]) -> Artifact:
+    def build(folder: Path) -> dict[str, Any]:
+        tokenizer.save(folder)
+        return {"vocab_size": tokenizer.vocab_size, "mode": tokenizer.mode, "sha256": tokenizer.sha256}
+
+    identity = {"stage": "tokenizer", "inputs": dict(inputs), "format": FORMAT, "hash": tokenizer.sha256}
+    # `Tokenizer.load` refuses what changes ids and only warns of the rest.
+    return context.store.write(f"tokenizer-{tokenizer.sha256[:12]}", identity, build, check_files=False)
+
+
+def _about(artifact: Artifact, tokenizer: Tokenizer) -> dict[str, Any]:
+    return {"tokenizer": artifact.name, "sha256": tokenizer.sha256, "vocab_size": tokenizer.vocab_size}
+
+
+def _read(text: Text) -> dict[str, str]:
+    return {"corpus": text.hash, "split": "train"}

@@ -1,0 +1,68 @@
+"""Windows that score every token of a document once, with contexts measured in bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Window(NamedTuple):
+    """One forward pass over part of x: `<|endoftext|>`, the document's n tokens, `<|endoftext|>`.
+
+    Attributes:
+        start: Position of the first input, x[start].
+        first: Position of the first scored target; the targets before it are context only.
+        last: Position of the last scored target; the inputs are x[start:last].
+        limited: The number of trained positions, and not the bytes, ended or started this window.
+    """
+
+    start: int
+    first: int
+    last: int
+    limited: bool
+
+
+def plan_windows(
+    before: NDArray[Any], *, context_bytes: int, min_context_bytes: int, context_tokens: int
+) -> list[Window]:
+    """Cover the positions 1 .. n + 1 of a document, each scored by exactly one window.
+
+    A scored token's context holds at most `context_bytes` bytes and `context_tokens` tokens, and at least
+    `min_context_bytes` bytes where the document has them. Two things can take the latter away: a token so
+    long that both bounds cannot hold, and tokens so short that the context would leave a window less than
+    half of the positions that it usually has for scoring (this bounds the work).
+
+    Args:
+        before: int64[n + 2]; before[i] is the number of text bytes in front of x[i].
+        context_bytes: Most bytes of context; no token may be longer.
+        min_context_bytes: Fewest bytes of context; below `context_bytes`.
+        context_tokens: Most inputs of a forward pass.
+
+    Returns:
+        The windows, in order; the last one scores the final `<|endoftext|>`.
+
+    >>> plan_windows(np.array([0, 0, 3, 6, 9, 12]), context_bytes=9, min_context_bytes=3, context_tokens=9)
+    [Window(start=0, first=1, last=4, limited=False), Window(start=4, first=5, last=5, limited=False)]
+    """
+    end = len(before) - 1
+    usual = context_tokens * min_context_bytes // context_bytes
+    most_context = max(1, context_tokens - (context_tokens - usual) // 2)
+    windows: list[Window] = []
+    first, start, limited = 1, 0, False
+    while True:
+        by_bytes = min(end, int(np.searchsorted(before, before[start] + context_bytes, side="right")) - 1)
+        last = min(by_bytes, start + context_tokens)
+        windows.append(Window(start, first, last, limited or last < by_bytes))
+        if last == end:
+            return windows
+        first = last + 1
+        latest = int(np.searchsorted(before, before[first] - min_context_bytes, side="right")) - 1
+        earliest = int(np.searchsorted(before, before[first] - context_bytes, side="left"))
+        start = min(first - 1, max(latest, earliest, 0))
+        limited = first - start > most_context
+        if limited:
+            start = first - most_context

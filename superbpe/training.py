@@ -1,0 +1,224 @@
+"""Phase 2: a tokenizer and a corpus to a tokenizer with superwords.
+
+Two streaming passes over the corpus, then a merge loop over what repeats. The first pass counts how often each
+pair of phase-1 tokens meets; the second cuts the text at every seam that is too rare for any merge still to
+come, and counts the fragments between. See `native/src/phase2.rs` for why that is exact.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from superbpe.rules import Rules
+from tokenizer import _native, patterns
+from tokenizer.bpe import ALPHABET, Tokenizer
+from tokenizer.errors import UserError
+from tokenizer.progress import Progress, Throttle, thread_count
+from tokenizer.training import merges_that_fit
+
+SAMPLE_EVERY = 25
+"""One document in so many estimates how rare the last merge will be."""
+SAFETY = 0.4
+"""Share of that estimate at which seams are cut: too high costs another pass, too low only memory."""
+
+
+def resolve_transition(
+    vocab_size: int, transition: float | None = None, transition_merges: int | None = None
+) -> int:
+    """The transition as 256 bytes + phase-1 merges, special tokens excluded.
+
+    Args:
+        vocab_size: of the final tokenizer.
+        transition: that number itself, or a share of `vocab_size` in (0, 1).
+        transition_merges: instead, the number of phase-1 merges.
+
+    Raises:
+        UserError: neither or both are given, or the value is out of range.
+    """
+    if (transition is None) == (transition_merges is None):
+        raise UserError("give the transition either as transition or as transition_merges")
+    if transition_merges is not None:
+        return 256 + transition_merges
+    if transition is not None and 0 < transition < 1:
+        return round(transition * vocab_size)
+    if transition is None or transition != int(transition) or transition < 256:
+        raise UserError(
+            f"transition={transition} is neither a share between 0 and 1 nor a size of 256 or more"
+        )
+    return int(transition)
+
+
+def train_superbpe(
+    tokenizer: Tokenizer,
+    batches: Callable[[], Iterable[_native.Batch]],
+    *,
+    vocab_size: int,
+    rules: Rules,
+    transition: float | None = None,
+    transition_merges: int | None = None,
+    tie_break: str = "lowest-ids",
+    threshold: int | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Tokenizer:
+    """Resumes training from the first merges of a tokenizer, with the whitespace fence lifted.
+
+    The merges do not depend on `threshold`, `threads` or how documents are batched.
+
+    Args:
+        tokenizer: phase 1; plain BPE with at least as many merges as the transition keeps.
+        batches: gives the corpus from its beginning, each time it is called.
+        vocab_size: of the result: bytes, merges of both phases, special tokens.
+        rules: what may be merged; see `superbpe.rules.PRESETS`.
+        transition, transition_merges: where phase 2 takes over; see `resolve_transition`.
+        tie_break: which of the most frequent pairs is merged first, as in `train_bpe`.
+        threshold: seams that occur less often are cut; None to choose it from a sample.
+        threads: worker threads; None for SUPERBPE_THREADS or all cores.
+        progress: called with bytes of text and merges done.
+
+    Raises:
+        UserError: the transition does not fit the tokenizer or the vocabulary, or a rule is not possible.
+    """
+    rules.check()
+    specials = sorted(tokenizer.special_tokens, key=tokenizer.special_tokens.__getitem__)
+    n_total = merges_that_fit(vocab_size, specials)
+    t = resolve_transition(vocab_size, transition, transition_merges)
+    _check_transition(t, tokenizer, vocab_size, n_total)
+    started = time.perf_counter()
+    kept = tokenizer.ranks()[: t - 256]
+    n_new = n_total - len(kept)
+    fence = patterns.resolve(rules.fence)
+    trainer = _native.SuperwordTrainer(
+        ALPHABET,
+        [(left, right) for left, right in kept.tolist()],
+        pattern=tokenizer.pattern.regex,
+        fence=fence.regex,
+        two_pass=rules.phase1_fence == "kept",
+        unit=rules.unit,
+        span_trigger=rules.span_trigger,
+        span_cap=rules.span_cap,
+        special_tokens=specials,
+        threads=thread_count(threads),
+    )
+    veto: dict[str, Any] = {
+        "tie_break": tie_break,
+        "max_bytes": rules.max_bytes,
+        "max_words": rules.max_words,
+        "forbid": [string.encode() for string in rules.forbid],
+        "special_tokens": specials,
+    }
+
+    def stream(what: str, add: Callable[[_native.Batch], None]) -> None:
+        tick, done = Throttle(progress, what), 0
+        trainer.begin_pass()
+        for batch in _sampled(batches(), rules):
+            add(batch)
+            done += batch.n_bytes
+            tick(done)
+        trainer.end_pass()
+        tick.finish(done)
+
+    longest = None
+    if rules.truncate_quantile is not None:
+        stream("bytes measured", trainer.measure_spans)
+        longest = trainer.truncate_spans(rules.truncate_quantile)
+    stream("bytes: seams", lambda batch: trainer.count_seams(batch, SAMPLE_EVERY))
+    seen = trainer.statistics
+    if seen["bytes"] == 0:
+        raise UserError("the corpus is empty: there is no text to train superwords on")
+    if threshold is None:
+        threshold = _guess_threshold(trainer.merge_counts(n_new, **veto), n_new)
+    threshold = max(threshold, rules.min_count)
+    passes = 0
+    while True:
+        cut_below = threshold
+        stream("bytes: fragments", lambda batch: trainer.count_fragments(batch, cut_below))
+        passes += 1
+        tick = Throttle(progress, "superword merges", n_new)
+        report = tick
+        trained = trainer.merge(n_new, min_count=threshold, progress=lambda merges, _: report(merges), **veto)
+        made = len(trained["left"])
+        tick.finish(made)
+        if made == n_new or threshold == rules.min_count:
+            break
+        # The last merges are rarer than the sample told: cut less.
+        threshold = max(rules.min_count, threshold // 4)
+    if made < n_new:
+        warnings.warn(
+            f"the corpus ran out of pairs after {made} of {n_new} superword merges; the vocabulary has "
+            f"{t + made + len(specials)} tokens, not {vocab_size}. Use more text, other rules or a smaller vocabulary",
+            stacklevel=2,
+        )
+    fragments = trainer.statistics
+    return Tokenizer.from_ranks(
+        np.concatenate([kept, np.stack([trained["left"], trained["right"]], axis=1).astype(np.int64)]),
+        pattern=tokenizer.pattern,
+        special_tokens=specials,
+        n_phase1_merges=len(kept),
+        fence=fence,
+        mode="two-pass" if rules.phase1_fence == "kept" else "one-pass",
+        provenance=tokenizer.provenance
+        | {
+            "phase2": {
+                "from": tokenizer.sha256,
+                "transition": t,
+                "corpus_bytes": seen["bytes"],
+                "corpus_documents": seen["documents"],
+                "phase1_tokens": seen["tokens"],
+                "threshold": threshold,
+                "fragment_passes": passes,
+                "dead_seams": fragments["dead_seams"],
+                "seams": fragments["seams"],
+                "fragments": fragments["fragments"],
+                "fragment_tokens": fragments["cells"],
+                "longest_span": longest,
+                "ran_out_of_pairs": made < n_new,
+                "last_count": int(trained["count"][-1]) if made else None,
+                "rejected": trained["rejected"],
+                "already_tokens": trained["already_tokens"],
+                "seconds": round(time.perf_counter() - started, 3),
+            }
+        },
+    )
+
+
+def _check_transition(t: int, tokenizer: Tokenizer, vocab_size: int, n_total: int) -> None:
+    have = 256 + tokenizer.n_phase1_merges
+    if not 256 <= t <= 256 + n_total:
+        raise UserError(
+            f"the transition {t} is outside the vocabulary: with vocab_size={vocab_size} it can be 256 to {256 + n_total}"
+        )
+    if t > have:
+        raise UserError(
+            f"the transition {t} needs {t - 256} phase-1 merges, and the tokenizer has {have - 256}; "
+            f"use at most {have}, or train phase 1 to a larger vocabulary"
+        )
+
+
+def _guess_threshold(sample_counts: np.ndarray[Any, np.dtype[np.uint64]], n_new: int) -> int:
+    """A count that the last merge on the whole corpus will most likely reach."""
+    last = int(sample_counts[n_new - 1]) if 0 < n_new <= len(sample_counts) else 1
+    return max(1, int(SAFETY * SAMPLE_EVERY * last))
+
+
+def _sampled(batches: Iterable[_native.Batch], rules: Rules) -> Iterator[_native.Batch]:
+    if rules.sample == 1.0:
+        yield from batches
+        return
+    keep = _native.DocumentFilter(
+        split="all",
+        min_bytes=1,
+        max_bytes=None,
+        budget=None,
+        heldout_fraction=0.0,
+        heldout_salt="",
+        sample_fraction=rules.sample,
+        sample_salt=rules.sample_salt,
+    )
+    for batch in batches:
+        yield keep.apply(batch)[0]

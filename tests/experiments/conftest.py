@@ -1,0 +1,70 @@
+"""A corpus of made-up documents with recurring phrases, and the smallest run over it."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SUBJECTS = [
+    "the service",
+    "an operation",
+    "the user",
+    "a volume",
+    "your account",
+    "the request",
+    "naïve text",
+]
+_VERBS = ["returns", "creates", "describes", "deletes", "updates", "requires"]
+_OBJECTS = ["a list of items", "the name of the resource", "an error", "the following parameters"]
+_ENDS = [
+    "for more information",
+    "in the specified region",
+    "if you do not specify a value",
+    "as well as tags",
+]
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A JSONL file of 300 documents, about 200 kB."""
+    rng = random.Random(0)
+    path = tmp_path_factory.mktemp("corpus") / "tiny.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(300):
+            sentences = [
+                " ".join(map(rng.choice, (_SUBJECTS, _VERBS, _OBJECTS, _ENDS))).capitalize()
+                + f" {rng.randint(1, 99)}."
+                for _ in range(rng.randint(5, 15))
+            ]
+            file.write(json.dumps({"text": f"Document {number}.\n" + " ".join(sentences) + "\n"}) + "\n")
+    return path
+
+
+@pytest.fixture
+def tiny(corpus: Path, tmp_path: Path) -> list[str]:
+    """Overrides of a run that takes seconds, with artifacts and outputs of its own."""
+    return [
+        "corpus=files",
+        f"corpus.paths=[{corpus}]",
+        "corpus.heldout_fraction=0.1",
+        f"artifacts={tmp_path / 'artifacts'}",
+        f"hydra.run.dir={tmp_path / 'outputs'}",
+        f"hydra.sweep.dir={tmp_path / 'sweep'}",
+        "bpe.vocab_size=400",
+        "superbpe.transition=0.8",
+        "budget.train_bytes=40960",
+        "budget.tolerance=0.1",
+        "lm.model.depth=1",
+        "lm.model.width=32",
+        "lm.model.head_width=16",
+        "lm.train.bytes_per_step=4096",
+        "lm.train.context_bytes=512",
+        "eval.bootstrap_samples=100",
+        "runner.threads=1",
+    ]

@@ -1,0 +1,94 @@
+"""Numbers of a made-up run, hostile tokens included, in the shape of `report.json`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+TEXT = (
+    "You can use the following operation to create a snapshot of the volume. If you do not specify a value, the "
+    "default is used.\nFor more information, see the Amazon EC2 User Guide. <script>alert('x')</script> naïve \U0001f600"
+)
+
+
+def sample_report(*, winner: str | None = None) -> dict[str, Any]:
+    hostile = [
+        "</script><script>alert(1)</script>",
+        "<img src=x onerror=alert(1)>",
+        " of the\n",
+        "\\xf0\\x9f",
+        " & \"'",
+    ]
+    phrases = [
+        " you can use the",
+        " of the",
+        " in the",
+        " Amazon Resource Name (ARN) of the",
+        " For more information, see",
+    ]
+    words = [
+        {
+            "id": 6000 + i,
+            "text": text,
+            "n_bytes": len(text),
+            "n_words": len(text.split()) or 1,
+            "count": 9000 // (i + 1),
+        }
+        for i, text in enumerate((phrases + hostile) * 4)
+    ]
+    rows = [
+        {
+            "key": key, "label": label, "sha256": "ab" * 32, "vocab_size": 8192, "transition": transition, "superwords": n,
+            "bytes_per_token": bpt, "bits_per_byte": bpb, "low": bpb - 0.03, "high": bpb + 0.03,
+            "train_tokens": int(12e6 / bpt), "train_bytes": 12_000_000, "train_flops": 1.4e14 / bpt, "parameters": 7_400_000,
+            "train_seconds": 98.2 * 4.4 / bpt,
+        }
+        for key, label, transition, n, bpt, bpb in [("bpe", "BPE", None, 0, 4.41, 1.702), ("superbpe", "SuperBPE", 6554, 1421, 5.52, 1.695)]
+    ]  # fmt: skip
+    sizes = [512, 700, 1000, 1500, 2200, 3200, 4700, 6554, 8192]
+    return {
+        "title": "BPE and SuperBPE compared",
+        "demonstration": True,
+        "verdict": {
+            "winner": winner,
+            "sentence": "No significant difference between BPE and SuperBPE in how well they predict held-out text.",
+            "detail": "SuperBPE − BPE = −0.0071 bits per byte, 95 % interval −0.0152 to +0.0011 (paired bootstrap, 713 documents).",
+            "difference": -0.0071, "low": -0.0152, "high": 0.0011, "confidence": 0.95,
+        },
+        "tiles": [
+            {"value": "+25.2 %", "text": "bytes per token, SuperBPE against BPE"},
+            {"value": "−0.0071", "text": "bits per byte (−0.0152 to +0.0011)"},
+            {"value": "−20.1 %", "text": "tokens for the same text"},
+        ],
+        "tokenizers": rows,
+        "measured_bytes": 2_000_000,
+        "compression": [
+            {"tokenizer": label, "vocab_size": s, "bytes_per_token": 0.55 * math.log(s) - 0.6 + (0.9 * max(0, s - 6554) / 1638 if label == "SuperBPE" else 0)}
+            for label in ("BPE", "SuperBPE") for s in sizes
+        ],
+        "loss": [
+            {"tokenizer": label, "bytes_seen": i * 60_000, "bits_per_byte": 1.6 + 3 / (1 + i / 8) + 0.02 * math.sin(i * k)}
+            for k, label in ((1.7, "BPE"), (2.3, "SuperBPE")) for i in range(1, 200)
+        ],
+        "superwords": {
+            "label": "SuperBPE", "n": 1421, "vocab_size": 8192, "share_of_tokens": 0.214, "share_of_bytes": 0.423, "unused": 12,
+            "most_frequent": words, "longest": words[::-1],
+            "by_words": [{"words": 1, "superwords": 120, "count": 3000}, {"words": 2, "superwords": 800, "count": 44000}, {"words": 3, "superwords": 401, "count": 15000}, {"words": 4, "superwords": 100, "count": 4000}],
+        },
+        "sample": {
+            "document": 17, "whole": False,
+            "sides": [
+                {
+                    "label": label, "n_tokens": 61, "bytes_per_token": 4.4,
+                    "pieces": [{"id": i, "text": part, "superword": label == "SuperBPE" and " " in part.strip(), "partial": part.startswith("\\x")} for i, part in enumerate([TEXT[j : j + step] for j in range(0, len(TEXT), step)] + ["\\xf0\\x9f", "\\x98\\x80"])],
+                }
+                for label, step in (("BPE", 5), ("SuperBPE", 9))
+            ],
+        },
+        "provenance": {
+            "made": "2026-11-21 07:10 UTC", "command": "python -m experiments.pipeline",
+            "corpus": [["source", "embedded: botocore 1.44.5"], ["training text", "26.1 MB, 9,876 documents"], ["sentences of held-out text that also occur in training text", "23.1 %"]],
+            "artifacts": [{"stage": "count", "name": "count-0123456789ab", "hash": "01" * 32, "seconds": 3.3, "peak_memory_bytes": 231_000_000, "made": "2026-11-21T07:01:00+00:00"}],
+            "platform": "Linux x86_64, 2 cores", "versions": {"python": "3.11.2", "torch": "2.13.0"}, "config": "bpe:\n  vocab_size: 8192\n",
+        },
+    }  # fmt: skip

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from experiments import console as module
+from experiments.console import Reporter, duration, si
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0, "0"), (512, "512"), (999.9, "1k"), (8192, "8.19k"), (94_200_000, "94.2M"), (2.5e12, "2.5T")],
+)
+def test_si(value: float, shown: str) -> None:
+    assert si(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0, "0.0 s"), (59.96, "1 min 00 s"), (83, "1 min 23 s"), (3600, "1 h 00 min")]
+)
+def test_duration(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+def test_without_a_terminal_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    out = io.StringIO()
+    reporter = Reporter(Console(file=out, width=40))
+    with reporter.stage("count"):
+        for done in range(0, 31):
+            reporter.progress("counting", done * 1_000_000, 40_000_000)
+            now[0] += 1
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 1
+    assert lines[0] == "  counting: 16M of 40M, 1M/s, 24.0 s left"
+
+
+def test_on_a_terminal_a_bar_with_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", -1.0)
+    out = io.StringIO()
+    reporter = Reporter(Console(file=out, force_terminal=True, width=100))
+    with reporter.stage("count"):
+        for done in (1, 2_000_000, 30_000_000):
+            reporter.progress("counting", done, 40_000_000)
+            assert reporter._bars is not None
+            reporter._bars.refresh()
+    assert "counting" in out.getvalue()
+    assert "30M/40M" in out.getvalue()
+
+
+def test_progress_outside_a_stage_is_silent() -> None:
+    out = io.StringIO()
+    Reporter(Console(file=out, force_terminal=True)).progress("counting", 1, None)
+    assert out.getvalue() == ""

@@ -1,0 +1,250 @@
+"""The whole experiment on a tiny corpus, through the command line's own entry point."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import pipeline
+from experiments.artifacts import Store
+from experiments.cli import run
+from experiments.stages.evaluation import check_heldout
+from experiments.stages.models import loss_curve
+from tokenizer.errors import UserError
+
+
+@pytest.fixture(autouse=True)
+def _keep_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+
+
+def _artifacts(tmp_path: Path) -> dict[str, list[str]]:
+    """Names of all artifacts by stage."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((tmp_path / "artifacts").iterdir()):
+        found.setdefault(path.name.partition("-")[0], []).append(path.name)
+    return found
+
+
+def _times(tmp_path: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in (tmp_path / "artifacts").glob("[a-z]*")}
+
+
+def _manifest(tmp_path: Path, stage: str) -> dict[str, Any]:
+    (path,) = (tmp_path / "artifacts").glob(f"{stage}-*/manifest.json")
+    manifest: dict[str, Any] = json.loads(path.read_text())
+    return manifest
+
+
+def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(
+    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    news = ({"count"}, {"bpe", "tokenizer"}, {"superbpe"}, {"shards"}, {"lm"}, {"evaluation"}, {"report"})
+    seen: set[str] = {".locks"}
+    for stage, new in zip(pipeline.STAGES, news, strict=True):
+        assert run(stage, tiny) == 0
+        assert set(_artifacts(tmp_path)) - seen == new, stage
+        seen |= new
+    out = capsys.readouterr().out
+    assert "bits per byte" in out
+    assert "demonstration, not evidence" in out
+    page = Path(re.findall(r"report: (.*\.html)", out)[-1])
+    assert "SuperBPE" in page.read_text()
+
+    numbers = json.loads((page.parent / "report.json").read_text())
+    bpe, superbpe = numbers["tokenizers"]
+    assert bpe["vocab_size"] == superbpe["vocab_size"] == 400
+    assert superbpe["superwords"] > 0 == bpe["superwords"]
+    assert superbpe["bytes_per_token"] > bpe["bytes_per_token"]
+    assert bpe["low"] < bpe["bits_per_byte"] < bpe["high"]
+    assert {row["tokenizer"] for row in numbers["loss"]} == {"BPE", "SuperBPE"}
+    assert len(numbers["compression"]) > 6
+    sides = ["".join(piece["text"] for piece in side["pieces"]) for side in numbers["sample"]["sides"]]
+    assert sides[0] == sides[1] != ""
+
+    counts = {stage: len(names) for stage, names in _artifacts(tmp_path).items() if not stage.startswith(".")}
+    assert counts == {
+        "count": 1,
+        "bpe": 1,
+        "superbpe": 1,
+        "tokenizer": 2,
+        "shards": 4,
+        "lm": 2,
+        "evaluation": 2,
+        "report": 1,
+    }
+    metrics = [json.loads(line) for line in (tmp_path / "outputs" / "metrics.jsonl").read_text().splitlines()]
+    assert {row["group"] for row in metrics} >= {"stages", "lm/bpe", "lm/superbpe", "comparison", "summary"}
+
+    before = _times(tmp_path)
+    assert run("report", tiny) == 0
+    assert _times(tmp_path) == before
+    assert "✓" not in capsys.readouterr().out
+
+
+def test_a_sweep_over_transitions_counts_once_and_trains_phase_1_once(
+    tiny: list[str], tmp_path: Path
+) -> None:
+    assert run("train_superbpe", [*tiny, "--multirun", "superbpe.transition=0.7,0.8,0.9"]) == 0
+    found = _artifacts(tmp_path)
+    assert [len(found[stage]) for stage in ("count", "bpe", "superbpe")] == [1, 1, 3]
+
+
+def test_a_sweep_over_sizes_trains_phase_1_once(tiny: list[str], tmp_path: Path) -> None:
+    assert run("train_superbpe", ["--multirun", *tiny, "bpe.vocab_size=350,400,380"]) == 0
+    found = _artifacts(tmp_path)
+    assert [len(found[stage]) for stage in ("count", "bpe", "superbpe")] == [1, 1, 3]
+    assert found["bpe"][0].endswith("-400")
+
+
+def test_a_longer_list_of_merges_serves_a_smaller_vocabulary(tiny: list[str], tmp_path: Path) -> None:
+    assert run("train_bpe", [*tiny, "bpe.vocab_size=350"]) == 0
+    direct = set(_artifacts(tmp_path)["tokenizer"])
+    shutil.rmtree(tmp_path / "artifacts")
+    assert run("train_bpe", [*tiny, "bpe.vocab_size=400"]) == 0
+    assert run("train_bpe", [*tiny, "bpe.vocab_size=350"]) == 0
+    assert len(_artifacts(tmp_path)["bpe"]) == 1
+    assert direct < set(_artifacts(tmp_path)["tokenizer"])
+    assert run("train_bpe", [*tiny, "bpe.vocab_size=420"]) == 0
+    assert len(_artifacts(tmp_path)["bpe"]) == 2
+
+
+def test_a_failing_cell_does_not_stop_the_others(
+    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def phase2(context: Any, text: Any, whole: Any) -> Any:
+        if context.config.superbpe.transition == 0.8:
+            raise UserError("this cell cannot work; try another")
+        return real(context, text, whole)
+
+    real = pipeline.tokenizers.phase2
+    monkeypatch.setattr(pipeline.tokenizers, "phase2", phase2)
+    assert run("train_superbpe", [*tiny, "--multirun", "superbpe.transition=0.7,0.8,0.9"]) == 2
+    assert len(_artifacts(tmp_path)["superbpe"]) == 2
+    err = capsys.readouterr().err
+    assert "this cell cannot work" in err
+    assert "1 of the runs failed" in err
+    assert "Traceback" not in err
+
+
+def test_our_own_mistakes_keep_their_traceback(
+    tiny: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline.text, "count", lambda *_: 1 / 0)
+    assert run("count", tiny) == 1
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("corpus.paths=[missing.jsonl]", "missing.jsonl"),
+        ("corpus.field=body", "body"),
+        ("bpe.vocab_sise=3", "did you mean 'bpe.vocab_size'"),
+    ],
+)
+def test_a_users_mistake_exits_2_and_leaves_nothing(
+    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], override: str, message: str
+) -> None:
+    assert run("report", [*tiny, override]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert message in err
+    assert len(err.splitlines()) == 1
+    assert not list((tmp_path / "artifacts").glob("[!.]*"))
+    assert not list((tmp_path / "artifacts").glob(".*.partial"))
+
+
+def test_a_tokenizer_that_was_tampered_with_is_refused(
+    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("train_superbpe", tiny) == 0
+    name = _manifest(tmp_path, "superbpe")["contents"]["tokenizer"]
+    file = tmp_path / "artifacts" / name / "tokenizer.json"
+    text = file.read_text()
+    tampered = json.loads(text)
+    tampered["model"]["merges"].pop()
+    file.write_text(json.dumps(tampered))
+    capsys.readouterr()
+    assert run("shard_corpus", tiny) == 2
+    err = capsys.readouterr().err
+    assert name in err
+    assert "delete" in err
+    shutil.rmtree(tmp_path / "artifacts" / name)
+    assert run("train_superbpe", tiny) == 0
+    assert file.read_text() == text
+
+
+def test_heldout_text_that_may_have_been_trained_on_is_refused(tiny: list[str], tmp_path: Path) -> None:
+    assert run("evaluate", tiny) == 0
+    for file in (tmp_path / "artifacts").glob("shards-*/manifest.json"):
+        manifest = json.loads(file.read_text())
+        if manifest["contents"]["split"] == "train":
+            manifest["contents"]["split"] = "all"
+            file.write_text(json.dumps(manifest))
+    shutil.rmtree(next((tmp_path / "artifacts").glob("evaluation-*")))
+    assert run("evaluate", tiny) == 2
+
+
+def test_the_split_is_part_of_what_is_compared(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+
+    def made(stage: str, corpus: str, split: str) -> Any:
+        contents = {"corpus": corpus, "split": split}
+        return store.make(stage, config=contents, inputs={}, build=lambda folder: contents)
+
+    class Candidate:
+        readers = (made("count", "a", "train"), made("shards", "a", "train"))
+        lm = store.make("lm", config={}, inputs={"shards": readers[1].hash}, build=lambda folder: {})
+        heldout = made("shards", "a", "heldout")
+
+    candidate: Any = Candidate()
+    check_heldout("a", candidate)
+    with pytest.raises(UserError, match="held-out text may have been trained on"):
+        check_heldout("b", candidate)
+    candidate.heldout = made("shards", "a", "train")
+    with pytest.raises(UserError, match="heldout"):
+        check_heldout("a", candidate)
+
+
+def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(tiny: list[str], tmp_path: Path) -> None:
+    arguments = [*tiny, "budget.train_bytes=8000000"]
+    command = [sys.executable, "-m", "experiments.train_lm", *arguments]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    )
+    metrics = tmp_path / "outputs" / "metrics.jsonl"
+    for _ in range(600):
+        if metrics.exists() and '"lm/bpe"' in metrics.read_text():
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command continues" in err
+    (partial,) = (tmp_path / "artifacts").glob(".lm-*.resumable")
+    assert (partial / "checkpoint.safetensors").exists()
+
+
+def test_the_loss_curve_survives_a_half_written_line_and_repeated_steps(
+    tiny: list[str], tmp_path: Path
+) -> None:
+    assert run("train_lm", tiny) == 0
+    artifact = Store(tmp_path / "artifacts").find(_artifacts(tmp_path)["lm"][0])
+    assert artifact is not None
+    curve = loss_curve(artifact, 5)
+    file = artifact.path / "metrics.jsonl"
+    file.write_text(file.read_text() + file.read_text().splitlines()[3] + "\n")
+    assert loss_curve(artifact, 5) == curve
+    assert len(curve) == 5
+    assert curve[0][1] > curve[-1][1]

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import math
+import os
+import random
+import signal
+
+import pytest
+import torch
+
+from lm.model import ModelConfig
+from lm.training import TrainConfig, load_model, train
+from tokenizer.errors import UserError
+
+MODEL = ModelConfig(depth=1, width=32, head_width=16)
+CONFIG = TrainConfig(
+    train_bytes=12 * 256,
+    bytes_per_step=256,
+    context_bytes=64,
+    device="cpu",
+    threads=1,
+    checkpoint_seconds=1e9,
+)
+
+
+@pytest.fixture
+def corpus():
+    rng = random.Random(0)
+    words = ["the", "of", "in", "town", "hill", "history", "naïve", "beginning", "end"]
+    return [" ".join(rng.choices(words, k=rng.randint(1, 60))) for _ in range(60)]
+
+
+def run(shards, folder, config=CONFIG, model=MODEL, stop_at=None):
+    """Train; with `stop_at`, press Ctrl-C during that step's log call."""
+    entries = []
+
+    def log(entry):
+        entries.append(entry)
+        if entry["step"] == stop_at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    if stop_at is None:
+        return train(model, config, shards, folder, log=log), entries
+    with pytest.raises(KeyboardInterrupt):
+        train(model, config, shards, folder, log=log)
+    return None, entries
+
+
+EXACT = ("step", "loss", "train_bits_per_byte", "bytes_seen", "tokens_seen", "flops", "lr", "grad_norm")
+
+
+def exact(entries):
+    return [{key: entry[key] for key in EXACT} for entry in entries]
+
+
+def test_loss_falls_and_the_numbers_add_up(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    config = dataclasses.replace(CONFIG, train_bytes=40 * 256)
+    progress = []
+    entries = []
+    summary = train(
+        MODEL,
+        config,
+        shards,
+        tmp_path / "run",
+        log=entries.append,
+        progress=lambda *args: progress.append(args),
+    )
+    assert [entry["step"] for entry in entries] == list(range(1, 41))
+    assert progress == [("train", step, 40) for step in range(1, 41)]
+    assert entries[0]["loss"] == pytest.approx(math.log(shards.vocab_size), rel=0.05)
+    assert entries[-1]["train_bits_per_byte"] < 0.7 * entries[0]["train_bits_per_byte"]
+
+    assert summary["steps"] == 40
+    assert summary["rows"] == 4
+    assert summary["context_tokens"] == round(64 / summary["bytes_per_token"])
+    assert summary["tokens"] == 40 * 4 * summary["context_tokens"] == entries[-1]["tokens_seen"]
+    assert summary["bytes"] == entries[-1]["bytes_seen"]
+    assert summary["flops"] == summary["tokens"] * summary["flops_per_token"] == entries[-1]["flops"]
+    assert summary["mean_bytes_per_step"] == summary["bytes"] / 40
+    assert summary["epochs"] == summary["tokens"] / shards.n_tokens
+    assert summary == json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["model.safetensors", "summary.json"]
+
+
+def test_bits_per_byte_counts_text_alone(make_shards, corpus, tmp_path):
+    """The first step's model is almost uniform: every text token costs log2(vocabulary) bits."""
+    shards = make_shards(corpus)
+    _, entries = run(shards, tmp_path / "run", dataclasses.replace(CONFIG, train_bytes=256))
+    text_tokens = sum(1 for t in shards_targets(shards, entries[0]["tokens_seen"]) if t != shards.eos_id)
+    expected = text_tokens * math.log2(shards.vocab_size) / entries[0]["bytes_seen"]
+    assert entries[0]["train_bits_per_byte"] == pytest.approx(expected, rel=0.05)
+    lengths = shards.token_byte_lengths
+    assert entries[0]["bytes_seen"] == sum(
+        lengths[t] for t in shards_targets(shards, entries[0]["tokens_seen"])
+    )
+
+
+def shards_targets(shards, n):
+    from lm.stream import DocumentStream
+
+    return DocumentStream(shards, seed=0).read(1, n + 1)
+
+
+@pytest.mark.parametrize("stop_at", [1, 5, 11, 12])
+def test_interrupted_anywhere_and_resumed_equals_unbroken(make_shards, corpus, tmp_path, stop_at):
+    shards = make_shards(corpus)
+    whole_summary, whole = run(shards, tmp_path / "whole")
+    _, before = run(shards, tmp_path / "broken", stop_at=stop_at)
+    assert len(before) == stop_at
+    summary, after = run(shards, tmp_path / "broken")
+    assert exact(before + after) == exact(whole)
+    timings = ("seconds", "tokens_per_second")
+    assert {k: v for k, v in summary.items() if k not in timings} == {
+        k: v for k, v in whole_summary.items() if k not in timings
+    }
+    weights = [load_model(tmp_path / name).state_dict() for name in ("whole", "broken")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_killed_between_checkpoints_redoes_the_steps_exactly(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    _, whole = run(shards, tmp_path / "whole")
+    every_step = dataclasses.replace(CONFIG, checkpoint_seconds=0)
+
+    def crash(entry):
+        if entry["step"] == 7:
+            raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        train(MODEL, every_step, shards, tmp_path / "broken", log=crash)
+    _, after = run(shards, tmp_path / "broken")
+    assert exact(after) == exact(whole)[6:]
+
+
+def test_ctrl_c_handler_is_put_back(make_shards, corpus, tmp_path):
+    before = signal.getsignal(signal.SIGINT)
+    run(make_shards(corpus), tmp_path / "run", stop_at=2)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_finished_run_is_not_trained_again(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    summary, _ = run(shards, tmp_path / "run")
+    again, entries = run(shards, tmp_path / "run")
+    assert again == summary
+    assert entries == []
+
+
+@pytest.mark.parametrize("stop_at", [None, 3])
+def test_a_folder_with_another_run_is_refused(make_shards, corpus, tmp_path, stop_at):
+    shards = make_shards(corpus)
+    run(shards, tmp_path / "run", stop_at=stop_at)
+    with pytest.raises(UserError, match=r"other settings: matrix_lr \(0.02 there, 0.5 now\)"):
+        run(shards, tmp_path / "run", dataclasses.replace(CONFIG, matrix_lr=0.5))
+    with pytest.raises(UserError, match="other settings: shards"):
+        run(make_shards(corpus[1:]), tmp_path / "run")
+    run(shards, tmp_path / "run", dataclasses.replace(CONFIG, log_every=2, threads=2))
+
+
+def test_damaged_checkpoint_is_refused(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    run(shards, tmp_path / "run", stop_at=3)
+    path = tmp_path / "run" / "checkpoint.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(UserError, match="damaged"):
+        run(shards, tmp_path / "run")
+
+
+def test_seed_decides(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    losses = [
+        exact(run(shards, tmp_path / str(i), dataclasses.replace(CONFIG, seed=seed))[1])
+        for i, seed in enumerate((0, 0, 1))
+    ]
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_equal_bytes_for_two_tokenizers(make_shards, toy, corpus, tmp_path):
+    """Steps are equal, bytes per step within 1 %, although one tokenizer's tokens are longer."""
+    config = dataclasses.replace(CONFIG, train_bytes=8 * 8192, bytes_per_step=8192, context_bytes=2048)
+    summaries = []
+    for i, words in enumerate(
+        [(b"th",), (b"the ", b"of ", b"in ", b"town ", b"hill ", b"history ", b"of the ")]
+    ):
+        shards = make_shards(corpus * 8, toy(words=words))
+        summaries.append(train(MODEL, config, shards, tmp_path / str(i)))
+    a, b = summaries
+    assert a["steps"] == b["steps"] == 8
+    assert a["rows"] == b["rows"]
+    assert a["context_tokens"] > 1.3 * b["context_tokens"]
+    assert abs(a["mean_bytes_per_step"] / b["mean_bytes_per_step"] - 1) < 0.01
+
+
+def test_microbatches_change_nothing_but_rounding(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    _, whole = run(shards, tmp_path / "a")
+    _, parts = run(shards, tmp_path / "b", dataclasses.replace(CONFIG, microbatch_rows=3))
+    assert [e["loss"] for e in parts] == pytest.approx([e["loss"] for e in whole], rel=1e-3)
+
+
+def test_small_corpus_is_read_again_and_said(make_shards, tmp_path, caplog):
+    shards = make_shards(["the history of the town"] * 3)
+    with caplog.at_level(logging.WARNING):
+        summary, _ = run(shards, tmp_path / "run")
+    assert summary["epochs"] > 10
+    assert "times" in caplog.text
+
+
+def test_diverging_run_says_so(make_shards, corpus, tmp_path):
+    with pytest.raises(UserError, match="diverged"):
+        run(make_shards(corpus), tmp_path / "run", dataclasses.replace(CONFIG, vector_lr=1e38, head_lr=1e38))
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_saved_model_comes_back(make_shards, corpus, tmp_path, tied):
+    shards = make_shards(corpus)
+    run(shards, tmp_path / "run", model=dataclasses.replace(MODEL, tie_embeddings=tied, qk_norm=True))
+    model = load_model(tmp_path / "run")
+    assert not model.training
+    assert model.tokenizer_sha256 == shards.tokenizer_sha256
+    assert (model.vocab_size, model.config.qk_norm) == (shards.vocab_size, True)
+    assert (model.lm_head.weight is model.model.embed_tokens.weight) == tied
+    with pytest.raises(UserError, match="missing"):
+        load_model(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"bytes_per_step": 100}, "use bytes_per_step=128"),
+        ({"train_bytes": 100}, "less than one step"),
+        ({"context_bytes": 0}, "context_bytes=0"),
+        ({"warmup_fraction": 0.6, "decay_fraction": 0.5}, "overlap"),
+    ],
+)
+def test_impossible_budgets(settings, message):
+    with pytest.raises(UserError, match=message):
+        dataclasses.replace(CONFIG, **settings)
+
+
+@pytest.mark.parametrize(
+    ("device", "message"), [("tpu9", "unknown"), ("meta", "not supported"), ("cuda:99", "finds")]
+)
+def test_unknown_devices(make_shards, tmp_path, device, message):
+    with pytest.raises(UserError, match=message):
+        run(make_shards(), tmp_path / "run", dataclasses.replace(CONFIG, device=device))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cuda_trains_and_resumes(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    config = dataclasses.replace(CONFIG, device="cuda", train_bytes=40 * 256)
+    _, before = run(shards, tmp_path / "run", config, stop_at=20)
+    summary, after = run(shards, tmp_path / "run", config)
+    assert [e["step"] for e in before + after] == list(range(1, 41))
+    assert after[-1]["loss"] < 0.8 * before[0]["loss"]
+    assert summary["device"].startswith("cuda")

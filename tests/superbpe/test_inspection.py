@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from superbpe import inspection
+from tokenizer import patterns
+from tokenizer.bpe import ALPHABET, Tokenizer
+
+_RANK = {byte: rank for rank, byte in enumerate(ALPHABET)}
+
+
+def _tokenizer() -> Tokenizer:
+    """Phase 1: " a", "bc"; phase 2: "bc a", " a a", and the first two bytes of a four-byte character."""
+    pairs = [(_RANK[ord(" ")], _RANK[ord("a")]), (_RANK[ord("b")], _RANK[ord("c")])]
+    pairs += [(257, 256), (256, 256), (_RANK[0xF0], _RANK[0x9F])]
+    return Tokenizer.from_ranks(
+        pairs,
+        pattern=patterns.resolve("gpt2"),
+        special_tokens=["<|endoftext|>"],
+        n_phase1_merges=2,
+        fence=patterns.resolve(r"\p{N}{1,3}"),
+    )
+
+
+def test_words_are_the_parts_between_spaces() -> None:
+    assert [inspection.n_words(token) for token in (b"", b" ", b" a", b"bc a", b" a  a ", b"a\nb")] == [0, 0, 1, 2, 2, 1]
+
+
+def test_superwords_are_the_phase_2_tokens_that_the_pattern_would_cut() -> None:
+    words = inspection.superwords(_tokenizer())
+    assert [(word.text, word.n_bytes, word.n_words, word.count) for word in words] == [("bc a", 4, 2, 0), (" a a", 4, 2, 0)]
+
+
+def test_counts_orders_and_totals() -> None:
+    tokenizer = _tokenizer()
+    counts = inspection.token_counts(tokenizer, ["bc a bc a", "x a a a a"])
+    assert counts.dtype == np.int64
+    assert len(counts) == tokenizer.vocab_size
+    words = inspection.superwords(tokenizer, counts)
+    assert {word.text: word.count for word in words} == {"bc a": 2, " a a": 2}
+    assert [word.text for word in inspection.most_frequent(words, 1)] == ["bc a"]
+    assert [word.text for word in inspection.longest(words, 2)] == ["bc a", " a a"]
+    assert inspection.by_words(words) == [(2, 2, 4)]
+
+
+def test_segments_spell_the_text_and_partial_characters_are_hex() -> None:
+    pieces = inspection.segment(_tokenizer(), "bc a\U0001f600")
+    assert [piece.text for piece in pieces] == ["bc a", r"\xf0\x9f", r"\x98", r"\x80"]
+    assert [piece.superword for piece in pieces] == [True, False, False, False]
+    assert [piece.partial for piece in pieces] == [False, True, True, True]
+
+
+def test_plain_bpe_has_no_superwords() -> None:
+    assert inspection.superwords(_tokenizer().cut(259)) == []
+    assert inspection.by_words([]) == []
+
+
+def test_the_curve_has_the_transition_and_the_end() -> None:
+    tokenizer = _tokenizer()
+    sizes = inspection.curve_sizes(tokenizer, 3)
+    assert sizes[0] == 257
+    assert sizes[-1] == tokenizer.vocab_size == 262
+    assert 259 in sizes
+    curve = dict(inspection.compression_curve(tokenizer, ["bc a"], sizes))
+    assert curve[257] == 1.0
+    assert curve[259] == 2.0
+    assert curve[262] == 4.0
+
+
+@pytest.mark.parametrize("points", [2, 5, 50])
+def test_curve_sizes_are_distinct_and_in_range(points: int) -> None:
+    sizes = inspection.curve_sizes(_tokenizer(), points)
+    assert sizes == sorted(set(sizes))
+    assert 257 <= sizes[0] <= sizes[-1] <= 262

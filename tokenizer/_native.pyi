@@ -1,0 +1,157 @@
+"""The Rust core; built by maturin from `native/`."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypedDict, final
+
+import numpy as np
+import numpy.typing as npt
+
+class MergeResult(TypedDict):
+    left: npt.NDArray[np.uint32]
+    right: npt.NDArray[np.uint32]
+    count: npt.NDArray[np.uint64]
+    exhausted: bool
+    rejected: int
+    already_tokens: int
+
+@final
+class Batch:
+    @staticmethod
+    def from_texts(texts: Sequence[str]) -> Batch: ...
+    @staticmethod
+    def from_buffers(
+        data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], *, replace_invalid: bool = False
+    ) -> Batch: ...
+    def __len__(self) -> int: ...
+    @property
+    def n_bytes(self) -> int: ...
+    @property
+    def data(self) -> npt.NDArray[np.uint8]: ...
+    @property
+    def offsets(self) -> npt.NDArray[np.int64]: ...
+    def text(self, i: int) -> str: ...
+
+@final
+class DocumentFilter:
+    def __new__(
+        cls,
+        *,
+        split: str,
+        min_bytes: int,
+        max_bytes: int | None,
+        budget: int | None,
+        heldout_fraction: float,
+        heldout_salt: str,
+        sample_fraction: float = 1.0,
+        sample_salt: str = "",
+    ) -> DocumentFilter: ...
+    def apply(self, batch: Batch) -> tuple[Batch, bool]: ...
+
+@final
+class Reader:
+    def __new__(
+        cls,
+        files: Sequence[tuple[str, str]],
+        *,
+        field: str,
+        separator: str | None,
+        score_field: str | None,
+        min_score: float,
+        replace_invalid: bool,
+        batch_bytes: int,
+    ) -> Reader: ...
+    def __iter__(self) -> Iterator[Batch]: ...
+    def __next__(self) -> Batch: ...
+    @property
+    def consumed(self) -> int: ...
+
+@final
+class PretokenCounter:
+    def __new__(
+        cls, pattern: str, *, unit: str, special_tokens: Sequence[str], threads: int
+    ) -> PretokenCounter: ...
+    def add(self, batch: Batch) -> None: ...
+    def finish(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.uint64]]: ...
+
+@final
+class SuperwordTrainer:
+    def __new__(
+        cls,
+        alphabet: bytes,
+        merges: Sequence[tuple[int, int]],
+        *,
+        pattern: str,
+        fence: str,
+        two_pass: bool,
+        unit: str,
+        span_trigger: int | None,
+        span_cap: int,
+        special_tokens: Sequence[str],
+        threads: int,
+    ) -> SuperwordTrainer: ...
+    def begin_pass(self) -> None: ...
+    def end_pass(self) -> None: ...
+    def measure_spans(self, batch: Batch) -> None: ...
+    def truncate_spans(self, quantile: float) -> int: ...
+    def count_seams(self, batch: Batch, sample_every: int) -> None: ...
+    def count_fragments(self, batch: Batch, threshold: int) -> None: ...
+    def merge_counts(
+        self,
+        n_merges: int,
+        *,
+        tie_break: str,
+        max_bytes: int | None,
+        max_words: int | None,
+        forbid: Sequence[bytes],
+        special_tokens: Sequence[str],
+    ) -> npt.NDArray[np.uint64]: ...
+    def merge(
+        self,
+        n_merges: int,
+        *,
+        tie_break: str,
+        min_count: int,
+        max_bytes: int | None,
+        max_words: int | None,
+        forbid: Sequence[bytes],
+        special_tokens: Sequence[str],
+        progress: Callable[[int, int], object] | None,
+    ) -> MergeResult: ...
+    @property
+    def statistics(self) -> dict[str, int]: ...
+
+@final
+class Encoder:
+    def __new__(
+        cls,
+        tokens: Sequence[bytes],
+        byte_ids: Sequence[int],
+        merges: npt.NDArray[np.uint32],
+        *,
+        phase1: int,
+        pattern: str,
+        fence: str | None,
+        two_pass: bool,
+    ) -> Encoder: ...
+    @property
+    def plain(self) -> bool: ...
+    def encode(self, text: str) -> list[int]: ...
+    def encode_batch(
+        self, batch: Batch, threads: int
+    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]: ...
+
+def named_patterns() -> list[tuple[str, str]]: ...
+def split(text: str, pattern: str) -> list[str]: ...
+def train_bpe(
+    data: npt.NDArray[np.uint8],
+    offsets: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.uint64],
+    alphabet: bytes,
+    n_merges: int,
+    *,
+    tie_break: str,
+    min_count: int,
+    max_token_bytes: int | None,
+    special_tokens: Sequence[str],
+    progress: Callable[[int, int], object] | None,
+) -> MergeResult: ...

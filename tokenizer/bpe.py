@@ -1,0 +1,339 @@
+"""The tokenizer: encode, decode, save, load."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Sequence, Set
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import regex
+
+from tokenizer import _native, formats
+from tokenizer.errors import UserError
+from tokenizer.patterns import Pattern
+from tokenizer.progress import thread_count
+
+ALPHABET: bytes = formats.BYTE_ORDER
+"""The 256 byte values in the order of HF's alphabet: the order in which `lowest-ids` ranks them."""
+
+SPECIAL_LAYOUTS = ("last", "first", "after-bytes")
+
+
+class Tokenizer:
+    """A byte-level BPE tokenizer, with or without superwords.
+
+    Attributes:
+        mode: "one-pass" (the fence, or without one the pattern, cuts the text; then merges apply by rank) or
+            "two-pass" (phase-1 merges inside the pattern's pretokens, then phase-2 merges across them, up to
+            the fence).
+        pattern: phase 1's pretokenization pattern.
+        fence: what phase-2 merges may not cross; None for plain BPE.
+        vocab: bytes of each token, by id; a special token's are its UTF-8 string.
+        merge_ids: uint32 [n_merges, 3]: (left, right, new) ids, by rank.
+        n_phase1_merges: how many of the merges, from the first, are phase 1's.
+        special_tokens: string to id.
+        provenance: JSON about how it was made; not part of its identity.
+    """
+
+    def __init__(
+        self,
+        *,
+        byte_ids: Sequence[int],
+        merge_ids: npt.NDArray[np.uint32],
+        n_phase1_merges: int,
+        pattern: Pattern,
+        fence: Pattern | None = None,
+        mode: str = "one-pass",
+        special_tokens: dict[str, int] | None = None,
+        provenance: dict[str, Any] | None = None,
+    ) -> None:
+        self.byte_ids = tuple(int(i) for i in byte_ids)
+        self.merge_ids = np.ascontiguousarray(merge_ids, dtype=np.uint32).reshape(-1, 3)
+        self.n_phase1_merges = n_phase1_merges
+        self.pattern = pattern
+        self.fence = fence
+        self.mode = mode
+        self.special_tokens = dict(special_tokens or {})
+        self.provenance = dict(provenance or {})
+        self.vocab = self._spell()
+        if mode not in ("one-pass", "two-pass"):
+            raise UserError(f"mode is {mode!r}; it is one of: one-pass, two-pass")
+        if not 0 <= n_phase1_merges <= len(self.merge_ids):
+            raise UserError(f"{n_phase1_merges} phase-1 merges do not fit {len(self.merge_ids)} merges")
+        if fence is None and n_phase1_merges < len(self.merge_ids):
+            raise UserError("a tokenizer with phase-2 merges needs a fence (pattern 'none' cuts nothing)")
+        if mode == "two-pass" and fence is None:
+            raise UserError("a two-pass tokenizer needs a fence (pattern 'none' cuts nothing)")
+
+    @classmethod
+    def from_ranks(
+        cls,
+        merges: npt.ArrayLike,
+        *,
+        pattern: Pattern,
+        special_tokens: Sequence[str] = (),
+        special_layout: str = "last",
+        n_phase1_merges: int | None = None,
+        fence: Pattern | None = None,
+        mode: str = "one-pass",
+        provenance: dict[str, Any] | None = None,
+    ) -> Tokenizer:
+        """A new tokenizer out of merges by rank, with ids of our own.
+
+        Args:
+            merges: [n, 2] ranks: below 256 a byte's place in `ALPHABET`, then 256 + the rank of a merge.
+            special_tokens: strings, in the order of their ids.
+            special_layout: "last": bytes, merges, specials; "first": specials, bytes, merges; "after-bytes".
+            n_phase1_merges: all, unless given.
+            pattern, fence, mode, provenance: as the attributes.
+        """
+        ranks = np.asarray(merges, dtype=np.int64).reshape(-1, 2)
+        n, n_specials = len(ranks), len(special_tokens)
+        if special_layout not in SPECIAL_LAYOUTS:
+            raise UserError(
+                f"special_layout is {special_layout!r}; it is one of: {', '.join(SPECIAL_LAYOUTS)}"
+            )
+        first_byte = n_specials if special_layout == "first" else 0
+        first_merge = 256 + (0 if special_layout == "last" else n_specials)
+        first_special = {"last": 256 + n, "first": 0, "after-bytes": 256}[special_layout]
+        id_of_rank = np.concatenate(
+            [np.frombuffer(ALPHABET, np.uint8).astype(np.int64) + first_byte, np.arange(n) + first_merge]
+        )
+        return cls(
+            byte_ids=range(first_byte, first_byte + 256),
+            merge_ids=np.column_stack([id_of_rank[ranks], np.arange(n) + first_merge]).astype(np.uint32),
+            n_phase1_merges=n if n_phase1_merges is None else n_phase1_merges,
+            pattern=pattern,
+            fence=fence,
+            mode=mode,
+            special_tokens={string: first_special + i for i, string in enumerate(special_tokens)},
+            provenance=provenance,
+        )
+
+    def ranks(self) -> npt.NDArray[np.int64]:
+        """The merges by rank, [n, 2], as `from_ranks` takes them: ids play no part in them."""
+        rank_of_id = np.full(self.vocab_size, -1, dtype=np.int64)
+        rank_of_id[[self.byte_ids[byte] for byte in ALPHABET]] = np.arange(256)
+        rank_of_id[self.merge_ids[:, 2]] = 256 + np.arange(len(self.merge_ids))
+        ranks: npt.NDArray[np.int64] = rank_of_id[self.merge_ids[:, :2]]
+        return ranks
+
+    def _spell(self) -> list[bytes]:
+        """Token bytes by id, from bytes, merges and specials; every id must be spelled exactly once."""
+        size = 256 + len(self.merge_ids) + len(self.special_tokens)
+        vocab: list[bytes | None] = [None] * size
+
+        def put(token_id: int, spelling: bytes, what: str) -> None:
+            if not 0 <= token_id < size or vocab[token_id] is not None:
+                raise UserError(
+                    f"id {token_id} of {what} is out of range or taken (vocabulary of {size} tokens)"
+                )
+            vocab[token_id] = spelling
+
+        if len(self.byte_ids) != 256:
+            raise UserError(f"there are {len(self.byte_ids)} ids of bytes, not 256")
+        for byte, token_id in enumerate(self.byte_ids):
+            put(token_id, bytes([byte]), f"byte {byte}")
+        for rank, (left, right, new) in enumerate(self.merge_ids.tolist()):
+            parts = [vocab[i] if i < size else None for i in (left, right)]
+            if parts[0] is None or parts[1] is None:
+                raise UserError(f"merge {rank} joins ids {left} and {right}, of which one does not exist yet")
+            put(new, parts[0] + parts[1], f"merge {rank}")
+        for string, token_id in self.special_tokens.items():
+            put(token_id, string.encode(), f"special token {string!r}")
+        return [spelling for spelling in vocab if spelling is not None]
+
+    @property
+    def vocab_size(self) -> int:
+        """Bytes, merges and special tokens; without padding."""
+        return len(self.vocab)
+
+    @property
+    def merges(self) -> list[tuple[bytes, bytes]]:
+        """The merges as byte strings, by rank."""
+        return [(self.vocab[left], self.vocab[right]) for left, right in self.merge_ids[:, :2].tolist()]
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of everything that decides which ids a text gets; names the tokenizer."""
+        return hashlib.sha256(json.dumps(formats.content(self), sort_keys=True).encode()).hexdigest()
+
+    @property
+    def name(self) -> str:
+        """A short name for folders and tables."""
+        return self.sha256[:12]
+
+    def token_byte_lengths(self) -> npt.NDArray[np.int32]:
+        """int32 [vocab_size]: raw bytes of each token; 0 for special tokens."""
+        lengths = np.fromiter(map(len, self.vocab), dtype=np.int32, count=self.vocab_size)
+        lengths[list(self.special_tokens.values())] = 0
+        return lengths
+
+    def superword_ids(self) -> npt.NDArray[np.int64]:
+        """Ids, by rank, of phase-2 tokens whose own text the phase-1 pattern would cut."""
+        phase2 = self.merge_ids[self.n_phase1_merges :, 2].tolist()
+        crossing = [
+            i
+            for i in phase2
+            if len(_native.split(self.vocab[i].decode(errors="replace"), self.pattern.regex)) > 1
+        ]
+        return np.array(crossing, dtype=np.int64)
+
+    # --- encoding ---
+
+    @cached_property
+    def _encoder(self) -> _native.Encoder:
+        return _native.Encoder(
+            self.vocab,
+            list(self.byte_ids),
+            self.merge_ids.reshape(-1),
+            phase1=self.n_phase1_merges,
+            pattern=self.pattern.regex,
+            fence=None if self.fence is None else self.fence.regex,
+            two_pass=self.mode == "two-pass",
+        )
+
+    def encode(
+        self,
+        text: str,
+        *,
+        allowed_special: Set[str] | Literal["all"] = frozenset(),
+        disallowed_special: Collection[str] | Literal["all"] = "all",
+    ) -> list[int]:
+        """Ids of a text. Special strings in it are an error, unless allowed or declared to be ordinary text.
+
+        Args:
+            text: any text without lone surrogates.
+            allowed_special: special tokens whose strings become their ids; "all" for every one.
+            disallowed_special: strings that raise; "all" for every special token that is not allowed, an empty
+                collection to encode them as ordinary text.
+
+        Raises:
+            UserError: a disallowed special string occurs in the text.
+        """
+        allowed = set(self.special_tokens) if allowed_special == "all" else set(allowed_special)
+        if unknown := allowed - set(self.special_tokens):
+            raise UserError(
+                f"{sorted(unknown)[0]!r} is no special token; there are {sorted(self.special_tokens)}"
+            )
+        disallowed = (
+            set(self.special_tokens) - allowed if disallowed_special == "all" else set(disallowed_special)
+        )
+        self._refuse(text, disallowed)
+        if not allowed:
+            return self.encode_ordinary(text)
+        ids: list[int] = []
+        # Longest first: alternation takes the first that matches.
+        special = regex.compile(
+            "(" + "|".join(map(regex.escape, sorted(allowed, key=len, reverse=True))) + ")"
+        )
+        for i, part in enumerate(special.split(text)):
+            if i % 2:
+                ids.append(self.special_tokens[part])
+            elif part:
+                ids.extend(self.encode_ordinary(part))
+        return ids
+
+    @staticmethod
+    def _refuse(text: str, disallowed: Set[str]) -> None:
+        for string in sorted(disallowed):
+            if string in text:
+                raise UserError(
+                    f"the text contains the special string {string!r}: pass allowed_special={{{string!r}}} to make it "
+                    "a special token, or disallowed_special=() to encode it as ordinary text"
+                )
+
+    def encode_ordinary(self, text: str) -> list[int]:
+        """Ids of a text in which special strings are ordinary text."""
+        return self._encoder.encode(text)
+
+    def encode_batch(
+        self, texts: Sequence[str], *, threads: int | None = None
+    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+        """Ids of many texts, special strings as ordinary text, on several threads and without the GIL.
+
+        Returns:
+            ids: uint32, of all texts in order.
+            offsets: int64 [len(texts) + 1]; text i has `ids[offsets[i]:offsets[i + 1]]`.
+        """
+        return self.encode_documents(_native.Batch.from_texts(list(texts)), threads=threads)
+
+    def encode_documents(
+        self, batch: _native.Batch, *, threads: int | None = None
+    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+        """`encode_batch` for documents that are a Batch already."""
+        return self._encoder.encode_batch(batch, thread_count(threads))
+
+    def decode_bytes(self, ids: Iterable[int]) -> bytes:
+        """The bytes that ids spell.
+
+        Raises:
+            UserError: an id is not in the vocabulary.
+        """
+        try:
+            return b"".join([self.vocab[i] for i in _non_negative(ids)])
+        except IndexError:
+            raise UserError(f"an id is not below the vocabulary size {self.vocab_size}") from None
+
+    def decode(self, ids: Iterable[int], *, errors: str = "replace") -> str:
+        """The text that ids spell; malformed UTF-8, which no text encodes to, by `errors` as in bytes.decode."""
+        return self.decode_bytes(ids).decode("utf-8", errors=errors)
+
+    # --- other sizes, storage ---
+
+    def cut(self, vocab_size: int) -> Tokenizer:
+        """The tokenizer with the first merges only, as training to this size would have given it.
+
+        Raises:
+            UserError: it is not that large, or its ids are not laid out as ours are.
+        """
+        n = vocab_size - 256 - len(self.special_tokens)
+        if not 0 <= n <= len(self.merge_ids):
+            raise UserError(
+                f"a vocabulary of {vocab_size} cannot be cut out of one of {self.vocab_size}: "
+                f"it has to have from {256 + len(self.special_tokens)} to {self.vocab_size} tokens"
+            )
+        n_phase1 = min(n, self.n_phase1_merges)
+        superwords = n > n_phase1
+        return Tokenizer.from_ranks(
+            self.ranks()[:n],
+            pattern=self.pattern,
+            special_tokens=sorted(self.special_tokens, key=self.special_tokens.__getitem__),
+            n_phase1_merges=n_phase1,
+            fence=self.fence if superwords else None,
+            mode=self.mode if superwords else "one-pass",
+            provenance=self.provenance | {"cut_from": self.vocab_size},
+        )
+
+    def save(self, folder: Path | str) -> None:
+        """Writes the tokenizer's folder: `superbpe.json`, and where HF can express it, `tokenizer.json`."""
+        formats.save(self, Path(folder))
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Tokenizer:
+        """Reads a folder that `save` wrote.
+
+        Raises:
+            UserError: it is missing, damaged, or its files were changed in what decides the ids.
+        """
+        return cls(**formats.load(Path(folder)))
+
+    def __repr__(self) -> str:
+        superwords = (
+            "" if self.fence is None else f", phase 1: {256 + self.n_phase1_merges}, fence={self.fence.name}"
+        )
+        return (
+            f"<Tokenizer {self.name}: {self.vocab_size} tokens, {self.pattern.name}{superwords}, {self.mode}>"
+        )
+
+
+def _non_negative(ids: Iterable[int]) -> Iterable[int]:
+    for i in ids:
+        if i < 0:
+            raise IndexError
+        yield i

@@ -1,0 +1,330 @@
+"""Documents out of files and datasets, in batches.
+
+The native core reads .txt and .jsonl (plain, gzip, zstd) ahead on a thread; pyarrow hands over Parquet buffers;
+`datasets` serves the hub and whatever else it can load. Filters and the held-out split are the same for all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+import dataclasses
+from dataclasses import asdict, dataclass
+from glob import glob, has_magic
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from tokenizer import _native
+from tokenizer.errors import UserError
+
+Split = Literal["train", "heldout", "all"]
+
+_FORMATS = {
+    ".txt": "txt",
+    ".text": "txt",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+}
+_COMPRESSIONS = (".gz", ".zst", ".zstd")
+_SAMPLE_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class CorpusConfig:
+    """Where documents come from and which of them count.
+
+    Attributes:
+        paths: files, directories (searched below) and globs.
+        format: txt, jsonl or parquet; None to tell by each file's name.
+        field: where the text is in a record; a dotted path reaches into nested ones.
+        separator: in .txt, what stands between documents; None for one document per file.
+        dataset: instead of paths, a Hugging Face dataset: hub name or local path, streamed.
+        dataset_config, dataset_split: its configuration and split.
+        max_bytes: budget of text, in order of documents and before the held-out split; the document that
+            reaches it is the last.
+        min_document_bytes, max_document_bytes: shorter and longer documents are left out.
+        score_field, min_score: documents whose number at this (dotted) field is missing or lower are left out.
+        heldout_fraction: share of documents held out, chosen by a hash of their text.
+        heldout_salt: another salt, another choice.
+        heldout_paths: files of held-out documents, instead of a fraction.
+        on_invalid_utf8: "error", or "replace" (malformed bytes become U+FFFD).
+        batch_bytes: text per batch.
+    """
+
+    paths: list[str] = dataclasses.field(default_factory=list)
+    format: str | None = None
+    field: str = "text"
+    separator: str | None = None
+    dataset: str | None = None
+    dataset_config: str | None = None
+    dataset_split: str = "train"
+    max_bytes: int | None = None
+    min_document_bytes: int = 1
+    max_document_bytes: int | None = None
+    score_field: str | None = None
+    min_score: float | None = None
+    heldout_fraction: float = 0.0
+    heldout_salt: str = ""
+    heldout_paths: list[str] = dataclasses.field(default_factory=list)
+    on_invalid_utf8: str = "error"
+    batch_bytes: int = 1 << 22
+
+
+class Corpus:
+    """The documents of a configuration.
+
+    >>> corpus = Corpus(CorpusConfig(paths=["data/*.jsonl.zst"], heldout_fraction=0.01))  # doctest: +SKIP
+    >>> sum(batch.n_bytes for batch in corpus.batches("train"))  # doctest: +SKIP
+    """
+
+    def __init__(self, config: CorpusConfig) -> None:
+        """Finds the files.
+
+        Raises:
+            UserError: a path does not exist, or the configuration contradicts itself.
+        """
+        self.config = config
+        if bool(config.paths) == bool(config.dataset):
+            raise UserError(
+                "a corpus needs either paths or a dataset; set corpus.paths=[FILE,...] or corpus.dataset=NAME"
+            )
+        if not 0.0 <= config.heldout_fraction < 1.0:
+            raise UserError(
+                f"heldout_fraction={config.heldout_fraction} is no share; use 0 or more and less than 1"
+            )
+        if config.heldout_fraction and config.heldout_paths:
+            raise UserError("give heldout_fraction or heldout_paths, not both")
+        if config.on_invalid_utf8 not in ("error", "replace"):
+            raise UserError(f"on_invalid_utf8={config.on_invalid_utf8!r}; it is one of: error, replace")
+        if (config.score_field is None) != (config.min_score is None):
+            raise UserError("score_field and min_score go together; give both or neither")
+        if config.format not in (None, "txt", "jsonl", "parquet"):
+            raise UserError(f"format={config.format!r}; it is one of: txt, jsonl, parquet")
+        self.files = _find(config.paths, config.format)
+        self.heldout_files = _find(config.heldout_paths, config.format)
+        if overlap := {path for path, _ in self.files} & {path for path, _ in self.heldout_files}:
+            raise UserError(
+                f"{min(overlap)} is named in paths and in heldout_paths; a file is one or the other"
+            )
+
+    def batches(self, split: Split = "train") -> Iterator[_native.Batch]:
+        """Documents in a fixed order, in batches of about `batch_bytes`.
+
+        Raises:
+            UserError: a file cannot be read as asked, or no document is left.
+        """
+        config = self.config
+        explicit = bool(config.heldout_paths)
+        if split == "heldout" and not explicit and not config.heldout_fraction:
+            raise UserError(
+                "no documents are held out; set corpus.heldout_fraction=0.01 or corpus.heldout_paths"
+            )
+        keep = _native.DocumentFilter(
+            split="all" if explicit or not config.heldout_fraction else split,
+            min_bytes=config.min_document_bytes,
+            max_bytes=config.max_document_bytes,
+            budget=None if explicit and split == "heldout" else config.max_bytes,
+            heldout_fraction=config.heldout_fraction,
+            heldout_salt=config.heldout_salt,
+        )
+        files = {"train": self.files, "heldout": self.heldout_files, "all": self.files + self.heldout_files}
+        source = self._dataset() if config.dataset else self._read(files[split] if explicit else self.files)
+        empty = True
+        for batch in source:
+            taken, more = keep.apply(batch)
+            if len(taken):
+                empty = False
+                yield taken
+            if not more:
+                break
+        if empty:
+            raise UserError(
+                f"the corpus is empty: no document of {config.dataset or config.paths} is left for the {split} split "
+                "(see min_document_bytes, max_document_bytes, min_score and heldout_fraction)"
+            )
+
+    def documents(self, split: Split = "train") -> Iterator[str]:
+        """The texts one by one; for inspection, not for speed."""
+        for batch in self.batches(split):
+            for i in range(len(batch)):
+                yield batch.text(i)
+
+    def identity(self) -> dict[str, Any]:
+        """What the documents depend on, as JSON: the configuration and, per file, name, size, time and a sample.
+
+        The sample (a hash of the first, middle and last 64 kB) stands for the content: hashing terabytes would
+        cost as much as counting them.
+        """
+        config = asdict(self.config)
+        del config["batch_bytes"], config["paths"], config["heldout_paths"]
+        return {
+            "config": config,
+            "files": [_fingerprint(path) for path, _ in self.files],
+            "heldout_files": [_fingerprint(path) for path, _ in self.heldout_files],
+        }
+
+    def stored_bytes(self) -> int:
+        """Bytes of the training files as they are stored; 0 for a dataset."""
+        return sum(path.stat().st_size for path, _ in self.files)
+
+    def _read(self, files: list[tuple[Path, str]]) -> Iterator[_native.Batch]:
+        config = self.config
+        for is_parquet, group in groupby(files, key=lambda file: file[1] == "parquet"):
+            if is_parquet:
+                for path, _ in group:
+                    yield from _read_parquet(path, config)
+            else:
+                yield from _native.Reader(
+                    [(str(path), form) for path, form in group],
+                    field=config.field,
+                    separator=config.separator,
+                    score_field=config.score_field,
+                    min_score=0.0 if config.min_score is None else config.min_score,
+                    replace_invalid=config.on_invalid_utf8 == "replace",
+                    batch_bytes=config.batch_bytes,
+                )
+
+    def _dataset(self) -> Iterator[_native.Batch]:
+        import datasets
+
+        config = self.config
+        try:
+            if config.dataset is not None and (Path(config.dataset) / "state.json").is_file():
+                records: Iterable[dict[str, Any]] = datasets.load_from_disk(config.dataset)
+            else:
+                records = datasets.load_dataset(
+                    config.dataset, config.dataset_config, split=config.dataset_split, streaming=True
+                )
+        except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+            raise UserError(f"the dataset {config.dataset!r} cannot be loaded: {error}") from error
+        yield from _batch_records(records, config)
+
+
+def _find(paths: list[str], form: str | None) -> list[tuple[Path, str]]:
+    found: dict[Path, str] = {}
+    for path in paths:
+        if has_magic(path) and not Path(path).exists():
+            matches = sorted(Path(match) for match in glob(path, recursive=True))
+        elif Path(path).is_dir():
+            matches = sorted(file for file in Path(path).rglob("*") if _format(file) is not None)
+        else:
+            matches = [Path(path)]
+        files = [match for match in matches if match.is_file()]
+        if not files:
+            what = (
+                "the directory holds no .txt, .jsonl or .parquet file"
+                if Path(path).is_dir()
+                else "no such file"
+            )
+            raise UserError(f"{path}: {what} (working directory: {Path.cwd()})")
+        for file in files:
+            detected = form or _format(file)
+            if detected is None:
+                raise UserError(
+                    f"{file}: unknown kind of file; name it .txt, .jsonl or .parquet, or set corpus.format"
+                )
+            found[file] = detected
+    return list(found.items())
+
+
+def _format(path: Path) -> str | None:
+    suffixes = [suffix for suffix in path.suffixes if suffix not in _COMPRESSIONS]
+    return _FORMATS.get(suffixes[-1]) if suffixes else None
+
+
+def _fingerprint(path: Path) -> dict[str, Any]:
+    stat = path.stat()
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for start in (0, max(0, stat.st_size // 2), max(0, stat.st_size - _SAMPLE_BYTES)):
+            file.seek(start)
+            digest.update(file.read(_SAMPLE_BYTES))
+    return {
+        "name": path.name,
+        "bytes": stat.st_size,
+        "mtime_ns": stat.st_mtime_ns,
+        "sample": digest.hexdigest()[:16],
+    }
+
+
+def _read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
+    """Row groups as buffers and offsets; no Python object per document."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    def column(table: Any, dotted: str) -> Any:
+        names = dotted.split(".")
+        if names[0] not in table.schema.names:
+            raise UserError(
+                f"{path}: no field {dotted!r} (the fields are: {', '.join(table.schema.names)}); set corpus.field"
+            )
+        array = table.column(names[0])
+        return pc.struct_field(array, names[1:]) if len(names) > 1 else array
+
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(f"{path}: not a Parquet file: {error}") from None
+    wanted = [dotted for dotted in (config.field, config.score_field) if dotted is not None]
+    roots = sorted({dotted.split(".")[0] for dotted in wanted} & set(file.schema_arrow.names))
+    for rows in file.iter_batches(batch_size=1024, columns=roots or None):
+        try:
+            texts = column(rows, config.field).cast(pa.large_string())
+            if config.score_field is not None:
+                score = pc.cast(column(rows, config.score_field), pa.float64())
+                texts = texts.filter(
+                    pc.fill_null(pc.greater_equal(score, config.min_score), fill_value=False)
+                )
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise UserError(
+                f"{path}: field {config.field!r} or the score does not hold what it should: {error}"
+            ) from None
+        texts = pa.concat_arrays([pc.fill_null(texts, "")])  # without slices, so that offsets start at 0
+        _, offsets, data = texts.buffers()
+        try:
+            yield _native.Batch.from_buffers(
+                np.frombuffer(data, np.uint8) if data is not None and len(data) else np.empty(0, np.uint8),
+                np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1],
+                replace_invalid=config.on_invalid_utf8 == "replace",
+            )
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+
+
+def _batch_records(records: Iterable[dict[str, Any]], config: CorpusConfig) -> Iterator[_native.Batch]:
+    texts: list[str] = []
+    size = 0
+    for number, record in enumerate(records):
+        if config.score_field is not None and config.min_score is not None:
+            score = _lookup(record, config.score_field, number, required=False)
+            if not isinstance(score, int | float) or score < config.min_score:
+                continue
+        text = _lookup(record, config.field, number, required=True) or ""
+        if not isinstance(text, str):
+            raise UserError(f"record {number}: field {config.field!r} holds {type(text).__name__}, not text")
+        texts.append(text)
+        size += len(text)
+        if size >= config.batch_bytes:
+            yield _native.Batch.from_texts(texts)
+            texts, size = [], 0
+    if texts:
+        yield _native.Batch.from_texts(texts)
+
+
+def _lookup(record: dict[str, Any], dotted: str, number: int, *, required: bool) -> Any:
+    value: Any = record
+    for name in dotted.split("."):
+        if not isinstance(value, dict) or name not in value:
+            if not required:
+                return None
+            raise UserError(
+                f"record {number} has no field {dotted!r} (the fields are: {', '.join(record)}); set corpus.field"
+            )
+        value = value[name]
+    return value

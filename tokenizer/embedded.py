@@ -1,0 +1,372 @@
+"""The embedded corpus: real English text that arrives with a Python package.
+
+`botocore` carries the service models of AWS as data (`data/SERVICE/VERSION/service-2.json.gz`), and with
+them about 30 MB of documentation: modern technical prose with a great many recurring phrases, under
+Apache-2.0. Reading it needs no download at run time and no file in the repository. Without `botocore` the
+language topics of Python's own documentation (`pydoc_data.topics`, 0.7 MB) stand in, so that everything still
+runs, if on too little text.
+
+Duplicates are dropped at the level of *texts* (one `documentation` value, after stripping its HTML): each
+distinct text stays at its first place in the fixed order of the corpus, and a document left with no text
+disappears. Whole documents would be the wrong level: operations of one service share most of their members.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.util
+import json
+import logging
+import platform
+import re
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import zstandard
+
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tokenizer.progress import Progress
+
+BOTOCORE_VERSION = "1.44.5"
+HELDOUT_FRACTION = 0.05
+FORMAT = 1
+"""Version of the extraction rules below: part of the corpus's identity, so raise it when the text changes."""
+
+_LOG = logging.getLogger(__name__)
+
+# Tags that begin a new line of text, and tags that vanish without a trace. A tag in neither list is no markup
+# but a placeholder that somebody forgot to escape ("arn:aws:kms:<region>:<account>"), and stays as written.
+# fmt: off
+_BLOCK_TAGS = frozenset([
+    "br", "dd", "div", "dl", "dt", "fullname", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "important", "li",
+    "note", "ol", "p", "para", "pre", "table", "tr", "ul",
+])
+_INLINE_TAGS = frozenset([
+    "a", "abbr", "b", "code", "em", "filename", "i", "link", "replaceable", "small", "span", "strong", "sub",
+    "sup", "td", "text", "th", "tt", "u", "xhtml", "zonbook",
+])
+# fmt: on
+_SENTENCE_END = re.compile(r"\n|(?<=[.!?])\s+")
+
+
+@dataclass(frozen=True)
+class EmbeddedDocument:
+    """One document: its text, and its source (`SERVICE/Operation`, `SERVICE` for leftovers, or a topic)."""
+
+    text: str
+    source: str
+
+    @property
+    def group(self) -> str:
+        """The service (or topic) the document belongs to; held-out text is whole groups."""
+        return self.source.partition("/")[0]
+
+
+class _TextExtractor(HTMLParser):
+    """Collects the lines of a piece of HTML; `text` parses one value at a time."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self._pieces: list[str] = []
+
+    def text(self, html: str) -> str:
+        self.reset()
+        self._pieces = []
+        self.feed(html)
+        self.close()
+        return "".join(self._pieces)
+
+    def set_cdata_mode(self, elem: str, *, escapable: bool = False) -> None:
+        """Do nothing: after a <script> or <title> left unescaped in prose, markup goes on as before.
+
+        The base class would take the rest of the text as the element's content, for a list of elements that
+        differs between patch releases of Python.
+        """
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _BLOCK_TAGS:
+            self._pieces.append("\n")
+        elif tag not in _INLINE_TAGS:
+            self._pieces.append(self.get_starttag_text() or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in _BLOCK_TAGS:
+            self._pieces.append("\n")
+
+    def handle_data(self, data: str) -> None:
+        # Line breaks in HTML source are spaces; those of the text come from block tags.
+        self._pieces.append(data.replace("\n", " "))
+
+
+def strip_html(html: str) -> str:
+    r"""The text of a piece of HTML: entities decoded, one paragraph or list item per line, spaces collapsed.
+
+    >>> strip_html("<p>One &amp; <i>two</i>.</p> <ul> <li> <p>Three</p> </li> </ul>")
+    'One & two.\nThree'
+    """
+    # A value without a tag or an entity is plain text, whose own line breaks count.
+    text = _TextExtractor().text(html) if "<" in html or "&" in html else html
+    lines = (" ".join(line.split()) for line in text.split("\n"))
+    return "\n".join(line for line in lines if line)
+
+
+def _documentation(node: Any, shapes: Mapping[str, Any], seen: set[str], found: list[str]) -> None:
+    """Append the `documentation` values below `node` to `found`, depth first, into shapes not yet `seen`."""
+    if isinstance(node, list):
+        for item in node:
+            _documentation(item, shapes, seen, found)
+    if not isinstance(node, dict):
+        return
+    text, shape = node.get("documentation"), node.get("shape")
+    if isinstance(text, str):
+        found.append(text)
+    # A member may itself be called "shape" or "documentation"; then the value is a dictionary, visited below.
+    if isinstance(shape, str) and shape in shapes and shape not in seen:
+        seen.add(shape)
+        _documentation(shapes[shape], shapes, seen, found)
+    for value in node.values():
+        _documentation(value, shapes, seen, found)
+
+
+def service_texts(model: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """The `documentation` values (HTML) of one service model, grouped into documents.
+
+    Yields:
+        `(operation, texts)` per operation: its own text, then those reachable from its input, output and
+        errors, depth first, each shape once per service. Last, `("", texts)`: what no operation reached.
+    """
+    rest = dict(model)
+    shapes: Mapping[str, Any] = rest.pop("shapes", {})
+    seen: set[str] = set()
+    for name, operation in rest.pop("operations", {}).items():
+        ordered = {key: operation.get(key) for key in ("documentation", "input", "output", "errors")}
+        found: list[str] = []
+        _documentation(ordered | operation, shapes, seen, found)
+        yield name, found
+    leftovers: list[str] = []
+    _documentation(rest, shapes, seen, leftovers)
+    for name in shapes:
+        _documentation({"shape": name}, shapes, seen, leftovers)
+    yield "", leftovers
+
+
+def _botocore_data() -> Path | None:
+    """The folder of botocore's service models; None without the package, UserError with another version."""
+    # Found, not imported: the corpus is data, and importing botocore costs time and a dozen modules.
+    spec = importlib.util.find_spec("botocore")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    version = metadata.version("botocore")
+    if version != BOTOCORE_VERSION:
+        raise UserError(
+            f"the embedded corpus is the text of botocore {BOTOCORE_VERSION}, but botocore {version} is "
+            f"installed: run `pip install botocore=={BOTOCORE_VERSION}`, or choose another corpus"
+        )
+    return Path(spec.submodule_search_locations[0]) / "data"
+
+
+def _botocore_texts(data: Path) -> Iterator[tuple[str, list[str]]]:
+    newest: dict[str, Path] = {}
+    for path in sorted(data.glob("*/*/service-2.json.gz")):  # versions are dates: the last one is the newest
+        newest[path.parent.parent.name] = path
+    if not newest:
+        raise UserError(f"no service models below {data}: reinstall botocore=={BOTOCORE_VERSION}")
+    for service, path in newest.items():
+        model = json.loads(gzip.decompress(path.read_bytes()))
+        for operation, texts in service_texts(model):
+            yield f"{service}/{operation}" if operation else service, texts
+
+
+def identity() -> dict[str, Any]:
+    """What decides the corpus's text, as JSON values: package, version, extraction format, and "fallback".
+
+    Raises:
+        UserError: a version of botocore other than `BOTOCORE_VERSION` is installed.
+    """
+    if _botocore_data() is None:
+        # The topics change with Python, so its version is theirs.
+        return {
+            "package": "pydoc_data",
+            "version": platform.python_version(),
+            "format": FORMAT,
+            "fallback": True,
+        }
+    return {"package": "botocore", "version": BOTOCORE_VERSION, "format": FORMAT, "fallback": False}
+
+
+def documents() -> Iterator[EmbeddedDocument]:
+    """The documents of the embedded corpus, in a fixed order, each distinct text once.
+
+    Raises:
+        UserError: a version of botocore other than `BOTOCORE_VERSION` is installed.
+    """
+    data = _botocore_data()
+    if data is None:
+        # Imported only here: 0.7 MB that nobody else needs.
+        from pydoc_data.topics import topics
+
+        _LOG.warning(
+            "botocore is not installed: the embedded corpus falls back to Python's documentation topics "
+            "(0.7 MB); install the extra `demo` for the real one (30 MB)"
+        )
+        for topic in sorted(topics):
+            yield EmbeddedDocument(text=topics[topic].strip() + "\n", source=topic)
+        return
+
+    # Values are compared before stripping too: most repeat verbatim, and parsing is the expensive part.
+    seen_html: set[str] = set()
+    seen_text: set[str] = set()
+    for source, values in _botocore_texts(data):
+        texts = []
+        for html in values:
+            if html in seen_html:
+                continue
+            seen_html.add(html)
+            text = strip_html(html)
+            if text and text not in seen_text:
+                seen_text.add(text)
+                texts.append(text)
+        if texts:
+            yield EmbeddedDocument(text="\n".join(texts) + "\n", source=source)
+
+
+def is_heldout(group: str, fraction: float) -> bool:
+    """Whether the service `group` is held out when an expected share of `fraction` of the services is.
+
+    Its hash alone decides: no service depends on another, and a larger fraction keeps a smaller one's choice.
+    """
+    hashed = int.from_bytes(hashlib.sha256(group.encode()).digest()[:8], "big")
+    return hashed < fraction * 2**64
+
+
+def split(
+    documents: Iterable[EmbeddedDocument], heldout_fraction: float = HELDOUT_FRACTION
+) -> tuple[list[EmbeddedDocument], list[EmbeddedDocument]]:
+    """Training and held-out documents; held out are whole services.
+
+    Both lists are ordered by the hash of the source, again a fixed order: any prefix is then a sample of all
+    services, which matters to a budget of bytes and to a language model that reads the documents in order.
+
+    Args:
+        documents: the corpus.
+        heldout_fraction: expected share of services held out, 0 to 1; the share of bytes is near it.
+    """
+    if not 0 <= heldout_fraction < 1:
+        raise UserError(f"heldout_fraction={heldout_fraction} must be at least 0 and below 1")
+    shuffled = sorted(documents, key=lambda document: hashlib.sha256(document.source.encode()).digest())
+    train = [document for document in shuffled if not is_heldout(document.group, heldout_fraction)]
+    heldout = [document for document in shuffled if is_heldout(document.group, heldout_fraction)]
+    return train, heldout
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text: cut at line breaks, and at white space after `.`, `!` or `?`."""
+    return [sentence for sentence in _SENTENCE_END.split(text) if sentence]
+
+
+def sentence_overlap(
+    train: Iterable[EmbeddedDocument], heldout: Iterable[EmbeddedDocument]
+) -> dict[str, int | float]:
+    """How much of the held-out text also occurs, sentence by sentence and verbatim, in the training text.
+
+    Returns:
+        The number of held-out sentences and of their UTF-8 bytes, and the shares (0 to 1) of both that occur
+        in `train`.
+    """
+    trained = {sentence for document in train for sentence in sentences(document.text)}
+    n_sentences = n_bytes = shared_sentences = shared_bytes = 0
+    for document in heldout:
+        for sentence in sentences(document.text):
+            size = len(sentence.encode())
+            n_sentences += 1
+            n_bytes += size
+            if sentence in trained:
+                shared_sentences += 1
+                shared_bytes += size
+    return {
+        "heldout_sentences": n_sentences,
+        "heldout_sentence_bytes": n_bytes,
+        "shared_sentences": shared_sentences / max(n_sentences, 1),
+        "shared_sentence_bytes": shared_bytes / max(n_bytes, 1),
+    }
+
+
+def _take(documents: Iterable[EmbeddedDocument], max_bytes: int | None) -> list[EmbeddedDocument]:
+    """The first documents whose texts together hold at most `max_bytes` bytes of UTF-8."""
+    taken: list[EmbeddedDocument] = []
+    total = 0
+    for document in documents:
+        total += len(document.text.encode())
+        if max_bytes is not None and total > max_bytes:
+            break
+        taken.append(document)
+    return taken
+
+
+def _write_jsonl(path: Path, documents: Sequence[EmbeddedDocument]) -> dict[str, int]:
+    """Write JSON lines, zstd-compressed, beside the final name first; returns what was written."""
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as file, zstandard.ZstdCompressor(level=3).stream_writer(file) as compressed:
+        for document in documents:
+            line = json.dumps({"text": document.text, "source": document.source}, ensure_ascii=False)
+            compressed.write(line.encode() + b"\n")
+    part.replace(path)
+    return {
+        "documents": len(documents),
+        "groups": len({document.group for document in documents}),
+        "bytes": sum(len(document.text.encode()) for document in documents),
+    }
+
+
+def write(
+    folder: Path,
+    heldout_fraction: float = HELDOUT_FRACTION,
+    max_bytes: int | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Write `train.jsonl.zst` and `heldout.jsonl.zst`, lines of `{"text", "source"}`; always the same bytes.
+
+    Args:
+        folder: where to write; made if missing.
+        heldout_fraction: see `split`.
+        max_bytes: budget of training text in bytes of UTF-8; the held-out text is always whole.
+        progress: called with ("embedded corpus", services read, None).
+
+    Returns:
+        JSON values: the `identity()`, `heldout_fraction`, `{"documents", "groups", "bytes"}` of "train" and
+        "heldout", and "overlap", the `sentence_overlap` of the two as written.
+
+    Raises:
+        UserError: another version of botocore, or a fraction or budget that leaves no text on either side.
+    """
+    collected: list[EmbeddedDocument] = []
+    groups = 0
+    for document in documents():
+        if progress is not None and (not collected or collected[-1].group != document.group):
+            groups += 1
+            progress("embedded corpus", groups, None)
+        collected.append(document)
+    train, heldout = split(collected, heldout_fraction)
+    train = _take(train, max_bytes)
+    if not train:
+        raise UserError(f"max_bytes={max_bytes} is smaller than the first document; allow 1000000 or more")
+    if heldout_fraction > 0 and not heldout:
+        raise UserError(
+            f"heldout_fraction={heldout_fraction} holds out no service; use {HELDOUT_FRACTION} or more"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    return {
+        **identity(),
+        "heldout_fraction": heldout_fraction,
+        "train": _write_jsonl(folder / "train.jsonl.zst", train),
+        "heldout": _write_jsonl(folder / "heldout.jsonl.zst", heldout),
+        "overlap": sentence_overlap(train, heldout),
+    }
