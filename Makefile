@@ -66,8 +66,11 @@ lint: $(READY) ## What CI checks about the code: style, types, warnings
 	$(CARGO) clippy --manifest-path native/Cargo.toml --all-targets -- -D warnings
 	$(CARGO) clippy --manifest-path native/Cargo.toml --all-targets --features python -- -D warnings
 
-bench: $(READY) ## Speed of training and encoding, beside HF tokenizers
-	$(BIN)/python -m experiments.benchmarks.tokenizers
+bench: $(READY) ## Speed of training and encoding, beside HF tokenizers, on your text: make bench TEXT=FILES
+	@test -n "$(TEXT)" || { echo 'make bench needs text: make bench TEXT="data/*.jsonl.zst"' >&2; exit 2; }
+	$(BIN)/python -m experiments.benchmarks.train_bpe $(TEXT)
+	$(BIN)/python -m experiments.benchmarks.train_superbpe $(TEXT)
+	$(BIN)/python -m experiments.benchmarks.encode $(TEXT)
 
 clean: ## Remove what can be built again, except .venv and artifacts
 	rm -rf native/target tokenizer/_native*.so build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis $(READY)

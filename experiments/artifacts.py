@@ -49,9 +49,7 @@ def digest(value: Any) -> str:
 def write_json(path: Path, value: Any) -> None:
     """Write JSON beside its final name and rename it, so that a reader never sees half a file."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(
-        json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
-    )
+    partial.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     partial.replace(path)
 
 
@@ -189,9 +187,7 @@ class Store:
             manifest = json.loads((path / MANIFEST).read_bytes())
             for file, size in manifest["files"].items():
                 if (path / file).stat().st_size != size:
-                    raise UserError(
-                        f"{path / file} is not {size} bytes long as its manifest says; {_remake(path)}"
-                    )
+                    raise UserError(f"{path / file} is not {size} bytes long as its manifest says; {_remake(path)}")
         except (FileNotFoundError, NotADirectoryError) as error:
             if not path.exists():
                 return None

@@ -45,9 +45,7 @@ def run(stage: str, argv: list[str]) -> int:
     argv = [word for word in argv if word not in arguments.overrides] + arguments.overrides
     failures: list[BaseException] = []
     try:
-        swept = check(
-            arguments.overrides, arguments.config_name, arguments.config_dir, sweep=arguments.multirun
-        )
+        swept = check(arguments.overrides, arguments.config_name, arguments.config_dir, sweep=arguments.multirun)
         if "bpe.vocab_size" in swept:
             argv = [*argv, *largest_size(swept["bpe.vocab_size"], arguments.overrides)]
         _hydra(stage, argv, list(swept), failures)
@@ -58,9 +56,7 @@ def run(stage: str, argv: list[str]) -> int:
         _stderr.print("\ninterrupted: the same command continues where this one stopped", style="yellow")
         return 130
     if failures and arguments.multirun:
-        _stderr.print(
-            f"{len(failures)} of the runs failed; the same command repeats only what is missing", style="red"
-        )
+        _stderr.print(f"{len(failures)} of the runs failed; the same command repeats only what is missing", style="red")
     if not failures:
         return 0
     return 2 if all(isinstance(failure, UserError) for failure in failures) else 1
@@ -84,9 +80,7 @@ def _hydra(stage: str, argv: list[str], swept: list[str], failures: list[BaseExc
     before = sys.argv
     sys.argv = [before[0], *argv]
     try:
-        decorated: Any = hydra.main(version_base="1.3", config_path="pkg://configs", config_name="config")(
-            job
-        )
+        decorated: Any = hydra.main(version_base="1.3", config_path="pkg://configs", config_name="config")(job)
         decorated()
     finally:
         sys.argv = before

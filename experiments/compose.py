@@ -45,9 +45,7 @@ def to_config(cfg: DictConfig) -> Config:
     return config
 
 
-def load(
-    overrides: Sequence[str] = (), config_name: str | None = None, config_dir: str | None = None
-) -> Config:
+def load(overrides: Sequence[str] = (), config_name: str | None = None, config_dir: str | None = None) -> Config:
     """Compose and check the configuration of one run.
 
     Args:
@@ -92,9 +90,7 @@ def check(
         for override in parsed:
             _check_key(override, loader, custom=config_dir is not None)
             if override.is_sweep_override() and not sweep:
-                raise UserError(
-                    f"{override.input_line} lists several values; add --multirun to run each of them"
-                )
+                raise UserError(f"{override.input_line} lists several values; add --multirun to run each of them")
         values = [_values(override) for override in parsed]
         firsts = [choices[0] for choices in values]
         cells = [firsts]
@@ -111,9 +107,7 @@ def check(
 
 def largest_size(sizes: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """Return the override that makes a sweep over vocabulary sizes train phase 1 once, for the largest."""
-    if any(override.startswith("bpe.train_size=") for override in overrides) or not all(
-        s.isdigit() for s in sizes
-    ):
+    if any(override.startswith("bpe.train_size=") for override in overrides) or not all(s.isdigit() for s in sizes):
         return []
     return [f"bpe.train_size={max(map(int, sizes))}"]
 
@@ -156,8 +150,7 @@ def _check_key(override: Override, loader: ConfigLoader, *, custom: bool = False
             chosen = value.partition("=")[2]
             if not custom and re.fullmatch(r"[\w.-]+", chosen) and chosen not in options:
                 raise UserError(
-                    f"{key}={chosen} does not exist{did_you_mean(chosen, options)} "
-                    f"(there are: {', '.join(options)})"
+                    f"{key}={chosen} does not exist{did_you_mean(chosen, options)} (there are: {', '.join(options)})"
                 )
         return
     if key not in _keys() and not custom:
@@ -173,9 +166,7 @@ def _unknown(key: str, groups: Sequence[str] = ()) -> UserError:
     )
     if not hint and ("." not in key or not siblings):
         hint = did_you_mean(key, known)
-    return UserError(
-        f"there is no configuration key '{key}'{hint or '; there are: ' + ', '.join(siblings or groups)}"
-    )
+    return UserError(f"there is no configuration key '{key}'{hint or '; there are: ' + ', '.join(siblings or groups)}")
 
 
 def _keys() -> list[str]:
@@ -203,11 +194,9 @@ def _explained(error: BaseException) -> UserError:
     while isinstance(error.__cause__, (HydraException, OmegaConfBaseException)):
         error = error.__cause__
     lines = str(error).splitlines() or [type(error).__name__]
-    where = next(
-        (line.split(":", 1)[1].strip() for line in lines if line.strip().startswith("full_key:")), ""
-    )
+    where = next((line.split(":", 1)[1].strip() for line in lines if line.strip().startswith("full_key:")), "")
     message = lines[0].strip()
-    if unknown := re.search(r"Key '(.+?)' (?:not in|is not in)", message):
+    if unknown := re.search(r"Key '(.+?)' (?:not in|is not in)", str(error)):
         return _unknown(where or unknown[1])
     if message.startswith("Missing mandatory value"):
         key = where or message.rpartition(" ")[2]

@@ -13,14 +13,14 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from superbpe.rules import Rules
-from tokenizer.corpus import CorpusConfig
-from tokenizer.patterns import NAMES, resolve
-
 from lm.evaluation import EvalConfig
 from lm.model import ModelConfig
 from lm.training import TrainConfig
+from superbpe.rules import Rules
+from superbpe.training import resolve_transition
+from tokenizer.corpus import CorpusConfig
 from tokenizer.errors import UserError
+from tokenizer.patterns import NAMES, resolve
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -254,12 +254,8 @@ def vocab_sizes(config: Config) -> tuple[int, int]:
 
 def transition_size(config: Config) -> int:
     """Return the transition as a number of tokens, special ones not counted."""
-    phase2 = config.superbpe
-    if phase2.transition_merges is not None:
-        return 256 + phase2.transition_merges
-    if isinstance(phase2.transition, float):
-        return round(phase2.transition * vocab_sizes(config)[1])
-    return phase2.transition
+    given, merges = config.superbpe.transition, config.superbpe.transition_merges
+    return resolve_transition(vocab_sizes(config)[1], given if merges is None else None, merges)
 
 
 def validate(config: Config) -> None:
@@ -270,8 +266,7 @@ def validate(config: Config) -> None:
     check_choice("runner.name", config.runner.name, ("local",))
     if config.corpus.source == "files" and not (config.corpus.paths or config.corpus.dataset):
         raise UserError(
-            "no text: give corpus.paths=[FILES, FOLDERS OR GLOBS] or corpus.dataset=NAME, "
-            "or use corpus=embedded"
+            "no text: give corpus.paths=[FILES, FOLDERS OR GLOBS] or corpus.dataset=NAME, or use corpus=embedded"
         )
     if config.pattern.regex is None:
         if config.pattern.name == "custom":
@@ -285,12 +280,8 @@ def validate(config: Config) -> None:
                 f"{key}.vocab_size={size} is below 256 bytes + {specials} special token(s); "
                 f"use at least {256 + specials}"
             )
-    given, size = config.superbpe.transition, vocab_sizes(config)[1]
-    if isinstance(given, float) and not 0 < given < 1:
-        raise UserError(
-            f"superbpe.transition={given:g} is no fraction of the vocabulary; use 0.8, say, "
-            "or a whole number of tokens"
-        )
+    part(Rules, config.superbpe).check()
+    size = vocab_sizes(config)[1]
     if not 256 <= transition_size(config) <= size - specials:
         raise UserError(
             f"the transition at {transition_size(config)} tokens is not between 256 (bytes alone) and "

@@ -35,9 +35,7 @@ def run(config: Config, until: str, folder: Path) -> None:
         UserError: If the user can mend what is wrong.
     """
     reporter = Reporter()
-    store = Store(
-        Path(config.artifacts), on_wait=lambda name: reporter.say(f"waiting: another process makes {name}")
-    )
+    store = Store(Path(config.artifacts), on_wait=lambda name: reporter.say(f"waiting: another process makes {name}"))
     for name in store.clean():
         reporter.say(f"removed what a killed process left of {name}", style="dim")
     with Tracker(folder, config.wandb, config.project, dataclasses.asdict(config)) as tracker:

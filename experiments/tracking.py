@@ -35,9 +35,7 @@ class Tracker:
             os.environ.setdefault("WANDB_SILENT", "true" if mode == "offline" else "false")
             import wandb  # half a second and a background process: only when asked
 
-            self._wandb = wandb.init(
-                project=project, mode=mode, dir=folder, config=dict(config), job_type="pipeline"
-            )  # type: ignore[arg-type]
+            self._wandb = wandb.init(project=project, mode=mode, dir=folder, config=dict(config), job_type="pipeline")  # type: ignore[arg-type]
 
     def log(self, group: str, row: Mapping[str, Any]) -> None:
         """Write one row.

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
+
     from tokenizer.bpe import Tokenizer
 
 
@@ -68,9 +69,7 @@ def n_words(token: bytes) -> int:
     return sum(1 for part in token.split(b" ") if part)
 
 
-def token_counts(
-    tokenizer: Tokenizer, texts: Sequence[str], *, threads: int | None = None
-) -> NDArray[np.int64]:
+def token_counts(tokenizer: Tokenizer, texts: Sequence[str], *, threads: int | None = None) -> NDArray[np.int64]:
     """Return how often each id occurs in the encoded texts: int64[vocab_size]."""
     ids, _ = tokenizer.encode_batch(texts, threads=threads)
     return np.bincount(ids, minlength=tokenizer.vocab_size).astype(np.int64)

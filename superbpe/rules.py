@@ -66,9 +66,7 @@ class Rules:
             if value is not None and value < least:
                 raise UserError(f"{name}={value} is not possible; use {least} or more")
         if self.truncate_quantile is not None and not 0.0 < self.truncate_quantile <= 1.0:
-            raise UserError(
-                f"truncate_quantile={self.truncate_quantile} is no share; use more than 0 and at most 1"
-            )
+            raise UserError(f"truncate_quantile={self.truncate_quantile} is no share; use more than 0 and at most 1")
         if not 0.0 < self.sample <= 1.0:
             raise UserError(f"sample={self.sample} is no share of documents; use more than 0 and at most 1")
 
@@ -79,7 +77,5 @@ PRESETS: dict[str, Rules] = {
     "uw-2025": Rules(unit="line", fence="uw-2025-fence", max_words=4, forbid=(": ",)),
     # Grigorev's experiment: punctuation ends a span; spans over 20 tokens are cut every 10; p99 truncation; a
     # quarter of the documents.
-    "seed": Rules(
-        fence="punctuation-fence", span_trigger=20, span_cap=10, truncate_quantile=0.99, sample=0.25
-    ),
+    "seed": Rules(fence="punctuation-fence", span_trigger=20, span_cap=10, truncate_quantile=0.99, sample=0.25),
 }

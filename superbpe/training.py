@@ -27,9 +27,7 @@ SAFETY = 0.4
 """Share of that estimate at which seams are cut: too high costs another pass, too low only memory."""
 
 
-def resolve_transition(
-    vocab_size: int, transition: float | None = None, transition_merges: int | None = None
-) -> int:
+def resolve_transition(vocab_size: int, transition: float | None = None, transition_merges: int | None = None) -> int:
     """The transition as 256 bytes + phase-1 merges, special tokens excluded.
 
     Args:
@@ -47,9 +45,7 @@ def resolve_transition(
     if transition is not None and 0 < transition < 1:
         return round(transition * vocab_size)
     if transition is None or transition != int(transition) or transition < 256:
-        raise UserError(
-            f"transition={transition} is neither a share between 0 and 1 nor a size of 256 or more"
-        )
+        raise UserError(f"transition={transition} is neither a share between 0 and 1 nor a size of 256 or more")
     return int(transition)
 
 
@@ -75,7 +71,8 @@ def train_superbpe(
         batches: gives the corpus from its beginning, each time it is called.
         vocab_size: of the result: bytes, merges of both phases, special tokens.
         rules: what may be merged; see `superbpe.rules.PRESETS`.
-        transition, transition_merges: where phase 2 takes over; see `resolve_transition`.
+        transition: where phase 2 takes over; see `resolve_transition`.
+        transition_merges: the same as a number of merges, instead.
         tie_break: which of the most frequent pairs is merged first, as in `train_bpe`.
         threshold: seams that occur less often are cut; None to choose it from a sample.
         threads: worker threads; None for SUPERBPE_THREADS or all cores.
@@ -134,20 +131,21 @@ def train_superbpe(
     if threshold is None:
         threshold = _guess_threshold(trainer.merge_counts(n_new, **veto), n_new)
     threshold = max(threshold, rules.min_count)
-    passes = 0
-    while True:
-        cut_below = threshold
-        stream("bytes: fragments", lambda batch: trainer.count_fragments(batch, cut_below))
-        passes += 1
-        tick = Throttle(progress, "superword merges", n_new)
-        report = tick
-        trained = trainer.merge(n_new, min_count=threshold, progress=lambda merges, _: report(merges), **veto)
-        made = len(trained["left"])
-        tick.finish(made)
-        if made == n_new or threshold == rules.min_count:
-            break
-        # The last merges are rarer than the sample told: cut less.
+    tick = Throttle(progress, "superword merges", n_new)
+
+    def merge_at(threshold: int) -> _native.MergeResult:
+        stream("bytes: fragments", lambda batch: trainer.count_fragments(batch, threshold))
+        return trainer.merge(n_new, min_count=threshold, progress=lambda merges, _: tick(merges), **veto)
+
+    passes = 1
+    trained = merge_at(threshold)
+    while len(trained["left"]) < n_new and threshold > rules.min_count:
+        # The last merges are rarer than the sample told: cut less, and go through the corpus again.
         threshold = max(rules.min_count, threshold // 4)
+        passes += 1
+        trained = merge_at(threshold)
+    made = len(trained["left"])
+    tick.finish(made)
     if made < n_new:
         warnings.warn(
             f"the corpus ran out of pairs after {made} of {n_new} superword merges; the vocabulary has "
@@ -191,7 +189,8 @@ def _check_transition(t: int, tokenizer: Tokenizer, vocab_size: int, n_total: in
     have = 256 + tokenizer.n_phase1_merges
     if not 256 <= t <= 256 + n_total:
         raise UserError(
-            f"the transition {t} is outside the vocabulary: with vocab_size={vocab_size} it can be 256 to {256 + n_total}"
+            f"the transition {t} is outside the vocabulary: "
+            f"with vocab_size={vocab_size} it can be 256 to {256 + n_total}"
         )
     if t > have:
         raise UserError(

@@ -44,6 +44,4 @@ def test_every_preset_of_the_rules_has_its_file_and_no_other() -> None:
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_a_preset_file_says_what_the_preset_says(name: str) -> None:
-    assert dataclasses.asdict(part(Rules, load([f"superbpe={name}"]).superbpe)) == dataclasses.asdict(
-        PRESETS[name]
-    )
+    assert dataclasses.asdict(part(Rules, load([f"superbpe={name}"]).superbpe)) == dataclasses.asdict(PRESETS[name])

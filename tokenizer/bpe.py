@@ -90,14 +90,15 @@ class Tokenizer:
             special_tokens: strings, in the order of their ids.
             special_layout: "last": bytes, merges, specials; "first": specials, bytes, merges; "after-bytes".
             n_phase1_merges: all, unless given.
-            pattern, fence, mode, provenance: as the attributes.
+            pattern: as the attribute, like the rest.
+            fence: see the class.
+            mode: see the class.
+            provenance: see the class.
         """
         ranks = np.asarray(merges, dtype=np.int64).reshape(-1, 2)
         n, n_specials = len(ranks), len(special_tokens)
         if special_layout not in SPECIAL_LAYOUTS:
-            raise UserError(
-                f"special_layout is {special_layout!r}; it is one of: {', '.join(SPECIAL_LAYOUTS)}"
-            )
+            raise UserError(f"special_layout is {special_layout!r}; it is one of: {', '.join(SPECIAL_LAYOUTS)}")
         first_byte = n_specials if special_layout == "first" else 0
         first_merge = 256 + (0 if special_layout == "last" else n_specials)
         first_special = {"last": 256 + n, "first": 0, "after-bytes": 256}[special_layout]
@@ -130,9 +131,7 @@ class Tokenizer:
 
         def put(token_id: int, spelling: bytes, what: str) -> None:
             if not 0 <= token_id < size or vocab[token_id] is not None:
-                raise UserError(
-                    f"id {token_id} of {what} is out of range or taken (vocabulary of {size} tokens)"
-                )
+                raise UserError(f"id {token_id} of {what} is out of range or taken (vocabulary of {size} tokens)")
             vocab[token_id] = spelling
 
         if len(self.byte_ids) != 256:
@@ -178,9 +177,7 @@ class Tokenizer:
         """Ids, by rank, of phase-2 tokens whose own text the phase-1 pattern would cut."""
         phase2 = self.merge_ids[self.n_phase1_merges :, 2].tolist()
         crossing = [
-            i
-            for i in phase2
-            if len(_native.split(self.vocab[i].decode(errors="replace"), self.pattern.regex)) > 1
+            i for i in phase2 if len(_native.split(self.vocab[i].decode(errors="replace"), self.pattern.regex)) > 1
         ]
         return np.array(crossing, dtype=np.int64)
 
@@ -218,20 +215,14 @@ class Tokenizer:
         """
         allowed = set(self.special_tokens) if allowed_special == "all" else set(allowed_special)
         if unknown := allowed - set(self.special_tokens):
-            raise UserError(
-                f"{sorted(unknown)[0]!r} is no special token; there are {sorted(self.special_tokens)}"
-            )
-        disallowed = (
-            set(self.special_tokens) - allowed if disallowed_special == "all" else set(disallowed_special)
-        )
+            raise UserError(f"{sorted(unknown)[0]!r} is no special token; there are {sorted(self.special_tokens)}")
+        disallowed = set(self.special_tokens) - allowed if disallowed_special == "all" else set(disallowed_special)
         self._refuse(text, disallowed)
         if not allowed:
             return self.encode_ordinary(text)
         ids: list[int] = []
         # Longest first: alternation takes the first that matches.
-        special = regex.compile(
-            "(" + "|".join(map(regex.escape, sorted(allowed, key=len, reverse=True))) + ")"
-        )
+        special = regex.compile("(" + "|".join(map(regex.escape, sorted(allowed, key=len, reverse=True))) + ")")
         for i, part in enumerate(special.split(text)):
             if i % 2:
                 ids.append(self.special_tokens[part])
@@ -324,12 +315,8 @@ class Tokenizer:
         return cls(**formats.load(Path(folder)))
 
     def __repr__(self) -> str:
-        superwords = (
-            "" if self.fence is None else f", phase 1: {256 + self.n_phase1_merges}, fence={self.fence.name}"
-        )
-        return (
-            f"<Tokenizer {self.name}: {self.vocab_size} tokens, {self.pattern.name}{superwords}, {self.mode}>"
-        )
+        superwords = "" if self.fence is None else f", phase 1: {256 + self.n_phase1_merges}, fence={self.fence.name}"
+        return f"<Tokenizer {self.name}: {self.vocab_size} tokens, {self.pattern.name}{superwords}, {self.mode}>"
 
 
 def _non_negative(ids: Iterable[int]) -> Iterable[int]:

@@ -6,11 +6,11 @@ The native core reads .txt and .jsonl (plain, gzip, zstd) ahead on a thread; pya
 
 from __future__ import annotations
 
+import dataclasses
+import glob
 import hashlib
 from collections.abc import Iterable, Iterator
-import dataclasses
 from dataclasses import asdict, dataclass
-from glob import glob, has_magic
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -94,9 +94,7 @@ class Corpus:
                 "a corpus needs either paths or a dataset; set corpus.paths=[FILE,...] or corpus.dataset=NAME"
             )
         if not 0.0 <= config.heldout_fraction < 1.0:
-            raise UserError(
-                f"heldout_fraction={config.heldout_fraction} is no share; use 0 or more and less than 1"
-            )
+            raise UserError(f"heldout_fraction={config.heldout_fraction} is no share; use 0 or more and less than 1")
         if config.heldout_fraction and config.heldout_paths:
             raise UserError("give heldout_fraction or heldout_paths, not both")
         if config.on_invalid_utf8 not in ("error", "replace"):
@@ -108,9 +106,7 @@ class Corpus:
         self.files = _find(config.paths, config.format)
         self.heldout_files = _find(config.heldout_paths, config.format)
         if overlap := {path for path, _ in self.files} & {path for path, _ in self.heldout_files}:
-            raise UserError(
-                f"{min(overlap)} is named in paths and in heldout_paths; a file is one or the other"
-            )
+            raise UserError(f"{min(overlap)} is named in paths and in heldout_paths; a file is one or the other")
 
     def batches(self, split: Split = "train") -> Iterator[_native.Batch]:
         """Documents in a fixed order, in batches of about `batch_bytes`.
@@ -121,9 +117,7 @@ class Corpus:
         config = self.config
         explicit = bool(config.heldout_paths)
         if split == "heldout" and not explicit and not config.heldout_fraction:
-            raise UserError(
-                "no documents are held out; set corpus.heldout_fraction=0.01 or corpus.heldout_paths"
-            )
+            raise UserError("no documents are held out; set corpus.heldout_fraction=0.01 or corpus.heldout_paths")
         keep = _native.DocumentFilter(
             split="all" if explicit or not config.heldout_fraction else split,
             min_bytes=config.min_document_bytes,
@@ -208,26 +202,20 @@ class Corpus:
 def _find(paths: list[str], form: str | None) -> list[tuple[Path, str]]:
     found: dict[Path, str] = {}
     for path in paths:
-        if has_magic(path) and not Path(path).exists():
-            matches = sorted(Path(match) for match in glob(path, recursive=True))
+        if glob.has_magic(path) and not Path(path).exists():
+            matches = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (Path.glob refuses absolute ones)
         elif Path(path).is_dir():
             matches = sorted(file for file in Path(path).rglob("*") if _format(file) is not None)
         else:
             matches = [Path(path)]
         files = [match for match in matches if match.is_file()]
         if not files:
-            what = (
-                "the directory holds no .txt, .jsonl or .parquet file"
-                if Path(path).is_dir()
-                else "no such file"
-            )
+            what = "the directory holds no .txt, .jsonl or .parquet file" if Path(path).is_dir() else "no such file"
             raise UserError(f"{path}: {what} (working directory: {Path.cwd()})")
         for file in files:
             detected = form or _format(file)
             if detected is None:
-                raise UserError(
-                    f"{file}: unknown kind of file; name it .txt, .jsonl or .parquet, or set corpus.format"
-                )
+                raise UserError(f"{file}: unknown kind of file; name it .txt, .jsonl or .parquet, or set corpus.format")
             found[file] = detected
     return list(found.items())
 
@@ -278,9 +266,7 @@ def _read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
             texts = column(rows, config.field).cast(pa.large_string())
             if config.score_field is not None:
                 score = pc.cast(column(rows, config.score_field), pa.float64())
-                texts = texts.filter(
-                    pc.fill_null(pc.greater_equal(score, config.min_score), fill_value=False)
-                )
+                texts = texts.filter(pc.fill_null(pc.greater_equal(score, config.min_score), fill_value=False))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise UserError(
                 f"{path}: field {config.field!r} or the score does not hold what it should: {error}"

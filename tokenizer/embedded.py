@@ -272,9 +272,7 @@ def sentences(text: str) -> list[str]:
     return [sentence for sentence in _SENTENCE_END.split(text) if sentence]
 
 
-def sentence_overlap(
-    train: Iterable[EmbeddedDocument], heldout: Iterable[EmbeddedDocument]
-) -> dict[str, int | float]:
+def sentence_overlap(train: Iterable[EmbeddedDocument], heldout: Iterable[EmbeddedDocument]) -> dict[str, int | float]:
     """How much of the held-out text also occurs, sentence by sentence and verbatim, in the training text.
 
     Returns:
@@ -359,9 +357,7 @@ def write(
     if not train:
         raise UserError(f"max_bytes={max_bytes} is smaller than the first document; allow 1000000 or more")
     if heldout_fraction > 0 and not heldout:
-        raise UserError(
-            f"heldout_fraction={heldout_fraction} holds out no service; use {HELDOUT_FRACTION} or more"
-        )
+        raise UserError(f"heldout_fraction={heldout_fraction} holds out no service; use {HELDOUT_FRACTION} or more")
     folder.mkdir(parents=True, exist_ok=True)
     return {
         **identity(),

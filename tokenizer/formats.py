@@ -31,7 +31,7 @@ def _byte_characters() -> dict[int, str]:
 
 
 BYTE_CHARACTERS = _byte_characters()
-BYTE_ORDER = bytes(sorted(range(256), key=BYTE_CHARACTERS.__getitem__))
+BYTE_ORDER = bytes(sorted(range(256), key=lambda byte: BYTE_CHARACTERS[byte]))
 _TABLE = {byte: ord(character) for byte, character in BYTE_CHARACTERS.items()}
 
 
@@ -87,9 +87,7 @@ def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
         ],
         "normalizer": None,
         # Split before ByteLevel: the pattern is about text, not about its byte alphabet.
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, byte_level]}
-        if cut.regex
-        else byte_level,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, byte_level]} if cut.regex else byte_level,
         "post_processor": None,
         "decoder": byte_level,
         "model": {
@@ -156,13 +154,9 @@ def load(folder: Path) -> dict[str, Any]:
     """
     about = _read(folder / FILE, f"{folder} is not a tokenizer folder: it has no {FILE}")
     if about.get("format") != "superbpe-tokenizer" or about.get("version") != FORMAT_VERSION:
-        raise UserError(
-            f"{folder / FILE} is not a tokenizer of format version {FORMAT_VERSION}; train it again"
-        )
+        raise UserError(f"{folder / FILE} is not a tokenizer of format version {FORMAT_VERSION}; train it again")
     stored = about.get("content")
-    if not isinstance(stored, dict) or _hash(json.dumps(stored, sort_keys=True).encode()) != about.get(
-        "sha256"
-    ):
+    if not isinstance(stored, dict) or _hash(json.dumps(stored, sort_keys=True).encode()) != about.get("sha256"):
         raise UserError(
             f"{folder / FILE} was changed after it was written: its mode, patterns, ids, merges or special tokens do "
             "not match its hash. Restore the file or train again"
@@ -217,27 +211,19 @@ def _check_hf_files(folder: Path, written: dict[str, str], arguments: dict[str, 
     path = folder / HF_FILE
     if arguments["mode"] == "two-pass":
         if path.exists():
-            raise UserError(
-                f"{path} must not exist: a two-pass tokenizer has no exact tokenizer.json. Delete it"
-            )
+            raise UserError(f"{path} must not exist: a two-pass tokenizer has no exact tokenizer.json. Delete it")
     elif _hash(path.read_bytes() if path.exists() else b"") != written.get(HF_FILE):
         found = _read(path, f"{path} is missing; restore it or train again")
         expected = hf_json(Tokenizer(**arguments))
         for part in _HF_PARTS:
             if found.get(part) != expected[part]:
-                raise UserError(
-                    f"{path} was changed in its {part!r}: it would give other ids than {FILE}. Restore it"
-                )
+                raise UserError(f"{path} was changed in its {part!r}: it would give other ids than {FILE}. Restore it")
         tokens = {token.get("content"): token.get("id") for token in found.get("added_tokens", [])}
         if tokens != arguments["special_tokens"]:
             raise UserError(f"{path} was changed in its added tokens: {sorted(tokens, key=str)}. Restore it")
-        warnings.warn(
-            f"{path} was edited after it was written, in parts that do not change ids", stacklevel=4
-        )
+        warnings.warn(f"{path} was edited after it was written, in parts that do not change ids", stacklevel=4)
     config = folder / HF_CONFIG_FILE
     if not config.exists():
-        warnings.warn(
-            f"{config} is missing: transformers may guess another class and give wrong ids", stacklevel=4
-        )
+        warnings.warn(f"{config} is missing: transformers may guess another class and give wrong ids", stacklevel=4)
     elif _hash(config.read_bytes()) != written.get(HF_CONFIG_FILE):
         warnings.warn(f"{config} was edited after it was written; ids here do not depend on it", stacklevel=4)

@@ -45,9 +45,7 @@ def resolve(pattern: str | Pattern) -> Pattern:
     if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):
         near = difflib.get_close_matches(pattern, NAMES, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise UserError(
-            f"unknown pattern {pattern!r}; {hint}The names are {', '.join(NAMES)}; or give a regex"
-        )
+        raise UserError(f"unknown pattern {pattern!r}; {hint}The names are {', '.join(NAMES)}; or give a regex")
     _native.split("", pattern)  # compiles it, or says why not
     return Pattern("custom", pattern)
 

@@ -25,6 +25,7 @@ class Throttle:
         self._last = -1
 
     def __call__(self, done: int) -> None:
+        """Reports `done` if it is time."""
         if self._progress is not None and time.monotonic() >= self._next:
             self.finish(done)
 

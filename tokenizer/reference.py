@@ -312,9 +312,7 @@ def _train_bytes(
         tokens=byte_alphabet(),
         tie_break=tie_break,
         min_count=min_count,
-        accept=lambda token: (
-            token not in special and (max_token_bytes is None or len(token) <= max_token_bytes)
-        ),
+        accept=lambda token: token not in special and (max_token_bytes is None or len(token) <= max_token_bytes),
     )
 
 
@@ -340,9 +338,7 @@ def train_naive(
     >>> train_naive({b"low": 5, b"lower": 2, b"newer": 6}, 2, tie_break="lexicographic-smallest")
     [(b'e', b'r', 8), (b'w', b'er', 8)]
     """
-    return _train_bytes(
-        train_words_naive, counts, n_merges, tie_break, min_count, max_token_bytes, special_tokens
-    )
+    return _train_bytes(train_words_naive, counts, n_merges, tie_break, min_count, max_token_bytes, special_tokens)
 
 
 def train_sorted(
@@ -355,9 +351,7 @@ def train_sorted(
     special_tokens: Sequence[str] = (),
 ) -> list[Merge]:
     """Phase 1 over counted pretokens; the merges of `train_naive`, sooner."""
-    return _train_bytes(
-        train_words_sorted, counts, n_merges, tie_break, min_count, max_token_bytes, special_tokens
-    )
+    return _train_bytes(train_words_sorted, counts, n_merges, tie_break, min_count, max_token_bytes, special_tokens)
 
 
 # -------------------------------------------------------------------------------------------- encoding

@@ -19,9 +19,7 @@ def compression(rows: Rows, labels: Sequence[str], transitions: Rows) -> dict[st
         labels: Labels of all tokenizers, in the order of their colours.
         transitions: `tokenizer`, `vocab_size` where phase 2 takes over; a dashed line each.
     """
-    x = alt.X(
-        "vocab_size:Q", title="vocabulary size", scale=alt.Scale(type="log", nice=False), axis=_si_axis()
-    )
+    x = alt.X("vocab_size:Q", title="vocabulary size", scale=alt.Scale(type="log", nice=False), axis=_si_axis())
     y = alt.Y("bytes_per_token:Q", title="bytes per token", scale=alt.Scale(zero=False))
     tooltip = [
         alt.Tooltip("tokenizer:N"),
@@ -31,11 +29,7 @@ def compression(rows: Rows, labels: Sequence[str], transitions: Rows) -> dict[st
     lines = _chart(rows).mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=45)).encode(
         x=x, y=y, color=_color(labels), shape=_shape(labels), tooltip=tooltip
     )  # fmt: skip
-    rule = (
-        _chart(transitions)
-        .mark_rule(strokeDash=[4, 4], opacity=0.7)
-        .encode(x="vocab_size:Q", color=_color(labels))
-    )
+    rule = _chart(transitions).mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x="vocab_size:Q", color=_color(labels))
     text = _chart(transitions).mark_text(align="right", dx=-6, y=8, text="transition").encode(
         x="vocab_size:Q", color=_color(labels)
     )  # fmt: skip
@@ -89,9 +83,7 @@ def interval(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
         x=alt.X("low:Q", title="bits per byte (held-out)", scale=alt.Scale(zero=False, padding=20)),
         x2="high:Q",
     )
-    return _spec(
-        whisker + base.mark_point(filled=True, size=120, opacity=1).encode(x=x), height=40 * len(labels) + 20
-    )
+    return _spec(whisker + base.mark_point(filled=True, size=120, opacity=1).encode(x=x), height=40 * len(labels) + 20)
 
 
 def words(rows: Rows) -> dict[str, Any]:

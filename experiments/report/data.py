@@ -16,11 +16,10 @@ from superbpe import inspection
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tokenizer.corpus import Corpus
-
     from experiments.config import ReportConfig
     from experiments.stages.context import Context
     from experiments.stages.text import Text
+    from tokenizer.corpus import Corpus
 
 _LOSS_POINTS = 200
 
@@ -117,9 +116,7 @@ def _row(judged: Judged) -> dict[str, Any]:
     }
 
 
-def _superwords(
-    judged: Judged, heldout: Sequence[str], config: ReportConfig, threads: int | None
-) -> dict[str, Any]:
+def _superwords(judged: Judged, heldout: Sequence[str], config: ReportConfig, threads: int | None) -> dict[str, Any]:
     tokenizer = judged.candidate.trained.tokenizer
     counts = inspection.token_counts(tokenizer, heldout, threads=threads)
     found = inspection.superwords(tokenizer, counts)
@@ -132,9 +129,7 @@ def _superwords(
         "share_of_bytes": sum(word.count * word.n_bytes for word in found) / max(n_bytes, 1),
         "unused": sum(word.count == 0 for word in found),
         "longest": [dataclasses.asdict(word) for word in inspection.longest(found, config.n_superwords)],
-        "most_frequent": [
-            dataclasses.asdict(word) for word in inspection.most_frequent(found, config.n_superwords)
-        ],
+        "most_frequent": [dataclasses.asdict(word) for word in inspection.most_frequent(found, config.n_superwords)],
         "by_words": [
             {"words": words, "superwords": number, "count": count}
             for words, number, count in inspection.by_words(found)
@@ -206,9 +201,7 @@ def _provenance(context: Context, text: Text, counts: Artifact, result: Result) 
                 "stage": stage,
                 "name": artifact.name,
                 "hash": artifact.hash,
-                **{
-                    key: artifact.manifest[key] for key in ("seconds", "peak_memory_bytes", "made", "command")
-                },
+                **{key: artifact.manifest[key] for key in ("seconds", "peak_memory_bytes", "made", "command")},
             }
             for stage, artifact in stages
         ],

@@ -120,9 +120,7 @@ def show(context: Context, result: Result) -> None:
         context.tracker.log(f"result/{judged.candidate.trained.key}", {**judged.summary, "flops": flops})
     context.reporter.say("")
     labels = [judged.candidate.trained.label for judged in result.judged]
-    context.reporter.table(
-        "Held-out text, equal bytes of training text", ["", *labels, "change"], _table(result)
-    )
+    context.reporter.table("Held-out text, equal bytes of training text", ["", *labels, "change"], _table(result))
     context.reporter.say(verdict(result), style="bold")
     context.reporter.say(detail(result))
     if is_demonstration(context):
@@ -141,9 +139,7 @@ def _table(result: Result) -> list[list[str]]:
     models = [judged.candidate.lm.contents for judged in result.judged]
     tokenizers = [judged.candidate.trained.tokenizer for judged in result.judged]
 
-    def row(
-        name: str, values: Sequence[float], form: Callable[[float], str], *, compared: bool = True
-    ) -> list[str]:
+    def row(name: str, values: Sequence[float], form: Callable[[float], str], *, compared: bool = True) -> list[str]:
         return [name, *map(form, values), percent(values[1], values[0]) if compared else ""]
 
     intervals = [summary["bits_per_byte_interval"] for summary in summaries]
@@ -178,9 +174,7 @@ def verdict(result: Result) -> str:
     """Return the result in a sentence."""
     first, second = (judged.candidate.trained.label for judged in result.judged)
     if result.winner is None:
-        return (
-            f"No significant difference between {first} and {second} in how well they predict held-out text."
-        )
+        return f"No significant difference between {first} and {second} in how well they predict held-out text."
     other = next(judged for judged in result.judged if judged is not result.winner)
     difference = abs(result.comparison.difference) / other.summary["bits_per_byte"]
     winner, loser = result.winner.candidate.trained.label, other.candidate.trained.label
@@ -191,9 +185,7 @@ def detail(result: Result) -> str:
     """Return the difference with its uncertainty."""
     first, second = (judged.candidate.trained.label for judged in result.judged)
     sizes = [judged.candidate.trained.tokenizer.vocab_size for judged in result.judged]
-    unequal = (
-        "" if sizes[0] == sizes[1] else f" The vocabularies differ: {sizes[0]:,} and {sizes[1]:,} tokens."
-    )
+    unequal = "" if sizes[0] == sizes[1] else f" The vocabularies differ: {sizes[0]:,} and {sizes[1]:,} tokens."
     compared = result.comparison
     shown = f"{second} − {first} = {signed(compared.difference)} bits per byte"
     if compared.interval is None:
@@ -235,7 +227,5 @@ def _score(context: Context, candidate: Candidate) -> Judged:
         )
     evaluation = Evaluation.load(artifact.path)
     summary = evaluation.summary()
-    context.done(
-        stage, artifact, f"{summary['bits_per_byte']:.4f} bits per byte on {si(summary['n_bytes'])}B", summary
-    )
+    context.done(stage, artifact, f"{summary['bits_per_byte']:.4f} bits per byte on {si(summary['n_bytes'])}B", summary)
     return Judged(candidate, artifact, evaluation, summary)

@@ -48,9 +48,7 @@ def shard(context: Context, text: Text, trained: Trained, split: Literal["train"
         )
     found = artifact.contents
     density = found["n_bytes"] / max(found["n_tokens"] - found["n_documents"], 1)
-    what = (
-        f"{split}: {si(found['n_tokens'])} tokens of {si(found['n_bytes'])}B, {density:.3f} bytes per token"
-    )
+    what = f"{split}: {si(found['n_tokens'])} tokens of {si(found['n_bytes'])}B, {density:.3f} bytes per token"
     context.done(stage, artifact, what, {"split": split, "bytes_per_token": density})
     return artifact
 
@@ -114,9 +112,7 @@ def loss_curve(artifact: Artifact, points: int) -> list[tuple[int, float]]:
     rows: dict[int, dict[str, Any]] = {}
     for line in (artifact.path / METRICS).read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        rows[row["step"]] = (
-            row  # a resumed run logs the steps after its checkpoint twice, with the same numbers
-        )
+        rows[row["step"]] = row  # a resumed run logs the steps after its checkpoint twice, with the same numbers
     steps = [rows[step] for step in sorted(rows)]
     size = max(1, -(-len(steps) // points))
     curve = []

@@ -6,14 +6,13 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tokenizer.corpus import Corpus, CorpusConfig
-from tokenizer.counting import count_pretokens
-from tokenizer.patterns import resolve
-
 from experiments.artifacts import Artifact, digest
 from experiments.config import part
 from experiments.console import si
 from tokenizer import embedded
+from tokenizer.corpus import Corpus, CorpusConfig
+from tokenizer.counting import count_pretokens
+from tokenizer.patterns import resolve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,9 +112,7 @@ def _embedded_facts(contents: dict[str, Any]) -> list[tuple[str, str]]:
     name = f"{contents['package']} {contents['version']}".strip()
     facts = [("corpus", f"embedded: the documentation texts of {name}")]
     if contents["fallback"]:
-        facts.append(
-            ("note", "a small fallback; `pip install 'superbpe-framework[demo]'` brings the real one")
-        )
+        facts.append(("note", "a small fallback; `pip install 'superbpe-framework[demo]'` brings the real one"))
     for split, label in (("train", "training text"), ("heldout", "held-out text")):
         part_ = contents[split]
         facts.append(

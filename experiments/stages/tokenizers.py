@@ -9,15 +9,14 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from experiments.artifacts import FORMAT, Artifact, digest
+from experiments.config import part, transition_size, vocab_sizes
 from superbpe.rules import Rules
 from superbpe.training import train_superbpe
 from tokenizer.bpe import Tokenizer
 from tokenizer.counting import PretokenCounts
-from tokenizer.training import train_bpe
-
-from experiments.artifacts import FORMAT, Artifact, digest
-from experiments.config import part, transition_size, vocab_sizes
 from tokenizer.errors import UserError
+from tokenizer.training import train_bpe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +60,8 @@ def phase1(context: Context, text: Text, counts: Artifact) -> tuple[Trained, Tok
         "min_count": config.min_count,
         "max_token_bytes": config.max_token_bytes,
     }
-    identity = {"stage": "bpe", "config": chosen, "inputs": {"counts": counts.hash}, "format": FORMAT}
+    inputs = {"counts": counts.hash}
+    identity = {"stage": "bpe", "config": chosen, "inputs": inputs, "format": FORMAT}
     family = f"bpe-{digest(identity)[:12]}"
     needed = max(config.vocab_size, transition_size(context.config) + len(config.special_tokens))
 
@@ -76,7 +76,7 @@ def phase1(context: Context, text: Text, counts: Artifact) -> tuple[Trained, Tok
             max_token_bytes=config.max_token_bytes,
             progress=context.reporter.progress,
         )
-        found = _keep(context, tokenizer, identity["inputs"])
+        found = _keep(context, tokenizer, inputs)
         return {**_about(found, tokenizer), **_read(text), "exhausted": tokenizer.vocab_size < wanted}
 
     with context.reporter.stage("bpe"), context.store.lock(family):
@@ -87,7 +87,7 @@ def phase1(context: Context, text: Text, counts: Artifact) -> tuple[Trained, Tok
             record = context.store.write(f"{family}-{wanted}", sized, build)
         whole = load(record, context)
         tokenizer = whole.cut(config.vocab_size) if whole.vocab_size > config.vocab_size else whole
-        artifact = _keep(context, tokenizer, identity["inputs"])
+        artifact = _keep(context, tokenizer, inputs)
     context.done("bpe", record, f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}")
     return Trained("bpe", "BPE", tokenizer, artifact, record), whole
 
@@ -113,6 +113,7 @@ def phase2(context: Context, text: Text, whole: Tokenizer) -> Trained:
             vocab_size=vocab_size,
             transition=transition,
             rules=rules,
+            tie_break=config.bpe.tie_break,
             threads=config.runner.threads,
             progress=context.reporter.progress,
         )
@@ -120,15 +121,18 @@ def phase2(context: Context, text: Text, whole: Tokenizer) -> Trained:
         return {**_about(found, tokenizer), **_read(text), "superwords": len(tokenizer.superword_ids())}
 
     inputs = {"phase1": prefix.sha256, "corpus": text.hash}
-    chosen = {"rules": dataclasses.asdict(rules), "vocab_size": vocab_size, "transition": transition}
+    chosen = {
+        "rules": dataclasses.asdict(rules),
+        "tie_break": config.bpe.tie_break,
+        "vocab_size": vocab_size,
+        "transition": transition,
+    }
     with context.reporter.stage("superbpe"):
         record = _record(context, "superbpe", chosen, inputs, build)
         tokenizer = load(record, context)
     artifact = context.store.find(record.contents["tokenizer"])
     assert artifact is not None
-    what = (
-        f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}, {record.contents['superwords']:,} superwords"
-    )
+    what = f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}, {record.contents['superwords']:,} superwords"
     context.done("superbpe", record, what)
     return Trained("superbpe", "SuperBPE", tokenizer, artifact, record)
 
@@ -150,9 +154,7 @@ def load(record: Artifact, context: Context) -> Tokenizer:
     return tokenizer
 
 
-def _record(
-    context: Context, stage: str, config: Mapping[str, Any], inputs: Mapping[str, str], build: Any
-) -> Artifact:
+def _record(context: Context, stage: str, config: Mapping[str, Any], inputs: Mapping[str, str], build: Any) -> Artifact:
     """Make the record of a training, anew if the tokenizer that it points to was deleted."""
     record = context.store.make(stage, config=config, inputs=inputs, build=build)
     if not record.fresh and not _points(context, record):
@@ -164,7 +166,7 @@ def _record(
 
 
 def _points(context: Context, record: Artifact) -> bool:
-    return (context.store.root / record.contents["tokenizer"]).is_dir()
+    return (context.store.root / str(record.contents["tokenizer"])).is_dir()
 
 
 def _long_enough(context: Context, family: str, needed: int) -> Artifact | None:

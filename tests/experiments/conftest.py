@@ -18,7 +18,7 @@ _SUBJECTS = [
     "a volume",
     "your account",
     "the request",
-    "naïve text",
+    "this value",
 ]
 _VERBS = ["returns", "creates", "describes", "deletes", "updates", "requires"]
 _OBJECTS = ["a list of items", "the name of the resource", "an error", "the following parameters"]
@@ -38,8 +38,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with path.open("w", encoding="utf-8") as file:
         for number in range(300):
             sentences = [
-                " ".join(map(rng.choice, (_SUBJECTS, _VERBS, _OBJECTS, _ENDS))).capitalize()
-                + f" {rng.randint(1, 99)}."
+                " ".join(map(rng.choice, (_SUBJECTS, _VERBS, _OBJECTS, _ENDS))).capitalize() + f" {rng.randint(1, 99)}."
                 for _ in range(rng.randint(5, 15))
             ]
             file.write(json.dumps({"text": f"Document {number}.\n" + " ".join(sentences) + "\n"}) + "\n")

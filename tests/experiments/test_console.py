@@ -30,7 +30,7 @@ def test_without_a_terminal_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch)
     out = io.StringIO()
     reporter = Reporter(Console(file=out, width=40))
     with reporter.stage("count"):
-        for done in range(0, 31):
+        for done in range(31):
             reporter.progress("counting", done * 1_000_000, 40_000_000)
             now[0] += 1
     lines = out.getvalue().splitlines()

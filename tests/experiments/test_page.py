@@ -26,9 +26,7 @@ class _Elements(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.addresses += [
-            value or "" for name, value in attrs if name in ("src", "href", "srcset", "action")
-        ]
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "action")]
 
     def handle_data(self, data: str) -> None:
         self.text += data
@@ -97,10 +95,8 @@ def test_version_is_stable() -> None:
 def test_it_draws_in_a_browser_without_errors(tmp_path: Path, page: str) -> None:
     file = tmp_path / "report.html"
     file.write_text(page, encoding="utf-8")
-    command: list[Any] = [
-        "chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--virtual-time-budget=5000",
-        f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", file.as_uri(),
-    ]  # fmt: skip
+    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--virtual-time-budget=5000"]
+    command = ["chromium", *flags, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", file.as_uri()]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert result.stdout.count('class="marks"') == 4
     assert "CONSOLE" not in result.stderr

@@ -92,9 +92,7 @@ def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(
     assert "✓" not in capsys.readouterr().out
 
 
-def test_a_sweep_over_transitions_counts_once_and_trains_phase_1_once(
-    tiny: list[str], tmp_path: Path
-) -> None:
+def test_a_sweep_over_transitions_counts_once_and_trains_phase_1_once(tiny: list[str], tmp_path: Path) -> None:
     assert run("train_superbpe", [*tiny, "--multirun", "superbpe.transition=0.7,0.8,0.9"]) == 0
     found = _artifacts(tmp_path)
     assert [len(found[stage]) for stage in ("count", "bpe", "superbpe")] == [1, 1, 3]
@@ -220,9 +218,7 @@ def test_the_split_is_part_of_what_is_compared(tmp_path: Path) -> None:
 def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(tiny: list[str], tmp_path: Path) -> None:
     arguments = [*tiny, "budget.train_bytes=8000000"]
     command = [sys.executable, "-m", "experiments.train_lm", *arguments]
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
-    )
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
     metrics = tmp_path / "outputs" / "metrics.jsonl"
     for _ in range(600):
         if metrics.exists() and '"lm/bpe"' in metrics.read_text():
@@ -236,9 +232,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(tiny: list[str], tmp
     assert (partial / "checkpoint.safetensors").exists()
 
 
-def test_the_loss_curve_survives_a_half_written_line_and_repeated_steps(
-    tiny: list[str], tmp_path: Path
-) -> None:
+def test_the_loss_curve_survives_a_half_written_line_and_repeated_steps(tiny: list[str], tmp_path: Path) -> None:
     assert run("train_lm", tiny) == 0
     artifact = Store(tmp_path / "artifacts").find(_artifacts(tmp_path)["lm"][0])
     assert artifact is not None

@@ -24,12 +24,22 @@ def _tokenizer() -> Tokenizer:
 
 
 def test_words_are_the_parts_between_spaces() -> None:
-    assert [inspection.n_words(token) for token in (b"", b" ", b" a", b"bc a", b" a  a ", b"a\nb")] == [0, 0, 1, 2, 2, 1]
+    assert [inspection.n_words(token) for token in (b"", b" ", b" a", b"bc a", b" a  a ", b"a\nb")] == [
+        0,
+        0,
+        1,
+        2,
+        2,
+        1,
+    ]
 
 
 def test_superwords_are_the_phase_2_tokens_that_the_pattern_would_cut() -> None:
     words = inspection.superwords(_tokenizer())
-    assert [(word.text, word.n_bytes, word.n_words, word.count) for word in words] == [("bc a", 4, 2, 0), (" a a", 4, 2, 0)]
+    assert [(word.text, word.n_bytes, word.n_words, word.count) for word in words] == [
+        ("bc a", 4, 2, 0),
+        (" a a", 4, 2, 0),
+    ]
 
 
 def test_counts_orders_and_totals() -> None:
