@@ -174,7 +174,7 @@ def _keys() -> list[str]:
 
 
 def _dotted(node: DictConfig, prefix: str = "") -> Iterator[str]:
-    for key in node:
+    for key in map(str, node):
         yield f"{prefix}{key}"
         child = None if OmegaConf.is_missing(node, key) else node[key]
         if isinstance(child, DictConfig):

@@ -4,32 +4,72 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 import regex
 
+from superbpe import PRESETS, Rules, train_superbpe
+from tests import texts
+from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
+
+Mask = npt.NDArray[np.bool_]
 CLASSES = [r"\p{L}", r"\p{N}", r"\s", r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"]
 
 
 @pytest.fixture(scope="session")
-def scalars() -> list[str]:
-    """Every Unicode scalar value."""
-    return [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
+def scalars() -> str:
+    """Every Unicode scalar value, in order."""
+    return "".join(chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
 
 
 @pytest.fixture(scope="session")
-def classes(scalars: list[str]) -> dict[str, tuple[set[str], set[str]]]:
-    """By class of the named patterns: its members in HF's engine, and in the `regex` module."""
+def classes(scalars: str) -> dict[str, tuple[Mask, Mask]]:
+    """By class of the named patterns: which scalars are in it in HF's engine, and in the `regex` module."""
     tokenizers = pytest.importorskip("tokenizers")
-    everything = "".join(scalars)
 
-    def hf_members(class_: str) -> set[str]:
+    def hf_members(class_: str) -> Mask:
+        members = np.ones(len(scalars), dtype=bool)
         split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(class_ + "+"), "removed")
-        return set(scalars).difference(*(piece for piece, _ in split.pre_tokenize_str(everything)))
+        for _, (start, stop) in split.pre_tokenize_str(scalars):
+            members[start:stop] = False
+        return members
 
-    return {class_: (hf_members(class_), set(regex.findall(class_, everything))) for class_ in CLASSES}
+    def regex_members(class_: str) -> Mask:
+        members = np.zeros(len(scalars), dtype=bool)
+        for match in regex.finditer(class_ + "+", scalars):
+            members[slice(*match.span())] = True
+        return members
+
+    return {class_: (hf_members(class_), regex_members(class_)) for class_ in CLASSES}
 
 
 @pytest.fixture(scope="session")
-def disputed(classes: dict[str, tuple[set[str], set[str]]]) -> set[str]:
+def disputed(scalars: str, classes: dict[str, tuple[Mask, Mask]]) -> set[str]:
     """Characters which the two put into different classes: newer versions of Unicode assign what was free."""
-    return set().union(*(hf ^ newer for hf, newer in classes.values()))
+    differ = np.any([hf != newer for hf, newer in classes.values()], axis=0)
+    return {scalars[i] for i in np.flatnonzero(differ)}
+
+
+@pytest.fixture(scope="session")
+def trained() -> dict[str, Tokenizer]:
+    """Tokenizers of 1,200 tokens: plain ones by pattern, and superwords with one and with two passes."""
+    batches = [Batch.from_texts(texts.sample(200_000))]
+    plain = {name: train_bpe(count_pretokens(batches, name), 1200) for name in ("gpt2", "llama3", "superbpe", "none")}
+    rules = {
+        "superwords": PRESETS["uw-2025"],
+        "seed_superwords": PRESETS["seed"],
+        "unfenced": Rules(),
+        "two_pass": Rules(phase1_fence="kept", fence="uw-2025-fence"),
+        "two_pass_unfenced": Rules(phase1_fence="kept"),
+    }
+    return plain | {
+        name: train_superbpe(
+            plain["llama3" if name.startswith("seed") else "superbpe"],
+            lambda: batches,
+            vocab_size=1200,
+            transition=700,
+            rules=rule,
+        )
+        for name, rule in rules.items()
+    }

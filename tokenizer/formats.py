@@ -31,7 +31,7 @@ def _byte_characters() -> dict[int, str]:
 
 
 BYTE_CHARACTERS = _byte_characters()
-BYTE_ORDER = bytes(sorted(range(256), key=lambda byte: BYTE_CHARACTERS[byte]))
+BYTE_ORDER = bytes(byte for byte, _ in sorted(BYTE_CHARACTERS.items(), key=lambda item: item[1]))
 _TABLE = {byte: ord(character) for byte, character in BYTE_CHARACTERS.items()}
 
 

@@ -89,9 +89,7 @@ def test_windows_never_change_what_is_scored(make_shards, context_bytes, share, 
     shards = make_shards()
     table = torch.randn(shards.vocab_size, shards.vocab_size, generator=torch.Generator().manual_seed(1))
     reference = score(Table(table), shards)
-    config = dataclasses.replace(
-        CONFIG, context_bytes=context_bytes, min_context_bytes=int(share * context_bytes)
-    )
+    config = dataclasses.replace(CONFIG, context_bytes=context_bytes, min_context_bytes=int(share * context_bytes))
     evaluation = score(Table(table, context_tokens), shards, config)
     assert evaluation.text_nats == pytest.approx(reference.text_nats, rel=1e-6)
     assert evaluation.eos_nats == pytest.approx(reference.eos_nats, rel=1e-6)
@@ -114,9 +112,7 @@ def test_groups_of_documents_change_nothing(make_shards, monkeypatch):
     reference = score(model, shards)
     monkeypatch.setattr("lm.scoring._TOKENS_PLANNED", 30)
     progress = []
-    other = evaluate(
-        model, shards, shards.token_byte_lengths, CONFIG, progress=lambda *args: progress.append(args)
-    )
+    other = evaluate(model, shards, shards.token_byte_lengths, CONFIG, progress=lambda *args: progress.append(args))
     assert other.text_nats == pytest.approx(reference.text_nats, rel=1e-5)
     assert len(progress) > 1
     assert progress[-1] == ("evaluate", shards.n_documents, shards.n_documents)

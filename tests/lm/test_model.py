@@ -127,6 +127,4 @@ def test_layout_is_hugging_faces(qk_norm, tied):
     other.load_state_dict(model.state_dict(), strict=True)
     ids = torch.randint(300, (2, 32), generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
-        torch.testing.assert_close(
-            other.eval()(ids).logits[..., :300], model(ids)[..., :300], rtol=1e-4, atol=1e-4
-        )
+        torch.testing.assert_close(other.eval()(ids).logits[..., :300], model(ids)[..., :300], rtol=1e-4, atol=1e-4)

@@ -15,9 +15,7 @@ def decoded(shards, tokenizer, i):
 
 @pytest.mark.parametrize("tokens_per_shard", [1, 7, 20, 10**6])
 @pytest.mark.parametrize("documents_per_batch", [1, 2, 6])
-def test_documents_come_back_however_they_are_cut(
-    tmp_path, toy, batch, texts, tokens_per_shard, documents_per_batch
-):
+def test_documents_come_back_however_they_are_cut(tmp_path, toy, batch, texts, tokens_per_shard, documents_per_batch):
     tokenizer = toy()
     batches = [batch(texts[i : i + documents_per_batch]) for i in range(0, len(texts), documents_per_batch)]
     manifest = write_shards(tmp_path / "s", tokenizer, batches, tokens_per_shard=tokens_per_shard)

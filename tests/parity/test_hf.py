@@ -35,17 +35,89 @@ def test_scanners_cut_where_hf_cuts(name):
         assert patterns.split(text, pattern) == hf_split(text, pattern.regex)
 
 
+@pytest.fixture(scope="module")
+def every_character(scalars, classes):
+    """Texts that show each character's class: all in order, and where classes change, each in four contexts."""
+    kinds = np.stack([hf for hf, _ in classes.values()])
+    changes = np.flatnonzero((kinds[:, 1:] != kinds[:, :-1]).any(axis=0))
+    edges = sorted({*changes.tolist(), *(changes + 1).tolist(), *range(0x250)})
+    assert len(edges) > 2500
+    contexts = [f"a{scalars[i]}1{scalars[i]}!{scalars[i]} {scalars[i]}b" for i in edges]
+    return [scalars[:0x30000], scalars[0x30000:], "".join(contexts)]
+
+
 @pytest.mark.parametrize("name", PATTERNS)
-def test_scanners_class_every_character_as_hf_does(name, scalars):
+def test_scanners_class_every_character_as_hf_does(name, every_character):
     pattern = patterns.resolve(name)
-    for start in range(0, len(scalars), 10_000):
-        # After a letter, a digit, punctuation and a space: whatever class a character has, some cut shows it.
-        text = "".join(f"a{c}1{c}!{c} {c}" for c in scalars[start : start + 10_000])
-        if pattern_pieces := patterns.split(text, pattern):
-            assert pattern_pieces == hf_split(text, pattern.regex)
+    for text in every_character:
+        assert patterns.split(text, pattern) == hf_split(text, pattern.regex)
 
 
 @pytest.mark.parametrize("regex", CUSTOM)
 def test_other_regexes_cut_where_hf_cuts(regex):
     for text in [*texts.various(), "1234567 1000, 12 1234", texts.prose()[0]]:
         assert patterns.split(text, regex) == hf_split(text, regex)
+
+
+# ------------------------------------------------------------------------------------------------- training
+
+
+def hf_trained(documents, regex, vocab_size):
+    model = tokenizers.Tokenizer(tokenizers.models.BPE())
+    byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(regex), "isolated")
+    model.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([split, byte_level])
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=vocab_size, min_frequency=0, show_progress=False, initial_alphabet=byte_level.alphabet()
+    )
+    model.train_from_iterator(documents, trainer)
+    return json.loads(model.to_str())["model"]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "superbpe", "llama3"])
+def test_merges_are_those_of_hfs_trainer_in_order(name):
+    documents = texts.sample(200_000)
+    theirs = hf_trained(documents, patterns.resolve(name).regex, 256 + 1500)
+    counts = count_pretokens([Batch.from_texts(documents)], name)
+    ours = train_bpe(counts, 256 + 1500, special_tokens=())
+    assert len(theirs["merges"]) == 1500
+    assert [[printable(left), printable(right)] for left, right in ours.merges] == theirs["merges"]
+    # Only the ids of the bytes differ: HF numbers them in the order of its alphabet.
+    assert {printable(token): i for i, token in enumerate(ours.vocab[256:], 256)}.items() <= theirs["vocab"].items()
+    assert {printable(token) for token in ours.vocab} == theirs["vocab"].keys()
+
+
+# ------------------------------------------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama3", "none", "superwords", "seed_superwords"])
+def test_saved_folders_give_the_same_ids(name, trained, tmp_path):
+    ours = trained[name]
+    ours.save(tmp_path)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    held_out = [*texts.english()[1], *texts.various()]
+    ids, offsets = ours.encode_batch(held_out)
+    for i, (text, encoding) in enumerate(zip(held_out, theirs.encode_batch_fast(held_out), strict=True)):
+        np.testing.assert_array_equal(ids[offsets[i] : offsets[i + 1]], encoding.ids, err_msg=repr(text[:80]))
+        assert theirs.decode(encoding.ids) == text
+    assert theirs.get_vocab_size() == ours.vocab_size
+    assert theirs.token_to_id("<|endoftext|>") == ours.special_tokens["<|endoftext|>"]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "superwords"])
+def test_special_strings_in_files_mean_what_they_mean_here(name, trained, tmp_path):
+    trained[name].save(tmp_path)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    text = "one <|endoftext|>two<|endoftext|><|endoftext| >\n"
+    special = trained[name].encode(text, allowed_special="all")
+    assert theirs.encode(text).ids == special
+    assert special.count(trained[name].special_tokens["<|endoftext|>"]) == 2
+    theirs.encode_special_tokens = True
+    assert theirs.encode(text).ids == trained[name].encode_ordinary(text)
+
+
+def test_two_pass_folders_hold_nothing_that_hf_could_open(trained, tmp_path):
+    trained["two_pass"].save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["superbpe.json", "tokenizer_config.json"]
+    with pytest.raises(Exception, match="(?i)no such file|not found"):
+        tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
