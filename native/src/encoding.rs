@@ -11,7 +11,7 @@
 use std::sync::Mutex;
 
 use crate::corpus::Batch;
-use crate::counting::{hash_key, short_key, Unit, SHORT};
+use crate::counting::{hash_key, prefetch, short_key, Unit, SHORT};
 use crate::merging::Tokens;
 use crate::parallel;
 use crate::patterns::Scanner;
@@ -32,6 +32,8 @@ pub struct PairTable {
 }
 
 const EMPTY: u64 = u64::MAX;
+/// Stands for the id where a pair is a seam and no merge.
+const SEAM: u32 = 0;
 
 impl PairTable {
     fn new(capacity: usize) -> Self {
@@ -103,23 +105,11 @@ pub struct Definition {
     pub fence: Option<Scanner>,
 }
 
+/// Phase-2 merges, and the seams that they can cross, in one table: a seam that is no merge has no rank.
 struct Level2 {
-    merges: PairTable,
-    /// Seams that some merge can cross; None if they are not known.
-    seams: Option<Seams>,
-}
-
-struct Seams {
-    left: Bits,
-    right: Bits,
     pairs: PairTable,
-}
-
-impl Seams {
-    #[inline(always)]
-    fn open(&self, left: u32, right: u32) -> bool {
-        self.left.get(left as usize) && self.right.get(right as usize) && self.pairs.get(left, right).0 != NONE
-    }
+    /// Tokens that stand left or right of some seam; None if the seams are not known.
+    sides: Option<(Bits, Bits)>,
 }
 
 #[derive(Clone, Copy)]
@@ -195,25 +185,21 @@ impl Encoder {
             }
         }
         let level2 = (split < merges.len()).then(|| {
-            let mut table = PairTable::new(merges.len() - split);
-            for (rank, merge) in merges.iter().enumerate().skip(split) {
-                table.insert(merge.left, merge.right, rank as u32, merge.new);
-            }
-            let seams = leaves.map(|(leftmost, rightmost)| {
-                let mut seams = Seams {
-                    left: Bits::new(tokens.len()),
-                    right: Bits::new(tokens.len()),
-                    pairs: PairTable::new(merges.len() - split),
-                };
+            let mut pairs = PairTable::new(2 * (merges.len() - split));
+            let sides = leaves.map(|(leftmost, rightmost)| {
+                let (mut left_side, mut right_side) = (Bits::new(tokens.len()), Bits::new(tokens.len()));
                 for merge in &merges[split..] {
                     let (left, right) = (rightmost[merge.left as usize], leftmost[merge.right as usize]);
-                    seams.left.set(left as usize);
-                    seams.right.set(right as usize);
-                    seams.pairs.insert(left, right, 0, 0);
+                    left_side.set(left as usize);
+                    right_side.set(right as usize);
+                    pairs.insert(left, right, NONE, SEAM);
                 }
-                seams
+                (left_side, right_side)
             });
-            Level2 { merges: table, seams }
+            for (rank, merge) in merges.iter().enumerate().skip(split) {
+                pairs.insert(merge.left, merge.right, rank as u32, merge.new);
+            }
+            Level2 { pairs, sides }
         });
         Self {
             cut_all: superwords && !two_pass,
@@ -351,12 +337,36 @@ impl Encoder {
         if !self.cut_all && end - start <= SHORT {
             return self.lookup(text, start, end, cache, out);
         }
+        // Where to cut is unpredictable: a mask without branches first, then its bits.
         let mut first = start;
-        for at in start + 1..end {
-            if !self.live.get((text[at - 1] as usize) << 8 | text[at] as usize) {
+        let mut block = start + 1;
+        while block < end {
+            let stop = end.min(block + 64);
+            let mut cuts = 0u64;
+            for (i, pair) in text[block - 1..stop].windows(2).enumerate() {
+                let dead = !self.live.get((pair[0] as usize) << 8 | pair[1] as usize);
+                cuts |= (dead as u64) << i;
+            }
+            if self.cut_all {
+                // The cache is larger than what the processor keeps near: ask for all entries of the block at once.
+                let (mut begin, mut rest) = (first, cuts);
+                while rest != 0 {
+                    let at = block + rest.trailing_zeros() as usize;
+                    if at - begin <= SHORT {
+                        let key = short_key(text, begin, at);
+                        prefetch(cache.short, hash_key(key) as usize & (CACHE_ENTRIES - 1));
+                    }
+                    begin = at;
+                    rest &= rest - 1;
+                }
+            }
+            while cuts != 0 {
+                let at = block + cuts.trailing_zeros() as usize;
                 self.lookup(text, first, at, cache, out);
                 first = at;
+                cuts &= cuts - 1;
             }
+            block = stop;
         }
         self.lookup(text, first, end, cache, out);
     }
@@ -380,13 +390,10 @@ impl Encoder {
             entry.tokens = [NONE; CACHE_TOKENS];
             entry.tokens[..cache.piece.len()].copy_from_slice(cache.piece);
         }
-        out.push(entry.tokens[0]);
-        for &token in &entry.tokens[1..] {
-            if token == NONE {
-                break;
-            }
-            out.push(token);
-        }
+        // Copy all, keep those that are there: no branch on their number.
+        out.extend_from_slice(&entry.tokens);
+        let missing = entry.tokens.iter().filter(|&&token| token == NONE).count();
+        out.truncate(out.len() - missing);
     }
 
     #[inline(never)]
@@ -430,25 +437,39 @@ impl State {
 impl Level2 {
     #[inline(always)]
     fn merge(&self, tokens: &[u32], scratch: &mut Scratch, out: &mut Vec<u32>) {
-        let Some(seams) = &self.seams else {
-            return self.merge_run(tokens, scratch, out);
+        let Some((left_side, right_side)) = &self.sides else {
+            scratch.run.clear();
+            scratch.run.extend_from_slice(tokens);
+            let mut run = std::mem::take(&mut scratch.run);
+            merge(&mut run, &self.pairs, scratch);
+            out.extend_from_slice(&run);
+            scratch.run = run;
+            return;
         };
         let mut start = 0;
+        scratch.ranks.clear();
         for at in 1..tokens.len() {
-            if !seams.open(tokens[at - 1], tokens[at]) {
-                self.merge_run(&tokens[start..at], scratch, out);
-                start = at;
+            let (left, right) = (tokens[at - 1], tokens[at]);
+            if left_side.get(left as usize) && right_side.get(right as usize) {
+                let found = self.pairs.get(left, right);
+                if found.1 != NONE {
+                    scratch.ranks.push(found);
+                    continue;
+                }
             }
+            self.merge_run(&tokens[start..at], scratch, out);
+            start = at;
         }
         self.merge_run(&tokens[start..], scratch, out);
     }
 
+    /// Merges a run whose pairs are looked up already, in `scratch.ranks`, which it empties.
     #[inline(always)]
     fn merge_run(&self, run: &[u32], scratch: &mut Scratch, out: &mut Vec<u32>) {
         match *run {
             [] => {}
             [token] => out.push(token),
-            [left, right] => match self.merges.get(left, right) {
+            [_, _] => match scratch.ranks[0] {
                 (NONE, _) => out.extend_from_slice(run),
                 (_, new) => out.push(new),
             },
@@ -456,11 +477,16 @@ impl Level2 {
                 let mut ids = std::mem::take(&mut scratch.run);
                 ids.clear();
                 ids.extend_from_slice(run);
-                merge(&mut ids, &self.merges, scratch);
+                if ids.len() > SCAN {
+                    merge_with_heap(&mut ids, &self.pairs, scratch);
+                } else {
+                    merge_ranked(&mut ids, &mut scratch.ranks, &self.pairs);
+                }
                 out.extend_from_slice(&ids);
                 scratch.run = ids;
             }
         }
+        scratch.ranks.clear();
     }
 }
 
@@ -527,6 +553,12 @@ fn merge(ids: &mut Vec<u32>, table: &PairTable, scratch: &mut Scratch) {
     let ranks = &mut scratch.ranks;
     ranks.clear();
     ranks.extend(ids.windows(2).map(|pair| table.get(pair[0], pair[1])));
+    merge_ranked(ids, ranks, table);
+    ranks.clear();
+}
+
+/// The same where `ranks[i]` is what the table says of ids i and i + 1.
+fn merge_ranked(ids: &mut Vec<u32>, ranks: &mut Vec<(u32, u32)>, table: &PairTable) {
     while let Some((at, &(rank, new))) = ranks.iter().enumerate().min_by_key(|(_, (rank, _))| *rank) {
         if rank == NONE {
             break;
