@@ -207,7 +207,7 @@ class Store:
         doomed = self.root / f".{name}.partial"
         shutil.rmtree(doomed, ignore_errors=True)
         (self.root / name).rename(doomed)
-        shutil.rmtree(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:

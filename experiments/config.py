@@ -13,6 +13,7 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from experiments.tracking import MODES
 from lm.evaluation import EvalConfig
 from lm.model import ModelConfig
 from lm.training import TrainConfig
@@ -260,7 +261,7 @@ def transition_size(config: Config) -> int:
 
 def validate(config: Config) -> None:
     """Raise a UserError for what can be known to be wrong before any text is read."""
-    check_choice("wandb", config.wandb, ("off", "offline", "online"))
+    check_choice("wandb", config.wandb, MODES)
     check_choice("corpus.source", config.corpus.source, ("files", "embedded"))
     check_choice("budget.mode", config.budget.mode, ("equal_bytes",))
     check_choice("runner.name", config.runner.name, ("local",))

@@ -76,13 +76,14 @@ class Reporter:
         self._console = target
         self._bars: Progress | None = None
         self._tasks: dict[str, Any] = {}
+        self._stage = ""
         self._started: dict[str, tuple[float, int]] = {}
         self._spoke = math.inf  # outside a stage there is nothing to say
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Show the progress of one stage while the block runs."""
-        self._tasks, self._started, self._spoke = {}, {}, time.monotonic()
+        self._tasks, self._started, self._stage, self._spoke = {}, {}, name, time.monotonic()
         if not self._console.is_terminal:
             yield
             return
@@ -105,7 +106,7 @@ class Reporter:
         if self._bars is not None:
             if what not in self._tasks and (now - start > _PATIENCE or done == 0):
                 self._bars.update(self._tasks[""], visible=False)
-                self._tasks[what] = self._bars.add_task(what, total=total)
+                self._tasks[what] = self._bars.add_task(f"{self._stage}: {what}", total=total)
             if what in self._tasks:
                 self._bars.update(self._tasks[what], completed=done, total=total)
         elif now - self._spoke > _QUIET_INTERVAL and done:
@@ -113,7 +114,7 @@ class Reporter:
             rate = (done - before) / max(now - start, 1e-9)
             left = f", {duration((total - done) / rate)} left" if total and rate else ""
             of = f" of {si(total)}" if total else ""
-            self.say(f"  {what}: {si(done)}{of}, {si(rate)}/s{left}")
+            self.say(f"  {self._stage}: {what} {si(done)}{of}, {si(rate)}/s{left}")
 
     def say(self, text: str, style: str = "") -> None:
         """Print one line, never wrapped."""

@@ -7,8 +7,9 @@ changed setting repeats only the stages that it touches.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from experiments.artifacts import Store
 from experiments.cli import main
@@ -38,7 +39,15 @@ def run(config: Config, until: str, folder: Path) -> None:
     store = Store(Path(config.artifacts), on_wait=lambda name: reporter.say(f"waiting: another process makes {name}"))
     for name in store.clean():
         reporter.say(f"removed what a killed process left of {name}", style="dim")
-    with Tracker(folder, config.wandb, config.project, dataclasses.asdict(config)) as tracker:
+
+    def warn(message: Warning | str, *_: Any, **__: Any) -> None:
+        reporter.say(f"warning: {message}", style="yellow")
+
+    with (
+        warnings.catch_warnings(),
+        Tracker(folder, config.wandb, config.project, dataclasses.asdict(config)) as tracker,
+    ):
+        warnings.showwarning = warn  # without the line of code that Python adds
         _run(Context(config, store, reporter, tracker), STAGES.index(until))
 
 

@@ -7,6 +7,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from tokenizer.errors import UserError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -35,7 +37,12 @@ class Tracker:
             os.environ.setdefault("WANDB_SILENT", "true" if mode == "offline" else "false")
             import wandb  # half a second and a background process: only when asked
 
-            self._wandb = wandb.init(project=project, mode=mode, dir=folder, config=dict(config), job_type="pipeline")  # type: ignore[arg-type]
+            settings: dict[str, Any] = {"project": project, "mode": mode, "dir": folder, "config": dict(config)}
+            try:
+                self._wandb = wandb.init(**settings, job_type="pipeline")
+            except wandb.errors.Error as error:
+                self._file.close()
+                raise UserError(f"wandb={mode}: {error}; log in with `wandb login`, or use wandb=offline") from None
 
     def log(self, group: str, row: Mapping[str, Any]) -> None:
         """Write one row.

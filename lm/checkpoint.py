@@ -42,9 +42,7 @@ def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], di
             meta = json.loads((file.metadata() or {})["json"])
             return {name: file.get_tensor(name) for name in file.keys()}, meta  # noqa: SIM118  (not a dict)
     except (FileNotFoundError, SafetensorError, KeyError, ValueError) as error:
-        raise UserError(
-            f"{path} is missing or damaged ({error}); delete its folder and train again"
-        ) from error
+        raise UserError(f"{path} is missing or damaged ({error}); delete its folder and train again") from error
 
 
 def model_tensors(model: Transformer) -> dict[str, Tensor]:
@@ -73,9 +71,7 @@ def optimizer_tensors(model: Transformer, optimizers: Sequence[Optimizer]) -> di
     }
 
 
-def load_optimizer_tensors(
-    model: Transformer, optimizers: Sequence[Optimizer], tensors: dict[str, Tensor]
-) -> None:
+def load_optimizer_tensors(model: Transformer, optimizers: Sequence[Optimizer], tensors: dict[str, Tensor]) -> None:
     """Fill the optimizers with state from `optimizer_tensors`."""
     states: dict[str, dict[str, Tensor]] = {}
     for key, value in tensors.items():

@@ -172,9 +172,7 @@ class Evaluation:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{folder} holds no whole evaluation ({error!r}); evaluate again") from error
         if version != _FORMAT_VERSION or len({len(array) for array in arrays.values()}) != 1:
-            raise UserError(
-                f"{folder} holds a damaged evaluation, or one of version {version}; evaluate again"
-            )
+            raise UserError(f"{folder} holds a damaged evaluation, or one of version {version}; evaluate again")
         return evaluation
 
 
@@ -276,9 +274,7 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         )
     # How many tokens a forward pass takes changes nothing.
     if dataclasses.replace(a.config, batch_tokens=1) != dataclasses.replace(b.config, batch_tokens=1):
-        raise UserError(
-            f"the two evaluations differ in their settings ({a.config} and {b.config}); use the same"
-        )
+        raise UserError(f"the two evaluations differ in their settings ({a.config} and {b.config}); use the same")
     interval = None
     verdict: Verdict = "no significant difference"
     if len(a.document_bytes) > 1:

@@ -68,9 +68,7 @@ class Transformer(nn.Module):
         tokenizer_sha256: Name of the tokenizer whose ids the model knows; empty if unknown.
     """
 
-    def __init__(
-        self, config: ModelConfig, vocab_size: int, context_tokens: int, tokenizer_sha256: str = ""
-    ) -> None:
+    def __init__(self, config: ModelConfig, vocab_size: int, context_tokens: int, tokenizer_sha256: str = "") -> None:
         super().__init__()
         self.config = config
         self.vocab_size = vocab_size

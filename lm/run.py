@@ -81,12 +81,8 @@ class Run:
         if identity == self.identity:
             return
         mine, theirs = _flat(self.identity), _flat(identity)
-        differ = ", ".join(
-            f"{k} ({theirs.get(k)} there, {v} now)" for k, v in mine.items() if theirs.get(k) != v
-        )
-        raise UserError(
-            f"{self.folder} holds a run with other settings: {differ}; use another folder or delete it"
-        )
+        differ = ", ".join(f"{k} ({theirs.get(k)} there, {v} now)" for k, v in mine.items() if theirs.get(k) != v)
+        raise UserError(f"{self.folder} holds a run with other settings: {differ}; use another folder or delete it")
 
     def resume(self) -> None:
         """Load the checkpoint if there is one."""
@@ -138,9 +134,7 @@ class Run:
             text_nats = (nats * (targets != self.shards.eos_id)).sum()
             loss = nats.mean().item()
             if not math.isfinite(loss):
-                raise UserError(
-                    f"the loss of step {self.step} is {loss}: training diverged; lower the learning rates"
-                )
+                raise UserError(f"the loss of step {self.step} is {loss}: training diverged; lower the learning rates")
             self.last_bits_per_byte = text_nats.item() / math.log(2) / max(1, step_bytes.item())
             entry = {
                 "step": self.step,

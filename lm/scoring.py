@@ -95,9 +95,7 @@ def _score(
             context = before[targets] - before[window.start]
             scores.context_bytes_sum += int(context @ weights)
             scores.limited_bytes += int(weights.sum()) if window.limited else 0
-            scores.short_context_bytes += (
-                int(weights[context < config.min_context_bytes].sum()) if window.start else 0
-            )
+            scores.short_context_bytes += int(weights[context < config.min_context_bytes].sum()) if window.start else 0
             jobs.append((len(sequences), window))
         sequences.append(x)
     nats = [np.full(len(x), np.nan) for x in sequences]
@@ -108,9 +106,7 @@ def _score(
             nats[i][window.first : window.last + 1] = values
     for document, values in zip(group, nats, strict=True):
         if not np.isfinite(values[1:]).all():
-            raise UserError(
-                f"the model's loss on document {document} is not finite; train it again with lower rates"
-            )
+            raise UserError(f"the model's loss on document {document} is not finite; train it again with lower rates")
         scores.text_nats[document] = values[1:-1].sum()
         scores.eos_nats[document] = values[-1]
 

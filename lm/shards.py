@@ -65,9 +65,7 @@ def write_shards(
         UserError: If the folder is taken, no document came, or tokens do not spell their document.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(
-            f"{folder} exists and is not empty; remove it or choose another folder for the shards"
-        )
+        raise UserError(f"{folder} exists and is not empty; remove it or choose another folder for the shards")
     # One name, not one per process: a killed attempt is swept away by the next.
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -170,9 +168,7 @@ class _Writer:
     def finish(self) -> dict[str, Any]:
         """Close the files, write the manifest and return it."""
         if self.n_bytes == 0:
-            raise UserError(
-                "no documents to encode: the corpus (or its split) is empty; check its paths and filters"
-            )
+            raise UserError("no documents to encode: the corpus (or its split) is empty; check its paths and filters")
         self.__exit__(None, None, None)
         (self._folder / "token_bytes.bin").write_bytes(self._lengths.astype("<u4").tobytes())
         manifest = {
@@ -287,9 +283,7 @@ class Shards:
             raise UserError(self._damage(f"its vocabulary does not have {self.vocab_size} tokens"))
         for file in self._files:
             if file[0] != self.eos_id or file[: 1 << 20].max() >= self.vocab_size:
-                raise UserError(
-                    self._damage("its tokens do not start with <|endoftext|> or leave the vocabulary")
-                )
+                raise UserError(self._damage("its tokens do not start with <|endoftext|> or leave the vocabulary"))
 
     def _damage(self, what: str) -> str:
         return f"the shards in {self.folder} are damaged: {what}; delete the folder and write it again"
@@ -326,7 +320,5 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise UserError(f"{error.filename} is missing: {folder} is not a whole folder of shards") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"{folder / MANIFEST} is damaged ({error!r}); delete the folder and write it again"
-        ) from error
+        raise UserError(f"{folder / MANIFEST} is damaged ({error!r}); delete the folder and write it again") from error
     return manifest

@@ -81,9 +81,7 @@ class TrainConfig:
                 f"context_bytes={self.context_bytes}; use bytes_per_step={rows * self.context_bytes}"
             )
         if self.train_bytes < self.bytes_per_step:
-            raise UserError(
-                f"train_bytes={self.train_bytes} is less than one step; use at least {self.bytes_per_step}"
-            )
+            raise UserError(f"train_bytes={self.train_bytes} is less than one step; use at least {self.bytes_per_step}")
         if not 0 <= self.warmup_fraction <= 1 - self.decay_fraction <= 1:
             raise UserError(
                 f"warmup_fraction={self.warmup_fraction} and decay_fraction={self.decay_fraction} overlap; "
@@ -173,12 +171,8 @@ def load_model(folder: Path, device: str = "cpu") -> Transformer:
     tensors, meta = load_tensors(folder / MODEL, str(place))
     try:
         config = ModelConfig(**meta["model"])
-        model = Transformer(config, meta["vocab_size"], meta["context_tokens"], meta["tokenizer_sha256"]).to(
-            place
-        )
+        model = Transformer(config, meta["vocab_size"], meta["context_tokens"], meta["tokenizer_sha256"]).to(place)
         load_model_tensors(model, tensors)
     except (KeyError, TypeError, RuntimeError) as error:
-        raise UserError(
-            f"{folder / MODEL} does not hold a model of ours ({error}); train it again"
-        ) from error
+        raise UserError(f"{folder / MODEL} does not hold a model of ours ({error}); train it again") from error
     return model.eval()

@@ -7,10 +7,9 @@ the same documents; its ids are compared with ours.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +18,9 @@ from experiments.benchmarks.train_bpe import corpus
 from superbpe import PRESETS, train_superbpe
 from tokenizer import Tokenizer, count_pretokens, train_bpe
 from tokenizer.formats import HF_FILE
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def ours(arguments: argparse.Namespace) -> dict[str, Any]:

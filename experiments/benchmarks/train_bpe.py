@@ -6,16 +6,18 @@ compared. HF gets its documents through our reader, since it reads no compressed
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import time
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.benchmarks import common
 from tokenizer import Corpus, CorpusConfig, count_pretokens, patterns, train_bpe
 from tokenizer.formats import printable
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
 
 
 def corpus(arguments: argparse.Namespace) -> Corpus:

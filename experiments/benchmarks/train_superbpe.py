@@ -7,14 +7,16 @@ byte; that assumes, in its favour, that its time grows no faster than the text.
 
 from __future__ import annotations
 
-import argparse
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.benchmarks import common
 from experiments.benchmarks.train_bpe import corpus
 from superbpe import PRESETS, train_superbpe
 from tokenizer import count_pretokens, patterns, train_bpe
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def ours(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def interval(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
         labels: As for `compression`.
     """
     y = alt.Y("tokenizer:N", title=None, sort=list(labels), axis=alt.Axis(ticks=False, domain=False))
-    x = alt.X("bits_per_byte:Q", title="bits per byte (held-out)", scale=alt.Scale(zero=False, padding=20))
+    title, scale, axis = "bits per byte (held-out)", alt.Scale(zero=False, padding=20), alt.Axis(tickCount=6)
     base = _chart(rows).encode(
         y=y,
         color=_color(labels, legend=False),
@@ -80,10 +80,12 @@ def interval(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
         ],
     )
     whisker = base.mark_rule(strokeWidth=3, opacity=0.55).encode(
-        x=alt.X("low:Q", title="bits per byte (held-out)", scale=alt.Scale(zero=False, padding=20)),
-        x2="high:Q",
+        x=alt.X("low:Q", title=title, scale=scale, axis=axis), x2="high:Q"
     )
-    return _spec(whisker + base.mark_point(filled=True, size=120, opacity=1).encode(x=x), height=40 * len(labels) + 20)
+    point = base.mark_point(filled=True, size=120, opacity=1).encode(
+        x=alt.X("bits_per_byte:Q", title=title, scale=scale, axis=axis)
+    )
+    return _spec(whisker + point, height=40 * len(labels) + 20)
 
 
 def words(rows: Rows) -> dict[str, Any]:

@@ -65,7 +65,10 @@ def prepare(context: Context) -> Text:
         heldout_fraction=0.0,
         max_bytes=None,
     )
-    return Text(Corpus(files), artifact.hash, facts, artifact)
+    corpus = Corpus(files)
+    # The files stand for themselves by their artifact's hash; filters on documents come on top.
+    chosen = {"artifact": artifact.hash, "config": corpus.identity()["config"]}
+    return Text(corpus, digest(chosen), facts, artifact)
 
 
 def count(context: Context, text: Text) -> Artifact:

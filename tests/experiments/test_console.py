@@ -31,11 +31,11 @@ def test_without_a_terminal_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch)
     reporter = Reporter(Console(file=out, width=40))
     with reporter.stage("count"):
         for done in range(31):
-            reporter.progress("counting", done * 1_000_000, 40_000_000)
+            reporter.progress("bytes", done * 1_000_000, 40_000_000)
             now[0] += 1
     lines = out.getvalue().splitlines()
     assert len(lines) == 1
-    assert lines[0] == "  counting: 16M of 40M, 1M/s, 24.0 s left"
+    assert lines[0] == "  count: bytes 16M of 40M, 1M/s, 24.0 s left"
 
 
 def test_on_a_terminal_a_bar_with_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:

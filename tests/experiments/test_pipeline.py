@@ -105,6 +105,15 @@ def test_a_sweep_over_sizes_trains_phase_1_once(tiny: list[str], tmp_path: Path)
     assert found["bpe"][0].endswith("-400")
 
 
+@pytest.mark.slow
+def test_a_sweep_in_other_processes(tiny: list[str], tmp_path: Path) -> None:
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    sweep = ["--multirun", "superbpe.transition=0.7,0.8,0.9", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
+    assert run("train_superbpe", [*tiny, *sweep]) == 0
+    found = _artifacts(tmp_path)
+    assert [len(found[stage]) for stage in ("count", "bpe", "superbpe")] == [1, 1, 3]
+
+
 def test_a_longer_list_of_merges_serves_a_smaller_vocabulary(tiny: list[str], tmp_path: Path) -> None:
     assert run("train_bpe", [*tiny, "bpe.vocab_size=350"]) == 0
     direct = set(_artifacts(tmp_path)["tokenizer"])

@@ -40,7 +40,8 @@ def test_wandb_gets_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyP
         def finish(self, exit_code: int) -> None:
             calls.append(("finish", exit_code))
 
-    monkeypatch.setitem(sys.modules, "wandb", type("wandb", (), {"init": Run}))
+    errors = type("errors", (), {"Error": OSError})
+    monkeypatch.setitem(sys.modules, "wandb", type("wandb", (), {"init": Run, "errors": errors}))
     with Tracker(tmp_path, "offline", "p", {"a": 1}) as tracker:
         tracker.log("lm/bpe", {"bytes_seen": 10})
         tracker.log("lm/bpe", {"bytes_seen": 20})

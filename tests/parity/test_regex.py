@@ -1,6 +1,6 @@
 """Our scanners beside the `regex` module, which the readable reference uses."""
 
-import re
+import unicodedata
 
 import numpy as np
 import pytest
@@ -17,10 +17,11 @@ def test_the_versions_of_unicode_are_the_ones_that_we_know(classes, disputed):
     """HF and our scanners follow Unicode 16; `regex` may be newer, and then only assigns what was unassigned."""
     letters, numbers, spaces = ([hf, newer] for hf, newer in list(classes.values())[:3])
     assert [int(letters[0].sum()), int(numbers[0].sum()), int(spaces[0].sum())] == [141_028, 1_911, 25]
+    assert int(spaces[1].sum()) == 25
     for hf, newer in classes.values():
         assert not np.any(hf & ~newer)
-    assert int(spaces[1].sum()) == 25
-    assert disputed.isdisjoint(c for members in texts.characters_by_category().values() for c in members)
+    # Of characters that have long been assigned, one was moved: U+0295 became a letter without case.
+    assert {c for c in disputed if unicodedata.ucd_3_2_0.category(c) != "Cn"} <= {"\u0295"}
 
 
 def agreed(text, disputed):
@@ -69,6 +70,6 @@ def test_other_regexes_cut_where_regex_cuts(regex, text):
 
 def test_gpt2s_own_regex_is_ours_in_other_words():
     theirs = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+    assert patterns.resolve(theirs).name == "custom"
     for text in texts.various():
         assert patterns.split(text, "gpt2") == patterns.split(text, theirs)
-    assert re.escape(theirs) != re.escape(patterns.resolve("gpt2").regex)

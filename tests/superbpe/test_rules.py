@@ -1,0 +1,52 @@
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+
+from superbpe import PRESETS, Rules
+from tokenizer import UserError, patterns
+
+
+def test_presets_are_the_published_rules():
+    uw = PRESETS["uw-2025"]
+    assert (uw.unit, uw.phase1_fence, uw.max_words, uw.forbid, uw.min_count) == ("line", "lifted", 4, (": ",), 1)
+    assert patterns.resolve(uw.fence).regex == r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)"
+    assert (uw.max_bytes, uw.span_trigger, uw.truncate_quantile, uw.sample) == (None, None, None, 1.0)
+    seed = PRESETS["seed"]
+    assert (seed.unit, seed.phase1_fence, seed.span_trigger, seed.span_cap) == ("document", "lifted", 20, 10)
+    assert (seed.truncate_quantile, seed.sample, seed.max_words, seed.forbid) == (0.99, 0.25, None, ())
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_pass_their_own_checks(name):
+    PRESETS[name].check()
+
+
+def test_rules_cannot_be_changed_in_place():
+    with pytest.raises(FrozenInstanceError):
+        PRESETS["seed"].sample = 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"unit": "page"}, "unit='page'; it is one of: document, line"),
+        ({"phase1_fence": "open"}, "phase1_fence='open'; it is one of: lifted, kept"),
+        ({"fence": "uw-2025"}, "unknown pattern 'uw-2025'; did you mean 'uw-2025-fence'"),
+        ({"fence": "(open"}, "does not compile"),
+        ({"max_words": 0}, "max_words=0 is not possible; use 1 or more"),
+        ({"max_bytes": 1}, "max_bytes=1 is not possible; use 2 or more"),
+        ({"min_count": 0}, "min_count=0 is not possible; use 1 or more"),
+        ({"span_trigger": 1}, "span_trigger=1 is not possible"),
+        ({"span_cap": 1}, "span_cap=1 is not possible"),
+        ({"truncate_quantile": 0.0}, "truncate_quantile=0.0 is no share"),
+        ({"truncate_quantile": 1.5}, "truncate_quantile=1.5 is no share"),
+        ({"sample": 0.0}, "sample=0.0 is no share"),
+        ({"sample": 1.01}, "sample=1.01 is no share"),
+        ({"sample": float("nan")}, "sample=nan is no share"),
+        ({"forbid": ("",)}, "forbid"),
+    ],
+)
+def test_values_that_mean_nothing_are_errors(change, message):
+    with pytest.raises(UserError) as error:
+        replace(Rules(), **change).check()
+    assert message in str(error.value)

@@ -1,0 +1,349 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from superbpe import PRESETS, Rules, reference, train_superbpe
+from superbpe.training import resolve_transition
+from tests import texts
+from tokenizer import Batch, Tokenizer, UserError, _native, count_pretokens, patterns, train_bpe
+from tokenizer.reference import TIE_BREAKS, merge_by_rank, ranks_of, replace_pair
+
+SEED = replace(PRESETS["seed"], sample=1.0)
+RULES = {
+    "uw-2025": PRESETS["uw-2025"],
+    "seed": SEED,
+    "nothing": Rules(),
+    "kept": Rules(phase1_fence="kept"),
+    "kept, uw fence": Rules(phase1_fence="kept", fence="uw-2025-fence", unit="line"),
+    "kept, punctuation": Rules(phase1_fence="kept", fence="punctuation-fence", max_words=2),
+    "words": Rules(fence="uw-2025-fence", max_words=2),
+    "one word": Rules(max_words=1),
+    "bytes": Rules(unit="line", max_bytes=7),
+    "veto": Rules(forbid=("e ", ".", "é")),
+    "rare": Rules(min_count=3, fence="punctuation-fence"),
+    "spans": Rules(span_trigger=7, span_cap=3),
+    "wide spans": Rules(span_trigger=2, span_cap=9, unit="line"),
+    "truncated": Rules(fence="punctuation-fence", truncate_quantile=0.6, unit="line"),
+    "truncated, kept": Rules(fence="punctuation-fence", truncate_quantile=0.4, phase1_fence="kept", span_trigger=4, span_cap=2),
+    "odd fence": Rules(fence=r"(?=[aeiou])|\n"),
+    "odd fence, kept": Rules(fence=r"(?<=[aeiou])|th", phase1_fence="kept"),
+}
+SPECIALS = ("<|endoftext|>",)
+
+
+@pytest.fixture(scope="module")
+def documents(disputed):
+    """A few kB of everything; the reference is slow. Repetition makes superwords worth it."""
+    found = [text[:900] for text in texts.english()[0][:9]] + [texts.code()[:1500], texts.SCRIPTS["Greek"]]
+    found += ["it is a  test:  it is a  test, 1234 it is. " * 4, "a<|endoftext|>b of the<|endoftext|>", ""]
+    found += [texts.generated(3, 60), "aaaa aaaaaa " * 6, "\n\n\n  x\n\n\n  x", "camelCase camelCase"]
+    return ["".join(c for c in text if c not in disputed) for text in found]
+
+
+@pytest.fixture(scope="module")
+def phase1(documents):
+    counts = count_pretokens([Batch.from_texts(documents)], "gpt2", special_tokens=SPECIALS)
+    return train_bpe(counts, 256 + 150 + 1)
+
+
+def batches(documents, size=None):
+    size = size or len(documents)
+    parts = [Batch.from_texts(documents[i : i + size]) for i in range(0, len(documents), size)]
+    return lambda: iter(parts)
+
+
+def readable(rules):
+    """The rules with a regex for a fence, as the reference wants them."""
+    return replace(rules, fence=patterns.resolve(rules.fence).regex or None)
+
+
+def expected(documents, phase1, rules, n_kept, n_new, tie_break="lowest-ids"):
+    """The reference's pieces and merges."""
+    kept, specials = phase1.merges[:n_kept], list(phase1.special_tokens)
+    pieces = reference.training_pieces(
+        documents, kept, phase1.pattern.regex or None, readable(rules), special_tokens=specials
+    )
+    existing = [left + right for left, right in kept]
+    return pieces, reference.train(pieces, n_new, rules, tie_break, existing, special_tokens=specials)
+
+
+def pairs(merges):
+    return [(left, right) for left, right, _ in merges]
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_merges_are_the_references(name, documents, phase1):
+    tokenizer = train_superbpe(phase1, batches(documents), vocab_size=256 + 160 + 1, transition=356, rules=RULES[name])
+    _, merges = expected(documents, phase1, RULES[name], 100, 60)
+    assert len(merges) == 60
+    assert tokenizer.merges == phase1.merges[:100] + pairs(merges)
+    assert tokenizer.n_phase1_merges == 100
+    assert tokenizer.provenance["phase2"]["last_count"] == merges[-1][2]
+    assert tokenizer.mode == ("two-pass" if RULES[name].phase1_fence == "kept" else "one-pass")
+    assert tokenizer.fence == patterns.resolve(RULES[name].fence)
+    assert tokenizer.pattern == phase1.pattern
+    assert tokenizer.special_tokens == {"<|endoftext|>": 416}
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+@pytest.mark.parametrize("n_kept", [0, 1, 150])
+def test_ties_and_extreme_transitions(tie_break, n_kept, documents, phase1):
+    rules = RULES["uw-2025"]
+    tokenizer = train_superbpe(
+        phase1, batches(documents), vocab_size=257 + n_kept + 50, transition=256 + n_kept, rules=rules, tie_break=tie_break
+    )
+    _, merges = expected(documents, phase1, rules, n_kept, 50, tie_break)
+    assert tokenizer.merges == phase1.merges[:n_kept] + pairs(merges)
+
+
+LETTERS = st.sampled_from(["ab ", "a ", "ab: .", "a1 \n", "é a"])
+TEXTS = LETTERS.flatmap(lambda letters: st.text(alphabet=letters, max_size=24))
+SMALL_RULES = st.builds(
+    Rules,
+    unit=st.sampled_from(["document", "line"]),
+    fence=st.sampled_from(["none", "uw-2025-fence", "punctuation-fence", "[b]", "(?=a)"]),
+    phase1_fence=st.sampled_from(["lifted", "kept"]),
+    max_words=st.sampled_from([None, None, 1, 2]),
+    max_bytes=st.sampled_from([None, None, 2, 5]),
+    forbid=st.sampled_from([(), (), (": ",), ("a ", "1")]),
+    min_count=st.sampled_from([1, 1, 2]),
+    span_trigger=st.sampled_from([None, None, 2, 5]),
+    span_cap=st.sampled_from([2, 3, 10]),
+    truncate_quantile=st.sampled_from([None, None, 0.3, 0.9, 1.0]),
+)
+
+
+@given(
+    documents=st.lists(TEXTS, min_size=1, max_size=6).filter(any),
+    rules=SMALL_RULES,
+    n_kept=st.integers(0, 6),
+    threshold=st.sampled_from([None, 1, 2, 3, 7]),
+    tie_break=st.sampled_from(TIE_BREAKS),
+)
+@settings(max_examples=600, deadline=None, derandomize=True)
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_merges_of_small_corpora_are_the_references(documents, rules, n_kept, threshold, tie_break):
+    counts = count_pretokens([Batch.from_texts(documents)], "gpt2", unit=rules.unit)
+    phase1 = train_bpe(counts, 256 + n_kept, special_tokens=["b a"][: n_kept % 2] if n_kept else [])
+    n_kept = len(phase1.merges)
+    size = phase1.vocab_size + 25
+    tokenizer = train_superbpe(
+        phase1,
+        batches(documents, 2),
+        vocab_size=size,
+        transition_merges=n_kept,
+        rules=rules,
+        threshold=threshold,
+        tie_break=tie_break,
+    )
+    _, merges = expected(documents, phase1, rules, n_kept, 25, tie_break)
+    assert tokenizer.merges == phase1.merges + pairs(merges)
+    assert tokenizer.provenance["phase2"]["ran_out_of_pairs"] == (len(merges) < 25)
+
+
+# ------------------------------------------------------------------------------- what merges do not depend on
+
+
+@pytest.fixture(scope="module")
+def larger():
+    documents = texts.sample(150_000)
+    return documents, train_bpe(count_pretokens([Batch.from_texts(documents)], "superbpe"), 1200)
+
+
+def trained(larger, rules, size=None, **options) -> Tokenizer:
+    documents, phase1 = larger
+    return train_superbpe(phase1, batches(documents, size), vocab_size=1200, transition=800, rules=rules, **options)
+
+
+@pytest.mark.parametrize("name", ["uw-2025", "seed", "kept, uw fence", "nothing"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"threshold": 1, "threads": 1},
+        {"threshold": 2, "threads": 3, "size": 1},
+        {"threshold": 5, "size": 7},
+        {"threshold": 60},  # too high: more passes
+        {"threads": 1, "size": 13},
+        {"threads": 7},
+    ],
+    ids=str,
+)
+def test_thresholds_threads_and_batches_change_nothing(name, options, larger):
+    reference_ = trained(larger, RULES[name], threshold=1, threads=2)
+    assert trained(larger, RULES[name], **options).sha256 == reference_.sha256
+
+
+def test_too_high_a_threshold_is_lowered_and_counted(larger):
+    tokenizer = trained(larger, RULES["uw-2025"], threshold=10_000)
+    phase2 = tokenizer.provenance["phase2"]
+    assert phase2["fragment_passes"] > 1
+    assert phase2["threshold"] <= phase2["last_count"]
+    assert tokenizer.sha256 == trained(larger, RULES["uw-2025"]).sha256
+
+
+def test_rules_change_merges(larger):
+    names = ["uw-2025", "seed", "kept, uw fence", "nothing", "words", "bytes", "spans", "truncated"]
+    assert len({trained(larger, RULES[name]).sha256 for name in names}) == len(names)
+
+
+def test_caps_and_vetoes_hold(larger):
+    tokenizer = trained(larger, Rules(max_words=3, max_bytes=12, forbid=(": ", "of t")))
+    made = [tokenizer.vocab[i] for i in tokenizer.merge_ids[tokenizer.n_phase1_merges :, 2]]
+    assert max(len([word for word in token.split(b" ") if word]) for token in made) == 3
+    assert max(map(len, made)) == 12
+    assert not any(b": " in token or b"of t" in token for token in made)
+    unruled = trained(larger, Rules())
+    assert any(b": " in token or b"of t" in token or len(token) > 12 for token in unruled.vocab)
+
+
+def test_a_sample_of_documents_is_chosen_by_their_text(larger):
+    documents, phase1 = larger
+    rules = replace(PRESETS["seed"], sample=0.4, sample_salt="x")
+    keep = _native.DocumentFilter(
+        split="all",
+        min_bytes=1,
+        max_bytes=None,
+        budget=None,
+        heldout_fraction=0.0,
+        heldout_salt="",
+        sample_fraction=0.4,
+        sample_salt="x",
+    )
+    kept, _ = keep.apply(Batch.from_texts(documents))
+    assert 0.2 < len(kept) / len(documents) < 0.6
+    by_hand = train_superbpe(phase1, lambda: [kept], vocab_size=1200, transition=800, rules=SEED)
+    for size in (1, 9, None):
+        sampled = trained(larger, rules, size)
+        assert sampled.sha256 == by_hand.sha256
+        assert sampled.provenance["phase2"]["corpus_documents"] == len(kept)
+    assert trained(larger, replace(rules, sample_salt="y")).sha256 != by_hand.sha256
+
+
+def test_phase2_merges_nest(larger):
+    documents, phase1 = larger
+    small = train_superbpe(phase1, batches(documents), vocab_size=1000, transition=800, rules=RULES["uw-2025"])
+    assert trained(larger, RULES["uw-2025"]).cut(1000).sha256 == small.sha256
+
+
+def test_a_cut_before_the_transition_is_the_cut_of_phase_1(larger):
+    tokenizer = trained(larger, RULES["uw-2025"])
+    assert tokenizer.cut(700).sha256 == larger[1].cut(700).sha256
+    assert tokenizer.cut(700).fence is None
+
+
+# ------------------------------------------------------------------------------- encoding agrees with training
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_merging_by_rank_repeats_trainings_segmentation(name, documents, phase1):
+    tokenizer = train_superbpe(phase1, batches(documents), vocab_size=256 + 160 + 1, transition=356, rules=RULES[name])
+    pieces, _ = expected(documents, phase1, RULES[name], 100, 0)
+    merges = tokenizer.merges[100:]
+    ranks = ranks_of(merges)
+    for piece in pieces:
+        segmented = piece
+        for merge in merges:
+            segmented = replace_pair(segmented, merge)
+        assert tuple(merge_by_rank(piece, ranks)) == segmented
+
+
+@pytest.mark.parametrize("name", ["nothing", "kept", "words", "veto", "odd fence", "odd fence, kept", "kept, punctuation"])
+def test_encoding_a_training_document_gives_trainings_tokens(name, documents, phase1):
+    """Where units are documents and spans are whole, pieces are all that encoding cuts, too."""
+    tokenizer = train_superbpe(phase1, batches(documents), vocab_size=256 + 160 + 1, transition=356, rules=RULES[name])
+    for document in documents:
+        if SPECIALS[0] in document:
+            continue
+        pieces, _ = expected([document], phase1, RULES[name], 100, 0)
+        ranks = ranks_of(tokenizer.merges[100:])
+        tokens = [token for piece, count in pieces.items() for token in merge_by_rank(piece, ranks) * count]
+        assert sorted(tokens) == sorted(tokenizer.vocab[i] for i in tokenizer.encode_ordinary(document))
+
+
+# ------------------------------------------------------------------------------- transitions, errors
+
+
+def test_transitions_are_sizes_shares_or_merges(larger):
+    documents, phase1 = larger
+
+    def at(**transition):
+        return train_superbpe(phase1, batches(documents), vocab_size=1000, rules=RULES["uw-2025"], **transition)
+
+    by_size = at(transition=800)
+    assert by_size.n_phase1_merges == 544
+    assert at(transition=0.8).sha256 == by_size.sha256
+    assert at(transition_merges=544).sha256 == by_size.sha256
+    assert at(transition=800.0).provenance["phase2"]["transition"] == 800
+    assert by_size.vocab_size == 1000
+    assert at(transition=256).n_phase1_merges == 0
+    plain = at(transition=999)  # no phase 2 is left
+    assert plain.merges == phase1.merges[:743]
+
+
+@pytest.mark.parametrize(
+    ("transition", "message"),
+    [
+        ({"transition": 1001}, "the transition 1001 is outside the vocabulary: with vocab_size=1000 it can be 256 to 999"),
+        ({"transition": 255}, "transition=255 is neither a share between 0 and 1 nor a size of 256 or more"),
+        ({"transition": 0.1}, "the transition 100 is outside"),
+        ({"transition": 0}, "transition=0 is neither"),
+        ({"transition": -3}, "transition=-3 is neither"),
+        ({"transition": 500.5}, "transition=500.5 is neither"),
+        ({"transition": 1.0}, "transition=1.0 is neither"),
+        ({"transition_merges": 744}, "the transition 1000 is outside the vocabulary"),
+        ({"transition_merges": -1}, "the transition 255 is outside the vocabulary"),
+        ({}, "give the transition either as transition or as transition_merges"),
+        ({"transition": 500, "transition_merges": 244}, "give the transition either as"),
+    ],
+)
+def test_impossible_transitions_are_errors(transition, message, larger):
+    documents, phase1 = larger
+    with pytest.raises(UserError) as error:
+        train_superbpe(phase1, batches(documents), vocab_size=1000, rules=Rules(), **transition)
+    assert message in str(error.value)
+
+
+def test_a_transition_beyond_the_tokenizer_is_an_error(larger):
+    documents, phase1 = larger
+    with pytest.raises(UserError, match="needs 1044 phase-1 merges, and the tokenizer has 943; use at most 1199"):
+        train_superbpe(phase1, batches(documents), vocab_size=2000, transition=1300, rules=Rules())
+
+
+def test_other_mistakes_are_errors(larger):
+    documents, phase1 = larger
+    with pytest.raises(UserError, match="vocab_size=200 is below"):
+        train_superbpe(phase1, batches(documents), vocab_size=200, transition=256, rules=Rules())
+    with pytest.raises(UserError, match="corpus is empty"):
+        train_superbpe(phase1, batches(["", ""]), vocab_size=1000, transition=800, rules=Rules())
+    with pytest.raises(UserError, match="lowest-ids"):
+        train_superbpe(phase1, batches(documents), vocab_size=1000, transition=800, rules=Rules(), tie_break="random")
+    with pytest.raises(UserError, match="max_words=0"):
+        train_superbpe(phase1, batches(documents), vocab_size=1000, transition=800, rules=Rules(max_words=0))
+
+
+def test_running_out_of_pairs_warns_and_is_on_record(phase1):
+    with pytest.warns(UserWarning, match=r"ran out of pairs after \d+ of 544 superword merges"):
+        tokenizer = train_superbpe(phase1, batches(["a b c"]), vocab_size=901, transition=356, rules=Rules())
+    assert tokenizer.provenance["phase2"]["ran_out_of_pairs"] is True
+    assert tokenizer.vocab_size < 901
+
+
+def test_resolve_transition():
+    assert resolve_transition(8000, 0.8) == 6400
+    assert resolve_transition(8000, 6400) == 6400
+    assert resolve_transition(8000, transition_merges=0) == 256
+
+
+def test_superwords_are_those_that_the_pattern_would_cut(larger):
+    tokenizer = trained(larger, RULES["uw-2025"])
+    superwords = tokenizer.superword_ids()
+    phase2 = tokenizer.merge_ids[tokenizer.n_phase1_merges :, 2].tolist()
+    assert 0 < len(superwords) <= len(phase2)
+    for i in phase2:
+        crosses = len(patterns.split(tokenizer.vocab[i].decode(errors="replace"), tokenizer.pattern)) > 1
+        assert crosses == (i in superwords)
+    assert any(b" of the" in tokenizer.vocab[i] for i in superwords)
+    assert len(larger[1].superword_ids()) == 0

@@ -1,0 +1,293 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import texts
+from tokenizer import Batch, Tokenizer, UserError, patterns, reference
+from tokenizer.patterns import Pattern
+
+ONE_PASS = ["gpt2", "llama3", "superbpe", "none", "superwords", "seed_superwords", "unfenced"]
+TWO_PASS = ["two_pass", "two_pass_unfenced"]
+
+
+def by_definition(tokenizer, text):
+    """Token bytes by the readable reference."""
+    if tokenizer.mode == "one-pass":
+        cut = tokenizer.fence or tokenizer.pattern
+        return reference.encode(text, tokenizer.merges, cut.regex or None)
+    phase1, phase2 = tokenizer.merges[: tokenizer.n_phase1_merges], tokenizer.merges[tokenizer.n_phase1_merges :]
+    return reference.encode_two_pass(text, phase1, phase2, tokenizer.pattern.regex or None, tokenizer.fence.regex or None)
+
+
+def spelled(tokenizer, ids):
+    return [tokenizer.vocab[i] for i in ids]
+
+
+@pytest.mark.parametrize("name", ONE_PASS + TWO_PASS)
+def test_ids_are_the_references(name, trained, disputed):
+    tokenizer = trained[name]
+    # The reference is quadratic in a piece's length, and without a fence the text is one piece.
+    real = [document[:1500] for document in [*texts.english()[1][:12], *texts.prose()[:3], texts.code()]]
+    for text in [*(text[:1500] for text in texts.various()), *real]:
+        text = "".join(c for c in text if c not in disputed)
+        assert spelled(tokenizer, tokenizer.encode_ordinary(text)) == by_definition(tokenizer, text)
+
+
+@pytest.mark.parametrize("name", ONE_PASS + TWO_PASS)
+@given(text=st.text(alphabet="aetnos  TH.,:1\n'éſ日🙂", max_size=50))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_ids_of_cramped_text_are_the_references(name, trained, text):
+    tokenizer = trained[name]
+    assert spelled(tokenizer, tokenizer.encode_ordinary(text)) == by_definition(tokenizer, text)
+
+
+# Merges that no training gave: every pair of known tokens may join, in any order, partial characters included.
+@st.composite
+def arbitrary_tokenizers(draw):
+    fence = draw(st.sampled_from([None, "punctuation-fence", "uw-2025-fence", "[b]", "(?=a)"]))
+    mode = draw(st.sampled_from(["one-pass", "two-pass"])) if fence else "one-pass"
+    tokens = [bytes([byte]) for byte in draw(st.sampled_from([b"ab ", b"a .", b"\xc3\xa9\xa8 a", b"ab1\n"]))]
+    known, ids = list(tokens), [list(token)[0] for token in tokens]
+    spellings, merges = set(tokens), []
+    for _ in range(draw(st.integers(0, 14))):
+        left, right = draw(st.integers(0, len(known) - 1)), draw(st.integers(0, len(known) - 1))
+        if (new := known[left] + known[right]) in spellings or len(new) > 12:
+            continue
+        merges.append((ids[left], ids[right], 256 + len(merges)))
+        known.append(new)
+        ids.append(255 + len(merges))
+        spellings.add(new)
+    return Tokenizer(
+        byte_ids=range(256),
+        merge_ids=np.array(merges, np.uint32).reshape(-1, 3),
+        n_phase1_merges=draw(st.integers(0, len(merges))) if fence else len(merges),
+        pattern=patterns.resolve(draw(st.sampled_from(["gpt2", "llama3", "none", "a+| b"]))),
+        fence=patterns.resolve(fence) if fence else None,
+        mode=mode,
+    )
+
+
+@given(tokenizer=arbitrary_tokenizers(), text=st.text(alphabet="aab  .1\néè", max_size=40))
+@settings(max_examples=1500, deadline=None, derandomize=True)
+def test_ids_of_arbitrary_tokenizers_are_the_references(tokenizer, text):
+    assert spelled(tokenizer, tokenizer.encode_ordinary(text)) == by_definition(tokenizer, text)
+
+
+@pytest.mark.parametrize("name", ONE_PASS + TWO_PASS)
+@given(text=st.text(max_size=60))
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_decoding_gives_the_text_again(name, trained, text):
+    tokenizer = trained[name]
+    ids = tokenizer.encode_ordinary(text)
+    assert tokenizer.decode(ids, errors="strict") == text
+    assert tokenizer.decode_bytes(ids) == text.encode()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "superwords", "two_pass"])
+def test_batches_are_encoded_as_one_by_one_on_any_number_of_threads(name, trained):
+    tokenizer = trained[name]
+    documents = [*texts.various(), *texts.english()[1], ""]
+    alone = [tokenizer.encode_ordinary(text) for text in documents]
+    for threads in (1, 2, 9, None):
+        ids, offsets = tokenizer.encode_batch(documents, threads=threads)
+        assert (ids.dtype, offsets.dtype, len(offsets)) == (np.uint32, np.int64, len(documents) + 1)
+        assert [ids[a:b].tolist() for a, b in zip(offsets[:-1], offsets[1:], strict=True)] == alone
+    again, where = tokenizer.encode_documents(Batch.from_texts(documents))
+    np.testing.assert_array_equal(again, ids)
+    np.testing.assert_array_equal(where, offsets)
+
+
+def test_nothing_encodes_to_nothing(trained):
+    for tokenizer in trained.values():
+        assert tokenizer.encode("") == tokenizer.encode_ordinary("") == []
+        ids, offsets = tokenizer.encode_batch([])
+        assert ids.tolist() == []
+        assert offsets.tolist() == [0]
+        ids, offsets = tokenizer.encode_batch(["", ""])
+        assert ids.tolist() == []
+        assert offsets.tolist() == [0, 0, 0]
+        assert tokenizer.decode([]) == ""
+
+
+@pytest.mark.parametrize("name", ["gpt2", "superwords", "two_pass", "none", "unfenced"])
+@pytest.mark.parametrize("unit", ["a", " ", "1", "🙂", "\n", "ab", "é"])
+def test_long_runs_take_no_quadratic_time(name, unit, trained):
+    text = unit * 200_000
+    ids = trained[name].encode_ordinary(text)
+    assert trained[name].decode(ids) == text
+
+
+def test_lone_surrogates_are_refused(trained):
+    for encode in (trained["gpt2"].encode, trained["gpt2"].encode_ordinary):
+        with pytest.raises(UnicodeEncodeError):
+            encode("a\ud800")
+    with pytest.raises(UnicodeEncodeError):
+        trained["gpt2"].encode_batch(["a", "\udfff"])
+
+
+# Special tokens.
+
+SPECIALS = ("<|endoftext|>", "<|end", "<|end|>", "[+]")
+
+
+@pytest.fixture(scope="module")
+def specials(trained):
+    return Tokenizer.from_ranks(
+        trained["gpt2"].ranks(), pattern=patterns.resolve("gpt2"), special_tokens=SPECIALS
+    )
+
+
+def test_special_strings_raise_unless_allowed_or_ordinary(specials):
+    text = "a <|endoftext|> b"
+    end = specials.special_tokens["<|endoftext|>"]
+    with pytest.raises(UserError, match=r"special string '<\|end' ?.*allowed_special.*disallowed_special=\(\)"):
+        specials.encode(text)
+    with pytest.raises(UserError, match="the special string"):
+        specials.encode(text, allowed_special={"[+]"})
+    with pytest.raises(UserError, match=r"'a'"):
+        specials.encode(text, disallowed_special={"a"})
+    ordinary = specials.encode(text, disallowed_special=())
+    assert ordinary == specials.encode_ordinary(text) == specials.encode_batch([text])[0].tolist()
+    assert end not in ordinary
+    allowed = specials.encode(text, allowed_special="all")
+    assert allowed == [*specials.encode_ordinary("a "), end, *specials.encode_ordinary(" b")]
+    assert specials.decode(allowed) == text
+    assert specials.encode("nothing special") == specials.encode_ordinary("nothing special")
+
+
+def test_some_may_be_special_and_others_ordinary(specials):
+    text = "[+]<|endoftext|>"
+    mixed = specials.encode(text, allowed_special={"[+]"}, disallowed_special=())
+    assert mixed == [specials.special_tokens["[+]"], *specials.encode_ordinary("<|endoftext|>")]
+    with pytest.raises(UserError, match="special string"):
+        specials.encode(text, allowed_special={"[+]"}, disallowed_special={"<|endoftext|>"})
+    with pytest.raises(UserError, match=r"'<x>' is no special token; there are \['<\|end"):
+        specials.encode(text, allowed_special={"<x>"})
+
+
+def test_the_longest_special_string_wins(specials):
+    ids = specials.encode("<|endoftext|><|end|><|end", allowed_special="all")
+    assert ids == [specials.special_tokens[name] for name in ("<|endoftext|>", "<|end|>", "<|end")]
+
+
+def test_special_strings_are_no_regexes(specials):
+    assert specials.encode("+[+] ++", allowed_special="all") == [
+        *specials.encode_ordinary("+"),
+        specials.special_tokens["[+]"],
+        *specials.encode_ordinary(" ++"),
+    ]
+
+
+def test_specials_allowed_are_not_disallowed_as_in_tiktoken(specials):
+    text = "<|end|>"
+    assert specials.encode(text, allowed_special={"<|end|>", "<|end"}) == [specials.special_tokens["<|end|>"]]
+
+
+@pytest.mark.parametrize(
+    ("layout", "first_byte", "first_merge", "special"),
+    [("last", 0, 256, 1199), ("first", 1, 257, 0), ("after-bytes", 0, 257, 256)],
+)
+def test_layouts_of_special_tokens(layout, first_byte, first_merge, special, trained):
+    plain = trained["gpt2"]
+    tokenizer = Tokenizer.from_ranks(
+        plain.ranks(), pattern=plain.pattern, special_tokens=["<|endoftext|>"], special_layout=layout
+    )
+    assert tokenizer.special_tokens == {"<|endoftext|>": special}
+    assert tokenizer.vocab[special] == b"<|endoftext|>"
+    assert tokenizer.vocab[first_byte : first_byte + 256] == [bytes([byte]) for byte in range(256)]
+    assert tokenizer.merge_ids[0, 2] == first_merge
+    assert tokenizer.merges == plain.merges
+    assert (tokenizer.sha256 == plain.sha256) == (layout == "last")
+    for text in texts.various():
+        ids, ours = plain.encode_ordinary(text), tokenizer.encode_ordinary(text)
+        assert spelled(tokenizer, ours) == spelled(plain, ids)
+    np.testing.assert_array_equal(tokenizer.ranks(), plain.ranks())
+    with pytest.raises(UserError, match="special_layout is 'middle'; it is one of: last, first, after-bytes"):
+        Tokenizer.from_ranks([], pattern=plain.pattern, special_layout="middle")
+
+
+# Decoding, sizes, properties.
+
+
+def test_ids_outside_the_vocabulary_are_errors(trained):
+    tokenizer = trained["gpt2"]
+    for ids in ([1200], [0, 10**12], [-1]):
+        with pytest.raises(UserError, match="vocabulary size 1200"):
+            tokenizer.decode(ids)
+    assert tokenizer.decode(np.array([104, 105], np.uint32)) == "hi"
+    assert tokenizer.decode([0xF0, 0x9F]) == "\ufffd"
+    assert tokenizer.decode([0xFF, 104], errors="ignore") == "h"
+    with pytest.raises(UnicodeDecodeError):
+        tokenizer.decode([0xFF], errors="strict")
+    assert tokenizer.decode([1199]) == "<|endoftext|>"
+
+
+def test_byte_lengths_add_up_to_the_texts_bytes(trained):
+    for tokenizer in trained.values():
+        lengths = tokenizer.token_byte_lengths()
+        assert (lengths.dtype, lengths.shape) == (np.int32, (tokenizer.vocab_size,))
+        assert lengths[tokenizer.special_tokens["<|endoftext|>"]] == 0
+        assert (lengths == 0).sum() == 1
+        for text in texts.various():
+            assert lengths[tokenizer.encode_ordinary(text)].sum() == len(text.encode())
+
+
+@pytest.mark.parametrize("name", ["gpt2", "superwords", "two_pass"])
+def test_cuts_hold_the_first_merges(name, trained):
+    tokenizer = trained[name]
+    for size in (257, 258, 700, 701, 1199, 1200):
+        cut = tokenizer.cut(size)
+        assert cut.vocab_size == size
+        assert cut.merges == tokenizer.merges[: size - 257]
+        assert cut.special_tokens == {"<|endoftext|>": size - 1}
+        assert cut.n_phase1_merges == min(size - 257, tokenizer.n_phase1_merges)
+        assert cut.provenance["cut_from"] == 1200
+        superwords = size - 257 > tokenizer.n_phase1_merges
+        assert cut.mode == (tokenizer.mode if superwords else "one-pass")
+        assert (cut.fence is not None) == superwords
+    assert tokenizer.cut(1200).sha256 == tokenizer.sha256
+    for size in (256, 0, 1201):
+        with pytest.raises(UserError, match=f"a vocabulary of {size} cannot be cut out of one of 1200"):
+            tokenizer.cut(size)
+
+
+def test_identity_is_what_decides_the_ids(trained):
+    assert len({tokenizer.sha256 for tokenizer in trained.values()}) == len(trained)
+    one = trained["gpt2"]
+    same = Tokenizer.from_ranks(
+        one.ranks(), pattern=Pattern("another name", one.pattern.regex), special_tokens=["<|endoftext|>"]
+    )
+    assert same.sha256 == one.sha256
+    assert one.name == one.sha256[:12]
+    assert one.name in repr(one)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mode": "three-pass"}, "mode is 'three-pass'; it is one of: one-pass, two-pass"),
+        ({"mode": "two-pass"}, "a two-pass tokenizer needs a fence"),
+        ({"n_phase1_merges": 1}, "a tokenizer with phase-2 merges needs a fence"),
+        ({"n_phase1_merges": 3}, "3 phase-1 merges do not fit 2 merges"),
+        ({"n_phase1_merges": -1}, "-1 phase-1 merges do not fit 2 merges"),
+        ({"byte_ids": range(255)}, "there are 255 ids of bytes, not 256"),
+        ({"byte_ids": [0, *range(255)]}, "id 0 of byte 1 is out of range or taken"),
+        ({"byte_ids": range(100, 356)}, "out of range or taken"),
+        ({"merge_ids": [[97, 98, 256], [97, 98, 256]]}, "id 256 of merge 1 is out of range or taken"),
+        ({"merge_ids": [[97, 257, 256], [97, 98, 257]]}, "merge 0 joins ids 97 and 257, of which one does not exist yet"),
+        ({"special_tokens": {"<s>": 7}}, "id 7 of special token '<s>' is out of range or taken"),
+        ({"special_tokens": {"<s>": 300}}, "id 300 of special token '<s>' is out of range"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(change, message):
+    fitting = {
+        "byte_ids": range(256),
+        "merge_ids": np.array([[97, 98, 256], [256, 99, 257]], np.uint32),
+        "n_phase1_merges": 2,
+        "pattern": patterns.resolve("gpt2"),
+    }
+    assert Tokenizer(**fitting).encode("abc") == [257]
+    with pytest.raises(UserError) as error:
+        Tokenizer(**fitting | {key: np.array(v) if key == "merge_ids" else v for key, v in change.items()})
+    assert message in str(error.value)

@@ -1,0 +1,133 @@
+from collections import Counter
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import texts
+from tokenizer import Batch, PretokenCounts, UserError, count_pretokens, patterns, reference
+
+SPECIALS = ["<|endoftext|>", "<|end", "\n\n", "é"]
+
+
+@pytest.fixture(scope="module")
+def documents(disputed):
+    """Real and generated text with special strings in it, without what newer Unicode classes otherwise."""
+    found = ["", *texts.sample(60_000), "a<|endoftext|> b<|endoftext|><|end|>", "é" * 9, "last line\n"]
+    return ["".join(c for c in text if c not in disputed) for text in found]
+
+
+def counted(documents, pattern, **options):
+    return count_pretokens([Batch.from_texts(documents)], pattern, **options)
+
+
+@pytest.mark.parametrize("specials", [[], SPECIALS])
+@pytest.mark.parametrize("unit", ["document", "line"])
+@pytest.mark.parametrize("pattern", ["gpt2", "superbpe", "none", r"\w+"])
+def test_counts_are_the_references(documents, pattern, unit, specials):
+    ours = counted(documents, pattern, unit=unit, special_tokens=specials)
+    regex = patterns.resolve(pattern).regex or None
+    expected = reference.count_pretokens(documents, regex, unit=unit, special_tokens=specials)
+    pairs = list(ours.items())
+    assert dict(pairs) == expected
+    assert pairs == sorted(expected.items())
+    assert ours.n_total == expected.total()
+    assert ours.n_distinct == len(expected)
+    assert ours.n_documents == len(documents)
+    assert ours.n_bytes == sum(len(text.encode()) for text in documents)
+
+
+@given(
+    documents=st.lists(st.text(alphabet="ab \n'é<", max_size=20), min_size=1, max_size=5).filter(any),
+    pattern=st.sampled_from(["gpt2", "o200k", "none", "a|b+", "punctuation-fence"]),
+    unit=st.sampled_from(["document", "line"]),
+    specials=st.sampled_from([[], ["<"], ["a<", "<", "a"], ["é"]]),
+)
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_counts_of_cramped_text_are_the_references(documents, pattern, unit, specials):
+    ours = counted(documents, pattern, unit=unit, special_tokens=specials)
+    regex = patterns.resolve(pattern).regex or None
+    assert dict(ours.items()) == reference.count_pretokens(documents, regex, unit=unit, special_tokens=specials)
+
+
+def test_threads_and_batches_change_no_byte(documents):
+    whole = counted(documents, "llama3", unit="line", special_tokens=SPECIALS, threads=1)
+    for threads, size in [(1, 1), (2, 7), (5, 1), (16, 50)]:
+        batches = [Batch.from_texts(documents[i : i + size]) for i in range(0, len(documents), size)]
+        parts = count_pretokens(batches, "llama3", unit="line", special_tokens=SPECIALS, threads=threads)
+        assert parts.data.tobytes() == whole.data.tobytes()
+        assert parts.offsets.tobytes() == whole.offsets.tobytes()
+        assert parts.counts.tobytes() == whole.counts.tobytes()
+        assert (parts.n_bytes, parts.n_documents) == (whole.n_bytes, whole.n_documents)
+
+
+def test_pretokens_of_every_length_are_counted():
+    # Table slots, short and long keys: lengths around every power of two.
+    lengths = sorted({n + d for n in (1, 2, 4, 8, 16, 32, 64, 128, 4096, 70_000) for d in (-1, 0, 1)} - {0})
+    documents = ["x" * length for length in lengths] * 2 + ["y" * length for length in lengths]
+    expected = Counter(document.encode() for document in documents)
+    assert dict(counted(documents, "none", threads=3).items()) == expected
+
+
+def test_saved_counts_load_as_they_were(documents, tmp_path):
+    counts = counted(documents, r"[a-z]+", unit="line", special_tokens=["é"])
+    counts.save(tmp_path / "counts.parquet")
+    loaded = PretokenCounts.load(tmp_path / "counts.parquet")
+    for name in ("data", "offsets", "counts"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(counts, name))
+        assert getattr(loaded, name).dtype == getattr(counts, name).dtype
+    for name in ("pattern", "unit", "special_tokens", "n_bytes", "n_documents", "n_distinct", "n_total"):
+        assert getattr(loaded, name) == getattr(counts, name)
+    table = pq.read_table(tmp_path / "counts.parquet")
+    assert table.column_names == ["bytes", "count"]
+    assert table["bytes"].to_pylist() == [key for key, _ in counts.items()]
+
+
+def test_files_that_hold_no_counts_are_refused(tmp_path):
+    with pytest.raises(UserError, match=r"no pretoken counts at .*nothing\.parquet"):
+        PretokenCounts.load(tmp_path / "nothing.parquet")
+    table = pq.read_table(_saved(tmp_path)).replace_schema_metadata({})
+    pq.write_table(table, tmp_path / "foreign.parquet")
+    with pytest.raises(UserError, match=r"foreign\.parquet does not hold pretoken counts"):
+        PretokenCounts.load(tmp_path / "foreign.parquet")
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"not a Parquet file at all"])
+def test_damaged_files_are_refused(tmp_path, content):
+    (tmp_path / "counts.parquet").write_bytes(content)
+    with pytest.raises(UserError, match=r"counts\.parquet"):
+        PretokenCounts.load(tmp_path / "counts.parquet")
+
+
+def test_a_truncated_file_is_refused(tmp_path):
+    path = _saved(tmp_path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(UserError, match=r"counts\.parquet"):
+        PretokenCounts.load(path)
+
+
+def _saved(folder):
+    counted(["some text"], "gpt2").save(folder / "counts.parquet")
+    return folder / "counts.parquet"
+
+
+def test_what_cannot_be_counted_is_an_error():
+    with pytest.raises(UserError, match="the corpus is empty"):
+        count_pretokens([], "gpt2")
+    with pytest.raises(UserError, match="the corpus is empty"):
+        counted(["", ""], "gpt2")
+    with pytest.raises(UserError, match="unit"):
+        counted(["a"], "gpt2", unit="page")
+    with pytest.raises(UserError, match="did you mean 'llama3'"):
+        counted(["a"], "lama3")
+    with pytest.raises(UserError, match="threads=0"):
+        counted(["a"], "gpt2", threads=0)
+
+
+def test_progress_reaches_all_bytes():
+    seen = []
+    batches = [Batch.from_texts(["some text"])] * 3
+    count_pretokens(batches, "gpt2", progress=lambda what, done, total: seen.append((what, done, total)))
+    assert seen[-1] == ("bytes counted", 27, None)

@@ -1,0 +1,175 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import texts
+from tokenizer import Batch, PretokenCounts, UserError, count_pretokens, patterns, reference, train_bpe
+from tokenizer.reference import TIE_BREAKS
+
+
+def counts_of(pretokens):
+    """Counts given outright, whatever pattern may have cut them."""
+    keys = sorted(pretokens)
+    return PretokenCounts(
+        data=np.frombuffer(b"".join(keys), np.uint8),
+        offsets=np.cumsum([0, *map(len, keys)]).astype(np.int64),
+        counts=np.array([pretokens[key] for key in keys], np.uint64),
+        pattern=patterns.resolve("none"),
+        unit="document",
+        special_tokens=(),
+        n_bytes=sum(len(key) * count for key, count in pretokens.items()),
+        n_documents=1,
+    )
+
+
+def pairs(merges):
+    return [(left, right) for left, right, _ in merges]
+
+
+@pytest.fixture(scope="module")
+def real():
+    return count_pretokens([Batch.from_texts(texts.sample(100_000))], "superbpe", special_tokens=["<|endoftext|>"])
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_merges_of_real_text_are_the_references(real, tie_break):
+    tokenizer = train_bpe(real, 256 + 900, special_tokens=[], tie_break=tie_break)
+    expected = reference.train_sorted(dict(real.items()), 900, tie_break=tie_break)
+    assert len(expected) == 900
+    assert tokenizer.merges == pairs(expected)
+    assert tokenizer.provenance["phase1"]["last_count"] == expected[-1][2]
+
+
+def test_tie_breaks_differ_on_real_text(real):
+    merges = [tuple(train_bpe(real, 700, tie_break=tie_break).merges) for tie_break in TIE_BREAKS]
+    assert len(set(merges)) == 3
+
+
+def test_merges_without_any_fence_are_the_references():
+    documents = [text[:2000] for text in texts.sample(100_000)][:40]
+    counts = count_pretokens([Batch.from_texts(documents)], "none", unit="line")
+    assert train_bpe(counts, 556, special_tokens=[]).merges == pairs(
+        reference.train_sorted(dict(counts.items()), 300)
+    )
+
+
+# Few letters and short words make runs, ties and pairs that vanish; a few high counts make sums that differ.
+LETTERS = st.sampled_from(["ab", "a", "abc ", "é!", "\x00\xff a"])
+WORDS = LETTERS.flatmap(lambda letters: st.text(alphabet=letters, min_size=1, max_size=14)).map(str.encode)
+CORPORA = st.dictionaries(WORDS, st.sampled_from([1, 1, 1, 2, 3, 7, 2**33]), min_size=1, max_size=8)
+
+
+@given(
+    corpus=CORPORA,
+    tie_break=st.sampled_from(TIE_BREAKS),
+    min_count=st.integers(1, 4),
+    max_token_bytes=st.sampled_from([None, 2, 3, 5]),
+    special_tokens=st.sampled_from([(), ("ab",), ("aa", "b a"), ("é",)]),
+)
+@settings(max_examples=500, deadline=None, derandomize=True)
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_merges_of_small_corpora_are_the_references(corpus, tie_break, min_count, max_token_bytes, special_tokens):
+    options = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}
+    tokenizer = train_bpe(counts_of(corpus), 300, special_tokens=special_tokens, **options)
+    n_merges = 300 - 256 - len(special_tokens)
+    expected = reference.train_naive(corpus, n_merges, special_tokens=special_tokens, **options)
+    assert tokenizer.merges == pairs(expected)
+    assert tokenizer.provenance["phase1"]["ran_out_of_pairs"] == (len(expected) < n_merges)
+
+
+@pytest.mark.parametrize("length", [2, 3, 4, 7, 64, 1000, 65_537])
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_runs_of_one_letter_merge_as_in_the_reference(length):
+    corpus = {b"a" * length: 3, b"b" + b"a" * (length // 2): 2}
+    tokenizer = train_bpe(counts_of(corpus), 256 + 6, special_tokens=[], max_token_bytes=40)
+    assert tokenizer.merges == pairs(reference.train_naive(corpus, 6, max_token_bytes=40))
+
+
+def test_counts_beyond_32_bits_are_exact():
+    corpus = {b"ab": 2**40, b"cd": 2**40 + 1, b"ef": 2**40 - 1}
+    tokenizer = train_bpe(counts_of(corpus), 259, special_tokens=[])
+    assert tokenizer.merges == [(b"c", b"d"), (b"a", b"b"), (b"e", b"f")]
+
+
+def test_rare_pairs_and_long_tokens_are_not_made(real):
+    with pytest.warns(UserWarning, match="ran out of pairs"):
+        tokenizer = train_bpe(real, 30_000, min_count=5, max_token_bytes=6)
+    expected = reference.train_sorted(dict(real.items()), 30_000, min_count=5, max_token_bytes=6)
+    assert tokenizer.merges == pairs(expected)
+    assert max(map(len, (left + right for left, right in tokenizer.merges))) == 6
+    assert tokenizer.provenance["phase1"]["last_count"] == 5
+
+
+def test_running_out_of_pairs_warns_and_is_on_record():
+    counts = count_pretokens([Batch.from_texts(["abc abc"])], "gpt2")
+    with pytest.warns(UserWarning, match=r"ran out of pairs after 3 of 743 merges; the vocabulary has 260 tokens"):
+        tokenizer = train_bpe(counts, 1000)
+    assert tokenizer.vocab_size == 260
+    assert tokenizer.provenance["phase1"]["ran_out_of_pairs"] is True
+    assert tokenizer.provenance["phase1"]["vocab_size_asked"] == 1000
+    assert tokenizer.special_tokens == {"<|endoftext|>": 259}
+    assert train_bpe(counts, 259).provenance["phase1"]["ran_out_of_pairs"] is False
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_no_token_spells_a_special_string(tie_break):
+    counts = count_pretokens([Batch.from_texts(["<|end|> <|end|> the the then"] * 9)], "none")
+    with pytest.warns(UserWarning, match="ran out of pairs"):
+        tokenizer = train_bpe(counts, 400, special_tokens=["<|end|>", "the"], tie_break=tie_break)
+    learned = tokenizer.vocab[256:-2]
+    assert b"<|end|>" not in learned
+    assert b"the" not in learned
+    assert any(b"<|end|" in token for token in learned)
+    expected = reference.train_sorted(dict(counts.items()), 142, special_tokens=["<|end|>", "the"], tie_break=tie_break)
+    assert tokenizer.merges == pairs(expected)
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_merges_nest(real, tie_break):
+    larger = train_bpe(real, 600, tie_break=tie_break)
+    smaller = train_bpe(real, 400, tie_break=tie_break)
+    assert larger.merges[: len(smaller.merges)] == smaller.merges
+    cut = larger.cut(400)
+    assert cut.sha256 == smaller.sha256 != larger.sha256
+    assert cut.vocab == smaller.vocab
+    assert cut.special_tokens == {"<|endoftext|>": 399}
+
+
+@pytest.mark.parametrize(
+    ("vocab_size", "special_tokens", "message"),
+    [
+        (200, ["<|endoftext|>"], r"vocab_size=200 is below 256 bytes \+ 1 special token\(s\); use at least 257"),
+        (257, ["<a>", "<b>"], r"vocab_size=257 .* use at least 258"),
+        (300, ["<a>", "<a>"], "repeats a string"),
+        (300, [""], "holds an empty one"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_errors(real, vocab_size, special_tokens, message):
+    with pytest.raises(UserError, match=message):
+        train_bpe(real, vocab_size, special_tokens=special_tokens)
+
+
+def test_an_unknown_tie_break_is_an_error(real):
+    with pytest.raises(UserError, match="lowest-ids"):
+        train_bpe(real, 300, tie_break="random")
+
+
+def test_the_smallest_vocabulary_has_bytes_and_specials_only(real):
+    tokenizer = train_bpe(real, 257)
+    assert tokenizer.merges == []
+    assert tokenizer.vocab == [bytes([byte]) for byte in range(256)] + [b"<|endoftext|>"]
+
+
+def test_an_exception_in_progress_ends_training(real):
+    def stop(what, done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_bpe(real, 1200, progress=stop)
+
+
+def test_progress_ends_at_the_total(real):
+    seen = []
+    train_bpe(real, 600, progress=lambda what, done, total: seen.append((what, done, total)))
+    assert seen[-1] == ("merges", 343, 343)
