@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import numpy as np
@@ -12,6 +13,9 @@ import regex
 from superbpe import PRESETS, Rules, train_superbpe
 from tests import texts
 from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
+
+# Tests never reach for the network: before anything imports Hugging Face's libraries.
+os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 
 Mask = npt.NDArray[np.bool_]
 CLASSES = [r"\p{L}", r"\p{N}", r"\s", r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"]

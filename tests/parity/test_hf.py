@@ -119,5 +119,5 @@ def test_special_strings_in_files_mean_what_they_mean_here(name, trained, tmp_pa
 def test_two_pass_folders_hold_nothing_that_hf_could_open(trained, tmp_path):
     trained["two_pass"].save(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["superbpe.json", "tokenizer_config.json"]
-    with pytest.raises(Exception, match="(?i)no such file|not found"):
+    with pytest.raises(Exception, match=r"(?i)no such file|not found"):
         tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))

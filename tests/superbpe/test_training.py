@@ -26,7 +26,9 @@ RULES = {
     "spans": Rules(span_trigger=7, span_cap=3),
     "wide spans": Rules(span_trigger=2, span_cap=9, unit="line"),
     "truncated": Rules(fence="punctuation-fence", truncate_quantile=0.6, unit="line"),
-    "truncated, kept": Rules(fence="punctuation-fence", truncate_quantile=0.4, phase1_fence="kept", span_trigger=4, span_cap=2),
+    "truncated, kept": Rules(
+        fence="punctuation-fence", truncate_quantile=0.4, phase1_fence="kept", span_trigger=4, span_cap=2
+    ),
     "odd fence": Rules(fence=r"(?=[aeiou])|\n"),
     "odd fence, kept": Rules(fence=r"(?<=[aeiou])|th", phase1_fence="kept"),
 }
@@ -93,7 +95,12 @@ def test_merges_are_the_references(name, documents, phase1):
 def test_ties_and_extreme_transitions(tie_break, n_kept, documents, phase1):
     rules = RULES["uw-2025"]
     tokenizer = train_superbpe(
-        phase1, batches(documents), vocab_size=257 + n_kept + 50, transition=256 + n_kept, rules=rules, tie_break=tie_break
+        phase1,
+        batches(documents),
+        vocab_size=257 + n_kept + 50,
+        transition=256 + n_kept,
+        rules=rules,
+        tie_break=tie_break,
     )
     _, merges = expected(documents, phase1, rules, n_kept, 50, tie_break)
     assert tokenizer.merges == phase1.merges[:n_kept] + pairs(merges)
@@ -142,6 +149,15 @@ def test_merges_of_small_corpora_are_the_references(documents, rules, n_kept, th
     _, merges = expected(documents, phase1, rules, n_kept, 25, tie_break)
     assert tokenizer.merges == phase1.merges + pairs(merges)
     assert tokenizer.provenance["phase2"]["ran_out_of_pairs"] == (len(merges) < 25)
+
+
+def test_spans_of_any_length_are_measured(phase1):
+    """The longest span is no shorter than itself: nothing of it is truncated at quantile 1."""
+    document = "a" * 70_000 + "bc" * 2000
+    rules = Rules(truncate_quantile=1.0)
+    tokenizer = train_superbpe(phase1, batches([document]), vocab_size=257 + 8, transition=256, rules=rules)
+    assert tokenizer.provenance["phase2"]["longest_span"] == 74_000
+    assert tokenizer.merges == pairs(expected([document], phase1, rules, 0, 8)[1])
 
 
 # ------------------------------------------------------------------------------- what merges do not depend on
@@ -250,7 +266,9 @@ def test_merging_by_rank_repeats_trainings_segmentation(name, documents, phase1)
         assert tuple(merge_by_rank(piece, ranks)) == segmented
 
 
-@pytest.mark.parametrize("name", ["nothing", "kept", "words", "veto", "odd fence", "odd fence, kept", "kept, punctuation"])
+@pytest.mark.parametrize(
+    "name", ["nothing", "kept", "words", "veto", "odd fence", "odd fence, kept", "kept, punctuation"]
+)
 def test_encoding_a_training_document_gives_trainings_tokens(name, documents, phase1):
     """Where units are documents and spans are whole, pieces are all that encoding cuts, too."""
     tokenizer = train_superbpe(phase1, batches(documents), vocab_size=256 + 160 + 1, transition=356, rules=RULES[name])
@@ -286,13 +304,18 @@ def test_transitions_are_sizes_shares_or_merges(larger):
 @pytest.mark.parametrize(
     ("transition", "message"),
     [
-        ({"transition": 1001}, "the transition 1001 is outside the vocabulary: with vocab_size=1000 it can be 256 to 999"),
+        (
+            {"transition": 1001},
+            "the transition 1001 is outside the vocabulary: with vocab_size=1000 it can be 256 to 999",
+        ),
         ({"transition": 255}, "transition=255 is neither a share between 0 and 1 nor a size of 256 or more"),
         ({"transition": 0.1}, "the transition 100 is outside"),
         ({"transition": 0}, "transition=0 is neither"),
         ({"transition": -3}, "transition=-3 is neither"),
         ({"transition": 500.5}, "transition=500.5 is neither"),
         ({"transition": 1.0}, "transition=1.0 is neither"),
+        ({"transition": float("nan")}, "transition=nan is neither"),
+        ({"transition": float("inf")}, "transition=inf is neither"),
         ({"transition_merges": 744}, "the transition 1000 is outside the vocabulary"),
         ({"transition_merges": -1}, "the transition 255 is outside the vocabulary"),
         ({}, "give the transition either as transition or as transition_merges"),

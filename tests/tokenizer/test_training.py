@@ -49,9 +49,7 @@ def test_tie_breaks_differ_on_real_text(real):
 def test_merges_without_any_fence_are_the_references():
     documents = [text[:2000] for text in texts.sample(100_000)][:40]
     counts = count_pretokens([Batch.from_texts(documents)], "none", unit="line")
-    assert train_bpe(counts, 556, special_tokens=[]).merges == pairs(
-        reference.train_sorted(dict(counts.items()), 300)
-    )
+    assert train_bpe(counts, 556, special_tokens=[]).merges == pairs(reference.train_sorted(dict(counts.items()), 300))
 
 
 # Few letters and short words make runs, ties and pairs that vanish; a few high counts make sums that differ.
@@ -153,6 +151,12 @@ def test_sizes_that_do_not_fit_are_errors(real, vocab_size, special_tokens, mess
 def test_an_unknown_tie_break_is_an_error(real):
     with pytest.raises(UserError, match="lowest-ids"):
         train_bpe(real, 300, tie_break="random")
+
+
+@pytest.mark.parametrize("option", [{"min_count": -1}, {"max_token_bytes": -1}])
+def test_negative_numbers_are_errors(real, option):
+    with pytest.raises(UserError, match=f"{next(iter(option))}=-1"):
+        train_bpe(real, 300, **option)
 
 
 def test_the_smallest_vocabulary_has_bytes_and_specials_only(real):
