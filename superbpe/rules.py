@@ -67,6 +67,8 @@ class Rules:
                 raise UserError(f"{name}={value} is not possible; use {least} or more")
         if self.truncate_quantile is not None and not 0.0 < self.truncate_quantile <= 1.0:
             raise UserError(f"truncate_quantile={self.truncate_quantile} is no share; use more than 0 and at most 1")
+        if "" in self.forbid:
+            raise UserError(f"forbid={self.forbid!r} holds an empty string, which every token contains; leave it out")
         if not 0.0 < self.sample <= 1.0:
             raise UserError(f"sample={self.sample} is no share of documents; use more than 0 and at most 1")
 

@@ -7,6 +7,7 @@ come, and counts the fragments between. See `native/src/phase2.rs` for why that 
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +22,7 @@ from tokenizer.errors import UserError
 from tokenizer.progress import Progress, Throttle, thread_count
 from tokenizer.training import merges_that_fit
 
+_SATURATED = 2**31 - 1  # the core counts seams up to here
 SAMPLE_EVERY = 25
 """One document in so many estimates how rare the last merge will be."""
 SAFETY = 0.4
@@ -44,7 +46,7 @@ def resolve_transition(vocab_size: int, transition: float | None = None, transit
         return 256 + transition_merges
     if transition is not None and 0 < transition < 1:
         return round(transition * vocab_size)
-    if transition is None or transition != int(transition) or transition < 256:
+    if transition is None or not math.isfinite(transition) or transition != int(transition) or transition < 256:
         raise UserError(f"transition={transition} is neither a share between 0 and 1 nor a size of 256 or more")
     return int(transition)
 
@@ -130,7 +132,7 @@ def train_superbpe(
         raise UserError("the corpus is empty: there is no text to train superwords on")
     if threshold is None:
         threshold = _guess_threshold(trainer.merge_counts(n_new, **veto), n_new)
-    threshold = max(threshold, rules.min_count)
+    threshold = max(min(threshold, _SATURATED), rules.min_count)
     tick = Throttle(progress, "superword merges", n_new)
 
     def merge_at(threshold: int) -> _native.MergeResult:

@@ -145,7 +145,16 @@ class Tokenizer:
             put(new, parts[0] + parts[1], f"merge {rank}")
         for string, token_id in self.special_tokens.items():
             put(token_id, string.encode(), f"special token {string!r}")
-        return [spelling for spelling in vocab if spelling is not None]
+        spelled = [spelling for spelling in vocab if spelling is not None]
+        # A file names a token by its bytes, so two tokens with the same ones could not be told apart.
+        ordinary = np.ones(size, dtype=bool)
+        ordinary[list(self.special_tokens.values())] = False
+        seen: set[bytes] = set()
+        for token_id in np.flatnonzero(ordinary).tolist():
+            if spelled[token_id] in seen:
+                raise UserError(f"{spelled[token_id]!r} is spelled by two tokens, the second with id {token_id}")
+            seen.add(spelled[token_id])
+        return spelled
 
     @property
     def vocab_size(self) -> int:

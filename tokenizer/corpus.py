@@ -95,6 +95,10 @@ class Corpus:
             )
         if not 0.0 <= config.heldout_fraction < 1.0:
             raise UserError(f"heldout_fraction={config.heldout_fraction} is no share; use 0 or more and less than 1")
+        for name in ("max_bytes", "min_document_bytes", "max_document_bytes", "batch_bytes"):
+            value = getattr(config, name)
+            if value is not None and value < 0:
+                raise UserError(f"{name}={value} is not possible; use 0 or more")
         if config.heldout_fraction and config.heldout_paths:
             raise UserError("give heldout_fraction or heldout_paths, not both")
         if config.on_invalid_utf8 not in ("error", "replace"):
@@ -221,7 +225,7 @@ def _find(paths: list[str], form: str | None) -> list[tuple[Path, str]]:
 
 
 def _format(path: Path) -> str | None:
-    suffixes = [suffix for suffix in path.suffixes if suffix not in _COMPRESSIONS]
+    suffixes = [suffix for suffix in map(str.lower, path.suffixes) if suffix not in _COMPRESSIONS]
     return _FORMATS.get(suffixes[-1]) if suffixes else None
 
 
@@ -263,7 +267,13 @@ def _read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
     roots = sorted({dotted.split(".")[0] for dotted in wanted} & set(file.schema_arrow.names))
     for rows in file.iter_batches(batch_size=1024, columns=roots or None):
         try:
-            texts = column(rows, config.field).cast(pa.large_string())
+            texts = column(rows, config.field)
+            if pa.types.is_dictionary(texts.type):
+                texts = texts.dictionary_decode()
+            if not _holds_text(texts.type):
+                raise UserError(f"{path}: field {config.field!r} holds {texts.type}, not text; set corpus.field")
+            # Bytes, so that malformed text gets as far as the check that knows its place.
+            texts = texts.cast(pa.large_binary())
             if config.score_field is not None:
                 score = pc.cast(column(rows, config.score_field), pa.float64())
                 texts = texts.filter(pc.fill_null(pc.greater_equal(score, config.min_score), fill_value=False))
@@ -271,7 +281,7 @@ def _read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
             raise UserError(
                 f"{path}: field {config.field!r} or the score does not hold what it should: {error}"
             ) from None
-        texts = pa.concat_arrays([pc.fill_null(texts, "")])  # without slices, so that offsets start at 0
+        texts = pa.concat_arrays([pc.fill_null(texts, b"")])  # without slices, so that offsets start at 0
         _, offsets, data = texts.buffers()
         try:
             yield _native.Batch.from_buffers(
@@ -281,6 +291,19 @@ def _read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
             )
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
+
+
+def _holds_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    types = pa.types
+    return any(
+        is_kind(kind)
+        for is_kind in (
+            *(types.is_string, types.is_large_string, types.is_string_view),
+            *(types.is_binary, types.is_large_binary, types.is_binary_view, types.is_null),
+        )
+    )
 
 
 def _batch_records(records: Iterable[dict[str, Any]], config: CorpusConfig) -> Iterator[_native.Batch]:
@@ -306,6 +329,8 @@ def _batch_records(records: Iterable[dict[str, Any]], config: CorpusConfig) -> I
 def _lookup(record: dict[str, Any], dotted: str, number: int, *, required: bool) -> Any:
     value: Any = record
     for name in dotted.split("."):
+        if value is None:
+            return None
         if not isinstance(value, dict) or name not in value:
             if not required:
                 return None

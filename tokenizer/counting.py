@@ -91,7 +91,10 @@ class PretokenCounts:
 
         if not path.is_file():
             raise UserError(f"no pretoken counts at {path}; make them with `python -m experiments.count`")
-        table = pq.read_table(path)
+        try:
+            table = pq.read_table(path)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise UserError(f"{path} is damaged ({error}); count again") from None
         about = json.loads((table.schema.metadata or {}).get(_METADATA_KEY, b"{}"))
         if about.get("version") != _FORMAT_VERSION:
             raise UserError(f"{path} does not hold pretoken counts of format {_FORMAT_VERSION}; count again")

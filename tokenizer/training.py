@@ -47,6 +47,9 @@ def train_bpe(
         UserError: the vocabulary is too small, or an argument is not possible.
     """
     n_merges = merges_that_fit(vocab_size, special_tokens)
+    for name, value in (("min_count", min_count), ("max_token_bytes", max_token_bytes)):
+        if value is not None and value < 0:
+            raise UserError(f"{name}={value} is not possible; use 0 or more")
     tick = Throttle(progress, "merges", n_merges)
     started = time.perf_counter()
     trained = _native.train_bpe(

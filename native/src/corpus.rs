@@ -293,6 +293,9 @@ fn read_lines(
         if input.read_until(b'\n', &mut line).map_err(|error| error.to_string())? == 0 {
             break;
         }
+        if number == 1 && line.starts_with("\u{feff}".as_bytes()) {
+            line.drain(..3); // a byte order mark is no JSON
+        }
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
@@ -322,7 +325,8 @@ impl Record {
         self.found = false;
         self.score = None;
         let mut json = serde_json::Deserializer::from_slice(line);
-        let wanted = Wanted { text: Some(&settings.field), score: settings.score_field.as_deref(), record: self };
+        let wanted =
+            Wanted { text: Some(&settings.field), score: settings.score_field.as_deref(), record: self, top: true };
         wanted
             .deserialize(&mut json)
             .and_then(|()| json.end())
@@ -346,6 +350,8 @@ struct Wanted<'a, 'p> {
     text: Option<&'p [String]>,
     score: Option<&'p [String]>,
     record: &'a mut Record,
+    /// Whether this is the line's own object, which must be one; below it, null stands for absent values.
+    top: bool,
 }
 
 impl<'de> DeserializeSeed<'de> for Wanted<'_, '_> {
@@ -356,8 +362,10 @@ impl<'de> DeserializeSeed<'de> for Wanted<'_, '_> {
             deserializer.deserialize_option(TextVisitor(self.record))
         } else if self.text.is_none() && self.score.is_some_and(<[String]>::is_empty) {
             deserializer.deserialize_any(ScoreVisitor(self.record))
-        } else {
+        } else if self.top {
             deserializer.deserialize_map(self)
+        } else {
+            deserializer.deserialize_any(self)
         }
     }
 }
@@ -369,6 +377,14 @@ impl<'de> Visitor<'de> for Wanted<'_, '_> {
         formatter.write_str("an object")
     }
 
+    fn visit_unit<E>(self) -> Result<(), E> {
+        if self.text.is_some() {
+            self.record.text.clear();
+            self.record.found = true;
+        }
+        Ok(())
+    }
+
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<std::borrow::Cow<str>>()? {
             let below =
@@ -378,7 +394,7 @@ impl<'de> Visitor<'de> for Wanted<'_, '_> {
             if text.is_none() && score.is_none() {
                 map.next_value::<IgnoredAny>()?;
             } else {
-                map.next_value_seed(Wanted { text, score, record: self.record })?;
+                map.next_value_seed(Wanted { text, score, record: self.record, top: false })?;
             }
         }
         Ok(())
@@ -395,12 +411,14 @@ impl<'de> Visitor<'de> for TextVisitor<'_> {
     }
 
     fn visit_bytes<E>(self, text: &[u8]) -> Result<(), E> {
+        self.0.text.clear(); // of a key listed twice, the last value counts
         self.0.text.extend_from_slice(text);
         self.0.found = true;
         Ok(())
     }
 
     fn visit_none<E>(self) -> Result<(), E> {
+        self.0.text.clear();
         self.0.found = true; // null: an empty document
         Ok(())
     }

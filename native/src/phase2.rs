@@ -5,6 +5,7 @@
 //! falls into short fragments that repeat, and they are counted as phase 1 counts words. Seams are counted in a
 //! hashed sketch that can only over-estimate: too few cuts, never a wrong one.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use hashbrown::hash_table::{Entry, HashTable};
@@ -20,7 +21,6 @@ const CHUNK_BYTES: usize = 1 << 17;
 /// size of the corpus, the noise stays at some 5 % of τ.
 const SKETCH: usize = 1 << 22;
 const SATURATED: u32 = u32::MAX / 2;
-const LONGEST_SPAN: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Spans {
@@ -103,7 +103,7 @@ pub struct Statistics {
 struct Worker {
     fragments: Fragments,
     statistics: Statistics,
-    lengths: Vec<u64>,
+    lengths: BTreeMap<usize, u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -187,9 +187,9 @@ impl Trainer {
         for worker in workers {
             total.fragments.merge(worker.fragments);
             total.statistics.add(worker.statistics);
-            let longer = total.lengths.len().max(worker.lengths.len());
-            total.lengths.resize(longer, 0);
-            worker.lengths.iter().enumerate().for_each(|(i, n)| total.lengths[i] += n);
+            for (length, n) in worker.lengths {
+                *total.lengths.entry(length).or_default() += n;
+            }
         }
         total.statistics.fragments = total.fragments.table.len() as u64;
         total.statistics.cells = total.fragments.ids.len() as u64;
@@ -200,16 +200,13 @@ impl Trainer {
     /// Smallest length that at least `quantile` of the spans do not exceed.
     pub fn length_quantile(&self, quantile: f64) -> usize {
         let lengths = &self.workers[0].lengths;
-        let wanted = (lengths.iter().sum::<u64>() as f64 * quantile).ceil() as u64;
+        let wanted = (lengths.values().sum::<u64>() as f64 * quantile).ceil() as u64;
         let mut seen = 0;
-        lengths
-            .iter()
-            .position(|n| {
-                seen += n;
-                seen >= wanted
-            })
-            .unwrap_or(0)
-            .max(1)
+        let at_quantile = lengths.iter().find(|(_, n)| {
+            seen += *n;
+            seen >= wanted
+        });
+        at_quantile.map_or(1, |(&length, _)| length.max(1))
     }
 
     /// Merges the fragments gathered; `min_count` must be at least the threshold they were cut at.
@@ -259,11 +256,7 @@ impl Spans {
 
 impl Worker {
     fn note_length(&mut self, length: usize) {
-        let length = length.min(LONGEST_SPAN);
-        if length >= self.lengths.len() {
-            self.lengths.resize(length + 1, 0);
-        }
-        self.lengths[length] += 1;
+        *self.lengths.entry(length).or_default() += 1;
     }
 
     fn gather(&mut self, piece: &[u32], pass: Pass, sampled: bool, sketch: &[AtomicU32]) {

@@ -563,3 +563,9 @@ def test_reading_can_stop_early(forms):
     iterator = Corpus(CorpusConfig(**forms[".jsonl"], batch_bytes=1)).batches()
     assert len(next(iterator)) == 1
     iterator.close()
+
+
+def test_a_byte_order_mark_before_json_lines_is_no_text(tmp_path):
+    path = tmp_path / "marked.JSONL"
+    path.write_bytes(b'\xef\xbb\xbf{"text": "hi"}\n')
+    assert list(Corpus(CorpusConfig(paths=[str(path)])).documents("all")) == ["hi"]
