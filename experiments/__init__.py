@@ -2,6 +2,7 @@
 
 import os
 
-# Before Torch is imported: its threads then sleep while they wait for each other instead of spinning. That costs
-# 5 % on an idle machine with two cores and is four times as fast where another process wants them too (measured).
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Before Torch is imported: how long its threads (GNU OpenMP) spin for each other before they sleep. The default is
+# long enough for one busy neighbour to stall a training step for seconds; so few spins cost nothing on an idle
+# machine, where sleeping at once (OMP_WAIT_POLICY=PASSIVE) costs a quarter (2 cores, the demo's model).
+os.environ.setdefault("GOMP_SPINCOUNT", "2000")

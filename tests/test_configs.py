@@ -34,7 +34,7 @@ def test_the_default_is_the_demonstration() -> None:
     assert config.report.demonstration
     assert config.wandb == "off"
     assert config.lm.train.train_bytes == config.budget.train_bytes
-    assert config.eval.context_bytes == config.lm.train.context_bytes
+    assert config.eval.context_bytes <= config.lm.train.context_bytes
     assert transition_size(config) == round(0.8 * config.bpe.vocab_size)
 
 

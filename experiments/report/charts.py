@@ -40,15 +40,16 @@ def loss(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
     """Training loss in bits per byte against bytes of text seen.
 
     Args:
-        rows: `tokenizer`, `bytes_seen`, `bits_per_byte`.
+        rows: `tokenizer`, `bytes_seen`, `bits_per_byte`, `smoothed`.
         labels: As for `compression`.
     """
     x = alt.X("bytes_seen:Q", title="bytes of training text seen", axis=_si_axis())
-    y = alt.Y("bits_per_byte:Q", title="bits per byte (training)", scale=alt.Scale(zero=False, nice=True))
+    title, scale = "bits per byte (training)", alt.Scale(zero=False)
+    y = alt.Y("bits_per_byte:Q", title=title, scale=scale)
     tooltip = [
         alt.Tooltip("tokenizer:N"),
         alt.Tooltip("bytes_seen:Q", title="bytes seen", format=".3s"),
-        alt.Tooltip("bits_per_byte:Q", title="bits per byte", format=".3f"),
+        alt.Tooltip("smoothed:Q", title="bits per byte, average", format=".3f"),
     ]
     # Dashes as well as colours: the lines often lie on each other.
     dash = alt.StrokeDash(
@@ -56,8 +57,12 @@ def loss(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
         scale=alt.Scale(domain=list(labels), range=[[1, 0], [7, 3], [2, 2], [9, 3, 2, 3]]),
         legend=_legend(),
     )
-    chart = _chart(rows).mark_line(strokeWidth=2, clip=True)
-    return _spec(chart.encode(x=x, y=y, color=_color(labels), strokeDash=dash, tooltip=tooltip))
+    base = _chart(rows).encode(x=x)
+    steps = base.mark_line(strokeWidth=1, opacity=0.4, color="#999").encode(y=y, detail="tokenizer:N")
+    average = base.mark_line(strokeWidth=2.5).encode(
+        y=alt.Y("smoothed:Q", title=title, scale=scale), color=_color(labels), strokeDash=dash, tooltip=tooltip
+    )
+    return _spec(steps + average)
 
 
 def interval(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tokenizer.corpus import Corpus
 
 _LOSS_POINTS = 200
+_SMOOTHING = 0.9
 
 
 def gather(context: Context, text: Text, counts: Artifact, result: Result) -> dict[str, Any]:
@@ -56,11 +57,7 @@ def gather(context: Context, text: Text, counts: Artifact, result: Result) -> di
                 threads=threads,
             )
         ],
-        "loss": [
-            {"tokenizer": judged.candidate.trained.label, "bytes_seen": seen, "bits_per_byte": bits}
-            for judged in result.judged
-            for seen, bits in loss_curve(judged.candidate.lm, _LOSS_POINTS)
-        ],
+        "loss": [row for judged in result.judged for row in _loss(judged)],
         "superwords": _superwords(second, heldout, config, threads),
         "sample": _sample(result.judged, text.corpus, config),
         "provenance": _provenance(context, text, counts, result),
@@ -114,6 +111,17 @@ def _row(judged: Judged) -> dict[str, Any]:
         "parameters": model["parameters_total"],
         "context_tokens": model["context_tokens"],
     }
+
+
+def _loss(judged: Judged) -> list[dict[str, Any]]:
+    """The training loss, and its exponential moving average without the bias towards its start."""
+    curve = loss_curve(judged.candidate.lm, _LOSS_POINTS)
+    rows, average, weight = [], 0.0, 0.0
+    for seen, bits in curve:
+        average, weight = _SMOOTHING * average + bits, _SMOOTHING * weight + 1
+        row = {"bytes_seen": seen, "bits_per_byte": bits, "smoothed": average / weight}
+        rows.append({"tokenizer": judged.candidate.trained.label, **row})
+    return rows
 
 
 def _superwords(judged: Judged, heldout: Sequence[str], config: ReportConfig, threads: int | None) -> dict[str, Any]:

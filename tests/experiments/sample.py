@@ -68,7 +68,7 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
             for label in ("BPE", "SuperBPE") for s in sizes
         ],
         "loss": [
-            {"tokenizer": label, "bytes_seen": i * 60_000, "bits_per_byte": 1.6 + 3 / (1 + i / 8) + 0.02 * math.sin(i * k)}
+            {"tokenizer": label, "bytes_seen": i * 60_000, "bits_per_byte": 1.6 + 3 / (1 + i / 8) + 0.2 * math.sin(i * k), "smoothed": 1.6 + 3 / (1 + i / 8)}
             for k, label in ((1.7, "BPE"), (2.3, "SuperBPE")) for i in range(1, 200)
         ],
         "superwords": {
