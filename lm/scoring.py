@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tokenizer.progress import Progress
 
 # Windows of similar length make full batches; this many tokens are sorted at a time, to bound memory.
-_TOKENS_PLANNED = 1 << 20
+_TOKENS_PLANNED = 1 << 16
 
 
 class Scores:

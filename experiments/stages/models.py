@@ -89,7 +89,7 @@ def train_lm(context: Context, trained: Trained, shards: Artifact) -> Artifact:
     found = artifact.contents
     what = (
         f"{si(found['parameters_total'])} parameters, {found['steps']:,} steps, {si(found['bytes'])}B of text, "
-        f"last loss {found['last_train_bits_per_byte']:.3f} bits per byte"
+        f"loss {loss_curve(artifact, 20)[-1][1]:.3f} bits per byte over the last twentieth"
     )
     context.done(stage, artifact, what)
     return artifact

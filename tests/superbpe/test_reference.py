@@ -51,9 +51,7 @@ def test_the_lifted_fence_lets_phase1_merges_cross_old_pretokens():
 
 
 def test_line_units_keep_their_ending():
-    assert pieces("ab\ncd\r\nab\n", unit="line") == Counter(
-        {(b"a", b"b", b"\n"): 2, (b"c", b"d", b"\r", b"\n"): 1}
-    )
+    assert pieces("ab\ncd\r\nab\n", unit="line") == Counter({(b"a", b"b", b"\n"): 2, (b"c", b"d", b"\r", b"\n"): 1})
 
 
 @pytest.mark.parametrize("phase1_fence", ["lifted", "kept"])
@@ -65,15 +63,11 @@ def test_a_fences_matches_and_gaps_are_pieces(phase1_fence):
 def test_kept_a_token_with_a_boundary_inside_is_closed_on_both_sides():
     merges = [(b"1", b"2"), (b"12", b"3"), (b"123", b"4")]
     # The pretoken 1234 is one token, so the fence after three digits lies inside it.
-    assert pieces("x1234y", merges, fence=r"\p{N}{1,3}", phase1_fence="kept") == Counter(
-        [(b"x",), (b"1234",), (b"y",)]
-    )
+    assert pieces("x1234y", merges, fence=r"\p{N}{1,3}", phase1_fence="kept") == Counter([(b"x",), (b"1234",), (b"y",)])
     # So does the end of a line inside a token of white space.
     merges = [(b"\n", b"\n"), (b"\n\n", b"\n")]
     rules = {"unit": "line", "phase1_fence": "kept"}
-    assert pieces("ab\n\n\ncd", merges, r"\p{L}+|\s+", **rules) == Counter(
-        [(b"a", b"b"), (b"\n\n\n",), (b"c", b"d")]
-    )
+    assert pieces("ab\n\n\ncd", merges, r"\p{L}+|\s+", **rules) == Counter([(b"a", b"b"), (b"\n\n\n",), (b"c", b"d")])
     assert pieces("ab\n\n\ncd", merges, r"\p{L}+|\s+", phase1_fence="kept") == Counter(
         [(b"a", b"b", b"\n\n\n", b"c", b"d")]
     )
@@ -86,9 +80,7 @@ def test_kept_counts_positions_in_bytes():
 
 def test_special_strings_cut_first_and_are_not_trained_on():
     for phase1_fence in ("lifted", "kept"):
-        cut = training_pieces(
-            ["ab<s>ab", "<s>"], [], GPT2, Rules(phase1_fence=phase1_fence), special_tokens=["<s>"]
-        )
+        cut = training_pieces(["ab<s>ab", "<s>"], [], GPT2, Rules(phase1_fence=phase1_fence), special_tokens=["<s>"])
         assert cut == Counter({(b"a", b"b"): 2})
 
 
@@ -106,9 +98,7 @@ def test_spans_are_truncated_to_a_quantile_of_their_lengths_before_they_are_cut(
     whole = pieces(text, fence=" ")
     spaces = {(b" ",): 3, (b"a",): 1}
     assert [length_quantile(whole, quantile) for quantile in (0.1, 4 / 7, 0.6, 0.9, 1)] == [1, 1, 2, 6, 6]
-    assert pieces(text, fence=" ", truncate_quantile=0.6) == Counter(
-        {**spaces, (b"b", b"c"): 2, (b"d", b"e"): 1}
-    )
+    assert pieces(text, fence=" ", truncate_quantile=0.6) == Counter({**spaces, (b"b", b"c"): 2, (b"d", b"e"): 1})
     assert pieces(text, fence=" ", truncate_quantile=1.0, span_trigger=4, span_cap=4) == Counter(
         {**spaces, (b"b", b"c"): 2, (b"d", b"e", b"f", b"g"): 1, (b"h", b"i"): 1}
     )
@@ -182,9 +172,7 @@ rule_sets = st.builds(
 def test_applying_merges_by_rank_repeats_training(documents, rules, n_phase1):
     phase1 = [merge[:2] for merge in train_sorted(count_pretokens(documents, GPT2), n_phase1)]
     cut = training_pieces(documents, phase1, GPT2, rules)
-    assert sum(n * len(b"".join(piece)) for piece, n in cut.items()) == sum(
-        len(d.encode()) for d in documents
-    )
+    assert sum(n * len(b"".join(piece)) for piece, n in cut.items()) == sum(len(d.encode()) for d in documents)
     existing = [left + right for left, right in phase1]
     learned = train(cut, 12, rules, "lowest-ids", existing)
     assert all(is_allowed(left + right, rules) for left, right, _ in learned)

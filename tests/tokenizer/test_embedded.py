@@ -169,9 +169,7 @@ def test_a_budget_bounds_the_training_text_only(tmp_path):
 def test_another_botocore_is_refused_with_the_remedy(monkeypatch):
     pytest.importorskip("botocore")
     monkeypatch.setattr(metadata, "version", lambda name: "1.0.0")
-    with pytest.raises(
-        UserError, match=r"botocore 1\.0\.0 is installed: run `pip install botocore==1\.44\.5`"
-    ):
+    with pytest.raises(UserError, match=r"botocore 1\.0\.0 is installed: run `pip install botocore==1\.44\.5`"):
         embedded.identity()
 
 
@@ -189,9 +187,7 @@ def test_the_corpus_is_what_its_description_says(corpus):
     assert lengths["ec2/RunInstances"] > 10_000
     text = next(document.text for document in corpus if document.source == "s3/PutObject")
     assert "Adds an object to a bucket." in text
-    assert not any(
-        re.search(r"</?(p|li|code|note|ul|a)>|&(lt|gt|amp|quot);", d.text[:2000]) for d in corpus[::20]
-    )
+    assert not any(re.search(r"</?(p|li|code|note|ul|a)>|&(lt|gt|amp|quot);", d.text[:2000]) for d in corpus[::20])
     assert all(document.text.endswith("\n") and document.text.strip() for document in corpus)
 
 
@@ -210,9 +206,7 @@ def test_every_documentation_value_is_in_the_corpus(corpus):
     for service in ("account", "sqs", "dynamodb", "apigateway"):
         newest = max((Path(package) / "data" / service).glob("*/service-2.json.gz"))
         model = json.loads(gzip.decompress(newest.read_bytes()))
-        expected = {
-            line for value in values(model) for line in embedded.strip_html(value).split("\n") if line
-        }
+        expected = {line for value in values(model) for line in embedded.strip_html(value).split("\n") if line}
         assert len(expected) > 40
         assert expected <= lines
 
