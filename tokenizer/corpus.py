@@ -51,7 +51,7 @@ class CorpusConfig:
         score_field, min_score: documents whose number at this (dotted) field is missing or lower are left out.
         heldout_fraction: share of documents held out, chosen by a hash of their text.
         heldout_salt: another salt, another choice.
-        heldout_paths: files of held-out documents, instead of a fraction.
+        heldout_paths: files of held-out documents; `heldout_fraction` then plays no part.
         on_invalid_utf8: "error", or "replace" (malformed bytes become U+FFFD).
         batch_bytes: text per batch.
     """
@@ -99,8 +99,6 @@ class Corpus:
             value = getattr(config, name)
             if value is not None and value < 0:
                 raise UserError(f"{name}={value} is not possible; use 0 or more")
-        if config.heldout_fraction and config.heldout_paths:
-            raise UserError("give heldout_fraction or heldout_paths, not both")
         if config.on_invalid_utf8 not in ("error", "replace"):
             raise UserError(f"on_invalid_utf8={config.on_invalid_utf8!r}; it is one of: error, replace")
         if (config.score_field is None) != (config.min_score is None):

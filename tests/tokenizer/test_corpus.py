@@ -406,10 +406,6 @@ def test_parquet_bytes_are_text_if_they_are_utf8(tmp_path):
         ({"paths": ["no/such/*.txt"]}, r"no/such/*.txt: no such file"),
         ({"paths": ["x"], "heldout_fraction": 1.0}, "heldout_fraction=1.0 is no share"),
         ({"paths": ["x"], "heldout_fraction": -0.1}, "heldout_fraction=-0.1 is no share"),
-        (
-            {"paths": ["x"], "heldout_fraction": 0.1, "heldout_paths": ["y"]},
-            "heldout_fraction or heldout_paths, not both",
-        ),
         ({"paths": ["x"], "on_invalid_utf8": "ignore"}, "on_invalid_utf8='ignore'; it is one of: error, replace"),
         ({"paths": ["x"], "score_field": "s"}, "score_field and min_score go together"),
         ({"paths": ["x"], "min_score": 0.0}, "score_field and min_score go together"),
@@ -569,3 +565,13 @@ def test_a_byte_order_mark_before_json_lines_is_no_text(tmp_path):
     path = tmp_path / "marked.JSONL"
     path.write_bytes(b'\xef\xbb\xbf{"text": "hi"}\n')
     assert list(Corpus(CorpusConfig(paths=[str(path)])).documents("all")) == ["hi"]
+
+
+def test_held_out_files_go_before_a_fraction(tmp_path):
+    for name in ("train", "heldout"):
+        (tmp_path / f"{name}.jsonl").write_text("".join(f'{{"text": "{name} {i}"}}\n' for i in range(50)))
+    config = CorpusConfig(
+        paths=[str(tmp_path / "train.jsonl")], heldout_paths=[str(tmp_path / "heldout.jsonl")], heldout_fraction=0.5
+    )
+    for split in ("train", "heldout"):
+        assert list(Corpus(config).documents(split)) == [f"{split} {i}" for i in range(50)]
