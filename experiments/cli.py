@@ -82,6 +82,10 @@ def _hydra(stage: str, argv: list[str], swept: list[str], failures: list[BaseExc
     try:
         decorated: Any = hydra.main(version_base="1.3", config_path="pkg://configs", config_name="config")(job)
         decorated()
+    except PermissionError as error:
+        raise UserError(
+            f"cannot write {error.filename} here; go elsewhere, or name a folder with hydra.run.dir=FOLDER"
+        ) from None
     finally:
         sys.argv = before
 

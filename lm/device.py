@@ -24,3 +24,8 @@ def resolve_device(name: str) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(f"device={name!r}, but Torch finds {torch.cuda.device_count()} CUDA devices; use device=auto")
     return device
+
+
+def precision(device: torch.device) -> str:
+    """What training computes in there: "bf16" on CUDA, "fp32" elsewhere. Models of both are not comparable."""
+    return "bf16" if device.type == "cuda" else "fp32"

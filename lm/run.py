@@ -22,7 +22,7 @@ from lm.checkpoint import (
     optimizer_tensors,
     save_tensors,
 )
-from lm.device import resolve_device
+from lm.device import precision, resolve_device
 from lm.model import ModelConfig, Transformer
 from lm.optim import build_optimizers, wsd
 from lm.stream import DocumentStream
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MODEL, SUMMARY = "model.safetensors", "summary.json"
 _CHECKPOINT = "checkpoint.safetensors"
 # These say how a run is watched or placed, not what it computes: a resumed run may change them.
-_FREE_TO_CHANGE = ("device", "threads", "checkpoint_seconds", "log_every")
+FREE_TO_CHANGE = ("device", "threads", "checkpoint_seconds", "log_every")
 _logger = logging.getLogger(__name__)
 
 
@@ -69,10 +69,11 @@ class Run:
         # On the device, so that a step that is not logged need not wait for it.
         self.bytes_seen = torch.zeros((), dtype=torch.int64, device=self.device)
         self.last_bits_per_byte = math.nan
-        fixed = {k: v for k, v in dataclasses.asdict(config).items() if k not in _FREE_TO_CHANGE}
+        fixed = {k: v for k, v in dataclasses.asdict(config).items() if k not in FREE_TO_CHANGE}
         self.identity: dict[str, Any] = {
             "model": dataclasses.asdict(model),
             "train": fixed,
+            "precision": precision(self.device),
             "shards": [shards.tokenizer_sha256, shards.n_documents, shards.n_bytes, shards.n_tokens],
         }
 

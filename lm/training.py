@@ -74,6 +74,11 @@ class TrainConfig:
         for name in ("train_bytes", "bytes_per_step", "context_bytes", "log_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name}={getattr(self, name)}: use a positive whole number")
+        for name in ("matrix_lr", "embedding_lr", "head_lr", "vector_lr", "weight_decay", "grad_clip"):
+            if not getattr(self, name) >= 0:
+                raise UserError(f"{name}={getattr(self, name)}: use 0 or more")
+        if self.microbatch_rows is not None and self.microbatch_rows < 1:
+            raise UserError(f"microbatch_rows={self.microbatch_rows}: use 1 or more, or null for the whole step")
         if self.bytes_per_step % self.context_bytes:
             rows = max(1, round(self.bytes_per_step / self.context_bytes))
             raise UserError(

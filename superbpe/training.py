@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from superbpe.rules import Rules
+from superbpe.rules import PRESETS, Rules
 from tokenizer import _native, patterns
 from tokenizer.bpe import ALPHABET, Tokenizer
 from tokenizer.errors import UserError
@@ -56,7 +56,7 @@ def train_superbpe(
     batches: Callable[[], Iterable[_native.Batch]],
     *,
     vocab_size: int,
-    rules: Rules,
+    rules: Rules | str,
     transition: float | None = None,
     transition_merges: int | None = None,
     tie_break: str = "lowest-ids",
@@ -72,7 +72,7 @@ def train_superbpe(
         tokenizer: phase 1; plain BPE with at least as many merges as the transition keeps.
         batches: gives the corpus from its beginning, each time it is called.
         vocab_size: of the result: bytes, merges of both phases, special tokens.
-        rules: what may be merged; see `superbpe.rules.PRESETS`.
+        rules: what may be merged: rules, or the name of a preset in `superbpe.rules.PRESETS`.
         transition: where phase 2 takes over; see `resolve_transition`.
         transition_merges: the same as a number of merges, instead.
         tie_break: which of the most frequent pairs is merged first, as in `train_bpe`.
@@ -83,7 +83,13 @@ def train_superbpe(
     Raises:
         UserError: the transition does not fit the tokenizer or the vocabulary, or a rule is not possible.
     """
+    if isinstance(rules, str):
+        if rules not in PRESETS:
+            raise UserError(f"rules={rules!r} is no preset; there are: {', '.join(PRESETS)}")
+        rules = PRESETS[rules]
     rules.check()
+    if not callable(batches):
+        raise UserError("batches must give the corpus anew for each pass: pass corpus.batches, not corpus.batches()")
     specials = sorted(tokenizer.special_tokens, key=tokenizer.special_tokens.__getitem__)
     n_total = merges_that_fit(vocab_size, specials)
     t = resolve_transition(vocab_size, transition, transition_merges)
@@ -131,12 +137,13 @@ def train_superbpe(
     if seen["bytes"] == 0:
         raise UserError("the corpus is empty: there is no text to train superwords on")
     if threshold is None:
-        threshold = _guess_threshold(trainer.merge_counts(n_new, **veto), n_new)
-    threshold = max(min(threshold, _SATURATED), rules.min_count)
+        share = seen["sampled_bytes"] / seen["bytes"]
+        threshold = _guess_threshold(trainer.merge_counts(n_new, **veto), n_new, share)
+    threshold = max(threshold, rules.min_count)
     tick = Throttle(progress, "superword merges", n_new)
 
     def merge_at(threshold: int) -> _native.MergeResult:
-        stream("bytes: fragments", lambda batch: trainer.count_fragments(batch, threshold))
+        stream("bytes: fragments", lambda batch: trainer.count_fragments(batch, min(threshold, _SATURATED)))
         return trainer.merge(n_new, min_count=threshold, progress=lambda merges, _: tick(merges), **veto)
 
     passes = 1
@@ -159,6 +166,7 @@ def train_superbpe(
         np.concatenate([kept, np.stack([trained["left"], trained["right"]], axis=1).astype(np.int64)]),
         pattern=tokenizer.pattern,
         special_tokens=specials,
+        special_layout=tokenizer.special_layout,
         n_phase1_merges=len(kept),
         fence=fence,
         mode="two-pass" if rules.phase1_fence == "kept" else "one-pass",
@@ -180,6 +188,7 @@ def train_superbpe(
                 "ran_out_of_pairs": made < n_new,
                 "last_count": int(trained["count"][-1]) if made else None,
                 "rejected": trained["rejected"],
+                "unreachable_phase1_tokens": _unreachable(tokenizer, len(kept), fence, rules),
                 "already_tokens": trained["already_tokens"],
                 "seconds": round(time.perf_counter() - started, 3),
             }
@@ -201,10 +210,18 @@ def _check_transition(t: int, tokenizer: Tokenizer, vocab_size: int, n_total: in
         )
 
 
-def _guess_threshold(sample_counts: np.ndarray[Any, np.dtype[np.uint64]], n_new: int) -> int:
-    """A count that the last merge on the whole corpus will most likely reach."""
+def _guess_threshold(sample_counts: np.ndarray[Any, np.dtype[np.uint64]], n_new: int, share: float) -> int:
+    """A count that the last merge on the whole corpus will most likely reach; the sample is this share of it."""
     last = int(sample_counts[n_new - 1]) if 0 < n_new <= len(sample_counts) else 1
-    return max(1, int(SAFETY * SAMPLE_EVERY * last))
+    return max(1, int(SAFETY * last / share)) if share else 1
+
+
+def _unreachable(tokenizer: Tokenizer, n_kept: int, fence: patterns.Pattern, rules: Rules) -> int:
+    """Phase-1 tokens that one-pass encoding never gives, because the fence cuts their own text."""
+    if rules.phase1_fence == "kept":
+        return 0
+    tokens = (tokenizer.vocab[i].decode(errors="replace") for i in tokenizer.merge_ids[:n_kept, 2].tolist())
+    return sum(len(_native.split(token, fence.regex)) > 1 for token in tokens)
 
 
 def _sampled(batches: Iterable[_native.Batch], rules: Rules) -> Iterator[_native.Batch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Collection, Iterable, Sequence, Set
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,8 @@ from tokenizer.progress import thread_count
 
 ALPHABET: bytes = formats.BYTE_ORDER
 """The 256 byte values in the order of HF's alphabet: the order in which `lowest-ids` ranks them."""
+
+_LONGEST_TOKEN = 1 << 16  # merges of merges could otherwise ask for any amount of memory
 
 SPECIAL_LAYOUTS = ("last", "first", "after-bytes")
 
@@ -124,6 +127,25 @@ class Tokenizer:
         ranks: npt.NDArray[np.int64] = rank_of_id[self.merge_ids[:, :2]]
         return ranks
 
+    @property
+    def special_layout(self) -> str:
+        """Which of `SPECIAL_LAYOUTS` the ids follow.
+
+        Raises:
+            UserError: none of them, so that a list of merges alone does not say what the ids are.
+        """
+        n, n_specials = len(self.merge_ids), len(self.special_tokens)
+        firsts = {"last": (0, 256, 256 + n), "first": (n_specials, 256 + n_specials, 0)}
+        for layout in SPECIAL_LAYOUTS:
+            byte, merge, special = firsts.get(layout, (0, 256 + n_specials, 256))
+            if (
+                self.byte_ids == tuple(range(byte, byte + 256))
+                and np.array_equal(self.merge_ids[:, 2], np.arange(merge, merge + n))
+                and sorted(self.special_tokens.values()) == list(range(special, special + n_specials))
+            ):
+                return layout
+        raise UserError("the tokenizer's ids are not laid out as bytes, merges and special tokens in a row")
+
     def _spell(self) -> list[bytes]:
         """Token bytes by id, from bytes, merges and specials; every id must be spelled exactly once."""
         size = 256 + len(self.merge_ids) + len(self.special_tokens)
@@ -142,6 +164,8 @@ class Tokenizer:
             parts = [vocab[i] if i < size else None for i in (left, right)]
             if parts[0] is None or parts[1] is None:
                 raise UserError(f"merge {rank} joins ids {left} and {right}, of which one does not exist yet")
+            if len(parts[0]) + len(parts[1]) > _LONGEST_TOKEN:
+                raise UserError(f"merge {rank} makes a token of more than {_LONGEST_TOKEN} bytes")
             put(new, parts[0] + parts[1], f"merge {rank}")
         for string, token_id in self.special_tokens.items():
             put(token_id, string.encode(), f"special token {string!r}")
@@ -194,7 +218,7 @@ class Tokenizer:
 
     @cached_property
     def _encoder(self) -> _native.Encoder:
-        return _native.Encoder(
+        encoder = _native.Encoder(
             self.vocab,
             list(self.byte_ids),
             self.merge_ids.reshape(-1),
@@ -203,6 +227,13 @@ class Tokenizer:
             fence=None if self.fence is None else self.fence.regex,
             two_pass=self.mode == "two-pass",
         )
+        if encoder.plain:
+            warnings.warn(
+                "a superword merge makes a part of an earlier merge: encoding goes by single merges, which is as exact "
+                "and slower",
+                stacklevel=3,
+            )
+        return encoder
 
     def encode(
         self,
@@ -261,6 +292,8 @@ class Tokenizer:
             ids: uint32, of all texts in order.
             offsets: int64 [len(texts) + 1]; text i has `ids[offsets[i]:offsets[i + 1]]`.
         """
+        if isinstance(texts, str):
+            raise UserError("encode_batch takes a list of texts; use encode for one, or put it in a list")
         return self.encode_documents(_native.Batch.from_texts(list(texts)), threads=threads)
 
     def encode_documents(
@@ -304,6 +337,7 @@ class Tokenizer:
             self.ranks()[:n],
             pattern=self.pattern,
             special_tokens=sorted(self.special_tokens, key=self.special_tokens.__getitem__),
+            special_layout=self.special_layout,
             n_phase1_merges=n_phase1,
             fence=self.fence if superwords else None,
             mode=self.mode if superwords else "one-pass",

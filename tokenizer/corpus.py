@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 import glob
 import hashlib
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,13 +37,14 @@ _SAMPLE_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class CorpusConfig:
-    """Where documents come from and which of them count.
+    r"""Where documents come from and which of them count.
 
     Attributes:
         paths: files, directories (searched below) and globs.
         format: txt, jsonl or parquet; None to tell by each file's name.
         field: where the text is in a record; a dotted path reaches into nested ones.
-        separator: in .txt, what stands between documents; None for one document per file.
+        separator: in .txt, what stands between documents (\n and \t may be written so); None for one document
+            per file.
         dataset: instead of paths, a Hugging Face dataset: hub name or local path, streamed.
         dataset_config, dataset_split: its configuration and split.
         max_bytes: budget of text, in order of documents and before the held-out split; the document that
@@ -107,7 +109,7 @@ class Corpus:
             raise UserError(f"format={config.format!r}; it is one of: txt, jsonl, parquet")
         self.files = _find(config.paths, config.format)
         self.heldout_files = _find(config.heldout_paths, config.format)
-        if overlap := {path for path, _ in self.files} & {path for path, _ in self.heldout_files}:
+        if overlap := {p.resolve() for p, _ in self.files} & {p.resolve() for p, _ in self.heldout_files}:
             raise UserError(f"{min(overlap)} is named in paths and in heldout_paths; a file is one or the other")
 
     def batches(self, split: Split = "train") -> Iterator[_native.Batch]:
@@ -128,8 +130,10 @@ class Corpus:
             heldout_fraction=config.heldout_fraction,
             heldout_salt=config.heldout_salt,
         )
-        files = {"train": self.files, "heldout": self.heldout_files, "all": self.files + self.heldout_files}
-        source = self._dataset() if config.dataset else self._read(files[split] if explicit else self.files)
+        source = self._dataset() if config.dataset else self._read(self.files)
+        if explicit and split != "train":
+            heldout = self._read(self.heldout_files)
+            source = heldout if split == "heldout" else chain(source, heldout)
         empty = True
         for batch in source:
             taken, more = keep.apply(batch)
@@ -141,7 +145,8 @@ class Corpus:
         if empty:
             raise UserError(
                 f"the corpus is empty: no document of {config.dataset or config.paths} is left for the {split} split "
-                "(see min_document_bytes, max_document_bytes, min_score and heldout_fraction)"
+                "(see min_document_bytes, max_document_bytes, min_score and heldout_fraction; a .txt file is one "
+                "document unless corpus.separator says what stands between documents)"
             )
 
     def documents(self, split: Split = "train") -> Iterator[str]:
@@ -162,11 +167,8 @@ class Corpus:
             "config": config,
             "files": [_fingerprint(path) for path, _ in self.files],
             "heldout_files": [_fingerprint(path) for path, _ in self.heldout_files],
+            "dataset": _dataset_identity(self.config.dataset),
         }
-
-    def stored_bytes(self) -> int:
-        """Bytes of the training files as they are stored; 0 for a dataset."""
-        return sum(path.stat().st_size for path, _ in self.files)
 
     def _read(self, files: list[tuple[Path, str]]) -> Iterator[_native.Batch]:
         config = self.config
@@ -178,7 +180,7 @@ class Corpus:
                 yield from _native.Reader(
                     [(str(path), form) for path, form in group],
                     field=config.field,
-                    separator=config.separator,
+                    separator=config.separator and config.separator.replace("\\n", "\n").replace("\\t", "\t"),
                     score_field=config.score_field,
                     min_score=0.0 if config.min_score is None else config.min_score,
                     replace_invalid=config.on_invalid_utf8 == "replace",
@@ -202,7 +204,7 @@ class Corpus:
 
 
 def _find(paths: list[str], form: str | None) -> list[tuple[Path, str]]:
-    found: dict[Path, str] = {}
+    found: dict[Path, tuple[Path, str]] = {}  # by where it really is: a file counts once, whatever it is called
     for path in paths:
         if glob.has_magic(path) and not Path(path).exists():
             matches = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (Path.glob refuses absolute ones)
@@ -218,8 +220,8 @@ def _find(paths: list[str], form: str | None) -> list[tuple[Path, str]]:
             detected = form or _format(file)
             if detected is None:
                 raise UserError(f"{file}: unknown kind of file; name it .txt, .jsonl or .parquet, or set corpus.format")
-            found[file] = detected
-    return list(found.items())
+            found.setdefault(file.resolve(), (file, detected))
+    return list(found.values())
 
 
 def _format(path: Path) -> str | None:
@@ -240,6 +242,21 @@ def _fingerprint(path: Path) -> dict[str, Any]:
         "mtime_ns": stat.st_mtime_ns,
         "sample": digest.hexdigest()[:16],
     }
+
+
+def _dataset_identity(name: str | None) -> Any:
+    """What a dataset's documents depend on: its files if it is local, else the hub's revision."""
+    if name is None:
+        return None
+    if Path(name).exists():
+        return [_fingerprint(path) for path in sorted(Path(name).rglob("*")) if path.is_file()]
+    from huggingface_hub import HfApi
+
+    try:
+        return HfApi().dataset_info(name).sha
+    except (OSError, ValueError) as error:  # offline, or no such dataset: loading it will tell
+        warnings.warn(f"the revision of {name} cannot be told ({error}); its results are reused by name", stacklevel=2)
+        return None
 
 
 def _read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:

@@ -142,6 +142,10 @@ def count_pretokens(
     tick = Throttle(progress, "bytes counted")
     n_bytes = n_documents = 0
     for batch in batches:
+        if not isinstance(batch, _native.Batch):
+            raise UserError(
+                f"batches holds {type(batch).__name__}, not Batch; use [Batch.from_texts(texts)] for strings"
+            )
         counter.add(batch)
         n_bytes += batch.n_bytes
         n_documents += len(batch)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import warnings
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +67,11 @@ def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
             "which HF tokenizers cannot express; train with phase1_fence=lifted for an exact export"
         )
     cut = tokenizer.fence or tokenizer.pattern
+    if (part := unportable_part(cut)) is not None:
+        raise UserError(
+            f"the pattern {cut.regex!r} cannot be written as tokenizer.json: "
+            f"HF's regex engine may read {part} otherwise"
+        )
     split = {"type": "Split", "pattern": {"Regex": cut.regex}, "behavior": "Isolated", "invert": False}
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     special_ids = set(tokenizer.special_tokens.values())
@@ -110,6 +117,31 @@ def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
+def unportable_part(pattern: Pattern) -> str | None:
+    r"""What of a custom regex HF's engine (Oniguruma) may read otherwise than ours, or None.
+
+    Known differences: `$` and `^` are the ends of any line there, flags have other letters, `\w`, `\b` and `\h` mean
+    other characters, and `{n,m}+` is a repetition. Named patterns avoid them all.
+    """
+    if pattern.name != "custom":
+        return None
+    tokens = re.findall(r"\\.|\(\?[\w^-]*[:=!<>)]?|\[\[?:?|\{[\d,]+\}\+|.", pattern.regex, re.DOTALL)
+    in_class = 0
+    for part in tokens:
+        if part[0] in "[]":
+            in_class = max(0, in_class + part.count("[") - part.count("]"))
+        if (
+            (part in "^$" and not in_class)
+            or part == "[[:"
+            or (len(part) == 2 and part[0] == "\\" and part[1] in "wWbBhHRXKGAzZ")
+            or (part.startswith("(?") and part not in ("(?:", "(?=", "(?!", "(?<=", "(?<!", "(?<", "(?>", "(?i:"))
+            or part.endswith("}+")
+        ):
+            return repr(part)
+    cased = re.search(r"\\[pP]\{L[ult]\}|\[:(upper|lower):", pattern.regex)
+    return "classes of case in a (?i:...)" if cased and "(?i" in pattern.regex else None
+
+
 def _hf_config(tokenizer: Tokenizer) -> dict[str, Any]:
     """`tokenizer_config.json`. Without the class, transformers guesses one from the model and gives wrong ids."""
     config: dict[str, Any] = {
@@ -123,9 +155,14 @@ def _hf_config(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def save(tokenizer: Tokenizer, folder: Path) -> None:
-    """Writes the folder. A two-pass tokenizer gets no `tokenizer.json`, so that stock loaders fail loudly."""
+    """Writes the folder. Where `tokenizer.json` could not be exact there is none, so that stock loaders fail loudly."""
     files = {HF_CONFIG_FILE: json.dumps(_hf_config(tokenizer), indent=2) + "\n"}
-    if tokenizer.mode == "one-pass":
+    part = unportable_part(tokenizer.fence or tokenizer.pattern)
+    if part is not None:
+        warnings.warn(
+            f"no {HF_FILE} is written: HF's regex engine may read {part} of the pattern otherwise", stacklevel=3
+        )
+    elif tokenizer.mode == "one-pass":
         files[HF_FILE] = json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=1) + "\n"
     fence = tokenizer.fence
     about = {
@@ -166,32 +203,35 @@ def load(folder: Path) -> dict[str, Any]:
             f"{folder / FILE} was changed after it was written: its mode, patterns, ids, merges or special tokens do "
             "not match its hash. Restore the file or train again"
         )
-    specials = stored.get("special_tokens")
-    if (
-        not isinstance(stored.get("phase1_merges"), int)
-        or not isinstance(specials, dict)
-        or not all(isinstance(i, int) for i in specials.values())
-    ):
-        raise UserError(
-            f"{folder / FILE} is damaged (phase1_merges or special_tokens); restore the file or train again"
-        )
     try:
         arguments = {
-            "byte_ids": [int(i) for i in stored["byte_ids"]],
-            "merge_ids": np.array(stored["merges"], dtype=np.uint32).reshape(-1, 3),
-            "n_phase1_merges": stored["phase1_merges"],
+            "byte_ids": _integers(stored["byte_ids"]),
+            "merge_ids": np.array([_integers(merge) for merge in stored["merges"]], dtype=np.uint32).reshape(-1, 3),
+            "n_phase1_merges": _integers([stored["phase1_merges"]])[0],
             "pattern": _pattern(about["pattern_name"], stored["pattern"]),
             "fence": None if stored["fence"] is None else _pattern(about["fence_name"], stored["fence"]),
             "mode": stored["mode"],
-            "special_tokens": stored["special_tokens"],
-            "provenance": about.get("provenance"),
+            "special_tokens": dict(
+                zip(stored["special_tokens"], _integers(stored["special_tokens"].values()), strict=True)
+            ),
+            "provenance": dict(about.get("provenance") or {}),
         }
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, UserError):
-            raise
+        written = dict(about.get("files") or {})
+        "".join(stored["special_tokens"]).encode()
+    except UserError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{folder / FILE} is damaged ({error!r}); restore the file or train again") from None
-    _check_hf_files(folder, about.get("files", {}), arguments)
+    _check_hf_files(folder, written, arguments)
     return arguments
+
+
+def _integers(values: Iterable[Any]) -> list[int]:
+    """The values, if all are whole numbers: a fraction must not be cut off silently."""
+    found = list(values)
+    if not all(type(value) is int for value in found):
+        raise TypeError("a number is not a whole one")
+    return found
 
 
 def _pattern(name: str, regex: str) -> Pattern:
@@ -207,7 +247,7 @@ def _read(path: Path, missing: str) -> dict[str, Any]:
         parsed = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise UserError(missing) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON ({error}); restore the file or train again") from None
     if not isinstance(parsed, dict):
         raise UserError(f"{path} is not a JSON object; restore the file or train again")
@@ -226,9 +266,9 @@ def _check_hf_files(folder: Path, written: dict[str, str], arguments: dict[str, 
     from tokenizer.bpe import Tokenizer
 
     path = folder / HF_FILE
-    if arguments["mode"] == "two-pass":
+    if HF_FILE not in written or arguments["mode"] == "two-pass":
         if path.exists():
-            raise UserError(f"{path} must not exist: a two-pass tokenizer has no exact tokenizer.json. Delete it")
+            raise UserError(f"{path} must not exist: this tokenizer has no exact tokenizer.json. Delete it")
     elif _hash(path.read_bytes() if path.exists() else b"") != written.get(HF_FILE):
         found = _read(path, f"{path} is missing; restore it or train again")
         expected = hf_json(Tokenizer(**arguments))
@@ -240,4 +280,31 @@ def _check_hf_files(folder: Path, written: dict[str, str], arguments: dict[str, 
     if not config.exists():
         warnings.warn(f"{config} is missing: transformers may guess another class and give wrong ids", stacklevel=4)
     elif _hash(config.read_bytes()) != written.get(HF_CONFIG_FILE):
+        _check_hf_config(config, arguments["special_tokens"])
         warnings.warn(f"{config} was edited after it was written; ids here do not depend on it", stacklevel=4)
+
+
+_HF_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
+_HF_TOKEN_KEYS = re.compile(r".*_tokens?|added_tokens_decoder|.*special_tokens")
+
+
+def _check_hf_config(path: Path, special_tokens: dict[str, int]) -> None:
+    """Refuses another class, and tokens that transformers would add: both give other ids there."""
+    config = _read(path, f"{path} is missing")
+    if config.get("tokenizer_class") not in _HF_CLASSES:
+        raise UserError(f"{path} was changed in its tokenizer_class: transformers would give other ids. Restore it")
+
+    def strings(value: Any) -> Iterator[str]:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            yield from strings(value["content"] if "content" in value else list(value.values()))
+        elif isinstance(value, list):
+            for item in value:
+                yield from strings(item)
+
+    for key, value in config.items():
+        if _HF_TOKEN_KEYS.fullmatch(key) and (new := set(strings(value)) - set(special_tokens)):
+            raise UserError(
+                f"{path} adds the token {min(new)!r} in {key!r}: transformers would give other ids. Remove it"
+            )

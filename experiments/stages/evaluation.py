@@ -50,6 +50,10 @@ class Judged:
     summary: dict[str, Any]
 
 
+FEWEST_DOCUMENTS = 30
+"""With fewer held-out documents their resamples say too little about others: no verdict."""
+
+
 @dataclass(frozen=True)
 class Result:
     """All candidates judged; the comparison is the second against the first."""
@@ -58,8 +62,15 @@ class Result:
     comparison: Comparison
 
     @property
+    def too_few(self) -> bool:
+        """Whether there are too few documents for a verdict."""
+        return self.comparison.n_documents < FEWEST_DOCUMENTS
+
+    @property
     def winner(self) -> Judged | None:
         """Who is better, or None if the data cannot tell."""
+        if self.too_few:
+            return None
         return {"A better": self.judged[0], "B better": self.judged[1]}.get(self.comparison.verdict)
 
 
@@ -173,6 +184,11 @@ def is_demonstration(context: Context) -> bool:
 def verdict(result: Result) -> str:
     """Return the result in a sentence."""
     first, second = (judged.candidate.trained.label for judged in result.judged)
+    if result.too_few:
+        return (
+            f"Too few held-out documents to tell {first} and {second} apart: {result.comparison.n_documents}, "
+            f"and it takes {FEWEST_DOCUMENTS}."
+        )
     if result.winner is None:
         return f"No significant difference between {first} and {second} in how well they predict held-out text."
     other = next(judged for judged in result.judged if judged is not result.winner)

@@ -7,6 +7,8 @@ import json
 from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.console import si
+from lm.device import precision, resolve_device
+from lm.run import FREE_TO_CHANGE
 from lm.shards import Shards, write_shards
 from lm.training import train
 
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
 
 _SHARDS = "shards"
 METRICS = "metrics.jsonl"
-# Where and how closely a run is watched does not change what it computes.
-_NOT_IDENTITY = ("device", "threads", "checkpoint_seconds", "log_every")
 
 
 def shard(context: Context, text: Text, trained: Trained, split: Literal["train", "heldout"]) -> Artifact:
@@ -76,7 +76,8 @@ def train_lm(context: Context, trained: Trained, shards: Artifact) -> Artifact:
             summary = train(config.model, config.train, data, folder, log=log, progress=progress)
         return {"tokenizer": trained.tokenizer.sha256, **summary}
 
-    settings = {k: v for k, v in dataclasses.asdict(config.train).items() if k not in _NOT_IDENTITY}
+    settings = {k: v for k, v in dataclasses.asdict(config.train).items() if k not in FREE_TO_CHANGE}
+    settings["precision"] = precision(resolve_device(config.train.device))
     stage = f"lm {trained.key}"
     with context.reporter.stage(stage):
         artifact = context.store.make(

@@ -43,6 +43,7 @@ def prepare(context: Context) -> Text:
     if config.source == "files":
         corpus = Corpus(part(CorpusConfig, config))
         where = config.dataset or ", ".join(config.paths)
+        next(corpus.batches("heldout"))  # before hours of work: some document must be held out
         heldout = ", ".join(config.heldout_paths) or f"{config.heldout_fraction:g} of the documents, by hash"
         return Text(corpus, digest(corpus.identity()), [("corpus", where), ("held out", heldout)], None)
 

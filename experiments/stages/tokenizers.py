@@ -88,6 +88,7 @@ def phase1(context: Context, text: Text, counts: Artifact) -> tuple[Trained, Tok
         whole = load(record, context)
         tokenizer = whole.cut(config.vocab_size) if whole.vocab_size > config.vocab_size else whole
         artifact = _keep(context, tokenizer, inputs)
+    _say_if_short(context, record, tokenizer, config.vocab_size)
     context.done("bpe", record, f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}")
     return Trained("bpe", "BPE", tokenizer, artifact, record), whole
 
@@ -133,8 +134,17 @@ def phase2(context: Context, text: Text, whole: Tokenizer) -> Trained:
     artifact = context.store.find(record.contents["tokenizer"])
     assert artifact is not None
     what = f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}, {record.contents['superwords']:,} superwords"
+    _say_if_short(context, record, tokenizer, vocab_size)
     context.done("superbpe", record, what)
     return Trained("superbpe", "SuperBPE", tokenizer, artifact, record)
+
+
+def _say_if_short(context: Context, record: Artifact, tokenizer: Tokenizer, vocab_size: int) -> None:
+    """Repeat training's warning where its result is reused."""
+    if tokenizer.vocab_size < vocab_size and not record.fresh:
+        context.reporter.say(
+            f"warning: the corpus had pairs for {tokenizer.vocab_size} tokens only, not {vocab_size}", style="yellow"
+        )
 
 
 def load(record: Artifact, context: Context) -> Tokenizer:

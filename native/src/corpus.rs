@@ -3,9 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{sync_channel, Receiver};
-use std::sync::Arc;
 
 use memchr::memmem;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
@@ -127,40 +125,41 @@ pub enum Format {
 
 /// Reads files in order on a thread of its own; `next` gives batches.
 pub struct Reader {
-    batches: Receiver<Result<Batch, String>>,
-    consumed: Arc<AtomicU64>,
+    batches: Receiver<Message>,
+    ended: bool,
+}
+
+enum Message {
+    Documents(Batch),
+    Failed(String),
+    /// Sent last, so that a thread that died cannot look like the end of the corpus.
+    End,
 }
 
 impl Reader {
     pub fn start(files: Vec<(PathBuf, Format)>, settings: Settings) -> Self {
         let (sender, batches) = sync_channel(2);
-        let consumed = Arc::new(AtomicU64::new(0));
-        let counter = consumed.clone();
         std::thread::spawn(move || {
             let mut collector = Collector {
                 batch: Batch::default(),
                 limit: settings.batch_bytes,
                 // A closed channel means that nobody listens any more: stop reading.
-                send: |batch| sender.send(Ok(batch)).is_ok(),
+                send: |batch| sender.send(Message::Documents(batch)).is_ok(),
             };
             for (path, format) in &files {
-                match read_file(path, *format, &settings, &counter, &mut collector) {
+                match read_file(path, *format, &settings, &mut collector) {
                     Ok(true) => {}
                     Ok(false) => break,
                     Err(error) => {
-                        let _ = sender.send(Err(format!("{}: {error}", path.display())));
+                        let _ = sender.send(Message::Failed(format!("{}: {error}", path.display())));
                         return;
                     }
                 }
             }
             collector.flush();
+            let _ = sender.send(Message::End);
         });
-        Self { batches, consumed }
-    }
-
-    /// Bytes of the files (as stored) read so far.
-    pub fn consumed(&self) -> u64 {
-        self.consumed.load(Ordering::Relaxed)
+        Self { batches, ended: false }
     }
 }
 
@@ -168,7 +167,16 @@ impl Iterator for Reader {
     type Item = Result<Batch, String>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.batches.recv().ok()
+        if self.ended {
+            return None;
+        }
+        let message = self.batches.recv().unwrap_or_else(|_| Message::Failed("the reading thread died".into()));
+        self.ended = !matches!(message, Message::Documents(_));
+        match message {
+            Message::Documents(batch) => Some(Ok(batch)),
+            Message::Failed(error) => Some(Err(error)),
+            Message::End => None,
+        }
     }
 }
 
@@ -194,24 +202,12 @@ impl<F: FnMut(Batch) -> bool> Collector<F> {
     }
 }
 
-struct Counted<R> {
-    inner: R,
-    counter: Arc<AtomicU64>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let n = self.inner.read(buffer)?;
-        self.counter.fetch_add(n as u64, Ordering::Relaxed);
-        Ok(n)
-    }
-}
-
-fn open(path: &Path, counter: &Arc<AtomicU64>) -> std::io::Result<Box<dyn Read>> {
-    let file = Counted { inner: File::open(path)?, counter: counter.clone() };
-    Ok(match path.extension().and_then(|extension| extension.to_str()) {
-        Some("gz") => Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(READ_BUFFER, file))),
-        Some("zst" | "zstd") => Box::new(zstd::Decoder::new(file)?),
+fn open(path: &Path) -> std::io::Result<Box<dyn Read>> {
+    let file = File::open(path)?;
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    Ok(match extension.to_ascii_lowercase().as_str() {
+        "gz" => Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(READ_BUFFER, file))),
+        "zst" | "zstd" => Box::new(zstd::Decoder::new(file)?),
         _ => Box::new(file),
     })
 }
@@ -221,10 +217,9 @@ fn read_file(
     path: &Path,
     format: Format,
     settings: &Settings,
-    counter: &Arc<AtomicU64>,
     collector: &mut Collector<impl FnMut(Batch) -> bool>,
 ) -> Result<bool, String> {
-    let input = open(path, counter).map_err(|error| error.to_string())?;
+    let input = open(path).map_err(|error| error.to_string())?;
     match (format, &settings.separator) {
         (Format::JsonLines, _) => read_lines(input, settings, collector),
         (Format::Text, Some(separator)) => read_separated(input, separator.as_bytes(), settings, collector),
@@ -242,7 +237,7 @@ fn checked<'a>(text: &'a [u8], base: u64, settings: &Settings) -> Result<std::bo
         Ok(_) => Ok(text.into()),
         Err(_) if settings.replace_invalid => Ok(String::from_utf8_lossy(text).into_owned().into_bytes().into()),
         Err(error) => Err(format!(
-            "not UTF-8 at byte {} of the text; mend the file, or set on_invalid_utf8=replace to read malformed bytes as U+FFFD",
+            "not UTF-8 at byte {} of the text; mend the file, or set corpus.on_invalid_utf8=replace to read malformed bytes as U+FFFD",
             base + error.valid_up_to() as u64
         )),
     }
@@ -339,7 +334,7 @@ impl Record {
             _ => "unreadable".into(),
         };
         Err(format!(
-            "no field {:?} (the fields are: {keys}); name the one that holds the text with field=...",
+            "no field {:?} (the fields are: {keys}); set corpus.field to the one that holds the text",
             settings.field.join(".")
         ))
     }

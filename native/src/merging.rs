@@ -119,10 +119,6 @@ impl Words {
         }
         Ok(Self { cells, runs })
     }
-
-    pub fn cells(&self) -> usize {
-        self.cells.len()
-    }
 }
 
 /// Walks positions upwards and tells each one's weight.

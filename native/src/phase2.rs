@@ -21,6 +21,8 @@ const CHUNK_BYTES: usize = 1 << 17;
 /// size of the corpus, the noise stays at some 5 % of τ.
 const SKETCH: usize = 1 << 22;
 const SATURATED: u32 = u32::MAX / 2;
+/// Phase-1 tokens after which the sample is large enough, whatever the corpus: some 40 MB of text.
+const SAMPLE_TOKENS: u64 = 10_000_000;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Spans {
@@ -96,6 +98,9 @@ pub struct Statistics {
     pub dead_seams: u64,
     pub fragments: u64,
     pub cells: u64,
+    /// Text that the sample was taken from.
+    pub sampled_bytes: u64,
+    pub sampled_tokens: u64,
 }
 
 /// What one thread gathers in a pass.
@@ -155,14 +160,19 @@ impl Trainer {
         let chunks = parallel::chunks(&batch.offsets, CHUNK_BYTES);
         let (encoder, spans, specials) = (&self.encoder, self.spans, &self.specials);
         let (sketch, base) = (&self.sketch, self.documents);
+        // Looked at between batches only, so that threads do not decide what is sampled.
+        let sampling = self.workers.iter().map(|worker| worker.statistics.sampled_tokens).sum::<u64>() < SAMPLE_TOKENS;
         let threads = self.workers.len();
         encoder.with_states(threads, |states| {
             let mut pairs: Vec<(&mut State, &mut Worker)> = states.iter_mut().zip(&mut self.workers).collect();
             parallel::for_each(&mut pairs, chunks.len(), |(state, worker), i| {
                 for document in chunks[i].clone() {
                     let text = batch.document(document);
-                    let sampled =
-                        matches!(pass, Pass::Seams { sample_every } if (base + document) % sample_every.max(1) == 0);
+                    let sampled = sampling
+                        && matches!(pass, Pass::Seams { sample_every } if (base + document) % sample_every.max(1) == 0);
+                    if sampled {
+                        worker.statistics.sampled_bytes += text.len() as u64;
+                    }
                     worker.statistics.documents += 1;
                     worker.statistics.bytes += text.len() as u64;
                     specials.between(text, |text| {
@@ -239,6 +249,8 @@ impl Statistics {
         self.spans += other.spans;
         self.seams += other.seams;
         self.dead_seams += other.dead_seams;
+        self.sampled_bytes += other.sampled_bytes;
+        self.sampled_tokens += other.sampled_tokens;
     }
 }
 
@@ -273,6 +285,7 @@ impl Worker {
                     }
                 }
                 if sampled {
+                    self.statistics.sampled_tokens += piece.len() as u64;
                     self.fragments.add(piece, 1);
                 }
             }

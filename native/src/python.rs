@@ -63,7 +63,7 @@ impl Batch {
                 Err(_) if replace_invalid => batch.push(String::from_utf8_lossy(document).as_bytes()),
                 Err(error) => {
                     return Err(user_error(format!(
-                        "document {i} of the batch is not UTF-8 at its byte {}; set on_invalid_utf8=replace to read \
+                        "document {i} of the batch is not UTF-8 at its byte {}; set corpus.on_invalid_utf8=replace to read \
                          malformed bytes as U+FFFD",
                         error.valid_up_to()
                     )))
@@ -133,7 +133,8 @@ impl DocumentFilter {
             heldout_salt,
             split,
             sample_fraction,
-            sample_salt,
+            // Another coin than the held-out split's, also where both salts are the same.
+            sample_salt: format!("sample:{sample_salt}"),
             used: 0,
         }))
     }
@@ -193,12 +194,6 @@ impl Reader {
             Some(Ok(batch)) => Ok(Some(Batch(Arc::new(batch)))),
             Some(Err(message)) => Err(user_error(message)),
         }
-    }
-
-    /// Bytes read of the files as they are stored.
-    #[getter]
-    fn consumed(&self) -> u64 {
-        self.0.lock().expect("no panic while held").consumed()
     }
 }
 
@@ -318,7 +313,11 @@ fn train_bpe<'py>(
     let tokens = ranked_tokens(&alphabet, &[])?;
     let veto = veto(max_token_bytes, None, Vec::new(), special_tokens);
     let (data, offsets, counts) = (data.as_slice()?, offsets.as_slice()?, counts.as_slice()?);
-    if offsets.len() != counts.len() + 1 || offsets.last() != Some(&(data.len() as i64)) {
+    if offsets.len() != counts.len() + 1
+        || offsets.first() != Some(&0)
+        || offsets.last() != Some(&(data.len() as i64))
+        || offsets.windows(2).any(|bounds| bounds[0] > bounds[1])
+    {
         return Err(user_error("counts, offsets and bytes of the pretokens do not fit together".into()));
     }
     let mut progress = Progress { callback: progress, error: None };
@@ -471,6 +470,7 @@ impl SuperwordTrainer {
             ("dead_seams", statistics.dead_seams),
             ("fragments", statistics.fragments),
             ("cells", statistics.cells),
+            ("sampled_bytes", statistics.sampled_bytes),
         ] {
             result.set_item(name, value)?;
         }

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import texts
-from tokenizer import Batch, Tokenizer, UserError, patterns, reference
+from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, reference, train_bpe
 from tokenizer.patterns import Pattern
 
 ONE_PASS = ["gpt2", "llama3", "superbpe", "none", "superwords", "seed_superwords", "unfenced"]
@@ -300,3 +300,24 @@ def test_what_does_not_fit_together_is_refused(change, message):
     with pytest.raises(UserError) as error:
         Tokenizer(**fitting | {key: np.array(v) if key == "merge_ids" else v for key, v in change.items()})
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("layout", ["last", "first", "after-bytes"])
+def test_cutting_keeps_the_layout_of_ids(layout):
+    counts = count_pretokens([Batch.from_texts(["low lower newer lowest"] * 3)], "gpt2")
+    ranks = train_bpe(counts, 262, special_tokens=()).ranks()
+    tokenizer = Tokenizer.from_ranks(
+        ranks, pattern=counts.pattern, special_tokens=["<s>", "</s>"], special_layout=layout
+    )
+    assert tokenizer.special_layout == layout
+    assert tokenizer.cut(tokenizer.vocab_size).sha256 == tokenizer.sha256
+    shorter = Tokenizer.from_ranks(
+        ranks[:3], pattern=counts.pattern, special_tokens=["<s>", "</s>"], special_layout=layout
+    )
+    assert tokenizer.cut(261).sha256 == shorter.sha256
+
+
+def test_merges_of_merges_have_an_end():
+    doubling = [(0, 0), *((256 + i, 256 + i) for i in range(30))]
+    with pytest.raises(UserError, match="a token of more than 65536 bytes"):
+        Tokenizer.from_ranks(doubling, pattern=patterns.resolve("none"))

@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from tests import texts
-from tokenizer import Batch, Corpus, CorpusConfig, UserError
+from tokenizer import Batch, Corpus, CorpusConfig, UserError, _native
 
 READ_BUFFER = 1 << 20
 
@@ -575,3 +575,57 @@ def test_held_out_files_go_before_a_fraction(tmp_path):
     )
     for split in ("train", "heldout"):
         assert list(Corpus(config).documents(split)) == [f"{split} {i}" for i in range(50)]
+
+
+def test_a_file_counts_once_whatever_it_is_called(tmp_path, monkeypatch):
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n')
+    monkeypatch.chdir(tmp_path)
+    twice = CorpusConfig(paths=["a.jsonl", str(tmp_path / "a.jsonl")])
+    assert list(Corpus(twice).documents("train")) == ["one"]
+    with pytest.raises(UserError, match="a file is one or the other"):
+        Corpus(CorpusConfig(paths=["a.jsonl"], heldout_paths=[str(tmp_path / "a.jsonl")]))
+
+
+def test_a_dataset_beside_held_out_files(tmp_path):
+    import datasets
+
+    folder = str(tmp_path / "saved")
+    datasets.Dataset.from_dict({"text": ["train 1", "train 2"]}).save_to_disk(folder)
+    (tmp_path / "heldout.jsonl").write_text('{"text": "heldout"}\n')
+    corpus = Corpus(CorpusConfig(dataset=folder, heldout_paths=[str(tmp_path / "heldout.jsonl")]))
+    assert list(corpus.documents("train")) == ["train 1", "train 2"]
+    assert list(corpus.documents("heldout")) == ["heldout"]
+    assert list(corpus.documents("all")) == ["train 1", "train 2", "heldout"]
+
+
+def test_another_dataset_of_the_same_name_has_another_identity(tmp_path):
+    import shutil
+
+    import datasets
+
+    folder = str(tmp_path / "saved")
+    identities = []
+    for texts_ in (["a"], ["b"]):
+        shutil.rmtree(folder, ignore_errors=True)
+        datasets.Dataset.from_dict({"text": texts_}).save_to_disk(folder)
+        identities.append(Corpus(CorpusConfig(dataset=folder)).identity())
+    assert identities[0] != identities[1]
+
+
+def test_a_separator_may_be_written_with_escapes(tmp_path):
+    (tmp_path / "a.txt").write_text("one\n\ntwo")
+    config = CorpusConfig(paths=[str(tmp_path / "a.txt")], separator="\\n\\n")
+    assert list(Corpus(config).documents("all")) == ["one", "two"]
+
+
+def test_the_sample_is_independent_of_the_held_out_split():
+    documents_ = [f"document {i}" for i in range(4000)]
+
+    def keep(**options):
+        return _native.DocumentFilter(
+            split="train", min_bytes=1, max_bytes=None, budget=None, heldout_fraction=0.25, heldout_salt="", **options
+        )
+
+    train, _ = keep().apply(_native.Batch.from_texts(documents_))
+    sampled, _ = keep(sample_fraction=0.25, sample_salt="").apply(_native.Batch.from_texts(documents_))
+    assert 0.2 < len(sampled) / len(train) < 0.3

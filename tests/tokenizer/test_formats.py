@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests import texts
-from tokenizer import Tokenizer, UserError, patterns
+from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
 from tokenizer.formats import BYTE_ORDER, hf_json, printable
 from tokenizer.patterns import Pattern
 
@@ -310,3 +310,36 @@ def test_nonsense_with_a_fitting_hash_is_a_user_error_too(change, folder):
     forged(folder, change)
     with pytest.raises(UserError):
         Tokenizer.load(folder)
+
+
+@pytest.mark.parametrize(
+    "regex",
+    [r"\S+$|\s+|\S", r"^\s+|\S+", r"(?m).+", r"(?s).{1,7}", r"(?i:\p{Lu}+)|\s+", r"\w+|\W", r"a{1,3}+b|[[:alpha:]]"],
+)
+def test_a_pattern_that_hf_reads_otherwise_gets_no_tokenizer_json(tmp_path, regex):
+    counts = count_pretokens([Batch.from_texts(["Some text, some more text."] * 5)], regex)
+    tokenizer = train_bpe(counts, 265, special_tokens=())
+    with pytest.warns(UserWarning, match=r"no tokenizer\.json is written"):
+        tokenizer.save(tmp_path)
+    assert not (tmp_path / "tokenizer.json").exists()
+    assert Tokenizer.load(tmp_path).sha256 == tokenizer.sha256
+
+
+@pytest.mark.parametrize(
+    "regex", [r"[^$^]+|\s", r"(?<=[.!?]) ", r"[[a-z]$]+|\s", r"(?i:'s)| ?\p{L}+", r"(?=(\d{3})+(?!\d))"]
+)
+def test_an_ordinary_pattern_does(tmp_path, regex):
+    counts = count_pretokens([Batch.from_texts(["Some text, some more text."] * 5)], regex)
+    train_bpe(counts, 265, special_tokens=()).save(tmp_path)
+    assert (tmp_path / "tokenizer.json").exists()
+
+
+@pytest.mark.parametrize("key", ["extra_special_tokens", "additional_special_tokens", "pad_token"])
+def test_a_token_that_transformers_would_add_is_refused(tmp_path, key):
+    counts = count_pretokens([Batch.from_texts(["a cat, a cat"])], "gpt2")
+    train_bpe(counts, 260).save(tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {key: "cat" if key == "pad_token" else ["cat"]}))
+    with pytest.raises(UserError, match=r"adds the token 'cat'"):
+        Tokenizer.load(tmp_path)
