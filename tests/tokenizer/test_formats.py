@@ -318,7 +318,7 @@ def test_nonsense_with_a_fitting_hash_is_a_user_error_too(change, folder):
 )
 def test_a_pattern_that_hf_reads_otherwise_gets_no_tokenizer_json(tmp_path, regex):
     counts = count_pretokens([Batch.from_texts(["Some text, some more text."] * 5)], regex)
-    tokenizer = train_bpe(counts, 265, special_tokens=())
+    tokenizer = train_bpe(counts, 257, special_tokens=())
     with pytest.warns(UserWarning, match=r"no tokenizer\.json is written"):
         tokenizer.save(tmp_path)
     assert not (tmp_path / "tokenizer.json").exists()
@@ -330,7 +330,7 @@ def test_a_pattern_that_hf_reads_otherwise_gets_no_tokenizer_json(tmp_path, rege
 )
 def test_an_ordinary_pattern_does(tmp_path, regex):
     counts = count_pretokens([Batch.from_texts(["Some text, some more text."] * 5)], regex)
-    train_bpe(counts, 265, special_tokens=()).save(tmp_path)
+    train_bpe(counts, 257, special_tokens=()).save(tmp_path)
     assert (tmp_path / "tokenizer.json").exists()
 
 
