@@ -34,6 +34,12 @@ def main() -> None:
     assert len(ids) < len(text) // 2
     print(f"trained {tokenizer.vocab_size} tokens; {len(text)} bytes become {len(ids)} tokens")
 
+    from tokenizer import embedded
+
+    # Without the `demo` extra: the small fallback.
+    assert embedded.identity()["fallback"]
+    print(f"the embedded corpus falls back to {sum(1 for _ in embedded.documents())} documents")
+
     command = [sys.executable, "-m", "experiments.pipeline", "--cfg", "job"]
     composed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert "vocab_size" in composed

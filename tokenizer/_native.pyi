@@ -1,11 +1,24 @@
 """The Rust core; built by maturin from `native/`."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypedDict, final
+from typing import TypedDict, final, type_check_only
 
 import numpy as np
 import numpy.typing as npt
 
+__all__ = [
+    "Batch",
+    "DocumentFilter",
+    "Encoder",
+    "PretokenCounter",
+    "Reader",
+    "SuperwordTrainer",
+    "named_patterns",
+    "split",
+    "train_bpe",
+]
+
+@type_check_only
 class MergeResult(TypedDict):
     left: npt.NDArray[np.uint32]
     right: npt.NDArray[np.uint32]
@@ -42,8 +55,8 @@ class DocumentFilter:
         budget: int | None,
         heldout_fraction: float,
         heldout_salt: str,
-        sample_fraction: float = 1.0,
-        sample_salt: str = "",
+        sample_fraction: float,
+        sample_salt: str,
     ) -> DocumentFilter: ...
     def apply(self, batch: Batch) -> tuple[Batch, bool]: ...
 

@@ -129,6 +129,8 @@ class Corpus:
             budget=None if explicit and split == "heldout" else config.max_bytes,
             heldout_fraction=config.heldout_fraction,
             heldout_salt=config.heldout_salt,
+            sample_fraction=1.0,
+            sample_salt="",
         )
         source = self._dataset() if config.dataset else self._read(self.files)
         if explicit and split != "train":

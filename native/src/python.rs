@@ -107,7 +107,7 @@ struct DocumentFilter(Filter);
 #[pymethods]
 impl DocumentFilter {
     #[new]
-    #[pyo3(signature = (*, split, min_bytes, max_bytes, budget, heldout_fraction, heldout_salt, sample_fraction = 1.0, sample_salt = String::new()))]
+    #[pyo3(signature = (*, split, min_bytes, max_bytes, budget, heldout_fraction, heldout_salt, sample_fraction, sample_salt))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
     fn new(
         split: &str,

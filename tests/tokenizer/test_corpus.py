@@ -626,6 +626,6 @@ def test_the_sample_is_independent_of_the_held_out_split():
             split="train", min_bytes=1, max_bytes=None, budget=None, heldout_fraction=0.25, heldout_salt="", **options
         )
 
-    train, _ = keep().apply(_native.Batch.from_texts(documents_))
+    train, _ = keep(sample_fraction=1.0, sample_salt="").apply(_native.Batch.from_texts(documents_))
     sampled, _ = keep(sample_fraction=0.25, sample_salt="").apply(_native.Batch.from_texts(documents_))
     assert 0.2 < len(sampled) / len(train) < 0.3
