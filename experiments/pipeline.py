@@ -67,7 +67,10 @@ def _run(context: Context, last: int) -> None:
     training = [models.shard(context, corpus, trained, "train") for trained in both]
     if last < STAGES.index("train_lm"):
         return
-    lms = [models.train_lm(context, trained, shards) for trained, shards in zip(both, training, strict=True)]
+    pairs = list(zip(both, training, strict=True))
+    # Before hours of training rather than after.
+    evaluation.check_budget(context, [models.bytes_per_step(context, *pair) for pair in pairs])
+    lms = [models.train_lm(context, trained, shards) for trained, shards in pairs]
     if last < STAGES.index("evaluate"):
         return
     candidates = [

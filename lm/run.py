@@ -49,7 +49,7 @@ class Run:
         self.device = resolve_device(config.device)
         self.stream = DocumentStream(shards, seed=config.seed, shuffle=config.shuffle)
         self.bytes_per_token = self.stream.bytes_per_token(config.train_bytes)
-        self.context_tokens = max(1, round(config.context_bytes / self.bytes_per_token))
+        self.context_tokens = self.stream.context_tokens(config.context_bytes, config.train_bytes)
         self.tokens_per_step = config.rows * self.context_tokens
         self.model = Transformer(model, shards.vocab_size, self.context_tokens, shards.tokenizer_sha256)
         self.model.initialize(config.seed)

@@ -56,6 +56,10 @@ class DocumentStream:
         total_bytes = epochs * self._shards.n_bytes + last_bytes
         return total_bytes / (epochs * self._shards.n_tokens + last_tokens)
 
+    def context_tokens(self, context_bytes: int, train_bytes: int) -> int:
+        """Tokens that stand for `context_bytes` of text in a run over `train_bytes`."""
+        return max(1, round(context_bytes / self.bytes_per_token(train_bytes)))
+
     def _load(self, epoch: int) -> None:
         self._epoch = epoch
         self._order: NDArray[Any] = np.arange(self._shards.n_documents)

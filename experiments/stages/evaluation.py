@@ -82,7 +82,9 @@ def evaluate(context: Context, text: Text, candidates: Sequence[Candidate]) -> R
     """
     for candidate in candidates:
         check_heldout(text.hash, candidate)
-    check_budget(context, [candidate.lm for candidate in candidates])
+    models = [candidate.lm.contents for candidate in candidates]
+    assert len({model["steps"] for model in models}) == 1, "one configuration gives every model the same steps"
+    check_budget(context, [model["mean_bytes_per_step"] for model in models])
     judged = [_score(context, candidate) for candidate in candidates]
     comparison = lm.evaluation.compare(judged[0].evaluation, judged[1].evaluation)
     context.tracker.log("comparison", comparison.summary())
@@ -111,12 +113,14 @@ def check_heldout(corpus: str, candidate: Candidate) -> None:
         )
 
 
-def check_budget(context: Context, models: Sequence[Artifact]) -> None:
-    """Raise a UserError unless the models read equally many bytes in equally many steps."""
-    per_step = [model.contents["mean_bytes_per_step"] for model in models]
-    if len({model.contents["steps"] for model in models}) > 1 or (
-        max(per_step) > min(per_step) * (1 + context.config.budget.tolerance)
-    ):
+def check_budget(context: Context, per_step: Sequence[float]) -> None:
+    """Raise a UserError unless the models read equally many bytes per step, in equally many steps.
+
+    Args:
+        context: Of the run; its budget says how much they may differ.
+        per_step: Mean bytes per step of each model, expected before training or measured after it.
+    """
+    if max(per_step) > min(per_step) * (1 + context.config.budget.tolerance):
         raise UserError(
             f"budget.mode=equal_bytes, but the models read {', '.join(f'{value:.1f}' for value in per_step)} "
             "bytes per step; a longer lm.train.context_bytes or a larger budget.train_bytes brings them together, and "

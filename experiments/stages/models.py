@@ -10,6 +10,7 @@ from experiments.console import si
 from lm.device import precision, resolve_device
 from lm.run import FREE_TO_CHANGE
 from lm.shards import Shards, write_shards
+from lm.stream import DocumentStream
 from lm.training import train
 
 if TYPE_CHECKING:
@@ -56,6 +57,14 @@ def shard(context: Context, text: Text, trained: Trained, split: Literal["train"
 def open_shards(artifact: Artifact, trained: Trained) -> Shards:
     """Map the shards of an artifact; refused if another tokenizer wrote them."""
     return Shards.open(artifact.path / _SHARDS, trained.tokenizer)
+
+
+def bytes_per_step(context: Context, trained: Trained, shards: Artifact) -> float:
+    """Mean bytes of text that each step of training on these shards will read."""
+    config = context.config.lm.train
+    stream = DocumentStream(open_shards(shards, trained), seed=config.seed, shuffle=config.shuffle)
+    per_token = stream.bytes_per_token(config.train_bytes)
+    return config.rows * stream.context_tokens(config.context_bytes, config.train_bytes) * per_token
 
 
 def train_lm(context: Context, trained: Trained, shards: Artifact) -> Artifact:
