@@ -138,7 +138,8 @@ def train_superbpe(
         raise UserError("the corpus is empty: there is no text to train superwords on")
     if threshold is None:
         share = seen["sampled_bytes"] / seen["bytes"]
-        threshold = _guess_threshold(trainer.merge_counts(n_new, **veto), n_new, share)
+        sample = trainer.merge(n_new, min_count=1, progress=None, **veto)
+        threshold = _guess_threshold(sample["count"], n_new, share)
     threshold = max(threshold, rules.min_count)
     tick = Throttle(progress, "superword merges", n_new)
 

@@ -104,16 +104,6 @@ class SuperwordTrainer:
     def truncate_spans(self, quantile: float) -> int: ...
     def count_seams(self, batch: Batch, sample_every: int) -> None: ...
     def count_fragments(self, batch: Batch, threshold: int) -> None: ...
-    def merge_counts(
-        self,
-        n_merges: int,
-        *,
-        tie_break: str,
-        max_bytes: int | None,
-        max_words: int | None,
-        forbid: Sequence[bytes],
-        special_tokens: Sequence[str],
-    ) -> npt.NDArray[np.uint64]: ...
     def merge(
         self,
         n_merges: int,

@@ -102,9 +102,7 @@ class Tokenizer:
         n, n_specials = len(ranks), len(special_tokens)
         if special_layout not in SPECIAL_LAYOUTS:
             raise UserError(f"special_layout is {special_layout!r}; it is one of: {', '.join(SPECIAL_LAYOUTS)}")
-        first_byte = n_specials if special_layout == "first" else 0
-        first_merge = 256 + (0 if special_layout == "last" else n_specials)
-        first_special = {"last": 256 + n, "first": 0, "after-bytes": 256}[special_layout]
+        first_byte, first_merge, first_special = _first_ids(special_layout, n, n_specials)
         id_of_rank = np.concatenate(
             [np.frombuffer(ALPHABET, np.uint8).astype(np.int64) + first_byte, np.arange(n) + first_merge]
         )
@@ -135,9 +133,8 @@ class Tokenizer:
             UserError: none of them, so that a list of merges alone does not say what the ids are.
         """
         n, n_specials = len(self.merge_ids), len(self.special_tokens)
-        firsts = {"last": (0, 256, 256 + n), "first": (n_specials, 256 + n_specials, 0)}
         for layout in SPECIAL_LAYOUTS:
-            byte, merge, special = firsts.get(layout, (0, 256 + n_specials, 256))
+            byte, merge, special = _first_ids(layout, n, n_specials)
             if (
                 self.byte_ids == tuple(range(byte, byte + 256))
                 and np.array_equal(self.merge_ids[:, 2], np.arange(merge, merge + n))
@@ -360,6 +357,15 @@ class Tokenizer:
     def __repr__(self) -> str:
         superwords = "" if self.fence is None else f", phase 1: {256 + self.n_phase1_merges}, fence={self.fence.name}"
         return f"<Tokenizer {self.name}: {self.vocab_size} tokens, {self.pattern.name}{superwords}, {self.mode}>"
+
+
+def _first_ids(layout: str, n_merges: int, n_specials: int) -> tuple[int, int, int]:
+    """The first id of the bytes, of the merges and of the special tokens."""
+    return {
+        "last": (0, 256, 256 + n_merges),
+        "first": (n_specials, 256 + n_specials, 0),
+        "after-bytes": (0, 256 + n_specials, 256),
+    }[layout]
 
 
 def _non_negative(ids: Iterable[int]) -> Iterable[int]:

@@ -13,7 +13,7 @@ use hashbrown::hash_table::{Entry, HashTable};
 use crate::corpus::Batch;
 use crate::counting::{Specials, Unit};
 use crate::encoding::{Encoder, State};
-use crate::merging::{Merge, MergeLoop, Report, Stop, Tie, Veto, Words};
+use crate::merging::{MergeLoop, Report, Stop, Tie, Veto, Words};
 use crate::parallel;
 
 const CHUNK_BYTES: usize = 1 << 17;
@@ -233,12 +233,6 @@ impl Trainer {
         let stop = merging.run(total, progress);
         Ok((merging.report, stop))
     }
-
-    /// Counts of the merges that the gathered fragments (a sample) alone would make.
-    pub fn merge_counts(&self, total: usize, tie: Tie, veto: &Veto) -> Result<Vec<u64>, String> {
-        let (report, _) = self.merge(total, tie, veto, 1, |_, _| true)?;
-        Ok(report.merges.iter().map(|merge: &Merge| merge.count).collect())
-    }
 }
 
 impl Statistics {
@@ -315,6 +309,7 @@ fn slot(left: u32, right: u32) -> usize {
 mod tests {
     use super::*;
     use crate::encoding::{tests::*, Definition};
+    use crate::merging::Merge;
     use crate::patterns::Scanner;
 
     #[test]

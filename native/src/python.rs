@@ -411,25 +411,7 @@ impl SuperwordTrainer {
         py.detach(|| self.0.add(&batch.0, phase2::Pass::Fragments { threshold })).map_err(user_error)
     }
 
-    /// Counts of the merges that the fragments gathered make on their own.
-    #[pyo3(signature = (n_merges, *, tie_break, max_bytes, max_words, forbid, special_tokens))]
-    #[allow(clippy::too_many_arguments)] // keywords of one call
-    fn merge_counts<'py>(
-        &self,
-        py: Python<'py>,
-        n_merges: usize,
-        tie_break: &str,
-        max_bytes: Option<usize>,
-        max_words: Option<usize>,
-        forbid: Vec<Vec<u8>>,
-        special_tokens: Vec<String>,
-    ) -> PyResult<Bound<'py, PyArray1<u64>>> {
-        let tie = Tie::parse(tie_break).map_err(user_error)?;
-        let veto = veto(max_bytes, max_words, forbid, special_tokens);
-        let counts = py.detach(|| self.0.merge_counts(n_merges, tie, &veto)).map_err(user_error)?;
-        Ok(counts.into_pyarray(py))
-    }
-
+    /// Merges the fragments that the last pass gathered.
     #[pyo3(signature = (n_merges, *, tie_break, min_count, max_bytes, max_words, forbid, special_tokens, progress))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
     fn merge<'py>(
