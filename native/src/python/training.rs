@@ -1,206 +1,21 @@
-//! The Python binding: conversions, errors and the GIL; no algorithm.
-
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+//! Training: pretoken counts, phase 1, phase 2.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
-use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::corpus::{self, Filter, Format, Settings, Split};
+use super::text::Batch;
+use super::user_error;
 use crate::counting::{self, Specials, Unit};
 use crate::encoding::{self, Definition, MergeRule};
 use crate::merging::{MergeLoop, Report, Stop, Tie, Tokens, Veto, Words};
-use crate::patterns::{Scanner, NAMED};
+use crate::patterns::Scanner;
 use crate::phase2;
-
-/// An error of the core is a mistake in what the user gave: `tokenizer.errors.UserError`.
-fn user_error(message: String) -> PyErr {
-    Python::attach(|py| {
-        let make = || py.import("tokenizer.errors")?.getattr("UserError")?.call1((message.as_str(),));
-        match make() {
-            Ok(error) => PyErr::from_value(error),
-            Err(error) => error,
-        }
-    })
-}
-
-/// Documents as one UTF-8 buffer.
-#[pyclass(frozen, module = "tokenizer._native")]
-struct Batch(Arc<corpus::Batch>);
-
-#[pymethods]
-impl Batch {
-    #[staticmethod]
-    fn from_texts(texts: Vec<Bound<'_, pyo3::types::PyString>>) -> PyResult<Self> {
-        let mut batch = corpus::Batch::default();
-        for text in &texts {
-            // Lone surrogates cannot be UTF-8: Python raises UnicodeEncodeError with their place.
-            batch.push(text.to_cow()?.as_bytes());
-        }
-        Ok(Self(Arc::new(batch)))
-    }
-
-    /// From a UTF-8 buffer and offsets into it (Arrow's layout); copies, and checks the text.
-    #[staticmethod]
-    #[pyo3(signature = (data, offsets, *, replace_invalid = false))]
-    fn from_buffers(
-        data: PyReadonlyArray1<u8>,
-        offsets: PyReadonlyArray1<i64>,
-        replace_invalid: bool,
-    ) -> PyResult<Self> {
-        let (data, offsets) = (data.as_slice()?, offsets.as_slice()?);
-        let mut batch = corpus::Batch::default();
-        for (i, bounds) in offsets.windows(2).enumerate() {
-            let document = usize::try_from(bounds[0])
-                .ok()
-                .zip(usize::try_from(bounds[1]).ok())
-                .and_then(|(start, end)| data.get(start..end))
-                .ok_or_else(|| user_error(format!("offsets of document {i} do not fit the buffer")))?;
-            match std::str::from_utf8(document) {
-                Ok(_) => batch.push(document),
-                Err(_) if replace_invalid => batch.push(String::from_utf8_lossy(document).as_bytes()),
-                Err(error) => {
-                    return Err(user_error(format!(
-                        "document {i} of the batch is not UTF-8 at its byte {}; set corpus.on_invalid_utf8=replace to read \
-                         malformed bytes as U+FFFD",
-                        error.valid_up_to()
-                    )))
-                }
-            }
-        }
-        Ok(Self(Arc::new(batch)))
-    }
-
-    fn __len__(&self) -> usize {
-        self.0.len()
-    }
-
-    #[getter]
-    fn n_bytes(&self) -> usize {
-        self.0.data.len()
-    }
-
-    #[getter]
-    fn data<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u8>> {
-        PyArray1::from_slice(py, &self.0.data)
-    }
-
-    #[getter]
-    fn offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
-        PyArray1::from_slice(py, &self.0.offsets)
-    }
-
-    fn text(&self, i: usize) -> PyResult<&str> {
-        if i >= self.0.len() {
-            return Err(PyIndexError::new_err(format!("document {i} of {}", self.0.len())));
-        }
-        std::str::from_utf8(self.0.document(i)).map_err(|error| user_error(error.to_string()))
-    }
-}
-
-/// Which documents to take; keeps count of the budget.
-#[pyclass(module = "tokenizer._native")]
-struct DocumentFilter(Filter);
-
-#[pymethods]
-impl DocumentFilter {
-    #[new]
-    #[pyo3(signature = (*, split, min_bytes, max_bytes, budget, heldout_fraction, heldout_salt, sample_fraction, sample_salt))]
-    #[allow(clippy::too_many_arguments)] // keywords of one call
-    fn new(
-        split: &str,
-        min_bytes: usize,
-        max_bytes: Option<usize>,
-        budget: Option<u64>,
-        heldout_fraction: f64,
-        heldout_salt: String,
-        sample_fraction: f64,
-        sample_salt: String,
-    ) -> PyResult<Self> {
-        let split = match split {
-            "all" => Split::All,
-            "train" => Split::Train,
-            "heldout" => Split::HeldOut,
-            _ => return Err(user_error(format!("split is {split:?}; it is one of: all, train, heldout"))),
-        };
-        Ok(Self(Filter {
-            min_bytes,
-            max_bytes,
-            budget,
-            heldout_fraction,
-            heldout_salt,
-            split,
-            sample_fraction,
-            // Another coin than the held-out split's, also where both salts are the same.
-            sample_salt: format!("sample:{sample_salt}"),
-            used: 0,
-        }))
-    }
-
-    /// The documents taken, and whether more are wanted.
-    fn apply(&mut self, py: Python<'_>, batch: &Batch) -> (Batch, bool) {
-        let (taken, more) = py.detach(|| self.0.apply(&batch.0));
-        (Batch(Arc::new(taken)), more)
-    }
-}
-
-/// Batches of documents out of files, read ahead on a thread.
-#[pyclass(module = "tokenizer._native")]
-struct Reader(Mutex<corpus::Reader>);
-
-#[pymethods]
-impl Reader {
-    #[new]
-    #[pyo3(signature = (files, *, field, separator, score_field, min_score, replace_invalid, batch_bytes))]
-    #[allow(clippy::too_many_arguments)] // keywords of one call
-    fn new(
-        files: Vec<(PathBuf, String)>,
-        field: &str,
-        separator: Option<String>,
-        score_field: Option<&str>,
-        min_score: f64,
-        replace_invalid: bool,
-        batch_bytes: usize,
-    ) -> PyResult<Self> {
-        let path = |name: &str| name.split('.').map(str::to_string).collect();
-        let files = files
-            .into_iter()
-            .map(|(path, format)| match format.as_str() {
-                "txt" => Ok((path, Format::Text)),
-                "jsonl" => Ok((path, Format::JsonLines)),
-                _ => Err(user_error(format!("{}: no native reader for {format:?}", path.display()))),
-            })
-            .collect::<PyResult<_>>()?;
-        let settings = Settings {
-            field: path(field),
-            separator: separator.filter(|separator| !separator.is_empty()),
-            score_field: score_field.map(path),
-            min_score,
-            replace_invalid,
-            batch_bytes,
-        };
-        Ok(Self(Mutex::new(corpus::Reader::start(files, settings))))
-    }
-
-    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        this
-    }
-
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
-        match py.detach(|| self.0.lock().expect("no panic while held").next()) {
-            None => Ok(None),
-            Some(Ok(batch)) => Ok(Some(Batch(Arc::new(batch)))),
-            Some(Err(message)) => Err(user_error(message)),
-        }
-    }
-}
 
 type Counts<'py> = (Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u64>>);
 
 #[pyclass(module = "tokenizer._native")]
-struct PretokenCounter(Option<counting::Counter>);
+pub struct PretokenCounter(Option<counting::Counter>);
 
 #[pymethods]
 impl PretokenCounter {
@@ -296,7 +111,7 @@ fn veto(max_bytes: Option<usize>, max_words: Option<usize>, forbid: Vec<Vec<u8>>
 #[pyfunction]
 #[pyo3(signature = (data, offsets, counts, alphabet, n_merges, *, tie_break, min_count, max_token_bytes, special_tokens, progress))]
 #[allow(clippy::too_many_arguments)] // keywords of one call
-fn train_bpe<'py>(
+pub fn train_bpe<'py>(
     py: Python<'py>,
     data: PyReadonlyArray1<u8>,
     offsets: PyReadonlyArray1<i64>,
@@ -340,7 +155,7 @@ fn train_bpe<'py>(
 
 /// Phase 2: passes over batches, then merges.
 #[pyclass(module = "tokenizer._native")]
-struct SuperwordTrainer(phase2::Trainer);
+pub struct SuperwordTrainer(phase2::Trainer);
 
 #[pymethods]
 impl SuperwordTrainer {
@@ -458,106 +273,4 @@ impl SuperwordTrainer {
         }
         Ok(result)
     }
-}
-
-type Encoded<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<i64>>);
-
-#[pyclass(frozen, module = "tokenizer._native")]
-struct Encoder(encoding::Encoder);
-
-#[pymethods]
-impl Encoder {
-    /// `tokens`: bytes by id. `merges`: (left, right, new) ids by rank, the first `phase1` of them phase 1's.
-    #[new]
-    #[pyo3(signature = (tokens, byte_ids, merges, *, phase1, pattern, fence, two_pass))]
-    fn new(
-        tokens: Vec<Vec<u8>>,
-        byte_ids: [u32; 256],
-        merges: PyReadonlyArray1<u32>,
-        phase1: usize,
-        pattern: &str,
-        fence: Option<&str>,
-        two_pass: bool,
-    ) -> PyResult<Self> {
-        let n = tokens.len();
-        let mut table = Tokens::default();
-        tokens.iter().for_each(|token| {
-            table.push(token);
-        });
-        let merges: Vec<MergeRule> = merges
-            .as_slice()?
-            .chunks_exact(3)
-            .map(|ids| MergeRule { left: ids[0], right: ids[1], new: ids[2] })
-            .collect();
-        let out_of_range = |id: u32| id as usize >= n;
-        if byte_ids.iter().any(|&id| out_of_range(id))
-            || merges.iter().any(|m| out_of_range(m.left) || out_of_range(m.right) || out_of_range(m.new))
-            || phase1 > merges.len()
-        {
-            return Err(user_error(format!("ids of bytes and merges must be below the {n} tokens")));
-        }
-        let scanner = |regex: &str| Scanner::new(regex).map_err(user_error);
-        let definition = Definition {
-            tokens: table,
-            byte_ids,
-            merges,
-            phase1,
-            scanner: scanner(if two_pass { pattern } else { fence.unwrap_or(pattern) })?,
-            fence: match fence {
-                Some(fence) if two_pass => Some(scanner(fence)?),
-                _ => None,
-            },
-        };
-        Ok(Self(encoding::Encoder::new(definition)))
-    }
-
-    /// Whether superword merges share one level with the others because two levels could differ from it.
-    #[getter]
-    fn plain(&self) -> bool {
-        self.0.plain
-    }
-
-    fn encode(&self, py: Python<'_>, text: &str) -> PyResult<Vec<u32>> {
-        py.detach(|| {
-            let mut ids = Vec::new();
-            self.0.with_states(1, |states| self.0.encode(text.as_bytes(), &mut states[0], &mut ids))?;
-            Ok(ids)
-        })
-        .map_err(user_error)
-    }
-
-    fn encode_batch<'py>(&self, py: Python<'py>, batch: &Batch, threads: usize) -> PyResult<Encoded<'py>> {
-        let (ids, offsets) = py.detach(|| self.0.encode_batch(&batch.0, threads)).map_err(user_error)?;
-        Ok((ids.into_pyarray(py), offsets.into_pyarray(py)))
-    }
-}
-
-/// Names and regexes of the patterns that have scanners of their own.
-#[pyfunction]
-fn named_patterns() -> Vec<(&'static str, &'static str)> {
-    NAMED.iter().map(|&(name, regex, _)| (name, regex)).collect()
-}
-
-/// The pieces into which a pattern cuts text; a regex that does not compile is an error.
-#[pyfunction]
-fn split(text: &str, pattern: &str) -> PyResult<Vec<String>> {
-    let mut pieces = Vec::new();
-    Scanner::new(pattern)
-        .and_then(|scanner| scanner.pieces(text.as_bytes(), |start, end| pieces.push(text[start..end].to_string())))
-        .map_err(user_error)?;
-    Ok(pieces)
-}
-
-#[pymodule]
-fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Batch>()?;
-    module.add_class::<DocumentFilter>()?;
-    module.add_class::<Encoder>()?;
-    module.add_class::<PretokenCounter>()?;
-    module.add_class::<Reader>()?;
-    module.add_class::<SuperwordTrainer>()?;
-    module.add_function(wrap_pyfunction!(named_patterns, module)?)?;
-    module.add_function(wrap_pyfunction!(split, module)?)?;
-    module.add_function(wrap_pyfunction!(train_bpe, module)?)?;
-    Ok(())
 }

@@ -1,0 +1,49 @@
+//! The Python binding: conversions, errors and the GIL; no algorithm.
+
+mod encoding;
+mod text;
+mod training;
+
+use pyo3::prelude::*;
+
+use crate::patterns::{Scanner, NAMED};
+
+/// An error of the core is a mistake in what the user gave: `tokenizer.errors.UserError`.
+pub fn user_error(message: String) -> PyErr {
+    Python::attach(|py| {
+        let make = || py.import("tokenizer.errors")?.getattr("UserError")?.call1((message.as_str(),));
+        match make() {
+            Ok(error) => PyErr::from_value(error),
+            Err(error) => error,
+        }
+    })
+}
+/// Names and regexes of the patterns that have scanners of their own.
+#[pyfunction]
+fn named_patterns() -> Vec<(&'static str, &'static str)> {
+    NAMED.iter().map(|&(name, regex, _)| (name, regex)).collect()
+}
+
+/// The pieces into which a pattern cuts text; a regex that does not compile is an error.
+#[pyfunction]
+fn split(text: &str, pattern: &str) -> PyResult<Vec<String>> {
+    let mut pieces = Vec::new();
+    Scanner::new(pattern)
+        .and_then(|scanner| scanner.pieces(text.as_bytes(), |start, end| pieces.push(text[start..end].to_string())))
+        .map_err(user_error)?;
+    Ok(pieces)
+}
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<text::Batch>()?;
+    module.add_class::<text::DocumentFilter>()?;
+    module.add_class::<encoding::Encoder>()?;
+    module.add_class::<training::PretokenCounter>()?;
+    module.add_class::<text::Reader>()?;
+    module.add_class::<training::SuperwordTrainer>()?;
+    module.add_function(wrap_pyfunction!(named_patterns, module)?)?;
+    module.add_function(wrap_pyfunction!(split, module)?)?;
+    module.add_function(wrap_pyfunction!(training::train_bpe, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! Text: batches of documents, what filters them, what reads them.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::PyIndexError;
+use pyo3::prelude::*;
+
+use super::user_error;
+use crate::corpus::{self, Filter, Format, Settings, Split};
+
+/// Documents as one UTF-8 buffer.
+#[pyclass(frozen, module = "tokenizer._native")]
+pub struct Batch(pub Arc<corpus::Batch>);
+
+#[pymethods]
+impl Batch {
+    #[staticmethod]
+    fn from_texts(texts: Vec<Bound<'_, pyo3::types::PyString>>) -> PyResult<Self> {
+        let mut batch = corpus::Batch::default();
+        for text in &texts {
+            // Lone surrogates cannot be UTF-8: Python raises UnicodeEncodeError with their place.
+            batch.push(text.to_cow()?.as_bytes());
+        }
+        Ok(Self(Arc::new(batch)))
+    }
+
+    /// From a UTF-8 buffer and offsets into it (Arrow's layout); copies, and checks the text.
+    #[staticmethod]
+    #[pyo3(signature = (data, offsets, *, replace_invalid = false))]
+    fn from_buffers(
+        data: PyReadonlyArray1<u8>,
+        offsets: PyReadonlyArray1<i64>,
+        replace_invalid: bool,
+    ) -> PyResult<Self> {
+        let (data, offsets) = (data.as_slice()?, offsets.as_slice()?);
+        let mut batch = corpus::Batch::default();
+        for (i, bounds) in offsets.windows(2).enumerate() {
+            let document = usize::try_from(bounds[0])
+                .ok()
+                .zip(usize::try_from(bounds[1]).ok())
+                .and_then(|(start, end)| data.get(start..end))
+                .ok_or_else(|| user_error(format!("offsets of document {i} do not fit the buffer")))?;
+            match std::str::from_utf8(document) {
+                Ok(_) => batch.push(document),
+                Err(_) if replace_invalid => batch.push(String::from_utf8_lossy(document).as_bytes()),
+                Err(error) => {
+                    return Err(user_error(format!(
+                        "document {i} of the batch is not UTF-8 at its byte {}; set corpus.on_invalid_utf8=replace to read \
+                         malformed bytes as U+FFFD",
+                        error.valid_up_to()
+                    )))
+                }
+            }
+        }
+        Ok(Self(Arc::new(batch)))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    #[getter]
+    fn n_bytes(&self) -> usize {
+        self.0.data.len()
+    }
+
+    #[getter]
+    fn data<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u8>> {
+        PyArray1::from_slice(py, &self.0.data)
+    }
+
+    #[getter]
+    fn offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        PyArray1::from_slice(py, &self.0.offsets)
+    }
+
+    fn text(&self, i: usize) -> PyResult<&str> {
+        if i >= self.0.len() {
+            return Err(PyIndexError::new_err(format!("document {i} of {}", self.0.len())));
+        }
+        std::str::from_utf8(self.0.document(i)).map_err(|error| user_error(error.to_string()))
+    }
+}
+
+/// Which documents to take; keeps count of the budget.
+#[pyclass(module = "tokenizer._native")]
+pub struct DocumentFilter(Filter);
+
+#[pymethods]
+impl DocumentFilter {
+    #[new]
+    #[pyo3(signature = (*, split, min_bytes, max_bytes, budget, heldout_fraction, heldout_salt, sample_fraction, sample_salt))]
+    #[allow(clippy::too_many_arguments)] // keywords of one call
+    fn new(
+        split: &str,
+        min_bytes: usize,
+        max_bytes: Option<usize>,
+        budget: Option<u64>,
+        heldout_fraction: f64,
+        heldout_salt: String,
+        sample_fraction: f64,
+        sample_salt: String,
+    ) -> PyResult<Self> {
+        let split = match split {
+            "all" => Split::All,
+            "train" => Split::Train,
+            "heldout" => Split::HeldOut,
+            _ => return Err(user_error(format!("split is {split:?}; it is one of: all, train, heldout"))),
+        };
+        Ok(Self(Filter {
+            min_bytes,
+            max_bytes,
+            budget,
+            heldout_fraction,
+            heldout_salt,
+            split,
+            sample_fraction,
+            // Another coin than the held-out split's, also where both salts are the same.
+            sample_salt: format!("sample:{sample_salt}"),
+            used: 0,
+        }))
+    }
+
+    /// The documents taken, and whether more are wanted.
+    fn apply(&mut self, py: Python<'_>, batch: &Batch) -> (Batch, bool) {
+        let (taken, more) = py.detach(|| self.0.apply(&batch.0));
+        (Batch(Arc::new(taken)), more)
+    }
+}
+
+/// Batches of documents out of files, read ahead on a thread.
+#[pyclass(module = "tokenizer._native")]
+pub struct Reader(Mutex<corpus::Reader>);
+
+#[pymethods]
+impl Reader {
+    #[new]
+    #[pyo3(signature = (files, *, field, separator, score_field, min_score, replace_invalid, batch_bytes))]
+    #[allow(clippy::too_many_arguments)] // keywords of one call
+    fn new(
+        files: Vec<(PathBuf, String)>,
+        field: &str,
+        separator: Option<String>,
+        score_field: Option<&str>,
+        min_score: f64,
+        replace_invalid: bool,
+        batch_bytes: usize,
+    ) -> PyResult<Self> {
+        let path = |name: &str| name.split('.').map(str::to_string).collect();
+        let files = files
+            .into_iter()
+            .map(|(path, format)| match format.as_str() {
+                "txt" => Ok((path, Format::Text)),
+                "jsonl" => Ok((path, Format::JsonLines)),
+                _ => Err(user_error(format!("{}: no native reader for {format:?}", path.display()))),
+            })
+            .collect::<PyResult<_>>()?;
+        let settings = Settings {
+            field: path(field),
+            separator: separator.filter(|separator| !separator.is_empty()),
+            score_field: score_field.map(path),
+            min_score,
+            replace_invalid,
+            batch_bytes,
+        };
+        Ok(Self(Mutex::new(corpus::Reader::start(files, settings))))
+    }
+
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        match py.detach(|| self.0.lock().expect("no panic while held").next()) {
+            None => Ok(None),
+            Some(Ok(batch)) => Ok(Some(Batch(Arc::new(batch)))),
+            Some(Err(message)) => Err(user_error(message)),
+        }
+    }
+}
