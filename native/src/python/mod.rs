@@ -34,6 +34,18 @@ fn split(text: &str, pattern: &str) -> PyResult<Vec<String>> {
     Ok(pieces)
 }
 
+/// How many pieces a pattern cuts all documents into: scanning alone, for benchmarks. One thread.
+#[pyfunction]
+fn count_pieces(py: Python<'_>, batch: &text::Batch, pattern: &str) -> PyResult<usize> {
+    py.detach(|| {
+        let scanner = Scanner::new(pattern)?;
+        let mut pieces = 0;
+        (0..batch.0.len()).try_for_each(|i| scanner.pieces(batch.0.document(i), |_, _| pieces += 1))?;
+        Ok(pieces)
+    })
+    .map_err(user_error)
+}
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<text::Batch>()?;
@@ -42,6 +54,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<training::PretokenCounter>()?;
     module.add_class::<text::Reader>()?;
     module.add_class::<training::SuperwordTrainer>()?;
+    module.add_function(wrap_pyfunction!(count_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(named_patterns, module)?)?;
     module.add_function(wrap_pyfunction!(split, module)?)?;
     module.add_function(wrap_pyfunction!(training::train_bpe, module)?)?;
