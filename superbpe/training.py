@@ -145,7 +145,7 @@ def train_superbpe(
 
     def merge_at(threshold: int) -> _native.MergeResult:
         stream("bytes: fragments", lambda batch: trainer.count_fragments(batch, min(threshold, _SATURATED)))
-        return trainer.merge(n_new, min_count=threshold, progress=lambda merges, _: tick(merges), **veto)
+        return trainer.merge(n_new, min_count=threshold, progress=tick, **veto)
 
     passes = 1
     trained = merge_at(threshold)

@@ -13,20 +13,26 @@ __all__ = [
     "PretokenCounter",
     "Reader",
     "SuperwordTrainer",
+    "continue_bpe",
     "count_pieces",
     "named_patterns",
     "split",
+    "sum_counts",
     "train_bpe",
 ]
 
 @type_check_only
-class MergeResult(TypedDict):
+class MergeColumns(TypedDict):
     left: npt.NDArray[np.uint32]
     right: npt.NDArray[np.uint32]
     count: npt.NDArray[np.uint64]
+
+@type_check_only
+class MergeResult(MergeColumns):
     exhausted: bool
     rejected: int
     already_tokens: int
+    selecting_seconds: float
 
 @final
 class Batch:
@@ -39,6 +45,8 @@ class Batch:
     def __len__(self) -> int: ...
     @property
     def n_bytes(self) -> int: ...
+    @property
+    def continued(self) -> bool: ...
     @property
     def data(self) -> npt.NDArray[np.uint8]: ...
     @property
@@ -73,15 +81,31 @@ class Reader:
         min_score: float,
         replace_invalid: bool,
         batch_bytes: int,
+        parts: bool,
+        threads: int,
     ) -> Reader: ...
     def __iter__(self) -> Iterator[Batch]: ...
     def __next__(self) -> Batch: ...
 
+CountArrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.uint64]]
+
 @final
 class PretokenCounter:
-    def __new__(cls, pattern: str, *, unit: str, special_tokens: Sequence[str], threads: int) -> PretokenCounter: ...
+    def __new__(
+        cls,
+        pattern: str,
+        *,
+        unit: str,
+        special_tokens: Sequence[str],
+        threads: int,
+        memory_bytes: int | None,
+        spill_folder: str,
+    ) -> PretokenCounter: ...
+    @property
+    def takes_parts(self) -> bool: ...
     def add(self, batch: Batch) -> None: ...
-    def finish(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.uint64]]: ...
+    def finish(self) -> CountArrays: ...
+    def close(self) -> None: ...
 
 @final
 class SuperwordTrainer:
@@ -115,7 +139,7 @@ class SuperwordTrainer:
         max_words: int | None,
         forbid: Sequence[bytes],
         special_tokens: Sequence[str],
-        progress: Callable[[int, int], object] | None,
+        progress: Callable[..., object] | None,
     ) -> MergeResult: ...
     @property
     def statistics(self) -> dict[str, int]: ...
@@ -141,6 +165,9 @@ class Encoder:
 def count_pieces(batch: Batch, pattern: str) -> int: ...
 def named_patterns() -> list[tuple[str, str]]: ...
 def split(text: str, pattern: str) -> list[str]: ...
+def sum_counts(
+    parts: Sequence[tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.uint64], int]],
+) -> CountArrays: ...
 def train_bpe(
     data: npt.NDArray[np.uint8],
     offsets: npt.NDArray[np.int64],
@@ -152,5 +179,18 @@ def train_bpe(
     min_count: int,
     max_token_bytes: int | None,
     special_tokens: Sequence[str],
-    progress: Callable[[int, int], object] | None,
+    progress: Callable[..., object] | None,
+) -> MergeResult: ...
+def continue_bpe(
+    ranks: npt.NDArray[np.uint32],
+    offsets: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.uint64],
+    tokens: Sequence[bytes],
+    n_merges: int,
+    *,
+    tie_break: str,
+    min_count: int,
+    max_token_bytes: int | None,
+    special_tokens: Sequence[str],
+    progress: Callable[..., object] | None,
 ) -> MergeResult: ...

@@ -11,6 +11,7 @@ import glob
 import hashlib
 import warnings
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import chain, groupby
 from pathlib import Path
@@ -112,13 +113,28 @@ class Corpus:
         if overlap := {p.resolve() for p, _ in self.files} & {p.resolve() for p, _ in self.heldout_files}:
             raise UserError(f"{min(overlap)} is named in paths and in heldout_paths; a file is one or the other")
 
-    def batches(self, split: Split = "train") -> Iterator[_native.Batch]:
-        """Documents in a fixed order, in batches of about `batch_bytes`.
+    def batches(self, split: Split = "train", *, readers: int = 1, parts: bool = False) -> Iterator[_native.Batch]:
+        """Documents in batches of about `batch_bytes`, read ahead of the consumer.
+
+        Args:
+            split: which side of the held-out split.
+            readers: threads that read .txt and .jsonl files. With more than one, documents come in no fixed order;
+                a budget (`max_bytes`) is about order, so then there is one.
+            parts: give .txt files that are one document in parts cut between words, where no filter needs to see
+                the whole document; for counting, which can do with parts.
 
         Raises:
             UserError: a file cannot be read as asked, or no document is left.
         """
         config = self.config
+        whole = (
+            config.min_document_bytes > 1
+            or config.max_document_bytes is not None
+            or config.max_bytes is not None
+            or (config.heldout_fraction > 0 and not config.heldout_paths)
+        )
+        parts = parts and not whole
+        readers = readers if config.max_bytes is None else 1
         explicit = bool(config.heldout_paths)
         if split == "heldout" and not explicit and not config.heldout_fraction:
             raise UserError("no documents are held out; set corpus.heldout_fraction=0.01 or corpus.heldout_paths")
@@ -132,9 +148,9 @@ class Corpus:
             sample_fraction=1.0,
             sample_salt="",
         )
-        source = self._dataset() if config.dataset else self._read(self.files)
+        source = _ahead(self._dataset()) if config.dataset else self._read(self.files, readers, parts=parts)
         if explicit and split != "train":
-            heldout = self._read(self.heldout_files)
+            heldout = self._read(self.heldout_files, readers, parts=parts)
             source = heldout if split == "heldout" else chain(source, heldout)
         empty = True
         for batch in source:
@@ -172,12 +188,11 @@ class Corpus:
             "dataset": _dataset_identity(self.config.dataset),
         }
 
-    def _read(self, files: list[tuple[Path, str]]) -> Iterator[_native.Batch]:
+    def _read(self, files: list[tuple[Path, str]], readers: int, *, parts: bool) -> Iterator[_native.Batch]:
         config = self.config
         for is_parquet, group in groupby(files, key=lambda file: file[1] == "parquet"):
             if is_parquet:
-                for path, _ in group:
-                    yield from _read_parquet(path, config)
+                yield from _ahead(chain.from_iterable(_read_parquet(path, config) for path, _ in group))
             else:
                 yield from _native.Reader(
                     [(str(path), form) for path, form in group],
@@ -187,6 +202,8 @@ class Corpus:
                     min_score=0.0 if config.min_score is None else config.min_score,
                     replace_invalid=config.on_invalid_utf8 == "replace",
                     batch_bytes=config.batch_bytes,
+                    parts=parts,
+                    threads=readers,
                 )
 
     def _dataset(self) -> Iterator[_native.Batch]:
@@ -203,6 +220,15 @@ class Corpus:
         except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
             raise UserError(f"the dataset {config.dataset!r} cannot be loaded: {error}") from error
         yield from _batch_records(records, config)
+
+
+def _ahead(batches: Iterator[_native.Batch]) -> Iterator[_native.Batch]:
+    """The same batches, made on a thread of their own: decoding goes on while the consumer works."""
+    with ThreadPoolExecutor(1) as reader:
+        following = reader.submit(next, batches, None)
+        while (batch := following.result()) is not None:
+            following = reader.submit(next, batches, None)
+            yield batch
 
 
 def _find(paths: list[str], form: str | None) -> list[tuple[Path, str]]:

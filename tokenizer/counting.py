@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, patterns
+from tokenizer.corpus import Corpus
 from tokenizer.errors import UserError
 from tokenizer.patterns import Pattern
 from tokenizer.progress import Progress, Throttle, thread_count
+
+DEFAULT_MEMORY_BYTES = 4 << 30
 
 _METADATA_KEY = b"superbpe.counts"
 _FORMAT_VERSION = 1
@@ -30,8 +35,8 @@ class PretokenCounts:
         pattern: what cut them.
         unit: "document" or "line"; no pretoken crosses its end.
         special_tokens: strings that cut the text first and are counted nowhere.
-        n_bytes: bytes of text that were counted, special strings included.
-        n_documents: documents that were counted.
+        n_bytes: bytes of text that were counted, special strings included; in a mixture, as often as it counts.
+        n_documents: documents that were counted, likewise.
     """
 
     data: npt.NDArray[np.uint8]
@@ -114,32 +119,71 @@ class PretokenCounts:
 
 
 def count_pretokens(
-    batches: Iterable[_native.Batch],
+    text: Corpus | Iterable[_native.Batch],
     pattern: str | Pattern,
     *,
     unit: str = "document",
     special_tokens: Sequence[str] = (),
     threads: int | None = None,
+    memory_bytes: int | None = DEFAULT_MEMORY_BYTES,
+    spill_folder: Path | str | None = None,
     progress: Progress | None = None,
 ) -> PretokenCounts:
-    """Counts the distinct pretokens of a corpus. The result does not depend on batches or threads.
+    """Counts the distinct pretokens of a corpus. The result depends neither on threads nor on memory nor on batches.
 
     Args:
-        batches: documents, for example `Corpus.batches()`.
+        text: a corpus, of which the training split is counted, or batches of documents.
         pattern: a name of `tokenizer.patterns.NAMES`, or a regex.
         unit: "document", or "line" (lines with their line feed, as HF reads files).
         special_tokens: strings that cut the text before the pattern does.
         threads: worker threads; None for SUPERBPE_THREADS or all cores.
+        memory_bytes: what the tables of all threads may take; past it, sorted runs go to disk and are added up at
+            the end. The counts that are returned, and text that is being read, come on top. None for no limit.
+        spill_folder: where such runs go, in a folder of their own that is deleted at the end; None for the system's
+            folder of temporary files.
         progress: called with bytes of text done.
 
     Raises:
-        UserError: nothing to count, an unknown pattern or unit.
+        UserError: nothing to count, an unknown pattern or unit, a folder that cannot be written.
     """
     resolved = patterns.resolve(pattern)
-    counter = _native.PretokenCounter(
-        resolved.regex, unit=unit, special_tokens=list(special_tokens), threads=thread_count(threads)
+    n_threads = thread_count(threads)
+    if memory_bytes is not None and memory_bytes < 1:
+        raise UserError(f"memory_bytes={memory_bytes} is not possible; use a positive number, or None for no limit")
+    with _spill_folder(spill_folder) as folder:
+        counter = _native.PretokenCounter(
+            resolved.regex,
+            unit=unit,
+            special_tokens=list(special_tokens),
+            threads=n_threads,
+            memory_bytes=memory_bytes,
+            spill_folder=str(folder),
+        )
+        try:
+            if isinstance(text, Corpus):
+                # Reading a compressed file takes about half as long as counting it.
+                text = text.batches("train", readers=(n_threads + 1) // 2, parts=counter.takes_parts)
+            n_bytes, n_documents = _feed(counter, text, Throttle(progress, "bytes counted"))
+            data, offsets, counts = counter.finish()
+        finally:
+            counter.close()
+    return PretokenCounts(
+        data, offsets, counts, resolved, unit, tuple(special_tokens), n_bytes=n_bytes, n_documents=n_documents
     )
-    tick = Throttle(progress, "bytes counted")
+
+
+@contextmanager
+def _spill_folder(parent: Path | str | None) -> Iterator[Path]:
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="superbpe-spill-", dir=parent)
+    except OSError as error:
+        raise UserError(f"spill_folder={str(parent)!r} cannot be written: {error}") from None
+    with folder as name:
+        yield Path(name)
+
+
+def _feed(counter: _native.PretokenCounter, batches: Iterable[_native.Batch], tick: Throttle) -> tuple[int, int]:
+    """Gives the counter all batches; returns bytes and documents."""
     n_bytes = n_documents = 0
     for batch in batches:
         if not isinstance(batch, _native.Batch):
@@ -148,12 +192,44 @@ def count_pretokens(
             )
         counter.add(batch)
         n_bytes += batch.n_bytes
-        n_documents += len(batch)
+        n_documents += len(batch) - batch.continued
         tick(n_bytes)
     tick.finish(n_bytes)
     if n_bytes == 0:
         raise UserError("the corpus is empty: there is no text to count")
-    data, offsets, counts = counter.finish()
-    return PretokenCounts(
-        data, offsets, counts, resolved, unit, tuple(special_tokens), n_bytes=n_bytes, n_documents=n_documents
+    return n_bytes, n_documents
+
+
+def mix_counts(parts: Sequence[tuple[PretokenCounts, int]]) -> PretokenCounts:
+    """Adds up the counts of several corpora, each multiplied by its weight: a data mixture.
+
+    Args:
+        parts: (counts, weight); weights are positive integers, so that counts stay exact.
+
+    Raises:
+        UserError: no parts, a weight that is not a positive integer, parts that were not counted alike, or a sum that
+            does not fit 64 bits.
+    """
+    if not parts:
+        raise UserError("there are no counts to add up")
+    first = parts[0][0]
+    for counts, weight in parts:
+        if type(weight) is not int or weight < 1:
+            raise UserError(f"weight={weight!r} is no positive integer; scale all weights to whole numbers")
+        for what in ("pattern", "unit", "special_tokens"):
+            if getattr(counts, what) != getattr(first, what):
+                raise UserError(
+                    f"the counts to add up differ in their {what}: {getattr(first, what)!r} and "
+                    f"{getattr(counts, what)!r}; count all corpora alike"
+                )
+    data, offsets, totals = _native.sum_counts(
+        [(counts.data, counts.offsets, counts.counts, weight) for counts, weight in parts]
+    )
+    return replace(
+        first,
+        data=data,
+        offsets=offsets,
+        counts=totals,
+        n_bytes=sum(counts.n_bytes * weight for counts, weight in parts),
+        n_documents=sum(counts.n_documents * weight for counts, weight in parts),
     )

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from tokenizer import _native
+from tokenizer import _native, patterns
 from tokenizer.bpe import ALPHABET, Tokenizer
+from tokenizer.checkpoint import Checkpoint, Merges
 from tokenizer.counting import PretokenCounts
 from tokenizer.errors import UserError
 from tokenizer.progress import Progress, Throttle
@@ -21,10 +27,13 @@ def train_bpe(
     counts: PretokenCounts,
     vocab_size: int,
     *,
+    start: Tokenizer | None = None,
     special_tokens: Sequence[str] = DEFAULT_SPECIAL_TOKENS,
     tie_break: str = "lowest-ids",
     min_count: int = 1,
     max_token_bytes: int | None = None,
+    checkpoint: Path | str | None = None,
+    checkpoint_seconds: float = 30.0,
     progress: Progress | None = None,
 ) -> Tokenizer:
     """Trains byte-level BPE: the most frequent adjacent pair is merged until the vocabulary is full.
@@ -35,64 +44,137 @@ def train_bpe(
     Args:
         counts: what `count_pretokens` gave.
         vocab_size: 256 bytes + merges + special tokens.
-        special_tokens: take the last ids; no merge may spell one.
+        start: go on from this tokenizer, whose merges and special tokens are kept. One that was trained here on the
+            same counts becomes what one run to the larger size gives.
+        special_tokens: take the last ids; no merge may spell one. `start` has its own.
         tie_break: which of the most frequent pairs is merged: "lowest-ids" (HF's order: bytes in HF's alphabet
             order, then merges by rank), "lexicographic-greatest" or "lexicographic-smallest" (of left bytes,
             right bytes).
         min_count: pairs that occur less often are not merged.
         max_token_bytes: longer tokens are not made.
+        checkpoint: a file that holds the merges so far. If it is there, training goes on from it, with the same
+            result; it is written now and then, also when training is interrupted, and removed at the end.
+        checkpoint_seconds: time between two writes of it.
         progress: called with merges done.
 
     Raises:
-        UserError: the vocabulary is too small, or an argument is not possible.
+        UserError: the vocabulary is too small, an argument is not possible, or the checkpoint is of another training.
     """
+    if start is not None:
+        special_tokens = tuple(start.special_tokens)
+        if start.fence is not None:
+            raise UserError("start has superwords, behind which phase 1 cannot go on; cut it at its transition first")
+        if start.pattern.regex != counts.pattern.regex:
+            raise UserError(
+                f"start cuts text by the pattern {start.pattern.name!r}, the counts by {counts.pattern.name!r}; "
+                "count with the pattern of start"
+            )
+    n_old = 0 if start is None else len(start.merge_ids)
     n_merges = merges_that_fit(vocab_size, special_tokens)
+    if n_merges < n_old:
+        raise UserError(
+            f"vocab_size={vocab_size} is less than start has ({start and start.vocab_size}); use cut instead"
+        )
     for name, value in (("min_count", min_count), ("max_token_bytes", max_token_bytes)):
         if value is not None and value < 0:
             raise UserError(f"{name}={value} is not possible; use 0 or more")
-    tick = Throttle(progress, "merges", n_merges)
-    started = time.perf_counter()
-    trained = _native.train_bpe(
-        counts.data,
-        counts.offsets,
-        counts.counts,
-        ALPHABET,
-        n_merges,
-        tie_break=tie_break,
-        min_count=min_count,
-        max_token_bytes=max_token_bytes,
-        special_tokens=list(special_tokens),
-        progress=lambda merges, _: tick(merges),
-    )
-    made = len(trained["left"])
-    tick.finish(made)
+    rules = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}
+    began = time.perf_counter()
+    saved = None
+    if checkpoint is not None:
+        identity = _identity(counts, [rules, list(special_tokens), None if start is None else start.sha256])
+        saved = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
+    ranks = np.empty((0, 2), np.uint32) if start is None else start.ranks()
+    found = Merges.none() if saved is None else saved.load()
+    found = _merge(counts, ranks, found, n_merges - n_old, rules, special_tokens, saved, progress)
+    if saved is not None:
+        saved.remove()
+    made = n_old + len(found.ranks)
     if made < n_merges:
         warnings.warn(
             f"the corpus ran out of pairs after {made} of {n_merges} merges; the vocabulary has "
             f"{256 + made + len(special_tokens)} tokens, not {vocab_size}. Use more text or a smaller vocabulary",
             stacklevel=2,
         )
+    provenance = {
+        "phase1": {
+            "corpus_bytes": counts.n_bytes,
+            "corpus_documents": counts.n_documents,
+            "distinct_pretokens": counts.n_distinct,
+            "unit": counts.unit,
+            "vocab_size_asked": vocab_size,
+            **rules,
+            "ran_out_of_pairs": made < n_merges,
+            "continued_from": None if start is None else start.name,
+            "merges": len(found.ranks),
+            "last_count": int(found.counts[-1]) if len(found.counts) else None,
+            "already_tokens": found.already_tokens,
+            "seconds": round(time.perf_counter() - began, 3),
+            "selecting_seconds": round(found.selecting_seconds, 3),
+        }
+    }
     return Tokenizer.from_ranks(
-        np.stack([trained["left"], trained["right"]], axis=1),
+        np.concatenate([ranks, found.ranks]),
         pattern=counts.pattern,
         special_tokens=special_tokens,
-        provenance={
-            "phase1": {
-                "corpus_bytes": counts.n_bytes,
-                "corpus_documents": counts.n_documents,
-                "distinct_pretokens": counts.n_distinct,
-                "unit": counts.unit,
-                "vocab_size_asked": vocab_size,
-                "tie_break": tie_break,
-                "min_count": min_count,
-                "max_token_bytes": max_token_bytes,
-                "ran_out_of_pairs": made < n_merges,
-                "last_count": int(trained["count"][-1]) if made else None,
-                "already_tokens": trained["already_tokens"],
-                "seconds": round(time.perf_counter() - started, 3),
-            }
-        },
+        special_layout="last" if start is None else start.special_layout,
+        provenance=provenance,
     )
+
+
+def _merge(
+    counts: PretokenCounts,
+    ranks: npt.NDArray[Any],
+    found: Merges,
+    n_merges: int,
+    rules: dict[str, Any],
+    special_tokens: Sequence[str],
+    saved: Checkpoint | None,
+    progress: Progress | None,
+) -> Merges:
+    """Goes on from `found` to `n_merges` merges on top of `ranks`."""
+    before = len(found.ranks)
+    tick = Throttle(progress, "merges", n_merges)
+
+    def report(n: int, columns: _native.MergeColumns | None = None) -> bool:
+        """Returns whether it wants to be called again with the merges, to save them."""
+        if columns is not None and saved is not None:
+            saved.save(found.then(columns))
+            return False
+        tick(before + n)
+        return saved is not None and saved.due()
+
+    options = {**rules, "special_tokens": list(special_tokens), "progress": report}
+    done = np.concatenate([ranks, found.ranks])
+    if len(done) == 0:
+        trained = _native.train_bpe(counts.data, counts.offsets, counts.counts, ALPHABET, n_merges, **options)
+    else:
+        tokens, words, offsets = _segment(counts, done)
+        trained = _native.continue_bpe(words, offsets, counts.counts, tokens, n_merges - before, **options)
+    tick.finish(before + len(trained["left"]))
+    return found.then(trained, trained["already_tokens"], trained["selecting_seconds"])
+
+
+def _segment(
+    counts: PretokenCounts, ranks: npt.NDArray[Any]
+) -> tuple[list[bytes], npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    """Tokens by rank, and every pretoken as such ranks, laid end to end with offsets.
+
+    Applying merges by rank leaves a pretoken as training leaves it, so that the merge loop can go on from there.
+    """
+    base = Tokenizer.from_ranks(ranks, pattern=patterns.resolve("none"))
+    ids, offsets = base.encode_documents(_native.Batch.from_buffers(counts.data, counts.offsets))
+    rank_of_id = np.arange(base.vocab_size, dtype=np.uint32)
+    rank_of_id[list(ALPHABET)] = np.arange(256)
+    tokens = [bytes([byte]) for byte in ALPHABET] + base.vocab[256:]
+    return tokens, rank_of_id[ids], offsets
+
+
+def _identity(counts: PretokenCounts, rules: list[Any]) -> str:
+    digest = hashlib.blake2b(json.dumps([counts.pattern.regex, rules], sort_keys=True).encode())
+    for array in (counts.data, counts.offsets, counts.counts):
+        digest.update(np.ascontiguousarray(array))
+    return digest.hexdigest()
 
 
 def merges_that_fit(vocab_size: int, special_tokens: Sequence[str]) -> int:

@@ -1,198 +1,28 @@
-//! Counts of distinct pretokens: one table per thread, added up at the end.
+//! Counts of distinct pretokens: threads that take pieces of batches from a queue, each with a table of its own.
+//!
+//! A table that outgrows its share of the memory limit is written to disk as a sorted run and starts anew; in the
+//! end tables and runs are added up in order. So the result depends neither on threads nor on memory.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use aho_corasick::{AhoCorasick, MatchKind};
-use hashbrown::hash_table::{Entry, HashTable};
 
 use crate::corpus::Batch;
+pub use crate::keys::{hash_key, prefetch, short_key, SHORT};
 use crate::parallel;
 use crate::patterns::Scanner;
+use crate::reading::is_word_end;
+use crate::spill::{Run, Source, Sum};
+use crate::table::Table;
 
-/// Longest key that a table entry holds inline.
-pub const SHORT: usize = 15;
-/// Pieces gathered before the table is probed, so that cache misses overlap.
-const AHEAD: usize = 64;
 const CHUNK_BYTES: usize = 1 << 18;
-
-/// Up to 15 bytes and their number (in the top byte) as one integer.
-#[inline(always)]
-pub fn short_key(text: &[u8], start: usize, end: usize) -> u128 {
-    let length = end - start;
-    debug_assert!(length <= SHORT);
-    let raw = if start + 16 <= text.len() {
-        u128::from_le_bytes(text[start..start + 16].try_into().expect("16 bytes"))
-    } else {
-        let mut bytes = [0; 16];
-        bytes[..length].copy_from_slice(&text[start..end]);
-        u128::from_le_bytes(bytes)
-    };
-    (raw & ((1u128 << (8 * length)) - 1)) | (length as u128) << 120
-}
-
-#[inline(always)]
-pub fn hash_key(key: u128) -> u64 {
-    let (low, high) = (key as u64, (key >> 64) as u64);
-    let mixed = (low ^ high.rotate_left(23)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let mixed = (mixed ^ (mixed >> 29) ^ high).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed ^ (mixed >> 32)
-}
-
-#[inline(always)]
-pub fn prefetch<T>(slice: &[T], index: usize) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch never faults, and the pointer is within or just past the slice.
-    unsafe {
-        use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
-        _mm_prefetch(slice.as_ptr().wrapping_add(index).cast(), _MM_HINT_T0);
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (slice, index);
-}
-
-#[derive(Clone, Copy, Default)]
-struct Slot {
-    key: u128, // 0: empty (no key has length 0)
-    count: u64,
-}
-
-/// Byte strings and how often each occurred.
-pub struct Table {
-    slots: Vec<Slot>,
-    used: usize,
-    long: HashTable<(Box<[u8]>, u64)>,
-    pending: Vec<u128>,
-}
-
-impl Default for Table {
-    fn default() -> Self {
-        Self {
-            slots: vec![Slot::default(); 1 << 12],
-            used: 0,
-            long: HashTable::new(),
-            pending: Vec::with_capacity(AHEAD),
-        }
-    }
-}
-
-impl Table {
-    #[inline(always)]
-    pub fn add(&mut self, text: &[u8], start: usize, end: usize) {
-        if end - start > SHORT {
-            return self.add_long(&text[start..end], 1);
-        }
-        let key = short_key(text, start, end);
-        prefetch(&self.slots, self.home(key));
-        self.pending.push(key);
-        if self.pending.len() == AHEAD {
-            self.settle();
-        }
-    }
-
-    #[inline(always)]
-    fn home(&self, key: u128) -> usize {
-        (hash_key(key) as usize) & (self.slots.len() - 1)
-    }
-
-    fn settle(&mut self) {
-        if (self.used + AHEAD) * 2 > self.slots.len() {
-            self.grow();
-        }
-        for i in 0..self.pending.len() {
-            let key = self.pending[i];
-            self.add_short(key, 1);
-        }
-        self.pending.clear();
-    }
-
-    #[inline(always)]
-    fn add_short(&mut self, key: u128, count: u64) {
-        let mut at = self.home(key);
-        loop {
-            let slot = &mut self.slots[at];
-            if slot.key == key {
-                slot.count += count;
-                return;
-            }
-            if slot.key == 0 {
-                *slot = Slot { key, count };
-                self.used += 1;
-                return;
-            }
-            at = (at + 1) & (self.slots.len() - 1);
-        }
-    }
-
-    fn grow(&mut self) {
-        let bigger = vec![Slot::default(); self.slots.len() * 4];
-        let old = std::mem::replace(&mut self.slots, bigger);
-        self.used = 0;
-        for slot in old.into_iter().filter(|slot| slot.key != 0) {
-            self.add_short(slot.key, slot.count);
-        }
-    }
-
-    fn add_long(&mut self, bytes: &[u8], count: u64) {
-        let hash = |bytes: &[u8]| xxhash_rust::xxh3::xxh3_64(bytes);
-        match self.long.entry(hash(bytes), |entry| *entry.0 == *bytes, |entry| hash(&entry.0)) {
-            Entry::Occupied(mut entry) => entry.get_mut().1 += count,
-            Entry::Vacant(entry) => {
-                entry.insert((bytes.into(), count));
-            }
-        }
-    }
-
-    /// Adds another table's counts.
-    pub fn merge(&mut self, mut other: Table) {
-        self.settle();
-        other.settle();
-        for slot in other.slots.into_iter().filter(|slot| slot.key != 0) {
-            if (self.used + 1) * 2 > self.slots.len() {
-                self.grow();
-            }
-            self.add_short(slot.key, slot.count);
-        }
-        for (bytes, count) in other.long {
-            self.add_long(&bytes, count);
-        }
-    }
-
-    /// Sorted by bytes: (all bytes, offsets, counts).
-    pub fn sorted(mut self) -> (Vec<u8>, Vec<i64>, Vec<u64>) {
-        self.settle();
-        // Big-endian keys without their length compare as the byte strings do; equal prefixes by length.
-        let mut short: Vec<(u128, u64)> = self
-            .slots
-            .into_iter()
-            .filter(|slot| slot.key != 0)
-            .map(|slot| {
-                let length = slot.key >> 120;
-                ((slot.key & ((1 << 120) - 1)).swap_bytes() | length, slot.count)
-            })
-            .collect();
-        short.sort_unstable();
-        let mut long: Vec<(Box<[u8]>, u64)> = self.long.into_iter().collect();
-        long.sort_unstable();
-
-        let (mut data, mut offsets, mut counts) = (Vec::new(), vec![0i64], Vec::new());
-        let mut long = long.into_iter().peekable();
-        let mut push = |bytes: &[u8], count| {
-            data.extend_from_slice(bytes);
-            offsets.push(data.len() as i64);
-            counts.push(count);
-        };
-        for (key, count) in short {
-            let bytes = key.to_be_bytes();
-            let bytes = &bytes[..(key & 0xFF) as usize];
-            while let Some((first, count)) = long.next_if(|(first, _)| **first < *bytes) {
-                push(&first, count);
-            }
-            push(bytes, count);
-        }
-        for (bytes, count) in long {
-            push(&bytes, count);
-        }
-        (data, offsets, counts)
-    }
-}
+/// Runs that are merged at once; each holds a file and about a megabyte.
+const MOST_RUNS: usize = 64;
 
 /// What a merge may not cross before any pattern is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,6 +65,11 @@ impl Specials {
             .map_err(|error| error.to_string())
     }
 
+    /// Whether text may be cut at the ends of words (`is_word_end`) without cutting a special string.
+    fn allow_cuts(strings: &[String]) -> bool {
+        strings.iter().all(|string| (1..string.len()).all(|at| !is_word_end(string.as_bytes(), at)))
+    }
+
     /// Calls `ordinary` with each stretch of text between special strings.
     pub fn between<E>(&self, text: &[u8], mut ordinary: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let mut start = 0;
@@ -248,48 +83,227 @@ impl Specials {
     }
 }
 
-/// Counts the pretokens of batches.
-pub struct Counter {
+/// Where tables go that have no room in memory.
+#[derive(Clone, Debug)]
+pub struct Spill {
+    /// Bytes that all tables together may take.
+    pub memory: usize,
+    /// A folder of our own.
+    pub folder: PathBuf,
+}
+
+/// A part of a batch that one thread counts at once.
+struct Work {
+    batch: Arc<Batch>,
+    place: Place,
+}
+
+enum Place {
+    Documents(Range<usize>),
+    /// Bytes of a document that is too long for one thread.
+    Bytes(Range<usize>),
+}
+
+struct Shared {
     scanner: Scanner,
     unit: Unit,
     specials: Specials,
-    tables: Vec<Table>,
-    pub bytes: u64,
-    pub documents: u64,
+    spill: Option<Spill>,
+    /// Per thread.
+    memory: usize,
+    runs: Mutex<Vec<Run>>,
+    n_spilled: AtomicUsize,
+    failed: AtomicBool,
+    error: Mutex<Option<String>>,
 }
 
-impl Counter {
-    pub fn new(scanner: Scanner, unit: Unit, specials: Specials, threads: usize) -> Self {
-        Self {
-            scanner,
-            unit,
-            specials,
-            tables: (0..threads.max(1)).map(|_| Table::default()).collect(),
-            bytes: 0,
-            documents: 0,
-        }
+impl Shared {
+    fn fail(&self, error: String) {
+        self.error.lock().expect("no panic while held").get_or_insert(error);
+        self.failed.store(true, Ordering::Release);
     }
 
-    pub fn add(&mut self, batch: &Batch) -> Result<(), String> {
-        let chunks = parallel::chunks(&batch.offsets, CHUNK_BYTES);
-        let (scanner, unit, specials) = (&self.scanner, self.unit, &self.specials);
-        parallel::for_each(&mut self.tables, chunks.len(), |table, i| {
-            chunks[i].clone().try_for_each(|document| {
-                specials.between(batch.document(document), |text| {
-                    unit.split(text, |text| scanner.pieces(text, |start, end| table.add(text, start, end)))
-                })
+    fn check(&self) -> Result<(), String> {
+        if !self.failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let error = self.error.lock().expect("no panic while held").clone();
+        Err(error.unwrap_or_else(|| "counting failed".into()))
+    }
+
+    fn count(&self, work: &Work, table: &mut Table) -> Result<(), String> {
+        let mut text = |text: &[u8]| {
+            self.specials.between(text, |text| {
+                self.unit.split(text, |text| self.scanner.pieces(text, |start, end| table.add(text, start, end)))
             })
-        })?;
-        self.bytes += batch.data.len() as u64;
-        self.documents += batch.len() as u64;
+        };
+        match &work.place {
+            Place::Documents(documents) => documents.clone().try_for_each(|i| text(work.batch.document(i)))?,
+            Place::Bytes(bytes) => text(&work.batch.data[bytes.clone()])?,
+        }
+        if self.spill.is_some() && table.memory_after(CHUNK_BYTES / 8) > self.memory {
+            self.write(std::mem::take(table))?;
+        }
         Ok(())
     }
 
-    pub fn finish(self) -> Table {
-        let mut tables = self.tables.into_iter();
-        let mut total = tables.next().expect("at least one table");
-        tables.for_each(|table| total.merge(table));
-        total
+    /// Writes a table to disk; where that makes too many files, makes them one.
+    fn write(&self, table: Table) -> Result<(), String> {
+        let spill = self.spill.as_ref().expect("a place to spill to");
+        let path = || spill.folder.join(format!("{:06}.run", self.n_spilled.fetch_add(1, Ordering::Relaxed)));
+        let mut sorted = table.into_sorted();
+        let run = Run::write(path(), |bytes| Ok(sorted.next_into(bytes)))?;
+        let mut runs = self.runs.lock().expect("no panic while held");
+        runs.push(run);
+        if runs.len() == MOST_RUNS {
+            let mut sum = Sum::new(runs.drain(..).map(Source::Run).collect())?;
+            let merged = Run::write(path(), |bytes| {
+                bytes.clear();
+                sum.next_onto(bytes)
+            })?;
+            runs.push(merged);
+        }
+        Ok(())
+    }
+}
+
+fn work(shared: &Shared, queue: &Mutex<Receiver<Work>>) -> Table {
+    let mut table = Table::default();
+    loop {
+        let received = queue.lock().expect("no panic while held").recv();
+        let Ok(work) = received else { return table };
+        // After a failure the queue is only emptied, so that nobody waits for room in it.
+        if shared.check().is_ok() {
+            shared.count(&work, &mut table).unwrap_or_else(|error| shared.fail(error));
+        }
+    }
+}
+
+/// Counts the pretokens of batches.
+pub struct Counter {
+    shared: Arc<Shared>,
+    queue: Option<SyncSender<Work>>,
+    workers: Vec<JoinHandle<Table>>,
+    /// Whether long documents may be cut at the ends of words.
+    cuts: bool,
+}
+
+impl Counter {
+    pub fn new(
+        scanner: Scanner,
+        unit: Unit,
+        special_tokens: &[String],
+        spill: Option<Spill>,
+        threads: usize,
+    ) -> Result<Self, String> {
+        let threads = threads.max(1);
+        let cuts = scanner.cuts_after_words() && Specials::allow_cuts(special_tokens);
+        let shared = Arc::new(Shared {
+            scanner,
+            unit,
+            specials: Specials::new(special_tokens)?,
+            memory: spill.as_ref().map_or(usize::MAX, |spill| spill.memory / threads),
+            spill,
+            runs: Mutex::default(),
+            n_spilled: AtomicUsize::new(0),
+            failed: AtomicBool::new(false),
+            error: Mutex::default(),
+        });
+        let (sender, receiver) = sync_channel(4 * threads);
+        let receiver = Arc::new(Mutex::new(receiver));
+        let workers = (0..threads)
+            .map(|_| {
+                let (shared, receiver) = (Arc::clone(&shared), Arc::clone(&receiver));
+                std::thread::spawn(move || work(&shared, &receiver))
+            })
+            .collect();
+        Ok(Self { shared, queue: Some(sender), workers, cuts })
+    }
+
+    /// Whether documents may come in parts that were cut at the ends of words.
+    pub fn takes_parts(&self) -> bool {
+        self.cuts
+    }
+
+    /// Hands a batch to the threads; waits while they have enough to do.
+    pub fn add(&self, batch: &Arc<Batch>) -> Result<(), String> {
+        for documents in parallel::chunks(&batch.offsets, CHUNK_BYTES) {
+            let bytes = batch.offsets[documents.start] as usize..batch.offsets[documents.end] as usize;
+            if self.cuts && documents.len() == 1 && bytes.len() > 2 * CHUNK_BYTES {
+                self.add_long(batch, bytes)?;
+            } else {
+                self.send(batch, Place::Documents(documents))?;
+            }
+        }
+        self.shared.check()
+    }
+
+    fn add_long(&self, batch: &Arc<Batch>, bytes: Range<usize>) -> Result<(), String> {
+        let mut start = bytes.start;
+        while start < bytes.end {
+            let end = (start + CHUNK_BYTES..bytes.end).find(|&at| is_word_end(&batch.data, at)).unwrap_or(bytes.end);
+            self.send(batch, Place::Bytes(start..end))?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn send(&self, batch: &Arc<Batch>, place: Place) -> Result<(), String> {
+        let queue = self.queue.as_ref().expect("open until the counter is finished or dropped");
+        queue.send(Work { batch: Arc::clone(batch), place }).map_err(|_| "a counting thread died".into())
+    }
+
+    /// Everything that was counted, in order of bytes.
+    pub fn finish(mut self) -> Result<Counts, String> {
+        drop(self.queue.take());
+        let sorting: Vec<_> = std::mem::take(&mut self.workers)
+            .into_iter()
+            .map(|worker| std::thread::spawn(move || worker.join().map(Table::into_sorted)))
+            .collect();
+        let mut sources = Vec::new();
+        for sorted in sorting {
+            let sorted =
+                sorted.join().and_then(|sorted| sorted).unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            sources.push(Source::Table(sorted));
+        }
+        self.shared.check()?;
+        sources.extend(self.shared.runs.lock().expect("no panic while held").drain(..).map(Source::Run));
+        Counts::sum(sources)
+    }
+}
+
+impl Drop for Counter {
+    /// Threads end with what they are at, so that nothing is written behind our back.
+    fn drop(&mut self) {
+        if let Some(queue) = self.queue.take() {
+            self.shared.fail("counting was given up".into());
+            drop(queue);
+            self.workers.drain(..).for_each(|worker| drop(worker.join()));
+        }
+    }
+}
+
+/// Distinct pretokens in order of bytes, laid end to end, and how often each occurs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub data: Vec<u8>,
+    pub offsets: Vec<i64>,
+    pub counts: Vec<u64>,
+}
+
+impl Counts {
+    /// Adds up sorted sources.
+    pub fn sum(sources: Vec<Source>) -> Result<Self, String> {
+        let most: usize = sources.iter().map(Source::len).sum();
+        let mut sum = Sum::new(sources)?;
+        let mut this =
+            Self { offsets: Vec::with_capacity(most + 1), counts: Vec::with_capacity(most), ..Self::default() };
+        this.offsets.push(0);
+        while let Some(count) = sum.next_onto(&mut this.data)? {
+            this.offsets.push(this.data.len() as i64);
+            this.counts.push(count);
+        }
+        Ok(this)
     }
 }
 
@@ -297,46 +311,88 @@ impl Counter {
 mod tests {
     use super::*;
 
+    fn scanner() -> Scanner {
+        Scanner::new(crate::patterns::NAMED[0].1).unwrap()
+    }
+
+    fn count(batches: &[Batch], threads: usize, memory: Option<usize>, name: &str) -> Counts {
+        let folder = std::env::temp_dir().join(format!("superbpe-count-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let spill = memory.map(|memory| Spill { memory, folder: folder.clone() });
+        let counter = Counter::new(scanner(), Unit::Document, &["<|s|>".to_string()], spill, threads).unwrap();
+        batches.iter().for_each(|batch| counter.add(&Arc::new(batch.clone())).unwrap());
+        let counts = counter.finish().unwrap();
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "runs are deleted");
+        std::fs::remove_dir(folder).unwrap();
+        counts
+    }
+
     #[test]
-    fn counts_are_exact_and_sorted() {
-        let text =
-            "the cat\0 the\0 cat and a very-long-pretoken-indeed-it-is and antidisestablishmentarianism ".repeat(50);
-        let mut batch = Batch::default();
-        batch.push(text.as_bytes());
-        batch.push(b"");
-        batch.push("the the <|s|>the antidisestablishmentarianism".as_bytes());
-        let specials = || Specials::new(&["<|s|>".to_string()]).unwrap();
-        let scanner = || Scanner::new(crate::patterns::NAMED[0].1).unwrap();
-        let mut expected = std::collections::BTreeMap::<Vec<u8>, u64>::new();
-        for i in 0..batch.len() {
-            specials()
-                .between(batch.document(i), |text| {
-                    scanner().pieces(text, |s, e| *expected.entry(text[s..e].to_vec()).or_default() += 1)
-                })
-                .unwrap();
+    fn counts_do_not_depend_on_threads_or_memory() {
+        let mut batches = vec![Batch::default()];
+        let text = "the cat\0 the\0 cat and a very-long-pretoken-indeed-it-is and antidisestablishmentarianism ";
+        batches[0].push(text.repeat(50).as_bytes());
+        batches[0].push(b"");
+        batches[0].push("the the <|s|>the antidisestablishmentarianism".as_bytes());
+        let mut state = 1u64;
+        for _ in 0..90 {
+            let mut batch = Batch::default();
+            let mut words = String::new();
+            for _ in 0..3000 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                words += &format!(" w{:x}", state >> 48);
+            }
+            batch.push(words.as_bytes());
+            batches.push(batch);
         }
-        for threads in [1, 3] {
-            let mut counter = Counter::new(scanner(), Unit::Document, specials(), threads);
-            counter.add(&batch).unwrap();
-            let (data, offsets, counts) = counter.finish().sorted();
-            let found: Vec<_> = (0..counts.len())
-                .map(|i| (data[offsets[i] as usize..offsets[i + 1] as usize].to_vec(), counts[i]))
+        let mut expected = std::collections::BTreeMap::<Vec<u8>, u64>::new();
+        let specials = Specials::new(&["<|s|>".to_string()]).unwrap();
+        for batch in &batches {
+            for i in 0..batch.len() {
+                specials
+                    .between(batch.document(i), |text| {
+                        scanner().pieces(text, |s, e| *expected.entry(text[s..e].to_vec()).or_default() += 1)
+                    })
+                    .unwrap();
+            }
+        }
+        for (case, (threads, memory)) in
+            [(1, None), (3, None), (1, Some(1 << 19)), (2, Some(1))].into_iter().enumerate()
+        {
+            let counts = count(&batches, threads, memory, &case.to_string());
+            let found: Vec<_> = (0..counts.counts.len())
+                .map(|i| {
+                    let bytes = &counts.data[counts.offsets[i] as usize..counts.offsets[i + 1] as usize];
+                    (bytes.to_vec(), counts.counts[i])
+                })
                 .collect();
-            assert_eq!(found, expected.clone().into_iter().collect::<Vec<_>>());
+            assert_eq!(found, expected.clone().into_iter().collect::<Vec<_>>(), "{threads} {memory:?}");
         }
     }
 
     #[test]
-    fn sorted_orders_prefixes_before_their_extensions() {
-        let mut table = Table::default();
-        let words: [&[u8]; 6] = [b"b", b"a", b"a\0", b"a\0\0", b"aaaaaaaaaaaaaaaaaaaa", b"aaaaaaaaaaaaaaa"];
-        for word in words {
-            table.add(word, 0, word.len());
+    fn a_long_document_is_shared_out() {
+        let mut text = String::new();
+        for i in 0..200_000 {
+            text += &format!("w{}\n\n x{} ", i % 1000, i % 7);
         }
-        let (data, offsets, _) = table.sorted();
-        let found: Vec<&[u8]> = offsets.windows(2).map(|w| &data[w[0] as usize..w[1] as usize]).collect();
-        let mut expected = words.to_vec();
-        expected.sort_unstable();
-        assert_eq!(found, expected);
+        let mut long = Batch::default();
+        long.push(text.as_bytes());
+        let mut expected = std::collections::BTreeMap::<Vec<u8>, u64>::new();
+        scanner()
+            .pieces(text.as_bytes(), |s, e| *expected.entry(text.as_bytes()[s..e].to_vec()).or_default() += 1)
+            .unwrap();
+        let counts = count(&[long], 3, None, "long");
+        assert_eq!(counts.counts, expected.into_values().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_an_error() {
+        let spill = Spill { memory: 1, folder: "/nonexistent/folder".into() };
+        let counter = Counter::new(scanner(), Unit::Document, &[], Some(spill), 2).unwrap();
+        let mut batch = Batch::default();
+        batch.push(b"some text");
+        let _ = counter.add(&Arc::new(batch));
+        assert!(counter.finish().unwrap_err().contains("/nonexistent/folder"));
     }
 }

@@ -5,10 +5,15 @@
 pub mod corpus;
 pub mod counting;
 pub mod encoding;
+pub mod keys;
 pub mod merging;
 pub mod parallel;
 pub mod patterns;
 pub mod phase2;
+pub mod reading;
+pub mod records;
+pub mod spill;
+pub mod table;
 pub mod unicode;
 
 #[cfg(feature = "python")]

@@ -7,6 +7,8 @@
 //! together hold at most three entries per cell. Pairs that are rarer than a threshold are not tracked at all,
 //! since counts only fall; when the queue runs dry the threshold is lowered and the cells are counted again.
 
+use std::time::{Duration, Instant};
+
 use hashbrown::hash_map::Entry;
 use rustc_hash::FxBuildHasher;
 
@@ -15,6 +17,8 @@ type Map<K, V> = hashbrown::HashMap<K, V, FxBuildHasher>;
 const DEAD: u32 = 1 << 31;
 const SENTINEL: u32 = DEAD - 1;
 const UNTRACKED: u32 = u32::MAX;
+/// How often progress is reported.
+const PROGRESS: Duration = Duration::from_millis(100);
 
 /// Byte strings of tokens by id.
 #[derive(Clone, Default)]
@@ -97,10 +101,11 @@ pub struct Words {
 
 impl Words {
     /// `word(i)` gives the ids of word i; words of fewer than two ids have no pairs and are left out.
-    pub fn new<'a>(weights: &[u64], word: impl Fn(usize) -> &'a [u32]) -> Result<Self, String> {
+    pub fn new<I: ExactSizeIterator<Item = u32>>(weights: &[u64], word: impl Fn(usize) -> I) -> Result<Self, String> {
         let mut order: Vec<u32> =
             (0..weights.len() as u32).filter(|&i| weights[i as usize] > 0 && word(i as usize).len() > 1).collect();
-        order.sort_by_key(|&i| std::cmp::Reverse(weights[i as usize]));
+        // The most frequent first, so that equal weights make few runs; and a fixed order of those.
+        order.sort_unstable_by_key(|&i| (std::cmp::Reverse(weights[i as usize]), i));
         let total = order.iter().map(|&i| word(i as usize).len() + 1).sum::<usize>() + 1;
         if total >= DEAD as usize {
             return Err(format!("{total} cells are too many for one merge loop (at most 2^31)"));
@@ -109,7 +114,7 @@ impl Words {
         let mut runs: Vec<(u32, u64)> = Vec::new();
         cells.push(SENTINEL);
         for i in order {
-            cells.extend_from_slice(word(i as usize));
+            cells.extend(word(i as usize));
             cells.push(SENTINEL);
             let weight = weights[i as usize];
             match runs.last_mut() {
@@ -150,6 +155,12 @@ struct Pair {
     count: u64,
     start: usize, // into the postings
     occurrences: u32,
+}
+
+/// The pair to merge next.
+struct Selected {
+    pair: u64,
+    place: Pair,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -261,6 +272,8 @@ pub struct Report {
     pub rejected: u64,
     /// Pairs that were not merged because their concatenation is a token already.
     pub already_tokens: u64,
+    /// Time spent on finding the best pair; the rest went into merging it.
+    pub selecting: Duration,
 }
 
 pub struct MergeLoop<'a> {
@@ -326,12 +339,38 @@ impl<'a> MergeLoop<'a> {
         this
     }
 
-    /// Merges until `total` merges are made; `progress(merges, count of the last)` returns false to stop.
-    pub fn run(&mut self, total: usize, mut progress: impl FnMut(usize, u64) -> bool) -> Stop {
+    /// Merges until `total` merges are made; `progress(merges so far)` is called now and then and stops the loop
+    /// with false.
+    pub fn run(&mut self, total: usize, mut progress: impl FnMut(&[Merge]) -> bool) -> Stop {
+        let mut reported = Instant::now();
         while self.report.merges.len() < total {
+            let began = Instant::now();
+            if began - reported > PROGRESS {
+                reported = began;
+                if !progress(&self.report.merges) {
+                    return Stop::Interrupted;
+                }
+            }
+            let Some((token, best)) = self.select() else { return Stop::Exhausted };
+            self.report.selecting += began.elapsed();
+            let (left, right) = parts(best.pair);
+            let id = self.tokens.push(&token);
+            let tokens = &self.tokens;
+            self.known.insert_unique(hash(&token), id, |&id| hash(tokens.get(id)));
+            self.left.push(NO_NEIGHBOUR);
+            self.right.push(NO_NEIGHBOUR);
+            self.merge(left, right, id, best.place);
+            self.report.merges.push(Merge { left, right, count: best.place.count });
+        }
+        Stop::Full
+    }
+
+    /// Takes the best pair that may be merged out of the queue, with the bytes of the token that it makes.
+    fn select(&mut self) -> Option<(Vec<u8>, Selected)> {
+        loop {
             let Some(top) = self.queue.pop(&self.tokens) else {
                 if self.threshold == self.min_count {
-                    return Stop::Exhausted;
+                    return None;
                 }
                 self.threshold = (self.threshold / 4).max(self.min_count);
                 self.index();
@@ -355,25 +394,12 @@ impl<'a> MergeLoop<'a> {
             let token = [self.tokens.get(left), self.tokens.get(right)].concat();
             if self.veto.rejects(&token) {
                 self.report.rejected += 1;
-                continue;
-            }
-            let hashed = hash(&token);
-            if self.known.find(hashed, |&id| *self.tokens.get(id) == *token).is_some() {
+            } else if self.known.find(hash(&token), |&id| *self.tokens.get(id) == *token).is_some() {
                 self.report.already_tokens += 1;
-                continue;
-            }
-            let id = self.tokens.push(&token);
-            let tokens = &self.tokens;
-            self.known.insert_unique(hashed, id, |&id| hash(tokens.get(id)));
-            self.left.push(NO_NEIGHBOUR);
-            self.right.push(NO_NEIGHBOUR);
-            self.merge(left, right, id, pair);
-            self.report.merges.push(Merge { left, right, count: top.count });
-            if self.report.merges.len() % 256 == 0 && !progress(self.report.merges.len(), top.count) {
-                return Stop::Interrupted;
+            } else {
+                return Some((token, Selected { pair: top.pair, place: pair }));
             }
         }
-        Stop::Full
     }
 
     pub fn tokens(&self) -> &Tokens {
@@ -622,9 +648,9 @@ mod tests {
 
     fn fast(words: &[(Vec<u32>, u64)], n: usize, tie: Tie, veto: &Veto, min_count: u64) -> (Vec<Merge>, Stop) {
         let weights: Vec<u64> = words.iter().map(|(_, weight)| *weight).collect();
-        let cells = Words::new(&weights, |i| &words[i].0).unwrap();
+        let cells = Words::new(&weights, |i| words[i].0.iter().copied()).unwrap();
         let mut merging = MergeLoop::new(cells, bytes(), tie, veto, min_count);
-        let stop = merging.run(n, |_, _| true);
+        let stop = merging.run(n, |_| true);
         (merging.report.merges, stop)
     }
 

@@ -71,6 +71,10 @@ impl Scanner {
         }
     }
 
+    pub fn cuts_after_words(&self) -> bool {
+        matches!(self, Self::Named(Kind::Gpt2 | Kind::Cl100k | Kind::Llama3 | Kind::O200k | Kind::Superbpe))
+    }
+
     /// Calls `piece(start, end)` for every piece of `text`, in order; no piece is empty.
     ///
     /// Fails only where a regex gives up (its backtracking limit) or the text is not UTF-8 for it.

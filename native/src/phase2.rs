@@ -84,7 +84,7 @@ impl Fragments {
     fn words(&self) -> Result<Words, String> {
         let fragments: Vec<Fragment> = self.table.iter().copied().collect();
         let weights: Vec<u64> = fragments.iter().map(|fragment| fragment.count).collect();
-        Words::new(&weights, |i| fragments[i].of(&self.ids))
+        Words::new(&weights, |i| fragments[i].of(&self.ids).iter().copied())
     }
 }
 
@@ -226,7 +226,7 @@ impl Trainer {
         tie: Tie,
         veto: &Veto,
         min_count: u64,
-        progress: impl FnMut(usize, u64) -> bool,
+        progress: impl FnMut(&[crate::merging::Merge]) -> bool,
     ) -> Result<(Report, Stop), String> {
         let words = self.workers[0].fragments.words()?;
         let mut merging = MergeLoop::new(words, self.encoder.tokens().clone(), tie, veto, min_count);
@@ -349,7 +349,7 @@ mod tests {
                 trainer
             };
             // The sample is everything: nothing is cut.
-            let (whole, _) = trainer(1, 1).merge(30, Tie::LowestIds, &veto, 1, |_, _| true).unwrap();
+            let (whole, _) = trainer(1, 1).merge(30, Tie::LowestIds, &veto, 1, |_| true).unwrap();
             for threads in [1, 3] {
                 for threshold in [1, 2, 5, 20] {
                     let expected: Vec<Merge> =
@@ -358,7 +358,7 @@ mod tests {
                     cut.begin_pass();
                     cut.add(&batch, Pass::Fragments { threshold }).unwrap();
                     cut.end_pass();
-                    let (found, _) = cut.merge(30, Tie::LowestIds, &veto, threshold as u64, |_, _| true).unwrap();
+                    let (found, _) = cut.merge(30, Tie::LowestIds, &veto, threshold as u64, |_| true).unwrap();
                     assert_eq!(found.merges, expected, "case {case}, threshold {threshold}");
                     assert_eq!(cut.statistics.bytes, batch.data.len() as u64);
                 }

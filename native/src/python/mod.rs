@@ -57,6 +57,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(count_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(named_patterns, module)?)?;
     module.add_function(wrap_pyfunction!(split, module)?)?;
+    module.add_function(wrap_pyfunction!(training::continue_bpe, module)?)?;
+    module.add_function(wrap_pyfunction!(training::sum_counts, module)?)?;
     module.add_function(wrap_pyfunction!(training::train_bpe, module)?)?;
     Ok(())
 }

@@ -8,7 +8,8 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 
 use super::user_error;
-use crate::corpus::{self, Filter, Format, Settings, Split};
+use crate::corpus::{self, Filter, Split};
+use crate::reading::{self, Format, Settings};
 
 /// Documents as one UTF-8 buffer.
 #[pyclass(frozen, module = "tokenizer._native")]
@@ -64,6 +65,12 @@ impl Batch {
     #[getter]
     fn n_bytes(&self) -> usize {
         self.0.data.len()
+    }
+
+    /// Whether the first document goes on with the last one of the batch before.
+    #[getter]
+    fn continued(&self) -> bool {
+        self.0.continued
     }
 
     #[getter]
@@ -126,18 +133,18 @@ impl DocumentFilter {
     /// The documents taken, and whether more are wanted.
     fn apply(&mut self, py: Python<'_>, batch: &Batch) -> (Batch, bool) {
         let (taken, more) = py.detach(|| self.0.apply(&batch.0));
-        (Batch(Arc::new(taken)), more)
+        (Batch(taken), more)
     }
 }
 
 /// Batches of documents out of files, read ahead on a thread.
 #[pyclass(module = "tokenizer._native")]
-pub struct Reader(Mutex<corpus::Reader>);
+pub struct Reader(Mutex<reading::Reader>);
 
 #[pymethods]
 impl Reader {
     #[new]
-    #[pyo3(signature = (files, *, field, separator, score_field, min_score, replace_invalid, batch_bytes))]
+    #[pyo3(signature = (files, *, field, separator, score_field, min_score, replace_invalid, batch_bytes, parts, threads))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
     fn new(
         files: Vec<(PathBuf, String)>,
@@ -147,6 +154,8 @@ impl Reader {
         min_score: f64,
         replace_invalid: bool,
         batch_bytes: usize,
+        parts: bool,
+        threads: usize,
     ) -> PyResult<Self> {
         let path = |name: &str| name.split('.').map(str::to_string).collect();
         let files = files
@@ -164,8 +173,9 @@ impl Reader {
             min_score,
             replace_invalid,
             batch_bytes,
+            parts,
         };
-        Ok(Self(Mutex::new(corpus::Reader::start(files, settings))))
+        Ok(Self(Mutex::new(reading::Reader::start(files, settings, threads))))
     }
 
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {

@@ -1,48 +1,68 @@
 //! Training: pretoken counts, phase 1, phase 2.
 
+use std::path::PathBuf;
+
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::text::Batch;
 use super::user_error;
-use crate::counting::{self, Specials, Unit};
+use crate::counting::{Counter, Counts, Specials, Spill, Unit};
 use crate::encoding::{self, Definition, MergeRule};
-use crate::merging::{MergeLoop, Report, Stop, Tie, Tokens, Veto, Words};
+use crate::merging::{Merge, MergeLoop, Report, Stop, Tie, Tokens, Veto, Words};
 use crate::patterns::Scanner;
 use crate::phase2;
+use crate::spill::{Arrays, Source};
 
-type Counts<'py> = (Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u64>>);
+type CountArrays<'py> = (Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u64>>);
+
+fn count_arrays(py: Python<'_>, counts: Counts) -> CountArrays<'_> {
+    (counts.data.into_pyarray(py), counts.offsets.into_pyarray(py), counts.counts.into_pyarray(py))
+}
 
 #[pyclass(module = "tokenizer._native")]
-pub struct PretokenCounter(Option<counting::Counter>);
+pub struct PretokenCounter(Option<Counter>);
 
 #[pymethods]
 impl PretokenCounter {
     #[new]
-    #[pyo3(signature = (pattern, *, unit, special_tokens, threads))]
-    fn new(pattern: &str, unit: &str, special_tokens: Vec<String>, threads: usize) -> PyResult<Self> {
-        let make = || {
-            Ok(counting::Counter::new(
-                Scanner::new(pattern)?,
-                Unit::parse(unit)?,
-                Specials::new(&special_tokens)?,
-                threads,
-            ))
-        };
+    #[pyo3(signature = (pattern, *, unit, special_tokens, threads, memory_bytes, spill_folder))]
+    fn new(
+        pattern: &str,
+        unit: &str,
+        special_tokens: Vec<String>,
+        threads: usize,
+        memory_bytes: Option<usize>,
+        spill_folder: PathBuf,
+    ) -> PyResult<Self> {
+        let spill = memory_bytes.map(|memory| Spill { memory, folder: spill_folder });
+        let make = || Counter::new(Scanner::new(pattern)?, Unit::parse(unit)?, &special_tokens, spill, threads);
         make().map(|counter| Self(Some(counter))).map_err(user_error)
     }
 
-    fn add(&mut self, py: Python<'_>, batch: &Batch) -> PyResult<()> {
-        let counter = self.0.as_mut().ok_or_else(finished)?;
+    /// Whether documents may come in parts (see `Reader`).
+    #[getter]
+    fn takes_parts(&self) -> PyResult<bool> {
+        Ok(self.0.as_ref().ok_or_else(finished)?.takes_parts())
+    }
+
+    fn add(&self, py: Python<'_>, batch: &Batch) -> PyResult<()> {
+        let counter = self.0.as_ref().ok_or_else(finished)?;
         py.detach(|| counter.add(&batch.0)).map_err(user_error)
     }
 
     /// (bytes laid end to end, offsets, counts), sorted by bytes. Ends the counter.
-    fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Counts<'py>> {
+    fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<CountArrays<'py>> {
         let counter = self.0.take().ok_or_else(finished)?;
-        let (data, offsets, counts) = py.detach(|| counter.finish().sorted());
-        Ok((data.into_pyarray(py), offsets.into_pyarray(py), counts.into_pyarray(py)))
+        let counts = py.detach(|| counter.finish()).map_err(user_error)?;
+        Ok(count_arrays(py, counts))
+    }
+
+    /// Gives up: ends the threads and deletes what was spilled.
+    fn close(&mut self, py: Python<'_>) {
+        let counter = self.0.take();
+        py.detach(|| drop(counter));
     }
 }
 
@@ -50,40 +70,83 @@ fn finished() -> PyErr {
     pyo3::exceptions::PyRuntimeError::new_err("the counter is finished")
 }
 
-/// Calls back to Python with (merges, count of the last); remembers an exception and stops the loop.
+type WeightedCounts<'py> = (PyReadonlyArray1<'py, u8>, PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, u64>, u64);
+
+/// Adds up counts, each multiplied by its weight: (bytes, offsets, counts, weight) each.
+#[pyfunction]
+pub fn sum_counts<'py>(py: Python<'py>, parts: Vec<WeightedCounts<'py>>) -> PyResult<CountArrays<'py>> {
+    let sources = parts
+        .iter()
+        .map(|(data, offsets, counts, weight)| {
+            let (data, offsets, counts) = (data.as_slice()?, offsets.as_slice()?, counts.as_slice()?);
+            check_counts(data, offsets, counts)?;
+            let (data, offsets, counts) = (data.to_vec(), offsets.to_vec(), counts.to_vec());
+            Ok(Source::Arrays(Arrays { data, offsets, counts, weight: *weight, next: 0 }))
+        })
+        .collect::<PyResult<Vec<_>>>()?;
+    let counts = py.detach(|| Counts::sum(sources)).map_err(user_error)?;
+    Ok(count_arrays(py, counts))
+}
+
+fn check_counts(data: &[u8], offsets: &[i64], counts: &[u64]) -> PyResult<()> {
+    if offsets.len() != counts.len() + 1
+        || offsets.first() != Some(&0)
+        || offsets.last() != Some(&(data.len() as i64))
+        || offsets.windows(2).any(|bounds| bounds[0] > bounds[1])
+    {
+        return Err(user_error("counts, offsets and bytes of the pretokens do not fit together".into()));
+    }
+    Ok(())
+}
+
+/// Calls back to Python with the merges so far, as columns; remembers an exception and stops the loop.
 struct Progress {
     callback: Option<Py<PyAny>>,
     error: Option<PyErr>,
 }
 
 impl Progress {
-    fn report(&mut self, merges: usize, count: u64) -> bool {
+    fn new(callback: Option<Py<PyAny>>) -> Self {
+        Self { callback, error: None }
+    }
+
+    /// `callback(n)`; and where it returns true, or training ends here, `callback(n, merges as columns)`.
+    fn report(&mut self, merges: &[Merge]) -> bool {
         Python::attach(|py| {
-            let called = match &self.callback {
-                Some(callback) => callback.call1(py, (merges, count)).map(drop),
-                None => Ok(()),
+            let Some(callback) = &self.callback else {
+                return py.check_signals().map_err(|error| self.error = Some(error)).is_ok();
             };
-            match called.and_then(|()| py.check_signals()) {
-                Ok(()) => true,
-                Err(error) => {
-                    self.error = Some(error);
-                    false
-                }
+            let give_all = || callback.call1(py, (merges.len(), merge_columns(py, merges)?));
+            let called = callback
+                .call1(py, (merges.len(),))
+                .and_then(|wanted| if wanted.is_truthy(py)? { give_all().map(drop) } else { Ok(()) })
+                .and_then(|()| py.check_signals());
+            if let Err(error) = called {
+                let _ = give_all(); // what led to the end is the error to tell of
+                self.error = Some(error);
+                return false;
             }
+            true
         })
     }
 }
 
+fn merge_columns<'py>(py: Python<'py>, merges: &[Merge]) -> PyResult<Bound<'py, PyDict>> {
+    let columns = PyDict::new(py);
+    let column = |value: fn(&Merge) -> u32| -> Vec<u32> { merges.iter().map(value).collect() };
+    columns.set_item("left", column(|merge| merge.left).into_pyarray(py))?;
+    columns.set_item("right", column(|merge| merge.right).into_pyarray(py))?;
+    let counts: Vec<u64> = merges.iter().map(|merge| merge.count).collect();
+    columns.set_item("count", counts.into_pyarray(py))?;
+    Ok(columns)
+}
+
 fn merge_result<'py>(py: Python<'py>, report: Report, stop: Stop) -> PyResult<Bound<'py, PyDict>> {
-    let result = PyDict::new(py);
-    let column = |value: fn(&crate::merging::Merge) -> u32| -> Vec<u32> { report.merges.iter().map(value).collect() };
-    result.set_item("left", column(|merge| merge.left).into_pyarray(py))?;
-    result.set_item("right", column(|merge| merge.right).into_pyarray(py))?;
-    let counts: Vec<u64> = report.merges.iter().map(|merge| merge.count).collect();
-    result.set_item("count", counts.into_pyarray(py))?;
+    let result = merge_columns(py, &report.merges)?;
     result.set_item("exhausted", stop == Stop::Exhausted)?;
     result.set_item("rejected", report.rejected)?;
     result.set_item("already_tokens", report.already_tokens)?;
+    result.set_item("selecting_seconds", report.selecting.as_secs_f64())?;
     Ok(result)
 }
 
@@ -107,7 +170,8 @@ fn veto(max_bytes: Option<usize>, max_words: Option<usize>, forbid: Vec<Vec<u8>>
     Veto { max_bytes, max_words, forbid, reserved: special_tokens.into_iter().map(String::into_bytes).collect() }
 }
 
-/// Phase 1: merges of counted pretokens, by rank.
+/// Phase 1: merges of counted pretokens, by rank. `progress(n)` is called now and then with the number of merges so
+/// far; where it returns true it is called again as `progress(n, columns)` with the merges.
 #[pyfunction]
 #[pyo3(signature = (data, offsets, counts, alphabet, n_merges, *, tie_break, min_count, max_token_bytes, special_tokens, progress))]
 #[allow(clippy::too_many_arguments)] // keywords of one call
@@ -116,7 +180,7 @@ pub fn train_bpe<'py>(
     data: PyReadonlyArray1<u8>,
     offsets: PyReadonlyArray1<i64>,
     counts: PyReadonlyArray1<u64>,
-    alphabet: Vec<u8>,
+    alphabet: [u8; 256],
     n_merges: usize,
     tie_break: &str,
     min_count: u64,
@@ -124,26 +188,71 @@ pub fn train_bpe<'py>(
     special_tokens: Vec<String>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let tie = Tie::parse(tie_break).map_err(user_error)?;
     let tokens = ranked_tokens(&alphabet, &[])?;
     let veto = veto(max_token_bytes, None, Vec::new(), special_tokens);
     let (data, offsets, counts) = (data.as_slice()?, offsets.as_slice()?, counts.as_slice()?);
-    if offsets.len() != counts.len() + 1
-        || offsets.first() != Some(&0)
-        || offsets.last() != Some(&(data.len() as i64))
-        || offsets.windows(2).any(|bounds| bounds[0] > bounds[1])
-    {
-        return Err(user_error("counts, offsets and bytes of the pretokens do not fit together".into()));
-    }
-    let mut progress = Progress { callback: progress, error: None };
-    let result = py.detach(|| {
+    check_counts(data, offsets, counts)?;
+    let words = || {
         let mut rank_of = [0u32; 256];
         alphabet.iter().enumerate().for_each(|(rank, &byte)| rank_of[byte as usize] = rank as u32);
-        let ranks: Vec<u32> = data.iter().map(|&byte| rank_of[byte as usize]).collect();
-        let words = Words::new(counts, |i| &ranks[offsets[i] as usize..offsets[i + 1] as usize])?;
-        drop(ranks);
-        let mut merging = MergeLoop::new(words, tokens, tie, &veto, min_count);
-        let stop = merging.run(n_merges, |merges, count| progress.report(merges, count));
+        Words::new(counts, |i| {
+            data[offsets[i] as usize..offsets[i + 1] as usize].iter().map(|&byte| rank_of[byte as usize])
+        })
+    };
+    run_merge_loop(py, words, tokens, tie_break, &veto, min_count, n_merges, progress)
+}
+
+/// The same for pretokens that are sequences of tokens already: `ranks` laid end to end, `tokens` by rank.
+#[pyfunction]
+#[pyo3(signature = (ranks, offsets, counts, tokens, n_merges, *, tie_break, min_count, max_token_bytes, special_tokens, progress))]
+#[allow(clippy::too_many_arguments)] // keywords of one call
+pub fn continue_bpe<'py>(
+    py: Python<'py>,
+    ranks: PyReadonlyArray1<u32>,
+    offsets: PyReadonlyArray1<i64>,
+    counts: PyReadonlyArray1<u64>,
+    tokens: Vec<Vec<u8>>,
+    n_merges: usize,
+    tie_break: &str,
+    min_count: u64,
+    max_token_bytes: Option<usize>,
+    special_tokens: Vec<String>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let mut table = Tokens::default();
+    tokens.iter().for_each(|token| {
+        table.push(token);
+    });
+    let veto = veto(max_token_bytes, None, Vec::new(), special_tokens);
+    let (ranks, offsets, counts) = (ranks.as_slice()?, offsets.as_slice()?, counts.as_slice()?);
+    if ranks.iter().any(|&rank| rank as usize >= tokens.len())
+        || offsets.len() != counts.len() + 1
+        || offsets.first() != Some(&0)
+        || offsets.last() != Some(&(ranks.len() as i64))
+        || offsets.windows(2).any(|bounds| bounds[0] > bounds[1])
+    {
+        return Err(user_error("counts, offsets and tokens of the pretokens do not fit together".into()));
+    }
+    let words = || Words::new(counts, |i| ranks[offsets[i] as usize..offsets[i + 1] as usize].iter().copied());
+    run_merge_loop(py, words, table, tie_break, &veto, min_count, n_merges, progress)
+}
+
+#[allow(clippy::too_many_arguments)] // of the two above
+fn run_merge_loop<'py>(
+    py: Python<'py>,
+    words: impl FnOnce() -> Result<Words, String> + Send,
+    tokens: Tokens,
+    tie_break: &str,
+    veto: &Veto,
+    min_count: u64,
+    n_merges: usize,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let tie = Tie::parse(tie_break).map_err(user_error)?;
+    let mut progress = Progress::new(progress);
+    let result = py.detach(|| {
+        let mut merging = MergeLoop::new(words()?, tokens, tie, veto, min_count);
+        let stop = merging.run(n_merges, |merges| progress.report(merges));
         Ok((merging.report, stop))
     });
     if let Some(error) = progress.error {
@@ -243,9 +352,8 @@ impl SuperwordTrainer {
     ) -> PyResult<Bound<'py, PyDict>> {
         let tie = Tie::parse(tie_break).map_err(user_error)?;
         let veto = veto(max_bytes, max_words, forbid, special_tokens);
-        let mut progress = Progress { callback: progress, error: None };
-        let result =
-            py.detach(|| self.0.merge(n_merges, tie, &veto, min_count, |merges, count| progress.report(merges, count)));
+        let mut progress = Progress::new(progress);
+        let result = py.detach(|| self.0.merge(n_merges, tie, &veto, min_count, |merges| progress.report(merges)));
         if let Some(error) = progress.error {
             return Err(error);
         }

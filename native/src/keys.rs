@@ -1,0 +1,49 @@
+//! Short byte strings as integers, for tables that are probed millions of times a second.
+
+/// Longest string that fits a key.
+pub const SHORT: usize = 15;
+
+const MASKS: [u128; 16] = {
+    let mut masks = [0; 16];
+    let mut length = 0;
+    while length < 16 {
+        masks[length] = (1u128 << (8 * length)) - 1;
+        length += 1;
+    }
+    masks
+};
+
+/// Up to 15 bytes and their number (in the top byte) as one integer.
+#[inline(always)]
+pub fn short_key(text: &[u8], start: usize, end: usize) -> u128 {
+    let length = end - start;
+    debug_assert!(length <= SHORT);
+    let raw = match text.get(start..start + 16) {
+        Some(bytes) => u128::from_le_bytes(bytes.try_into().expect("16 bytes")),
+        None => {
+            let mut bytes = [0; 16];
+            bytes[..length].copy_from_slice(&text[start..end]);
+            u128::from_le_bytes(bytes)
+        }
+    };
+    (raw & MASKS[length & 15]) | (length as u128) << 120
+}
+
+#[inline(always)]
+pub fn hash_key(key: u128) -> u64 {
+    let (low, high) = (key as u64 ^ 0x9E37_79B9_7F4A_7C15, (key >> 64) as u64 ^ 0xBF58_476D_1CE4_E5B9);
+    let product = low as u128 * high as u128;
+    product as u64 ^ (product >> 64) as u64
+}
+
+#[inline(always)]
+pub fn prefetch<T>(slice: &[T], index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+        _mm_prefetch(slice.as_ptr().wrapping_add(index).cast(), _MM_HINT_T0);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (slice, index);
+}

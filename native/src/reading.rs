@@ -1,0 +1,422 @@
+//! Documents out of .txt and .jsonl files, plain, gzip or zstd, read ahead on threads of their own.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::sync::Arc;
+
+use memchr::memmem;
+
+use crate::corpus::Batch;
+use crate::records;
+
+const READ_BUFFER: usize = 1 << 20;
+/// Batches that may wait per reading thread.
+const AHEAD: usize = 2;
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub field: Vec<String>,
+    pub separator: Option<String>,
+    pub score_field: Option<Vec<String>>,
+    pub min_score: f64,
+    /// Malformed UTF-8 becomes U+FFFD instead of an error.
+    pub replace_invalid: bool,
+    pub batch_bytes: usize,
+    /// Give text files that are one long document in parts, cut between words (see `word_end`).
+    pub parts: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Text,
+    JsonLines,
+}
+
+/// The last place of `text` between an ASCII letter or digit and a space or line feed, or 0.
+///
+/// Scanners for which `Scanner::cuts_after_words` holds cut there whatever stands around it.
+pub fn word_end(text: &[u8]) -> usize {
+    (1..text.len()).rev().find(|&at| is_word_end(text, at)).unwrap_or(0)
+}
+
+#[inline]
+pub fn is_word_end(text: &[u8], at: usize) -> bool {
+    matches!(text[at], b' ' | b'\n') && text[at - 1].is_ascii_alphanumeric()
+}
+
+/// Reads files ahead; `next` gives batches. With one thread documents come in the order of the files.
+pub struct Reader {
+    batches: Receiver<Message>,
+    /// Threads that have not said that they are done.
+    running: usize,
+}
+
+enum Message {
+    Documents(Batch),
+    Failed(String),
+    /// A thread's last word, so that one that died cannot look like the end of the corpus.
+    End,
+}
+
+impl Reader {
+    pub fn start(files: Vec<(PathBuf, Format)>, settings: Settings, threads: usize) -> Self {
+        let threads = threads.clamp(1, files.len().max(1));
+        let (sender, batches) = sync_channel(AHEAD * threads);
+        let work = Arc::new((files, settings, AtomicUsize::new(0)));
+        for _ in 0..threads {
+            let (sender, work) = (sender.clone(), Arc::clone(&work));
+            std::thread::spawn(move || {
+                let (files, settings, next) = &*work;
+                let mut collector = Collector::new(sender, settings.batch_bytes);
+                while let Some((path, format)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    match read_file(path, *format, settings, &mut collector) {
+                        Ok(true) => {}
+                        Ok(false) => return,
+                        Err(error) => {
+                            let _ = collector.sender.send(Message::Failed(format!("{}: {error}", path.display())));
+                            return;
+                        }
+                    }
+                }
+                if collector.flush() {
+                    let _ = collector.sender.send(Message::End);
+                }
+            });
+        }
+        Self { batches, running: threads }
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Batch, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.running > 0 {
+            match self.batches.recv() {
+                Ok(Message::Documents(batch)) => return Some(Ok(batch)),
+                Ok(Message::End) => self.running -= 1,
+                Ok(Message::Failed(error)) => {
+                    self.running = 0;
+                    return Some(Err(error));
+                }
+                Err(_) => {
+                    self.running = 0;
+                    return Some(Err("a reading thread died".into()));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Documents of one thread on their way into batches.
+struct Collector {
+    batch: Batch,
+    limit: usize,
+    sender: SyncSender<Message>,
+}
+
+impl Collector {
+    fn new(sender: SyncSender<Message>, limit: usize) -> Self {
+        Self { batch: Batch::default(), limit, sender }
+    }
+
+    /// Ends the document that `batch.data` holds since its last offset, after a check of its UTF-8. `base` is where
+    /// it starts in the file. Ok(false) when nobody wants more documents.
+    fn close(&mut self, base: u64, settings: &Settings) -> Result<bool, String> {
+        let start = *self.batch.offsets.last().expect("offsets start with 0") as usize;
+        if let Err(error) = std::str::from_utf8(&self.batch.data[start..]) {
+            if !settings.replace_invalid {
+                return Err(format!(
+                    "not UTF-8 at byte {} of the text; mend the file, or set corpus.on_invalid_utf8=replace to read \
+                     malformed bytes as U+FFFD",
+                    base + error.valid_up_to() as u64
+                ));
+            }
+            let mended = String::from_utf8_lossy(&self.batch.data[start..]).into_owned();
+            self.batch.data.truncate(start);
+            self.batch.data.extend_from_slice(mended.as_bytes());
+        }
+        self.batch.offsets.push(self.batch.data.len() as i64);
+        Ok(self.batch.data.len() < self.limit || self.flush())
+    }
+
+    fn add(&mut self, document: &[u8], base: u64, settings: &Settings) -> Result<bool, String> {
+        self.batch.data.extend_from_slice(document);
+        self.close(base, settings)
+    }
+
+    /// False when nobody listens any more.
+    fn flush(&mut self) -> bool {
+        if self.batch.is_empty() {
+            return true;
+        }
+        let mut empty = Batch::default();
+        empty.data.reserve(self.batch.data.len());
+        self.sender.send(Message::Documents(std::mem::replace(&mut self.batch, empty))).is_ok()
+    }
+}
+
+fn open(path: &Path) -> std::io::Result<Box<dyn Read>> {
+    let file = File::open(path)?;
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    Ok(match extension.to_ascii_lowercase().as_str() {
+        "gz" => Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(READ_BUFFER, file))),
+        "zst" | "zstd" => Box::new(zstd::Decoder::new(file)?),
+        _ => Box::new(file),
+    })
+}
+
+/// Ok(false) when no more documents are wanted.
+fn read_file(path: &Path, format: Format, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
+    let input = open(path).map_err(|error| error.to_string())?;
+    match (format, &settings.separator) {
+        (Format::JsonLines, _) => read_lines(input, settings, collector),
+        (Format::Text, Some(separator)) => read_separated(input, separator.as_bytes(), settings, collector),
+        (Format::Text, None) if settings.parts => read_parts(input, settings, collector),
+        (Format::Text, None) => read_whole(input, settings, collector),
+    }
+}
+
+/// A buffer that is filled from the end and used up from the front.
+struct Window<R> {
+    input: R,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Position in the input of `buffer[start]`.
+    base: u64,
+}
+
+impl<R: Read> Window<R> {
+    fn new(input: R) -> Self {
+        Self { input, buffer: vec![0; READ_BUFFER], start: 0, end: 0, base: 0 }
+    }
+
+    fn text(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    fn use_up(&mut self, bytes: usize) {
+        self.start += bytes;
+        self.base += bytes as u64;
+    }
+
+    /// Reads more behind what is there; false at the end of the input.
+    fn fill(&mut self) -> Result<bool, String> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.end == self.buffer.len() {
+            self.buffer.resize(2 * self.end, 0);
+        }
+        loop {
+            match self.input.read(&mut self.buffer[self.end..]) {
+                Ok(n) => {
+                    self.end += n;
+                    return Ok(n > 0);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+}
+
+fn read_whole(mut input: impl Read, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
+    input.read_to_end(&mut collector.batch.data).map_err(|error| error.to_string())?;
+    collector.close(0, settings)
+}
+
+fn read_parts(input: impl Read, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
+    let mut window = Window::new(input);
+    let mut more = true;
+    let mut first = true;
+    while more || !window.text().is_empty() {
+        while more && window.text().len() < settings.batch_bytes.max(READ_BUFFER) {
+            more = window.fill()?;
+        }
+        let length = if more { word_end(window.text()) } else { window.text().len() };
+        if length == 0 && more {
+            more = window.fill()?; // not one word end in all of it: look at more
+            continue;
+        }
+        collector.batch.continued = !first;
+        first = false;
+        let base = window.base;
+        // A part fills a batch of its own, so that only first documents can be continuations.
+        if !(collector.add(&window.buffer[window.start..window.start + length], base, settings)? && collector.flush()) {
+            return Ok(false);
+        }
+        window.use_up(length);
+    }
+    Ok(true)
+}
+
+fn read_separated(
+    input: impl Read,
+    separator: &[u8],
+    settings: &Settings,
+    collector: &mut Collector,
+) -> Result<bool, String> {
+    let finder = memmem::Finder::new(separator);
+    let mut window = Window::new(input);
+    let mut searched = 0; // no separator starts before this
+    loop {
+        while let Some(found) = finder.find(&window.text()[searched..]) {
+            let length = searched + found;
+            if !collector.add(&window.text()[..length], window.base, settings)? {
+                return Ok(false);
+            }
+            window.use_up(length + separator.len());
+            searched = 0;
+        }
+        searched = window.text().len().saturating_sub(separator.len() - 1);
+        if !window.fill()? {
+            return collector.add(window.text(), window.base, settings);
+        }
+    }
+}
+
+fn read_lines(input: impl Read, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
+    let mut window = Window::new(input);
+    let mut number = 0u64;
+    let mut searched = 0;
+    loop {
+        while let Some(found) = memchr::memchr(b'\n', &window.text()[searched..]) {
+            let length = searched + found;
+            number += 1;
+            if !read_line(&window.text()[..length], number, settings, collector)? {
+                return Ok(false);
+            }
+            window.use_up(length + 1);
+            searched = 0;
+        }
+        searched = window.text().len();
+        if !window.fill()? {
+            return read_line(window.text(), number + 1, settings, collector);
+        }
+    }
+}
+
+fn read_line(mut line: &[u8], number: u64, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
+    if number == 1 {
+        line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line); // a byte order mark is no JSON
+    }
+    if line.iter().all(u8::is_ascii_whitespace) {
+        return Ok(true);
+    }
+    let place = |error: String| format!("line {number}: {error}");
+    let start = collector.batch.data.len();
+    let score = records::parse(line, &settings.field, settings.score_field.as_deref(), &mut collector.batch.data)
+        .map_err(place)?;
+    if settings.score_field.is_some() && score.is_none_or(|score| score < settings.min_score) {
+        collector.batch.data.truncate(start);
+        return Ok(true);
+    }
+    collector.close(0, settings).map_err(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::corpus::{Filter, Split};
+
+    fn settings() -> Settings {
+        Settings {
+            field: vec!["text".into()],
+            separator: None,
+            score_field: None,
+            min_score: 0.0,
+            replace_invalid: false,
+            batch_bytes: 16,
+            parts: false,
+        }
+    }
+
+    fn filter() -> Filter {
+        Filter {
+            min_bytes: 1,
+            max_bytes: None,
+            budget: None,
+            heldout_fraction: 0.0,
+            heldout_salt: String::new(),
+            split: Split::All,
+            sample_fraction: 1.0,
+            sample_salt: String::new(),
+            used: 0,
+        }
+    }
+
+    fn documents(content: &[u8], name: &str, settings: Settings, mut filter: Filter) -> Result<Vec<String>, String> {
+        let path = std::env::temp_dir().join(format!("superbpe-{}-{name}", std::process::id()));
+        std::fs::write(&path, content).unwrap();
+        let format = if name.contains("jsonl") { Format::JsonLines } else { Format::Text };
+        let mut texts = Vec::new();
+        for batch in Reader::start(vec![(path.clone(), format)], settings, 1) {
+            let (batch, _) = filter.apply(&Arc::new(batch?));
+            texts.extend((0..batch.len()).map(|i| String::from_utf8(batch.document(i).to_vec()).unwrap()));
+        }
+        std::fs::remove_file(path).unwrap();
+        Ok(texts)
+    }
+
+    #[test]
+    fn json_lines_along_a_path_with_a_score() {
+        let content = br#"{"a": {"text": "one\u00e9"}, "m": {"score": 3}, "x": [1, {"text": 2}]}
+
+{"m": {"score": 2.5}, "a": {"text": "two"}}
+{"m": {}, "a": {"text": "three"}}
+{"m": {"score": 4}, "a": {"text": null}}
+"#;
+        let mut s = settings();
+        s.field = vec!["a".into(), "text".into()];
+        s.score_field = Some(vec!["m".into(), "score".into()]);
+        s.min_score = 2.75;
+        assert_eq!(documents(content, "path.jsonl", s, filter()).unwrap(), ["oneé"]);
+    }
+
+    #[test]
+    fn errors_name_line_and_remedy() {
+        let wrong = documents(b"{\"text\": \"a\"}\n{\"body\": \"b\", \"n\": 1}\n", "field.jsonl", settings(), filter());
+        let message = wrong.unwrap_err();
+        assert!(message.contains("line 2") && message.contains("body, n"), "{message}");
+        let broken = documents(b"{\"text\": \"a\xff\"}\n", "utf8.jsonl", settings(), filter()).unwrap_err();
+        assert!(broken.contains("line 1") && broken.contains("byte 1"), "{broken}");
+        let surrogate = documents(b"{\"text\": \"a\\ud800\"}\n", "lone.jsonl", settings(), filter());
+        assert!(surrogate.is_err());
+        let mut lossy = settings();
+        lossy.replace_invalid = true;
+        let mended = documents(b"{\"text\": \"a\xff\"}\n", "lossy.jsonl", lossy, filter()).unwrap();
+        assert_eq!(mended, ["a\u{fffd}"]);
+    }
+
+    #[test]
+    fn text_with_a_separator_and_a_budget() {
+        let mut s = settings();
+        s.separator = Some("<|end|>".into());
+        let content = "one<|end|>two<|end|><|end|>three".as_bytes();
+        assert_eq!(documents(content, "a.txt", s.clone(), filter()).unwrap(), ["one", "two", "three"]);
+        let mut f = filter();
+        f.budget = Some(4);
+        assert_eq!(documents(content, "b.txt", s, f).unwrap(), ["one", "two"]);
+    }
+
+    #[test]
+    fn the_split_is_a_partition() {
+        let content: String = (0..500).map(|i| format!("{{\"text\": \"document {i}\"}}\n")).collect();
+        let side = |split| {
+            let mut f = filter();
+            f.heldout_fraction = 0.1;
+            f.split = split;
+            documents(content.as_bytes(), &format!("{split:?}.jsonl"), settings(), f).unwrap()
+        };
+        let (train, held_out) = (side(Split::Train), side(Split::HeldOut));
+        assert_eq!(train.len() + held_out.len(), 500);
+        assert!((25..80).contains(&held_out.len()), "{}", held_out.len());
+        assert!(held_out.iter().all(|text| !train.contains(text)));
+    }
+}

@@ -1,0 +1,104 @@
+"""Merges on disk while they are being found, so that an interrupted training goes on where it was."""
+
+from __future__ import annotations
+
+import os
+import time
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from tokenizer import _native
+
+
+@dataclass(frozen=True)
+class Merges:
+    """Merges that training has found.
+
+    Attributes:
+        ranks: [n, 2], by rank; see `Tokenizer.from_ranks`.
+        counts: [n], the count of each pair when it was merged.
+        already_tokens: pairs that were not merged because their concatenation was a token.
+        selecting_seconds: time spent on finding the best pair.
+    """
+
+    ranks: npt.NDArray[np.uint32]
+    counts: npt.NDArray[np.uint64]
+    already_tokens: int = 0
+    selecting_seconds: float = 0.0
+
+    @classmethod
+    def none(cls) -> Merges:
+        """No merges yet."""
+        return cls(np.empty((0, 2), np.uint32), np.empty(0, np.uint64))
+
+    def then(self, found: _native.MergeColumns, already_tokens: int = 0, selecting_seconds: float = 0.0) -> Merges:
+        """These and the ones found after them."""
+        return Merges(
+            np.concatenate([self.ranks, np.stack([found["left"], found["right"]], axis=1)]),
+            np.concatenate([self.counts, found["count"]]),
+            self.already_tokens + already_tokens,
+            self.selecting_seconds + selecting_seconds,
+        )
+
+
+class Checkpoint:
+    """A file of merges that belongs to one training.
+
+    Args:
+        path: the file (.npz); a partial one is never seen under this name.
+        identity: names the training: what it reads and its rules.
+        seconds: time between two writes.
+    """
+
+    def __init__(self, path: Path, identity: str, seconds: float) -> None:
+        self._path = path
+        self._identity = identity
+        self._seconds = seconds
+        self._last = time.monotonic()
+
+    def load(self) -> Merges:
+        """What the file holds, or nothing if there is none.
+
+        Raises:
+            UserError: the file is damaged or of another training.
+        """
+        if not self._path.exists():
+            return Merges.none()
+        try:
+            with np.load(self._path, allow_pickle=False) as saved:
+                if str(saved["identity"]) != self._identity:
+                    raise UserError(
+                        f"{self._path} is the checkpoint of another training (other counts or settings); delete it to "
+                        "start anew"
+                    )
+                return Merges(saved["ranks"], saved["counts"])
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"{self._path} is damaged ({error}); delete it to start anew") from None
+
+    def due(self) -> bool:
+        """Whether it is time to write."""
+        return time.monotonic() - self._last >= self._seconds
+
+    def save(self, merges: Merges) -> None:
+        """Writes the file beside its name, and renames it."""
+        partial = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        with partial.open("wb") as file:
+            np.savez(file, identity=np.array(self._identity), ranks=merges.ranks, counts=merges.counts)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(self._path)
+        self._last = time.monotonic()
+
+    def remove(self) -> None:
+        """Deletes the file: the training is complete."""
+        self._path.unlink(missing_ok=True)
