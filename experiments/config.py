@@ -68,6 +68,8 @@ class BpeConfig:
         tie_break: Which of two equally frequent pairs is merged first.
         min_count: Pairs seen fewer times are not merged.
         max_token_bytes: Longest token, in bytes.
+        counts: Train on these files of counts (`counts.parquet` of a count artifact) instead of the corpus: a data
+            mixture. `FILE=3` counts one three times.
     """
 
     vocab_size: int = 8192
@@ -77,6 +79,7 @@ class BpeConfig:
     tie_break: str = "lowest-ids"
     min_count: int = 1
     max_token_bytes: int | None = None
+    counts: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -126,10 +129,13 @@ class RunnerConfig:
     Attributes:
         name: `local`: threads of this machine.
         threads: How many; None for all cores.
+        memory_mb: Megabytes for tables of counts; past it, counts go to disk and are added up at the end. It changes
+            no result. None for no limit.
     """
 
     name: str = "local"
     threads: int | None = None
+    memory_mb: int | None = 4096
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ except ImportError as error:  # the source tree is on the path, but its Rust cor
 
 from tokenizer.bpe import Tokenizer
 from tokenizer.corpus import Corpus, CorpusConfig
-from tokenizer.counting import PretokenCounts, count_pretokens
+from tokenizer.counting import PretokenCounts, count_pretokens, mix_counts
 from tokenizer.errors import UserError
 from tokenizer.training import train_bpe
 
@@ -33,5 +33,6 @@ __all__ = [
     "Tokenizer",
     "UserError",
     "count_pretokens",
+    "mix_counts",
     "train_bpe",
 ]

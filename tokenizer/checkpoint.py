@@ -52,16 +52,19 @@ class Merges:
 class Checkpoint:
     """A file of merges that belongs to one training.
 
+    Attributes:
+        seconds: time between two writes.
+
     Args:
         path: the file (.npz); a partial one is never seen under this name.
         identity: names the training: what it reads and its rules.
-        seconds: time between two writes.
+        seconds: as the attribute.
     """
 
     def __init__(self, path: Path, identity: str, seconds: float) -> None:
         self._path = path
         self._identity = identity
-        self._seconds = seconds
+        self.seconds = seconds
         self._last = time.monotonic()
 
     def load(self) -> Merges:
@@ -87,7 +90,7 @@ class Checkpoint:
 
     def due(self) -> bool:
         """Whether it is time to write."""
-        return time.monotonic() - self._last >= self._seconds
+        return time.monotonic() - self._last >= self.seconds
 
     def save(self, merges: Merges) -> None:
         """Writes the file beside its name, and renames it."""

@@ -183,8 +183,8 @@ class Corpus:
         del config["batch_bytes"], config["paths"], config["heldout_paths"]
         return {
             "config": config,
-            "files": [_fingerprint(path) for path, _ in self.files],
-            "heldout_files": [_fingerprint(path) for path, _ in self.heldout_files],
+            "files": [fingerprint(path) for path, _ in self.files],
+            "heldout_files": [fingerprint(path) for path, _ in self.heldout_files],
             "dataset": _dataset_identity(self.config.dataset),
         }
 
@@ -257,7 +257,8 @@ def _format(path: Path) -> str | None:
     return _FORMATS.get(suffixes[-1]) if suffixes else None
 
 
-def _fingerprint(path: Path) -> dict[str, Any]:
+def fingerprint(path: Path) -> dict[str, Any]:
+    """What stands for a file's content: name, size, time and a sample."""
     stat = path.stat()
     digest = hashlib.sha256()
     with path.open("rb") as file:
@@ -277,7 +278,7 @@ def _dataset_identity(name: str | None) -> Any:
     if name is None:
         return None
     if Path(name).exists():
-        return [_fingerprint(path) for path in sorted(Path(name).rglob("*")) if path.is_file()]
+        return [fingerprint(path) for path in sorted(Path(name).rglob("*")) if path.is_file()]
     from huggingface_hub import HfApi
 
     try:

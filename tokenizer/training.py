@@ -144,7 +144,8 @@ def _merge(
         tick(before + n)
         return saved is not None and saved.due()
 
-    options = {**rules, "special_tokens": list(special_tokens), "progress": report}
+    every = 0.1 if saved is None else min(0.1, saved.seconds)
+    options = {**rules, "special_tokens": list(special_tokens), "progress": report, "progress_seconds": every}
     done = np.concatenate([ranks, found.ranks])
     if len(done) == 0:
         trained = _native.train_bpe(counts.data, counts.offsets, counts.counts, ALPHABET, n_merges, **options)
@@ -173,7 +174,7 @@ def _segment(
 def _identity(counts: PretokenCounts, rules: list[Any]) -> str:
     digest = hashlib.blake2b(json.dumps([counts.pattern.regex, rules], sort_keys=True).encode())
     for array in (counts.data, counts.offsets, counts.counts):
-        digest.update(np.ascontiguousarray(array))
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 

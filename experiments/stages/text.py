@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.artifacts import Artifact, digest
 from experiments.config import part
 from experiments.console import si
 from tokenizer import embedded
-from tokenizer.corpus import Corpus, CorpusConfig
-from tokenizer.counting import count_pretokens
+from tokenizer.corpus import Corpus, CorpusConfig, fingerprint
+from tokenizer.counting import PretokenCounts, count_pretokens, mix_counts
+from tokenizer.errors import UserError
 from tokenizer.patterns import resolve
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from experiments.stages.context import Context
 
 
@@ -73,19 +73,30 @@ def prepare(context: Context) -> Text:
 
 
 def count(context: Context, text: Text) -> Artifact:
-    """Count the pretokens of the training text."""
+    """Count the pretokens of the training text, or add up the counts that `bpe.counts` names."""
     config = context.config
     pattern = resolve(config.pattern.regex or config.pattern.name)
+    mixture = [_weighted(entry) for entry in config.bpe.counts]
 
     def build(folder: Path) -> dict[str, Any]:
-        counts = count_pretokens(
-            text.corpus.batches("train"),
-            pattern,
-            unit=config.bpe.unit,
-            special_tokens=config.bpe.special_tokens,
-            threads=config.runner.threads,
-            progress=context.reporter.progress,
-        )
+        if mixture:
+            counts = mix_counts([(PretokenCounts.load(path), weight) for path, weight in mixture])
+            asked = {"pattern": pattern, "unit": config.bpe.unit, "special_tokens": tuple(config.bpe.special_tokens)}
+            for what, value in asked.items():
+                if getattr(counts, what) != value:
+                    raise UserError(f"bpe.counts were counted with {what}={getattr(counts, what)!r}, not {value!r}")
+        else:
+            memory = config.runner.memory_mb
+            counts = count_pretokens(
+                text.corpus,
+                pattern,
+                unit=config.bpe.unit,
+                special_tokens=config.bpe.special_tokens,
+                threads=config.runner.threads,
+                memory_bytes=None if memory is None else memory * 1_000_000,
+                spill_folder=folder,
+                progress=context.reporter.progress,
+            )
         counts.save(folder / "counts.parquet")
         return {
             "corpus": text.hash,
@@ -96,13 +107,20 @@ def count(context: Context, text: Text) -> Artifact:
             "n_documents": counts.n_documents,
         }
 
-    chosen = {
+    chosen: dict[str, Any] = {
         "pattern": [pattern.name, pattern.regex],
         "unit": config.bpe.unit,
         "special_tokens": config.bpe.special_tokens,
     }
+    inputs = {"corpus": text.hash}
+    if mixture:
+        chosen["mixture"] = [[fingerprint(path), weight] for path, weight in mixture]
+        inputs = {}
+        context.reporter.say(
+            "phase 1 trains on bpe.counts: nothing checks that held-out text was not counted there", style="yellow"
+        )
     with context.reporter.stage("count"):
-        artifact = context.store.make("count", config=chosen, inputs={"corpus": text.hash}, build=build)
+        artifact = context.store.make("count", config=chosen, inputs=inputs, build=build)
     found = artifact.contents
     what = (
         f"{si(found['n_distinct'])} distinct pretokens of {si(found['n_pretokens'])}, "
@@ -110,6 +128,18 @@ def count(context: Context, text: Text) -> Artifact:
     )
     context.done("count", artifact, what)
     return artifact
+
+
+def _weighted(entry: str) -> tuple[Path, int]:
+    """Split FILE or FILE=WEIGHT."""
+    path, equals, weight = entry.rpartition("=")
+    if not equals:
+        path, weight = entry, "1"
+    if not weight.isdigit() or int(weight) < 1:
+        raise UserError(f"bpe.counts has {entry!r}, whose weight is no positive integer; write FILE or FILE=3")
+    if not Path(path).is_file():
+        raise UserError(f"bpe.counts names {path!r}, and there is no such file")
+    return Path(path), int(weight)
 
 
 def _embedded_facts(contents: dict[str, Any]) -> list[tuple[str, str]]:

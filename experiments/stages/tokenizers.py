@@ -66,25 +66,26 @@ def phase1(context: Context, text: Text, counts: Artifact) -> tuple[Trained, Tok
     needed = max(config.vocab_size, transition_size(context.config) + len(config.special_tokens))
 
     def build(folder: Path) -> dict[str, Any]:
-        del folder  # the record is its manifest
         tokenizer = train_bpe(
             PretokenCounts.load(counts.path / "counts.parquet"),
             wanted,
+            start=None if shorter is None else load(shorter, context),
             special_tokens=config.special_tokens,
             tie_break=config.tie_break,
             min_count=config.min_count,
             max_token_bytes=config.max_token_bytes,
+            checkpoint=folder / "merges.npz",
             progress=context.reporter.progress,
         )
         found = _keep(context, tokenizer, inputs)
         return {**_about(found, tokenizer), **_read(text), "exhausted": tokenizer.vocab_size < wanted}
 
     with context.reporter.stage("bpe"), context.store.lock(family):
-        record = _long_enough(context, family, needed)
+        record, shorter = _lists(context, family, needed)
         if record is None:
             wanted = max(needed, config.train_size or 0)
             sized = {**identity, "hash": digest({**identity, "vocab_size": wanted})}
-            record = context.store.write(f"{family}-{wanted}", sized, build)
+            record = context.store.write(f"{family}-{wanted}", sized, build, resumable=True)
         whole = load(record, context)
         tokenizer = whole.cut(config.vocab_size) if whole.vocab_size > config.vocab_size else whole
         artifact = _keep(context, tokenizer, inputs)
@@ -179,9 +180,9 @@ def _points(context: Context, record: Artifact) -> bool:
     return (context.store.root / str(record.contents["tokenizer"])).is_dir()
 
 
-def _long_enough(context: Context, family: str, needed: int) -> Artifact | None:
-    """Return the shortest merge list of a family that serves, or None."""
-    found = []
+def _lists(context: Context, family: str, needed: int) -> tuple[Artifact | None, Artifact | None]:
+    """Return the shortest merge list of a family that serves, if any, and the longest one that does not."""
+    serve, shorter = [], []
     for name in context.store.names(f"{family}-"):
         record = context.store.find(name)
         if record is None:
@@ -189,8 +190,14 @@ def _long_enough(context: Context, family: str, needed: int) -> Artifact | None:
         if not _points(context, record):
             context.store.remove(name)
         elif record.contents["vocab_size"] >= needed or record.contents["exhausted"]:
-            found.append(record)
-    return min(found, key=lambda record: int(record.contents["vocab_size"]), default=None)
+            serve.append(record)
+        else:
+            shorter.append(record)
+
+    def size(record: Artifact) -> int:
+        return int(record.contents["vocab_size"])
+
+    return min(serve, key=size, default=None), max(shorter, key=size, default=None)
 
 
 def _keep(context: Context, tokenizer: Tokenizer, inputs: Mapping[str, str]) -> Artifact:

@@ -17,8 +17,6 @@ type Map<K, V> = hashbrown::HashMap<K, V, FxBuildHasher>;
 const DEAD: u32 = 1 << 31;
 const SENTINEL: u32 = DEAD - 1;
 const UNTRACKED: u32 = u32::MAX;
-/// How often progress is reported.
-const PROGRESS: Duration = Duration::from_millis(100);
 
 /// Byte strings of tokens by id.
 #[derive(Clone, Default)]
@@ -156,6 +154,10 @@ struct Pair {
     start: usize, // into the postings
     occurrences: u32,
 }
+
+const NOWHERE: Pair = Pair { count: 0, start: 0, occurrences: 0 };
+/// Up to so many tokens, pairs are counted in a table of all of them.
+const DENSE: usize = 256;
 
 /// The pair to merge next.
 struct Selected {
@@ -305,20 +307,7 @@ impl<'a> MergeLoop<'a> {
         for id in 0..tokens.len() as u32 {
             known.insert_unique(hash(tokens.get(id)), id, |&id| hash(tokens.get(id)));
         }
-        let weight: u64 = {
-            let mut start = 0;
-            words
-                .runs
-                .iter()
-                .map(|&(end, weight)| {
-                    let cells = (end - start) as u64;
-                    start = end;
-                    cells.saturating_mul(weight)
-                })
-                .fold(0, u64::saturating_add)
-        };
-        let min_count = min_count.max(1);
-        let mut this = Self {
+        Self {
             cells: words.cells,
             runs: words.runs,
             left: vec![NO_NEIGHBOUR; tokens.len()],
@@ -326,26 +315,40 @@ impl<'a> MergeLoop<'a> {
             tokens,
             known,
             veto,
-            min_count,
-            // A first guess; lowering it later costs one pass over the cells.
-            threshold: (weight >> 18).max(min_count),
+            min_count: min_count.max(1),
+            threshold: u64::MAX,
             pairs: Map::default(),
             postings: Vec::new(),
             queue: Queue { heap: Vec::new(), tie },
             occurrences: Vec::new(),
             report: Report::default(),
-        };
-        this.index();
-        this
+        }
     }
 
-    /// Merges until `total` merges are made; `progress(merges so far)` is called now and then and stops the loop
-    /// with false.
-    pub fn run(&mut self, total: usize, mut progress: impl FnMut(&[Merge]) -> bool) -> Stop {
+    /// A count that the last of `total` merges will probably reach. If it does not, lowering the threshold costs one
+    /// pass over the cells; a threshold that is far too low costs room for pairs that are never merged.
+    fn guess_threshold(&self, total: usize) -> u64 {
+        let mut start = 0;
+        let weighted_cells = self.runs.iter().fold(0u64, |sum, &(end, weight)| {
+            let cells = (end - start) as u64;
+            start = end;
+            sum.saturating_add(cells.saturating_mul(weight))
+        });
+        // By Zipf's law count times rank is nearly constant: 1/60 to 1/150 of English text, at 10,000 to 128,000.
+        (weighted_cells / (128 * total.max(1) as u64)).max(self.min_count)
+    }
+
+    /// Merges until `total` merges are made; `progress(merges so far)` is called each time so much time has gone by,
+    /// and stops the loop with false.
+    pub fn run(&mut self, total: usize, every: Duration, mut progress: impl FnMut(&[Merge]) -> bool) -> Stop {
+        if self.threshold == u64::MAX {
+            self.threshold = self.guess_threshold(total);
+            self.index();
+        }
         let mut reported = Instant::now();
         while self.report.merges.len() < total {
             let began = Instant::now();
-            if began - reported > PROGRESS {
+            if began - reported > every {
                 reported = began;
                 if !progress(&self.report.merges) {
                     return Stop::Interrupted;
@@ -432,33 +435,58 @@ impl<'a> MergeLoop<'a> {
         self.pairs.clear();
         self.postings.clear();
         self.queue.heap.clear();
-        let mut counts: Map<u64, (u64, u32)> = Map::default();
-        self.each_pair(|_, weight, pair| {
-            let entry = counts.entry(pair).or_default();
-            entry.0 += weight;
-            entry.1 += 1;
+        // At the start all tokens are bytes: a table of all pairs is small and needs no hashing.
+        if self.tokens.len() <= DENSE {
+            let mut places = vec![NOWHERE; DENSE * DENSE];
+            self.index_into(&mut places, |places, left, right| &mut places[left as usize * DENSE + right as usize]);
+        } else {
+            let mut places: Map<u64, Pair> = Map::default();
+            self.index_into(&mut places, |places, left, right| places.entry(key(left, right)).or_insert(NOWHERE));
+        }
+    }
+
+    fn index_into<P>(&mut self, places: &mut P, place: impl Fn(&mut P, u32, u32) -> &mut Pair) {
+        let mut found: Vec<u64> = Vec::new();
+        self.each_pair(|_, weight, left, right| {
+            let pair = place(places, left, right);
+            if pair.occurrences == 0 {
+                found.push(key(left, right));
+            }
+            pair.count += weight;
+            pair.occurrences += 1;
         });
         let mut start = 0;
-        for (&pair, &(count, occurrences)) in counts.iter().filter(|(_, (count, _))| *count >= self.threshold) {
-            self.pairs.insert(pair, Pair { count, start, occurrences: 0 });
-            start += occurrences as usize;
-            self.queue.push(&self.tokens, Candidate { count, pair });
-        }
-        drop(counts);
-        let mut postings = vec![0; start];
-        let mut pairs = std::mem::take(&mut self.pairs);
-        self.each_pair(|position, _, pair| {
-            if let Some(pair) = pairs.get_mut(&pair) {
+        found.retain(|&pair| {
+            let (left, right) = parts(pair);
+            let place = place(places, left, right);
+            if place.count < self.threshold {
+                place.start = usize::MAX;
+                return false;
+            }
+            place.start = start;
+            start += place.occurrences as usize;
+            place.occurrences = 0;
+            true
+        });
+        let mut postings = vec![UNTRACKED; start];
+        self.each_pair(|position, _, left, right| {
+            let pair = place(places, left, right);
+            if pair.start != usize::MAX {
                 postings[pair.start + pair.occurrences as usize] = position;
                 pair.occurrences += 1;
             }
         });
-        self.pairs = pairs;
         self.postings = postings;
+        for pair in found {
+            let (left, right) = parts(pair);
+            let place = *place(places, left, right);
+            self.pairs.insert(pair, place);
+            self.queue.push(&self.tokens, Candidate { count: place.count, pair });
+        }
     }
 
-    /// Calls `pair(position, weight, pair)` for every adjacent pair, in order.
-    fn each_pair(&self, mut pair: impl FnMut(u32, u64, u64)) {
+    /// Calls `pair(position, weight, left, right)` for every adjacent pair, in order.
+    fn each_pair(&self, mut pair: impl FnMut(u32, u64, u32, u32)) {
         let mut weights = Weights::new(&self.runs);
         let mut position = 1; // cell 0 is a sentinel
         while (position as usize) < self.cells.len() {
@@ -470,7 +498,7 @@ impl<'a> MergeLoop<'a> {
             let next = self.next(position);
             let right = self.cells[next as usize];
             if right != SENTINEL {
-                pair(position, weights.at(position), key(left, right));
+                pair(position, weights.at(position), left, right);
             }
             position = next;
         }
@@ -650,7 +678,7 @@ mod tests {
         let weights: Vec<u64> = words.iter().map(|(_, weight)| *weight).collect();
         let cells = Words::new(&weights, |i| words[i].0.iter().copied()).unwrap();
         let mut merging = MergeLoop::new(cells, bytes(), tie, veto, min_count);
-        let stop = merging.run(n, |_| true);
+        let stop = merging.run(n, Duration::MAX, |_| true);
         (merging.report.merges, stop)
     }
 

@@ -230,7 +230,7 @@ impl Trainer {
     ) -> Result<(Report, Stop), String> {
         let words = self.workers[0].fragments.words()?;
         let mut merging = MergeLoop::new(words, self.encoder.tokens().clone(), tie, veto, min_count);
-        let stop = merging.run(total, progress);
+        let stop = merging.run(total, std::time::Duration::from_millis(100), progress);
         Ok((merging.report, stop))
     }
 }

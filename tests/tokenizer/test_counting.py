@@ -1,3 +1,4 @@
+import json
 from collections import Counter
 
 import numpy as np
@@ -7,7 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import texts
-from tokenizer import Batch, PretokenCounts, UserError, count_pretokens, patterns, reference
+from tokenizer import (
+    Batch,
+    Corpus,
+    CorpusConfig,
+    PretokenCounts,
+    UserError,
+    count_pretokens,
+    mix_counts,
+    patterns,
+    reference,
+)
 
 SPECIALS = ["<|endoftext|>", "<|end", "\n\n", "é"]
 
@@ -131,3 +142,118 @@ def test_progress_reaches_all_bytes():
     batches = [Batch.from_texts(["some text"])] * 3
     count_pretokens(batches, "gpt2", progress=lambda what, done, total: seen.append((what, done, total)))
     assert seen[-1] == ("bytes counted", 27, None)
+
+
+# ------------------------------------------------------------------------------------------ memory and disk
+
+
+@pytest.mark.parametrize(("threads", "memory"), [(1, 1), (2, 1), (3, 600_000), (2, 10**9)])
+def test_memory_changes_no_byte(documents, tmp_path, threads, memory):
+    whole = counted(documents, "gpt2", threads=1, memory_bytes=None)
+    batches = [Batch.from_texts(documents[i : i + 9]) for i in range(0, len(documents), 9)]
+    parts = count_pretokens(batches, "gpt2", threads=threads, memory_bytes=memory, spill_folder=tmp_path)
+    for name in ("data", "offsets", "counts"):
+        assert getattr(parts, name).tobytes() == getattr(whole, name).tobytes()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_more_runs_than_are_merged_at_once(tmp_path):
+    batches = [Batch.from_texts([f"w{i} w{i % 7} the"]) for i in range(200)]
+    counts = count_pretokens(batches, "gpt2", threads=2, memory_bytes=1, spill_folder=tmp_path)
+    expected = reference.count_pretokens([f"w{i} w{i % 7} the" for i in range(200)], patterns.resolve("gpt2").regex)
+    assert dict(counts.items()) == expected
+
+
+def test_nothing_stays_behind_an_interrupted_count(tmp_path):
+    def batches():
+        for i in range(100):
+            yield Batch.from_texts([f"word{i} " * 100])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        count_pretokens(batches(), "gpt2", memory_bytes=1, spill_folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_memory_and_folders_that_cannot_be_are_errors(tmp_path):
+    with pytest.raises(UserError, match="memory_bytes=0"):
+        counted(["a"], "gpt2", memory_bytes=0)
+    with pytest.raises(UserError, match=r"spill_folder=.*nowhere"):
+        counted(["a"], "gpt2", spill_folder=tmp_path / "nowhere")
+
+
+# ---------------------------------------------------------------------------------------- files and mixtures
+
+
+def _files(folder, documents, n=3):
+    for i in range(n):
+        lines = [json.dumps({"text": text}) + "\n" for text in documents[i::n]]
+        (folder / f"{i}.jsonl").write_text("".join(lines), encoding="utf-8")
+    return Corpus(CorpusConfig(paths=[str(folder / "*.jsonl")], batch_bytes=5000))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_a_corpus_is_counted_in_any_order(documents, tmp_path, threads):
+    corpus = _files(tmp_path, documents)
+    counts = count_pretokens(corpus, "gpt2", threads=threads)
+    expected = counted([text for text in documents if text], "gpt2")
+    assert list(counts.items()) == list(expected.items())
+    assert (counts.n_bytes, counts.n_documents) == (expected.n_bytes, expected.n_documents)
+
+
+def test_one_long_text_file_is_counted_in_parts(documents, tmp_path):
+    text = "\n".join(documents).replace("\r", " ") * 40
+    (tmp_path / "long.txt").write_text(text, encoding="utf-8", newline="")
+    (tmp_path / "short.txt").write_text("A second file.", encoding="utf-8")
+    corpus = Corpus(CorpusConfig(paths=[str(tmp_path)], batch_bytes=1 << 20))
+    parts = list(corpus.batches("train", parts=True))
+    assert len(parts) > 2
+    assert [batch.continued for batch in parts] == [False] + [True] * (len(parts) - 2) + [False]
+    for pattern in ("gpt2", "llama3", "o200k", "none"):
+        counts = count_pretokens(corpus, pattern, threads=2)
+        assert counts.n_documents == 2
+        whole = counted([text, "A second file."], pattern, threads=1)
+        assert list(counts.items()) == list(whole.items())
+
+
+def test_parts_are_not_given_where_whole_documents_decide(tmp_path):
+    (tmp_path / "long.txt").write_text("word " * 500_000)
+    for options in ({"max_bytes": 10**9}, {"heldout_fraction": 0.5}, {"min_document_bytes": 5}):
+        corpus = Corpus(CorpusConfig(paths=[str(tmp_path)], **options))
+        assert [len(batch) for batch in corpus.batches("all", parts=True)] == [1]
+
+
+def test_special_strings_with_word_ends_in_them_are_not_cut(tmp_path):
+    text = "a b " * 300_000
+    (tmp_path / "long.txt").write_text(text)
+    corpus = Corpus(CorpusConfig(paths=[str(tmp_path)]))
+    counts = count_pretokens(corpus, "gpt2", special_tokens=["a b"], threads=2)
+    assert dict(counts.items()) == {b" ": 300_000}
+
+
+def test_a_mixture_adds_up(documents):
+    half = len(documents) // 2
+    parts = [counted(documents[:half], "gpt2"), counted(documents[half:], "gpt2")]
+    assert list(mix_counts([(parts[0], 1), (parts[1], 1)]).items()) == list(counted(documents, "gpt2").items())
+    mixed = mix_counts([(parts[0], 3), (parts[1], 2)])
+    expected = Counter()
+    for part, weight in zip(parts, (3, 2), strict=True):
+        expected.update({pretoken: count * weight for pretoken, count in part.items()})
+    assert list(mixed.items()) == sorted(expected.items())
+    assert mixed.n_bytes == 3 * parts[0].n_bytes + 2 * parts[1].n_bytes
+    assert mixed.n_documents == 3 * parts[0].n_documents + 2 * parts[1].n_documents
+
+
+def test_mixtures_that_cannot_be_are_errors():
+    counts = counted(["some text"], "gpt2")
+    with pytest.raises(UserError, match="no counts"):
+        mix_counts([])
+    for weight in (0, -1, 0.5, True):
+        with pytest.raises(UserError, match="no positive integer"):
+            mix_counts([(counts, weight)])
+    with pytest.raises(UserError, match="differ in their pattern"):
+        mix_counts([(counts, 1), (counted(["some text"], "llama3"), 1)])
+    with pytest.raises(UserError, match="differ in their unit"):
+        mix_counts([(counts, 1), (counted(["some text"], "gpt2", unit="line"), 1)])
+    with pytest.raises(UserError, match="64 bits"):
+        mix_counts([(counts, 2**63), (counts, 2**63)])

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import texts
-from tokenizer import Batch, PretokenCounts, UserError, count_pretokens, patterns, reference, train_bpe
+from tokenizer import Batch, PretokenCounts, Tokenizer, UserError, count_pretokens, patterns, reference, train_bpe
 from tokenizer.reference import TIE_BREAKS
 
 
@@ -177,3 +177,94 @@ def test_progress_ends_at_the_total(real):
     seen = []
     train_bpe(real, 600, progress=lambda what, done, total: seen.append((what, done, total)))
     assert seen[-1] == ("merges", 343, 343)
+
+
+# ------------------------------------------------------------------------------------ going on where one was
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+@pytest.mark.parametrize("size", [257, 300, 700, 1199, 1200])
+def test_going_on_from_a_tokenizer_is_one_run(real, tie_break, size):
+    whole = train_bpe(real, 1200, tie_break=tie_break)
+    start = train_bpe(real, size, tie_break=tie_break)
+    extended = train_bpe(real, 1200, start=start, tie_break=tie_break)
+    assert extended.sha256 == whole.sha256
+    assert extended.provenance["phase1"]["continued_from"] == start.name
+    assert extended.provenance["phase1"]["merges"] == 1200 - size
+
+
+@given(corpus=CORPORA, tie_break=st.sampled_from(TIE_BREAKS), min_count=st.integers(1, 3), first=st.integers(0, 12))
+@settings(max_examples=300, deadline=None, derandomize=True)
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_going_on_is_one_run_on_small_corpora(corpus, tie_break, min_count, first):
+    counts, options = counts_of(corpus), {"special_tokens": ["ab"], "tie_break": tie_break, "min_count": min_count}
+    whole = train_bpe(counts, 280, **options)
+    start = train_bpe(counts, 257 + first, **options)
+    del options["special_tokens"]
+    assert train_bpe(counts, 280, start=start, **options).sha256 == whole.sha256
+
+
+def test_going_on_keeps_the_layout_of_ids(real):
+    merges = train_bpe(real, 600, special_tokens=[]).ranks()
+    start = Tokenizer.from_ranks(
+        merges, pattern=patterns.resolve("superbpe"), special_tokens=["<a>", "<b>"], special_layout="first"
+    )
+    extended = train_bpe(real, 700, start=start)
+    assert extended.special_tokens == {"<a>": 0, "<b>": 1}
+    assert extended.vocab[: start.vocab_size] == start.vocab
+    assert extended.vocab_size == 700
+
+
+def test_what_cannot_go_on_is_refused(real, trained):
+    start = train_bpe(real, 400)
+    with pytest.raises(UserError, match=r"vocab_size=300 is less than start has \(400\); use cut"):
+        train_bpe(real, 300, start=start)
+    with pytest.raises(UserError, match="start has superwords"):
+        train_bpe(real, 5000, start=trained["superwords"])
+    with pytest.raises(UserError, match="start cuts text by the pattern 'gpt2', the counts by 'superbpe'"):
+        train_bpe(real, 5000, start=trained["gpt2"])
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("stops", [1, 3])
+def test_an_interrupted_training_goes_on_from_its_checkpoint(real, tmp_path, stops):
+    whole = train_bpe(real, 900)
+    checkpoint = tmp_path / "merges.npz"
+    reached = [0]
+    for _ in range(stops):
+        calls = iter(range(10**9))
+
+        def stop_soon(what, done, total, calls=calls):
+            if next(calls) == 1:
+                reached.append(done)
+                raise Stop
+
+        with pytest.raises(Stop):
+            train_bpe(real, 900, checkpoint=checkpoint, checkpoint_seconds=0, progress=stop_soon)
+        assert checkpoint.exists()
+        assert [path.name for path in tmp_path.iterdir()] == ["merges.npz"]
+    assert reached == sorted(reached)
+    seen = []
+    resumed = train_bpe(real, 900, checkpoint=checkpoint, progress=lambda what, done, total: seen.append(done))
+    assert resumed.sha256 == whole.sha256
+    assert seen[0] >= reached[-1] > 0
+    assert not checkpoint.exists()
+
+
+def test_a_checkpoint_of_another_training_is_refused(real, tmp_path):
+    checkpoint = tmp_path / "merges.npz"
+    with pytest.raises(Stop):
+        train_bpe(real, 900, checkpoint=checkpoint, checkpoint_seconds=0, progress=_stop)
+    for options in ({"tie_break": "lexicographic-greatest"}, {"min_count": 2}, {"special_tokens": ["<x>"]}):
+        with pytest.raises(UserError, match=r"merges\.npz is the checkpoint of another training"):
+            train_bpe(real, 900, checkpoint=checkpoint, **options)
+    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
+    with pytest.raises(UserError, match=r"merges\.npz is damaged .*delete it"):
+        train_bpe(real, 900, checkpoint=checkpoint)
+
+
+def _stop(what, done, total):
+    raise Stop

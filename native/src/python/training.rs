@@ -1,6 +1,7 @@
 //! Training: pretoken counts, phase 1, phase 2.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -102,12 +103,13 @@ fn check_counts(data: &[u8], offsets: &[i64], counts: &[u64]) -> PyResult<()> {
 /// Calls back to Python with the merges so far, as columns; remembers an exception and stops the loop.
 struct Progress {
     callback: Option<Py<PyAny>>,
+    every: Duration,
     error: Option<PyErr>,
 }
 
 impl Progress {
-    fn new(callback: Option<Py<PyAny>>) -> Self {
-        Self { callback, error: None }
+    fn new(callback: Option<Py<PyAny>>, seconds: f64) -> Self {
+        Self { callback, every: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX), error: None }
     }
 
     /// `callback(n)`; and where it returns true, or training ends here, `callback(n, merges as columns)`.
@@ -170,10 +172,10 @@ fn veto(max_bytes: Option<usize>, max_words: Option<usize>, forbid: Vec<Vec<u8>>
     Veto { max_bytes, max_words, forbid, reserved: special_tokens.into_iter().map(String::into_bytes).collect() }
 }
 
-/// Phase 1: merges of counted pretokens, by rank. `progress(n)` is called now and then with the number of merges so
-/// far; where it returns true it is called again as `progress(n, columns)` with the merges.
+/// Phase 1: merges of counted pretokens, by rank. `progress(n)` is called every `progress_seconds` with the number of
+/// merges so far; where it returns true it is called again as `progress(n, columns)` with the merges.
 #[pyfunction]
-#[pyo3(signature = (data, offsets, counts, alphabet, n_merges, *, tie_break, min_count, max_token_bytes, special_tokens, progress))]
+#[pyo3(signature = (data, offsets, counts, alphabet, n_merges, *, tie_break, min_count, max_token_bytes, special_tokens, progress, progress_seconds))]
 #[allow(clippy::too_many_arguments)] // keywords of one call
 pub fn train_bpe<'py>(
     py: Python<'py>,
@@ -187,6 +189,7 @@ pub fn train_bpe<'py>(
     max_token_bytes: Option<usize>,
     special_tokens: Vec<String>,
     progress: Option<Py<PyAny>>,
+    progress_seconds: f64,
 ) -> PyResult<Bound<'py, PyDict>> {
     let tokens = ranked_tokens(&alphabet, &[])?;
     let veto = veto(max_token_bytes, None, Vec::new(), special_tokens);
@@ -199,12 +202,13 @@ pub fn train_bpe<'py>(
             data[offsets[i] as usize..offsets[i + 1] as usize].iter().map(|&byte| rank_of[byte as usize])
         })
     };
+    let progress = Progress::new(progress, progress_seconds);
     run_merge_loop(py, words, tokens, tie_break, &veto, min_count, n_merges, progress)
 }
 
 /// The same for pretokens that are sequences of tokens already: `ranks` laid end to end, `tokens` by rank.
 #[pyfunction]
-#[pyo3(signature = (ranks, offsets, counts, tokens, n_merges, *, tie_break, min_count, max_token_bytes, special_tokens, progress))]
+#[pyo3(signature = (ranks, offsets, counts, tokens, n_merges, *, tie_break, min_count, max_token_bytes, special_tokens, progress, progress_seconds))]
 #[allow(clippy::too_many_arguments)] // keywords of one call
 pub fn continue_bpe<'py>(
     py: Python<'py>,
@@ -218,6 +222,7 @@ pub fn continue_bpe<'py>(
     max_token_bytes: Option<usize>,
     special_tokens: Vec<String>,
     progress: Option<Py<PyAny>>,
+    progress_seconds: f64,
 ) -> PyResult<Bound<'py, PyDict>> {
     let mut table = Tokens::default();
     tokens.iter().for_each(|token| {
@@ -234,6 +239,7 @@ pub fn continue_bpe<'py>(
         return Err(user_error("counts, offsets and tokens of the pretokens do not fit together".into()));
     }
     let words = || Words::new(counts, |i| ranks[offsets[i] as usize..offsets[i + 1] as usize].iter().copied());
+    let progress = Progress::new(progress, progress_seconds);
     run_merge_loop(py, words, table, tie_break, &veto, min_count, n_merges, progress)
 }
 
@@ -246,13 +252,12 @@ fn run_merge_loop<'py>(
     veto: &Veto,
     min_count: u64,
     n_merges: usize,
-    progress: Option<Py<PyAny>>,
+    mut progress: Progress,
 ) -> PyResult<Bound<'py, PyDict>> {
     let tie = Tie::parse(tie_break).map_err(user_error)?;
-    let mut progress = Progress::new(progress);
     let result = py.detach(|| {
         let mut merging = MergeLoop::new(words()?, tokens, tie, veto, min_count);
-        let stop = merging.run(n_merges, |merges| progress.report(merges));
+        let stop = merging.run(n_merges, progress.every, |merges| progress.report(merges));
         Ok((merging.report, stop))
     });
     if let Some(error) = progress.error {
@@ -352,7 +357,7 @@ impl SuperwordTrainer {
     ) -> PyResult<Bound<'py, PyDict>> {
         let tie = Tie::parse(tie_break).map_err(user_error)?;
         let veto = veto(max_bytes, max_words, forbid, special_tokens);
-        let mut progress = Progress::new(progress);
+        let mut progress = Progress::new(progress, 0.1);
         let result = py.detach(|| self.0.merge(n_merges, tie, &veto, min_count, |merges| progress.report(merges)));
         if let Some(error) = progress.error {
             return Err(error);
