@@ -69,7 +69,7 @@ class BpeConfig:
         min_count: Pairs seen fewer times are not merged.
         max_token_bytes: Longest token, in bytes.
         counts: Train on these files of counts (`counts.parquet` of a count artifact) instead of the corpus: a data
-            mixture. `FILE=3` counts one three times.
+            mixture. `FILE:3` counts one three times.
     """
 
     vocab_size: int = 8192

@@ -131,12 +131,12 @@ def count(context: Context, text: Text) -> Artifact:
 
 
 def _weighted(entry: str) -> tuple[Path, int]:
-    """Split FILE or FILE=WEIGHT."""
-    path, equals, weight = entry.rpartition("=")
-    if not equals:
+    """Split FILE or FILE:WEIGHT."""
+    path, _, weight = entry.rpartition(":")
+    if not path or Path(entry).is_file():
         path, weight = entry, "1"
     if not weight.isdigit() or int(weight) < 1:
-        raise UserError(f"bpe.counts has {entry!r}, whose weight is no positive integer; write FILE or FILE=3")
+        raise UserError(f"bpe.counts has {entry!r}, whose weight is no positive integer; write FILE or FILE:3")
     if not Path(path).is_file():
         raise UserError(f"bpe.counts names {path!r}, and there is no such file")
     return Path(path), int(weight)

@@ -122,8 +122,40 @@ def test_a_longer_list_of_merges_serves_a_smaller_vocabulary(tiny: list[str], tm
     assert run("train_bpe", [*tiny, "bpe.vocab_size=350"]) == 0
     assert len(_artifacts(tmp_path)["bpe"]) == 1
     assert direct < set(_artifacts(tmp_path)["tokenizer"])
+
+
+def test_a_longer_list_of_merges_goes_on_from_a_shorter_one(tiny: list[str], tmp_path: Path) -> None:
+    assert run("train_bpe", [*tiny, "bpe.vocab_size=420"]) == 0
+    direct = set(_artifacts(tmp_path)["tokenizer"])
+    shutil.rmtree(tmp_path / "artifacts")
+    assert run("train_bpe", [*tiny, "bpe.vocab_size=400"]) == 0
     assert run("train_bpe", [*tiny, "bpe.vocab_size=420"]) == 0
     assert len(_artifacts(tmp_path)["bpe"]) == 2
+    assert direct < set(_artifacts(tmp_path)["tokenizer"])
+    (folder,) = direct
+    about = json.loads((tmp_path / "artifacts" / folder / "superbpe.json").read_text())
+    assert about["provenance"]["phase1"]["merges"] == 20
+
+
+def test_counts_of_several_corpora_make_a_mixture(
+    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("count", tiny) == 0
+    (counted,) = (tmp_path / "artifacts").glob("count-*/counts.parquet")
+    mixture = [*tiny, f"bpe.counts=[{counted},{counted}:2]"]
+    assert run("train_bpe", mixture) == 0
+    assert "nothing checks that held-out text was not counted" in capsys.readouterr().out
+    sizes = {
+        json.loads(path.read_text())["contents"]["n_bytes"]
+        for path in (tmp_path / "artifacts").glob("count-*/manifest.json")
+    }
+    assert max(sizes) == 3 * min(sizes)
+    assert run("train_bpe", [*tiny, f"bpe.counts=[{counted}:0]"]) == 2
+    assert "FILE:3" in capsys.readouterr().err
+    assert run("train_bpe", [*tiny, "bpe.counts=[nowhere.parquet]"]) == 2
+    assert "no such file" in capsys.readouterr().err
+    assert run("train_bpe", [*mixture, "pattern=llama3"]) == 2
+    assert "were counted with pattern" in capsys.readouterr().err
 
 
 def test_a_failing_cell_does_not_stop_the_others(
