@@ -242,6 +242,15 @@ impl Queue {
     }
 }
 
+/// A place where a pair was merged: the first cell of the new token and of the token before it, and its neighbours.
+struct Occurrence {
+    position: u32,
+    previous: u32,
+    before: u32,
+    after: u32,
+    weight: u64,
+}
+
 /// What a merge finds next to its new token, per neighbouring token.
 #[derive(Clone, Copy)]
 struct Neighbour {
@@ -291,7 +300,7 @@ pub struct MergeLoop<'a> {
     queue: Queue,
     left: Vec<Neighbour>,
     right: Vec<Neighbour>,
-    occurrences: Vec<(u32, u64)>,
+    occurrences: Vec<Occurrence>,
     pub report: Report,
 }
 
@@ -375,7 +384,7 @@ impl<'a> MergeLoop<'a> {
                 if self.threshold == self.min_count {
                     return None;
                 }
-                self.threshold = (self.threshold / 4).max(self.min_count);
+                self.threshold = (self.threshold / 2).max(self.min_count);
                 self.index();
                 continue;
             };
@@ -505,12 +514,12 @@ impl<'a> MergeLoop<'a> {
     }
 
     fn merge(&mut self, left: u32, right: u32, new: u32, pair: Pair) {
-        // Replace, left to right. The token covers the cells from `position` up to `end`.
+        // Replace, left to right, and note what stands on either side.
         self.occurrences.clear();
         let mut weights = Weights::new(&self.runs);
         for i in pair.start..pair.start + pair.occurrences as usize {
             if let Some(&ahead) = self.postings.get(i + 12) {
-                crate::counting::prefetch(&self.cells, ahead as usize);
+                crate::keys::prefetch(&self.cells, ahead as usize);
             }
             let position = self.postings[i];
             if self.cells[position as usize] != left {
@@ -520,36 +529,41 @@ impl<'a> MergeLoop<'a> {
             if self.cells[middle as usize] != right {
                 continue;
             }
+            // The token covers the cells from `position` up to `end`.
             let end = self.next(middle);
             let length = end - position;
+            let previous = self.previous(position);
+            let before = self.cells[previous as usize];
+            if before == new {
+                // The one before was just made, and took this one's left part for what follows it.
+                self.occurrences.last_mut().expect("the new token before").after = new;
+            }
+            let after = self.cells[end as usize];
             self.cells[position as usize] = new;
             self.cells[middle as usize] = DEAD;
             self.cells[position as usize + 1] = DEAD | length;
             self.cells[end as usize - 1] = DEAD | length;
-            self.occurrences.push((position, weights.at(position)));
+            self.occurrences.push(Occurrence { position, previous, before, after, weight: weights.at(position) });
         }
 
-        // What now stands on either side, and how often. A pair of two new tokens is seen from its left one.
+        // How often each neighbour occurs. A pair of two new tokens is seen from its left one.
         let mut touched_left = Vec::new();
         let mut touched_right = Vec::new();
-        for i in 0..self.occurrences.len() {
-            let (position, weight) = self.occurrences[i];
-            let after = self.cells[self.next(position) as usize];
-            if after != SENTINEL {
-                let neighbour = &mut self.right[after as usize];
+        for occurrence in &self.occurrences {
+            if occurrence.after != SENTINEL {
+                let neighbour = &mut self.right[occurrence.after as usize];
                 if neighbour.occurrences == 0 {
-                    touched_right.push(after);
+                    touched_right.push(occurrence.after);
                 }
-                neighbour.count += weight;
+                neighbour.count += occurrence.weight;
                 neighbour.occurrences += 1;
             }
-            let before = self.cells[self.previous(position) as usize];
-            if before != SENTINEL && before != new {
-                let neighbour = &mut self.left[before as usize];
+            if occurrence.before != SENTINEL && occurrence.before != new {
+                let neighbour = &mut self.left[occurrence.before as usize];
                 if neighbour.occurrences == 0 {
-                    touched_left.push(before);
+                    touched_left.push(occurrence.before);
                 }
-                neighbour.count += weight;
+                neighbour.count += occurrence.weight;
                 neighbour.occurrences += 1;
             }
         }
@@ -567,16 +581,12 @@ impl<'a> MergeLoop<'a> {
         }
 
         // Write down where the new pairs are.
-        for i in 0..self.occurrences.len() {
-            let (position, _) = self.occurrences[i];
-            let after = self.cells[self.next(position) as usize];
-            if after != SENTINEL {
-                note(&mut self.right[after as usize], &mut self.postings, position);
+        for occurrence in &self.occurrences {
+            if occurrence.after != SENTINEL {
+                note(&mut self.right[occurrence.after as usize], &mut self.postings, occurrence.position);
             }
-            let previous = self.previous(position);
-            let before = self.cells[previous as usize];
-            if before != SENTINEL && before != new {
-                note(&mut self.left[before as usize], &mut self.postings, previous);
+            if occurrence.before != SENTINEL && occurrence.before != new {
+                note(&mut self.left[occurrence.before as usize], &mut self.postings, occurrence.previous);
             }
         }
         for after in touched_right {
