@@ -34,7 +34,7 @@ from tokenizer.reference.pairs import (
     replace_pair,
 )
 from tokenizer.reference.parallel import ParallelWords, Workers
-from tokenizer.reference.selection import CachedTopPairs, HeapPairs, PairCounts, SortedPairs
+from tokenizer.reference.selection import CachedTopPairs, HeapPairs, PairCounts, Selection, SortedPairs
 from tokenizer.reference.text import boundaries, count_pretokens, cut_at_special, cut_into_units, split
 from tokenizer.reference.training import (
     EXACT,
@@ -65,6 +65,7 @@ __all__ = [
     "Pair",
     "PairCounts",
     "ParallelWords",
+    "Selection",
     "SortedPairs",
     "Ties",
     "Trainer",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sortedcontainers import SortedDict
 
@@ -15,6 +15,21 @@ if TYPE_CHECKING:
     from tokenizer.reference.words import Changes, Words
 
 
+class Selection(Protocol):
+    """What the training loop asks of the counts of pairs."""
+
+    ties: Ties
+
+    def best(self) -> tuple[int, Pair | None]:
+        """The highest count and the pair to merge; 0 and None if no pair is left."""
+
+    def change(self, changes: Changes) -> None:
+        """Applies what a merge changed."""
+
+    def drop(self, pair: Pair) -> None:
+        """Forgets a pair for good: it will not be merged, whatever happens to its count."""
+
+
 class PairCounts:
     """Counts that are kept up to date; the most frequent pair is found by looking at all of them."""
 
@@ -24,14 +39,14 @@ class PairCounts:
         self._dropped: set[Pair] = set()
 
     def best(self) -> tuple[int, Pair | None]:
-        """The highest count and the pair to merge; 0 and None if no pair is left."""
+        """See `Selection`."""
         most = max(self.counts.values(), default=0)
         if not most:
             return 0, None
         return most, self.ties.first(pair for pair, count in self.counts.items() if count == most)
 
     def change(self, changes: Changes) -> None:
-        """Applies what a merge changed. A pair without occurrences is forgotten: it would be a false maximum."""
+        """See `Selection`. A pair without occurrences is forgotten: it would be a false maximum."""
         for pair, delta in changes.items():
             if delta and pair not in self._dropped:
                 old = self.counts.get(pair, 0)
@@ -46,7 +61,7 @@ class PairCounts:
                 self._moved(pair, old, new)
 
     def drop(self, pair: Pair) -> None:
-        """Forgets a pair for good: it will not be merged, whatever happens to its count."""
+        """See `Selection`."""
         self._dropped.add(pair)
         self._moved(pair, self.counts.pop(pair), 0)
 
@@ -62,7 +77,7 @@ class RecountedPairs(PairCounts):
         self._words = words
 
     def best(self) -> tuple[int, Pair | None]:
-        """See `PairCounts`."""
+        """See `Selection`."""
         self.counts = dict(self._words.pair_counts())
         for pair in self._dropped & self.counts.keys():
             del self.counts[pair]
@@ -83,7 +98,7 @@ class SortedPairs(PairCounts):
             self._pairs.setdefault(count, set()).add(pair)
 
     def best(self) -> tuple[int, Pair | None]:
-        """See `PairCounts`."""
+        """See `Selection`."""
         if not self._pairs:
             return 0, None
         most, tied = self._pairs.peekitem(-1)
@@ -111,7 +126,7 @@ class HeapPairs(PairCounts):
         heapq.heapify(self._heap)
 
     def best(self) -> tuple[int, Pair | None]:
-        """See `PairCounts`."""
+        """See `Selection`."""
         while self._heap:
             count, key, pair = self._heap[0]
             now = self.counts.get(pair, 0)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from tokenizer.reference import native
 from tokenizer.reference.pairs import Ties, byte_alphabet
 from tokenizer.reference.parallel import ParallelWords
-from tokenizer.reference.selection import CachedTopPairs, HeapPairs, PairCounts, RecountedPairs, SortedPairs
+from tokenizer.reference.selection import CachedTopPairs, HeapPairs, PairCounts, RecountedPairs, Selection, SortedPairs
 from tokenizer.reference.words import IndexedWords, InPlaceWords, RecountedWords, TrackedWords, Words
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ MOST_PIECES = 50_000_000
 """More pieces than this the naive rung refuses to hold one by one; they would take some 10 GB."""
 
 
-def _naive(words: Mapping[Word, int], ties: Ties) -> tuple[Words, PairCounts]:
+def _naive(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
     """Every piece of the text by itself, all recounted and rewritten for every merge: the textbook's four lines."""
     if (n_pieces := sum(words.values())) > MOST_PIECES:
         msg = f"{n_pieces:,} pieces are too many to hold one by one (at most {MOST_PIECES:,}); use 'deduplicated'"
@@ -35,55 +35,55 @@ def _naive(words: Mapping[Word, int], ties: Ties) -> tuple[Words, PairCounts]:
     return held, RecountedPairs(held, ties)
 
 
-def _deduplicated(words: Mapping[Word, int], ties: Ties) -> tuple[Words, PairCounts]:
+def _deduplicated(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
     """The same over distinct pieces with their counts: the definition that everything else is held against."""
     held = RecountedWords(words.items())
     return held, RecountedPairs(held, ties)
 
 
-def _incremental(words: Mapping[Word, int], ties: Ties) -> tuple[Words, PairCounts]:
+def _incremental(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
     """Counts change at the seams of each merge; words are still all looked at."""
     held = TrackedWords(words)
     return held, PairCounts(held.pair_counts(), ties)
 
 
-def _indexed(words: Mapping[Word, int], ties: Ties) -> tuple[Words, PairCounts]:
+def _indexed(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
     """An index from pairs to words: withdraw, rewrite, register."""
     held = IndexedWords(words)
     return held, PairCounts(held.pair_counts(), ties)
 
 
-def _in_place(words: Mapping[Word, int], ties: Ties) -> tuple[Words, PairCounts]:
+def _in_place(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
     """The index again, over lists that are edited in place."""
     held = InPlaceWords(words.items())
     return held, PairCounts(held.pair_counts(), ties)
 
 
-def _fast_max(words: Mapping[Word, int], ties: Ties) -> tuple[Words, PairCounts]:
+def _fast_max(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
     """In place, and counts in a sorted dictionary."""
     held = InPlaceWords(words.items())
     return held, SortedPairs(held.pair_counts(), ties)
 
 
-def _lazy_heap(words: Mapping[Word, int], ties: Ties) -> tuple[Words, PairCounts]:
+def _lazy_heap(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
     """In place, and counts in a heap with lazy deletion."""
     held = InPlaceWords(words.items())
     return held, HeapPairs(held.pair_counts(), ties)
 
 
-def _parallel(words: Mapping[Word, int], ties: Ties) -> tuple[Words, PairCounts]:
+def _parallel(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
     """Fast max, with the words in worker processes until merges are cheap."""
     held = ParallelWords(words)
     return held, SortedPairs(held.pair_counts(), ties)
 
 
-def _approximate(words: Mapping[Word, int], ties: Ties) -> tuple[Words, PairCounts]:
+def _approximate(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
     """In place, and the best pair from a cached top tenth: its merges may differ from all the others'."""
     held = InPlaceWords(words.items())
     return held, CachedTopPairs(held.pair_counts(), ties)
 
 
-RUNGS: dict[str, Callable[[Mapping[Word, int], Ties], tuple[Words, PairCounts]]] = {
+RUNGS: dict[str, Callable[[Mapping[Word, int], Ties], tuple[Words, Selection]]] = {
     "naive": _naive,
     "deduplicated": _deduplicated,
     "incremental": _incremental,
@@ -98,7 +98,7 @@ RUNGS: dict[str, Callable[[Mapping[Word, int], Ties], tuple[Words, PairCounts]]]
 
 
 def learn(
-    words: Words, pairs: PairCounts, *, min_count: int = 1, accept: Callable[[bytes], bool] = lambda _: True
+    words: Words, pairs: Selection, *, min_count: int = 1, accept: Callable[[bytes], bool] = lambda _: True
 ) -> Generator[Merge, None, None]:
     """Merges one after the other, each applied when it is handed out, until no pair is left.
 
