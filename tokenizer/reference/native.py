@@ -50,8 +50,8 @@ def train(
     return merges
 
 
-def encoder(merges: Iterable[Pair]) -> Callable[[str], list[bytes]]:
-    """The tokenizer's own encoder for pieces of text.
+def as_tokenizer(merges: Iterable[Pair]) -> Tokenizer:
+    """A tokenizer of these merges that cuts text nowhere.
 
     Every part of a merge has to be a byte or what an earlier merge makes.
     """
@@ -60,5 +60,10 @@ def encoder(merges: Iterable[Pair]) -> Callable[[str], list[bytes]]:
     for left, right in merges:
         ranks.append((places[left], places[right]))
         places[left + right] = len(places)
-    tokenizer = Tokenizer.from_ranks(ranks, pattern=resolve("none"))
+    return Tokenizer.from_ranks(ranks, pattern=resolve("none"))
+
+
+def encoder(merges: Iterable[Pair]) -> Callable[[str], list[bytes]]:
+    """The tokenizer's own encoder for pieces of text; see `as_tokenizer`."""
+    tokenizer = as_tokenizer(merges)
     return lambda piece: [tokenizer.vocab[token] for token in tokenizer.encode_ordinary(piece)]
