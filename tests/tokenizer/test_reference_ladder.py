@@ -129,6 +129,7 @@ def test_the_parallel_trainer_ends_its_processes(counts):
 
     before = set(multiprocessing.active_children())
     assert TRAINERS["parallel"](counts, 60) == TRAINERS["fast-max"](counts, 60)
+    assert TRAINERS["parallel"](counts, 0) == []
     assert set(multiprocessing.active_children()) <= before
 
 
@@ -234,11 +235,12 @@ def test_replaying_differs_where_a_merge_makes_an_earlier_one_possible():
     unordered = [(b"ab", b"c"), (b"a", b"b")]
     assert replay(as_bytes("abc"), unordered) == [b"ab", b"c"]
     assert merge_by_rank(as_bytes("abc"), ranks_of(unordered)) == [b"abc"]
-    # A token that two merges make, as in lists that were extended or derived from ranks of tokens: its second
-    # way comes after merges that use it.
-    twice = [(b"a", b"b"), (b"ab", b"c"), (b"abc", b"d"), (b"b", b"c"), (b"a", b"bc")]
-    assert replay([b"a", b"bc", b"d"], twice) == [b"abc", b"d"]
-    assert merge_by_rank([b"a", b"bc", b"d"], ranks_of(twice)) == [b"abcd"]
+    # A token that two merges make, as in lists that were extended or read off a table of tokens: "abcd" comes
+    # about by the last merge, which makes possible one that was listed before it.
+    twice = [(b"a", b"b"), (b"c", b"d"), (b"ab", b"c"), (b"abc", b"d"), (b"abcd", b"e"), (b"ab", b"cd")]
+    assert replay(as_bytes("abcde"), twice) == [b"abcd", b"e"]
+    assert merge_by_rank(as_bytes("abcde"), ranks_of(twice)) == [b"abcde"]
+    assert merge_linked(as_bytes("abcde"), ranks_of(twice)) == [b"abcde"]
 
 
 def test_of_a_pair_listed_twice_the_last_place_counts_in_every_list():

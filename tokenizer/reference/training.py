@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from functools import partial
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Protocol
@@ -18,7 +17,7 @@ from tokenizer.reference.selection import CachedTopPairs, HeapPairs, PairCounts,
 from tokenizer.reference.words import IndexedWords, InPlaceWords, RecountedWords, TrackedWords, Words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tokenizer.reference.pairs import Merge, Word
 
@@ -99,7 +98,7 @@ RUNGS: dict[str, Callable[[Mapping[Word, int], Ties], tuple[Words, Selection]]] 
 
 def learn(
     words: Words, pairs: Selection, *, min_count: int = 1, accept: Callable[[bytes], bool] = lambda _: True
-) -> Generator[Merge, None, None]:
+) -> Iterator[Merge]:
     """Merges one after the other, each applied when it is handed out, until no pair is left.
 
     Args:
@@ -110,20 +109,17 @@ def learn(
             a token, is dropped for good.
     """
     order = pairs.ties.order
-    try:
-        while True:
-            count, pair = pairs.best()
-            if pair is None or count < min_count:
-                return
-            token = pair[0] + pair[1]
-            if token in order or not accept(token):
-                pairs.drop(pair)
-                continue
-            order[token] = len(order)
-            pairs.change(words.merge(pair))
-            yield (*pair, count)
-    finally:
-        words.close()
+    while True:
+        count, pair = pairs.best()
+        if pair is None or count < min_count:
+            return
+        token = pair[0] + pair[1]
+        if token in order or not accept(token):
+            pairs.drop(pair)
+            continue
+        order[token] = len(order)
+        pairs.change(words.merge(pair))
+        yield (*pair, count)
 
 
 def train_words(
@@ -148,8 +144,10 @@ def train_words(
         accept: see `learn`.
     """
     held, pairs = RUNGS[rung](words, Ties(tokens, tie_break))
-    with closing(learn(held, pairs, min_count=min_count, accept=accept)) as merges:
-        return list(islice(merges, n_merges))
+    try:
+        return list(islice(learn(held, pairs, min_count=min_count, accept=accept), n_merges))
+    finally:
+        held.close()
 
 
 class Trainer(Protocol):

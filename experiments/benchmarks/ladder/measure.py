@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from tokenizer import Corpus, CorpusConfig
 
@@ -66,6 +67,19 @@ class Seconds:
         return f"{'' if self.measured else '~'}{self.value:,.{digits}f}"
 
 
+@dataclass(frozen=True)
+class Work:
+    """What there is to do for each merge, known from the merges themselves.
+
+    Attributes:
+        merging: for the merges from the first: symbols to look at, or places to merge at.
+        recounting: whether finding the best pair takes as much again, because all pairs are counted anew.
+    """
+
+    merging: npt.NDArray[np.float64]
+    recounting: bool = False
+
+
 @dataclass
 class Curve:
     """One trainer's run.
@@ -73,19 +87,18 @@ class Curve:
     Attributes:
         setup: seconds until the first merge: indexing, counting pairs.
         at: seconds from the first merge's beginning to each merge's end.
+        selecting: the part of them that went into finding the best pair, up to each merge's end.
         finished: whether the run ended by itself, because it had all merges or no pair was left.
-        selecting: seconds spent finding the best pair; None if unknown.
         scale: what the times have to be multiplied by: 1, or more for a run on a part of the corpus.
-        symbols: for a trainer that looks at the whole corpus for every merge, how many symbols that is: numbers of
-            merges, and symbols left after them.
+        work: what a merge costs beside finding its pair is proportional to this.
     """
 
     setup: float
     at: list[float]
+    selecting: list[float]
     finished: bool
-    selecting: float | None = None
     scale: float = 1.0
-    symbols: tuple[list[int], list[int]] | None = None
+    work: Work | None = None
 
     def total(self, n_merges: int) -> Seconds:
         """Seconds for so many merges, setup included; extrapolated where the run stopped before."""
@@ -96,29 +109,20 @@ class Curve:
         return Seconds(self.scale * (self.setup + self.at[-1] + self._beyond(n_merges)), measured=False)
 
     def _beyond(self, n_merges: int) -> float:
-        """Seconds for the merges after the last one done.
-
-        Where the whole corpus is looked at each time, a merge's time is taken to be proportional to the symbols
-        left. Otherwise a power of the merge's number is fitted to the times of the second half of the run; after
-        few merges its exponent is taken to be 0, so that time grows with the vocabulary.
-        """
+        """Seconds for the merges after the last one done: merging by the work there is, selecting by its trend."""
+        if self.work is None:
+            return _trend(self.at, n_merges)
         done = len(self.at)
-        if self.symbols is not None:
-            work = np.interp(np.arange(n_merges), *self.symbols)
-            return self.at[-1] * float(work[done:].sum() / work[:done].sum())
-        each = np.diff(self.at, prepend=0.0)
-        if done < _FEW:
-            return float(each.mean()) * (n_merges - done)
-        numbers = np.arange(1, done + 1)
-        half = done // 2
-        # Means of ten stretches: single merges differ by orders of magnitude.
-        stretches = [part for part in np.array_split(np.arange(half, done), 10) if len(part)]
-        x = np.log([numbers[part].mean() for part in stretches])
-        y = np.log([max(each[part].mean(), 1e-9) for part in stretches])
-        exponent = float(np.clip(np.polyfit(x, y, 1)[0], -0.95, 0.5))
-        level = math.exp(float(np.mean(y - exponent * x)))
-        power = exponent + 1
-        return float(level / power * (n_merges**power - done**power))
+        work = self.work.merging[:n_merges]
+        ratio = float(work[done:].sum() / work[:done].sum())
+        if self.work.recounting:
+            return self.at[-1] * ratio
+        return (self.at[-1] - self.selecting[-1]) * ratio + _trend(self.selecting, n_merges)
+
+    @property
+    def selecting_share(self) -> float | None:
+        """Share of the time after setup that went into finding the best pair; None if there was no merge."""
+        return self.selecting[-1] / self.at[-1] if self.at else None
 
     def per_merge(self, first: int, last: int) -> float | None:
         """Mean seconds of the merges from number `first` up to, not including, number `last`; None if not all done."""
@@ -126,6 +130,27 @@ class Curve:
             return None
         begin = self.at[first - 2] if first > 1 else 0.0
         return self.scale * (self.at[last - 2] - begin) / (last - first)
+
+
+def _trend(at: list[float], n_merges: int) -> float:
+    """Seconds for the merges after the last one done, if they go on as they went.
+
+    A power of the merge's number is fitted to the times of the second half of the run; after few merges its
+    exponent is taken to be 0, so that time grows with the vocabulary, as *From Hours to Seconds* assumes.
+    """
+    done = len(at)
+    each = np.diff(at, prepend=0.0)
+    if done < _FEW:
+        return float(each.mean()) * (n_merges - done)
+    numbers = np.arange(1, done + 1)
+    # Means of ten stretches: single merges differ by orders of magnitude.
+    stretches = [part for part in np.array_split(np.arange(done // 2, done), 10) if len(part)]
+    x = np.log([numbers[part].mean() for part in stretches])
+    y = np.log([max(each[part].mean(), 1e-9) for part in stretches])
+    exponent = float(np.clip(np.polyfit(x, y, 1)[0], -0.95, 0.5))
+    level = math.exp(float(np.mean(y - exponent * x)))
+    power = exponent + 1
+    return float(level / power * (n_merges**power - done**power))
 
 
 def power_law(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:

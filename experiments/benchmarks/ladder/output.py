@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from experiments.benchmarks.ladder.pretokens import Growth, Rate
     from experiments.benchmarks.ladder.training import Training
 
+# Pairs of light and dark for neighbouring rungs; black for the native core, red for HF.
+_COLORS = ["#4e79a7", "#a0cbe8", "#f28e2b", "#ffbe7d", "#59a14f", "#8cd17d", "#b6992d", "#f1ce63", "#b07aa1"]
+_COLORS += ["#000000", "#e15759"]
 _SIZE = {"width": 620, "height": 380}
 
 
@@ -70,7 +73,7 @@ def training_table(result: Training, folder: Path) -> Table:
 
 
 def _color(names: Sequence[str]) -> Any:
-    return alt.Color("trainer:N", sort=list(names), title=None, scale=alt.Scale(scheme="tableau20"))
+    return alt.Color("trainer:N", sort=list(names), title=None, scale=alt.Scale(domain=list(names), range=_COLORS))
 
 
 def _plot_training(result: Training, folder: Path) -> None:
@@ -121,7 +124,7 @@ def per_merge_table(result: Training, folder: Path) -> Table:
         alt.Chart(alt.Data(values=values))
         .mark_line(point=alt.OverlayMarkDef(size=18))
         .encode(
-            x=alt.X("merge:Q", title="merge", scale=alt.Scale(type="log")),
+            x=alt.X("merge:Q", title="merge", scale=alt.Scale(type="log", nice=False)),
             y=alt.Y("milliseconds:Q", title="milliseconds for a merge", scale=alt.Scale(type="log")),
             color=_color([row.name for row in result.rows]),
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import regex
 
-from experiments.benchmarks.ladder.measure import PATTERN, Curve, Seconds, corpus, fresh
+from experiments.benchmarks.ladder.measure import PATTERN, Curve, Seconds, Work, corpus, fresh
 from tokenizer import Batch, PretokenCounts, count_pretokens, patterns
 from tokenizer.formats import printable
 from tokenizer.reference import RUNGS, TRAINERS, Ties, as_words, byte_alphabet, divergence, learn
@@ -24,6 +24,7 @@ from tokenizer.reference.native import train as train_native
 if TYPE_CHECKING:
     import argparse
 
+    import numpy.typing as npt
     from rich.console import Console
 
     from tokenizer.reference import Merge, Pair, Selection
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
 NAIVE_BYTES = 2_000_000
 """The naive rung works on the beginning of the text; its time is proportional to the number of pieces."""
-
-WHOLE_CORPUS = ("naive", "deduplicated", "incremental")
-"""Rungs that look at every word for every merge."""
 
 HF = "HF tokenizers"
 
@@ -66,32 +64,44 @@ def run_rung(rung: str, path: Path, n_merges: int, limit: float) -> tuple[Curve,
     held, pairs = RUNGS[rung](words, Ties(byte_alphabet(), "lowest-ids"))
     timed = _Timed(pairs)
     begun = time.perf_counter()
-    curve = Curve(begun - started, [], finished=True)
+    curve = Curve(begun - started, [], [], finished=True)
     merges: list[Merge] = []
-    learning = learn(held, timed)
-    for merge in itertools.islice(learning, n_merges):
+    for merge in itertools.islice(learn(held, timed), n_merges):
         merges.append(merge)
         curve.at.append(time.perf_counter() - begun)
+        curve.selecting.append(timed.seconds)
         if curve.at[-1] > limit and len(merges) < n_merges:
             curve.finished = False
             break
-    learning.close()
-    curve.selecting = timed.seconds
+    held.close()
     return curve, merges
 
 
-def symbols_left(counts: PretokenCounts, merges: list[Merge], *, distinct: bool) -> tuple[list[int], list[int]]:
-    """Numbers of merges, from 0, and symbols after them: of the distinct pretokens, or of the whole corpus."""
+def symbols_left(counts: PretokenCounts, merges: list[Merge]) -> tuple[npt.NDArray[np.float64], ...]:
+    """Symbols before each merge and after the last: of the whole corpus, and of its distinct pretokens.
+
+    Counted by encoding after about every tenth more merges; in between, a straight line.
+    """
     tokenizer = as_tokenizer((left, right) for left, right, _ in merges)
     words = Batch.from_buffers(counts.data, counts.offsets)
-    weights = np.ones(counts.n_distinct, np.int64) if distinct else counts.counts.astype(np.int64)
-    numbers = sorted({0, *(round(10 ** (step / 4)) for step in range(4 * 7)), len(merges)})
-    numbers = [number for number in numbers if number <= len(merges)]
-    left = []
-    for number in numbers:
-        _, offsets = tokenizer.cut(256 + number).encode_documents(words)
-        left.append(int((np.diff(offsets) * weights).sum()))
-    return numbers, left
+    numbers = {0, *(round(10 ** (step / 20)) for step in range(20 * 7)), len(merges)}
+    knots = sorted(number for number in numbers if number <= len(merges))
+    lengths = [np.diff(tokenizer.cut(256 + number).encode_documents(words)[1]) for number in knots]
+    every = np.arange(len(merges) + 1)
+    of_corpus = [int((length * counts.counts.astype(np.int64)).sum()) for length in lengths]
+    of_distinct = [int(length.sum()) for length in lengths]
+    return np.interp(every, knots, of_corpus), np.interp(every, knots, of_distinct)
+
+
+def work_of(rung: str, of_corpus: npt.NDArray[np.float64], of_distinct: npt.NDArray[np.float64]) -> Work:
+    """What a rung has to do for each merge. A place that is merged is a symbol less."""
+    if rung == "naive":
+        return Work(of_corpus[:-1], recounting=True)
+    if rung == "deduplicated":
+        return Work(of_distinct[:-1], recounting=True)
+    if rung == "incremental":
+        return Work(of_distinct[:-1])
+    return Work(-np.diff(of_distinct))
 
 
 def run_native(path: Path, sizes: list[int]) -> tuple[dict[int, float], list[Merge]]:
@@ -204,7 +214,6 @@ def _between(totals: dict[int, float]) -> list[tuple[float, float]]:
 
 
 def _rung_row(rung: str, curve: Curve, sizes: list[int], bins: list[tuple[int, int]], preprocessing: Seconds) -> Row:
-    merging = curve.at[-1] if curve.at else 0.0
     fine = sorted({round(10 ** (step / 8)) for step in range(8 * 7)})
     means = [((first * last) ** 0.5, curve.per_merge(first, last)) for first, last in itertools.pairwise(fine)]
     whole = {(first, last): curve.per_merge(first, last) for first, last in bins}
@@ -215,7 +224,7 @@ def _rung_row(rung: str, curve: Curve, sizes: list[int], bins: list[tuple[int, i
         {stretch: seconds for stretch, seconds in whole.items() if seconds is not None},
         [(number, seconds) for number, seconds in means if seconds is not None],
         len(curve.at),
-        curve.selecting / merging if curve.selecting is not None and merging else None,
+        curve.selecting_share,
     )
 
 
@@ -230,9 +239,11 @@ def measure(arguments: argparse.Namespace, console: Console) -> Training:
     """Runs every rung, the native core and HF, one after the other."""
     sizes = sorted(arguments.vocab_sizes)
     most = sizes[-1] - 256
+    batches = list(corpus(arguments).batches())  # the others' preprocessing begins with text in memory, too
     started = time.perf_counter()
-    counts = count_pretokens(corpus(arguments).batches(), PATTERN)
+    counts = count_pretokens(batches, PATTERN)
     native_preprocessing = Seconds(time.perf_counter() - started)
+    del batches
     result = Training(counts.n_bytes, counts.n_distinct, counts.n_total, stretches(most))
     with tempfile.TemporaryDirectory() as folder:
         whole, part = Path(folder) / "whole.parquet", Path(folder) / "part.parquet"
@@ -249,13 +260,13 @@ def measure(arguments: argparse.Namespace, console: Console) -> Training:
             len(exact),
             peak_mb=peak,
         )
+        left = symbols_left(counts, exact)
         by_piece, _ = fresh(preprocess, arguments, counts.n_bytes, arguments.limit, False)
         by_distinct, _ = fresh(preprocess, arguments, counts.n_bytes, arguments.limit, True)
         for rung in RUNGS:
             naive = rung == "naive"
             (curve, merges), peak = fresh(run_rung, rung, part if naive else whole, most, arguments.limit)
-            if rung in WHOLE_CORPUS:
-                curve.symbols = symbols_left(counts, exact, distinct=not naive)
+            curve.work = work_of(rung, *left)
             if naive:
                 curve.scale = counts.n_total / max(beginning.n_total, 1)
             row = _rung_row(rung, curve, sizes, result.stretches, by_piece if naive else by_distinct)
