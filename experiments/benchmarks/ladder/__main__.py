@@ -57,9 +57,10 @@ def main(arguments: list[str] | None = None) -> int:
     if "chunks" in parsed.parts:
         rates, agree["the counts of all chunkings"], about = pretokens.chunks(parsed, progress)
         console.print(output.rates_table("Counting pretokens in chunks", rates, parsed.out, "chunks"))
+        word = next((token for token in about["longest_tokens"] if token.strip().isalpha()), "")
         console.print(
-            f"vocabulary 10,000 with {pretokens.END}: {about['merges']:,} merges, longest token "
-            f"{about['longest_tokens'][0][:40]!r} ({about['longest_bytes']} bytes), last count {about['last_count']}"
+            f"vocabulary 10,000 with {pretokens.END}: {about['merges']:,} merges, the last of a pair that occurs "
+            f"{about['last_count']} times; longest token {about['longest_bytes']} bytes, longest word {word!r}"
         )
     if "engines" in parsed.parts:
         rates, agree["the numbers of pieces of all engines"] = pretokens.engines(parsed, progress)

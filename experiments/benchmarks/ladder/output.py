@@ -162,9 +162,9 @@ def rates_table(title: str, rates: Sequence[Rate], folder: Path, name: str) -> T
 def heaps_table(growth: Growth, folder: Path) -> Table:
     """Distinct pretokens by length of the text; writes heaps.csv and a plot with the fitted law."""
     table = _table(
-        "Distinct pretokens",
+        f"Distinct pretokens, and Heaps' law: {growth.k:.3g} x pretokens^{growth.beta:.3f}",
         ["MB", "pretokens", "distinct", "fitted"],
-        f"Heaps' law: distinct = {growth.k:.3g} x pretokens^{growth.beta:.3f}",
+        "fitted to the longer half of the beginnings",
     )
     fitted = [growth.k * total**growth.beta for total in growth.total]
     lines = list(zip(growth.n_bytes, growth.total, growth.distinct, fitted, strict=True))

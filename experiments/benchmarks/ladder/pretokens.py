@@ -75,7 +75,8 @@ def chunks(arguments: argparse.Namespace, console: Console) -> tuple[list[Rate],
     """The beginning of the text as one file with special tokens, counted by one process and by several.
 
     Returns:
-        The rates, whether all counts were equal, and the summary of a vocabulary of 10,000 trained on them.
+        The rates, whether all counts were equal, and the summary of a vocabulary of 10,000 trained on them, with
+        all its tokens by length.
     """
     texts = list(corpus(arguments, CHUNK_BYTES).documents())
     with TemporaryDirectory() as folder:
@@ -97,7 +98,7 @@ def chunks(arguments: argparse.Namespace, console: Console) -> tuple[list[Rate],
             console.print(f"chunks: {name} ({seconds:.1f} s)", style="dim")
         batch = Batch.from_texts([path.read_bytes().decode()])
     tokenizer = train_bpe(count_pretokens([batch], PATTERN, special_tokens=[END]), 10_000, special_tokens=[END])
-    return rates, equal, summary(tokenizer)
+    return rates, equal, summary(tokenizer, longest=10_000)
 
 
 # --- Engines ---
@@ -165,7 +166,7 @@ def engines(arguments: argparse.Namespace, console: Console) -> tuple[list[Rate]
 
 @dataclass
 class Growth:
-    """Pretokens of the beginnings of a text, and Heaps' law fitted to them: distinct = k total^beta."""
+    """Pretokens of the beginnings of a text, and Heaps' law, distinct = k total^beta, fitted to the longer half."""
 
     n_bytes: list[int]
     total: list[int]
@@ -185,5 +186,6 @@ def heaps(arguments: argparse.Namespace) -> Growth:
         counts = count_pretokens(corpus(arguments, max(n_bytes >> halvings, 1)).batches(), PATTERN)
         found[counts.n_bytes] = counts.n_total, counts.n_distinct
     total, distinct = [entry[0] for entry in found.values()], [entry[1] for entry in found.values()]
-    k, beta = power_law(total, distinct) if len(found) > 1 else (float("nan"), float("nan"))
+    half = len(found) // 2  # a single document can weigh much in the shorter ones
+    k, beta = power_law(total[half:], distinct[half:]) if len(found) > 2 else (float("nan"), float("nan"))
     return Growth(list(found), total, distinct, k, beta)

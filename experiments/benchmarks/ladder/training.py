@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import statistics
 import tempfile
 import time
 from collections import Counter
@@ -23,6 +24,7 @@ from tokenizer.reference.native import train as train_native
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     import numpy.typing as npt
     from rich.console import Console
@@ -116,11 +118,11 @@ def run_native(path: Path, sizes: list[int]) -> tuple[dict[int, float], list[Mer
     return seconds, merges
 
 
-def run_hugging_face(arguments: argparse.Namespace, vocab_size: int) -> tuple[float, list[tuple[str, str]]]:
-    """Seconds of a training from documents in memory, and the merges in HF's notation."""
+def run_hugging_face(arguments: argparse.Namespace, vocab_size: int) -> tuple[float, float, list[tuple[str, str]]]:
+    """Seconds until HF has taken the last document, seconds from then on, and the merges in HF's notation."""
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
-    texts = list(corpus(arguments).documents())
+    documents = list(corpus(arguments).documents())
     trained = Tokenizer(models.BPE())
     trained.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -130,10 +132,17 @@ def run_hugging_face(arguments: argparse.Namespace, vocab_size: int) -> tuple[fl
     )
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=vocab_size, show_progress=False, initial_alphabet=alphabet)
-    started = time.perf_counter()
-    trained.train_from_iterator(texts, trainer)
-    seconds = time.perf_counter() - started
-    return seconds, [tuple(merge) for merge in json.loads(trained.to_str())["model"]["merges"]]
+    taken = started = time.perf_counter()
+
+    def texts() -> Iterator[str]:
+        nonlocal taken
+        yield from documents
+        taken = time.perf_counter()
+
+    trained.train_from_iterator(texts(), trainer)
+    ended = time.perf_counter()
+    merges = [tuple(merge) for merge in json.loads(trained.to_str())["model"]["merges"]]
+    return taken - started, ended - taken, merges
 
 
 def preprocess(arguments: argparse.Namespace, n_bytes: int, limit: float, distinct: bool) -> Seconds:
@@ -286,18 +295,23 @@ def measure(arguments: argparse.Namespace, console: Console) -> Training:
 
 
 def _hugging_face_row(arguments: argparse.Namespace, sizes: list[int], exact: list[Merge], console: Console) -> Row:
-    """HF trains from text alone: a run without any merge is its preprocessing."""
-    preprocessing, _ = fresh(run_hugging_face, arguments, 256)
+    """HF trains from text alone, and pretokenizes it while it is handed over.
+
+    What a run without merges does after the last document belongs to preprocessing, in the other runs too.
+    """
+    (_, rest, _), _ = fresh(run_hugging_face, arguments, 256)
     totals: dict[int, float] = {}
+    before = []
     peak, same, done = 0.0, True, 0
     ours = [(printable(left), printable(right)) for left, right, _ in exact]
     for size in sizes:
-        (seconds, merges), peak = fresh(run_hugging_face, arguments, size)
-        # The difference of two noisy times may come out below nothing where there are few merges.
-        totals[size - 256] = max(seconds - preprocessing[0], 0.0)
+        (taking, after, merges), peak = fresh(run_hugging_face, arguments, size)
+        before.append(taking + rest)
+        totals[size - 256] = max(after - rest, 0.0)  # a difference of times, which noise may turn round
         same = same and merges == ours[: size - 256]
         done = len(merges)
         console.print(f"{HF}: vocabulary {size:,}", style="dim")
+    preprocessing = Seconds(statistics.median(before))
     training = {size: Seconds(totals[size - 256]) for size in sizes}
     remark = "" if same else "OTHER MERGES"
-    return Row(HF, Seconds(preprocessing[0]), training, {}, _between(totals), done, None, peak, remark, same)
+    return Row(HF, preprocessing, training, {}, _between(totals), done, None, peak, remark, same)
