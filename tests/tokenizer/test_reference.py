@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenizer import reference
 from tokenizer.reference import (
+    EXACT,
+    RUNGS,
     TIE_BREAKS,
+    TRAINERS,
     boundaries,
     break_tie,
     byte_alphabet,
@@ -21,70 +23,24 @@ from tokenizer.reference import (
     ranks_of,
     replace_pair,
     split,
-    train_naive,
     train_sorted,
-    train_words_naive,
-    train_words_sorted,
+    train_words,
 )
 
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-TRAINERS = [train_naive, train_sorted]
-WORD_TRAINERS = [train_words_naive, train_words_sorted]
+# Processes take long to start: the parallel rung has tests of its own, in test_reference_ladder.py.
+QUICK = [name for name in EXACT if name != "parallel"]
+WORD_RUNGS = [name for name in RUNGS if name not in ("parallel", "approximate")]
+every_trainer = pytest.mark.parametrize("train", [TRAINERS[name] for name in QUICK], ids=QUICK)
 # English and code that every Python carries, and what it lacks.
 RARE = "日本語 日本 äöü ääää aaaaaaaa 12,345.67\u2028\u2003\U0001f98a\U0001f98a"
 TEXT = topics["class"] + topics["execmodel"] + RARE
 
 
-# Worked examples of the seed documents.
-
-
-@pytest.mark.parametrize("train", TRAINERS)
-def test_seed_low_lower_newer_prefers_the_smaller_pair(train):
-    counts = {b"low": 5, b"lower": 2, b"newer": 6}
-    words = {tuple(bytes([byte]) for byte in word): count for word, count in counts.items()}
-    pairs = reference.count_pairs(words)
-    named = {"lo": 7, "ow": 7, "we": 8, "er": 8, "ne": 6}
-    assert {key: pairs[key[0].encode(), key[1].encode()] for key in named} == named
-    merges = train(counts, 3, tie_break="lexicographic-smallest")
-    # (e, r) is tied with (w, e); afterwards (w, e) and (e, r) have lost their counts to (w, er).
-    assert merges == [(b"e", b"r", 8), (b"w", b"er", 8), (b"l", b"o", 7)]
-
-
-@pytest.mark.parametrize("train", TRAINERS)
-def test_seed_low_lower_prefers_the_greater_pair(train):
-    merges = train({b"low": 3, b"lower": 2}, 4, tie_break="lexicographic-greatest")
-    assert merges == [(b"o", b"w", 5), (b"l", b"ow", 5), (b"low", b"e", 2), (b"lowe", b"r", 2)]
-
-
-@pytest.mark.parametrize("train", TRAINERS)
-def test_seed_work_worked_works(train):
-    # The document's table gives (space, w) 3 of its 5 occurrences; without the words before it, as here, the
-    # merges are those it derives.
-    merges = train({b"work": 2, b"worked": 2, b"works": 1}, 3, tie_break="lexicographic-smallest")
-    assert merges == [(b"o", b"r", 5), (b"or", b"k", 5), (b"w", b"ork", 5)]
-
-
-@pytest.mark.parametrize("train", TRAINERS)
-def test_seed_drill_he_eats(train):
-    counts = count_pretokens(["he eats", "he eats", "I eat", "you eat"], None)
-    merges = train(counts, 4, tie_break="lexicographic-smallest")
-    assert merges == [(b" ", b"e", 4), (b" e", b"a", 4), (b" ea", b"t", 4), (b" eat", b"s", 2)]
-
-
-def test_seed_pattern_example():
-    words = ["Let", "'s", " consider", " tokenization", " word", "-", "by", "-", "word"]
-    assert split("Let's consider tokenization word-by-word", GPT2) == words
-
-
-def test_seed_the_earliest_merge_applies_first_not_the_leftmost():
-    assert encode("abc", [(b"b", b"c"), (b"a", b"b")], None) == [b"a", b"bc"]
-    assert encode("abab", [(b"a", b"b")], None) == [b"ab", b"ab"]
-
-
 # Counting, ties, vetoes.
 
 
-@pytest.mark.parametrize("train", TRAINERS)
+@every_trainer
 def test_overlapping_pairs_count_and_merge_from_the_left(train):
     assert replace_pair((b"a",) * 5, (b"a", b"a")) == (b"aa", b"aa", b"a")
     assert replace_pair((b"a", b"a", b"aa"), (b"a", b"a")) == (b"aa", b"aa")
@@ -112,7 +68,7 @@ def test_bytes_are_ordered_as_in_gpt2s_alphabet():
         ("lexicographic-greatest", (b"\xff", b"a")),
     ],
 )
-@pytest.mark.parametrize("train", TRAINERS)
+@every_trainer
 def test_tie_break_rules(train, tie_break, winner):
     counts = {b" a": 2, b"!a": 2, b"\xffa": 2, b"zz": 1}
     assert train(counts, 1, tie_break=tie_break) == [(*winner, 2)]
@@ -130,7 +86,7 @@ def test_ties_compare_tuples_and_ranks_never_the_concatenation():
         break_tie(pairs, {}, "random")
 
 
-@pytest.mark.parametrize("train", TRAINERS)
+@every_trainer
 def test_vetoes_and_early_stop(train):
     assert train({b"ab": 1, b"cd": 3}, 9, min_count=2) == [(b"c", b"d", 3)]
     assert train({}, 9) == []
@@ -138,10 +94,11 @@ def test_vetoes_and_early_stop(train):
     assert [left + right for left, right, _ in train({b"<s>": 3}, 9, special_tokens=["<s>"])] == [b"<s"]
 
 
-@pytest.mark.parametrize("train_words", WORD_TRAINERS)
-def test_a_pair_that_spells_a_token_is_not_merged(train_words):
+@pytest.mark.parametrize("rung", WORD_RUNGS)
+def test_a_pair_that_spells_a_token_is_not_merged(rung):
     words = {(b"a", b"bc"): 5, (b"ab", b"c"): 3, (b"ab", b"c", b"d"): 2}
     merges = train_words(
+        rung,
         words,
         9,
         tokens=[*byte_alphabet(), b"ab", b"bc"],
@@ -212,9 +169,11 @@ options = st.fixed_dictionaries(
 
 
 @given(corpora, options)
-@settings(max_examples=400, deadline=None, derandomize=True)
-def test_both_trainers_learn_the_same_merges(counts, options):
-    assert train_naive(counts, 40, **options) == train_sorted(counts, 40, **options)
+@settings(max_examples=1000, deadline=None, derandomize=True)
+def test_all_trainers_learn_the_same_merges(counts, options):
+    expected = TRAINERS["naive"](counts, 40, **options)
+    for name in QUICK:
+        assert TRAINERS[name](counts, 40, **options) == expected, name
 
 
 token_words = st.dictionaries(
@@ -227,9 +186,10 @@ token_words = st.dictionaries(
 
 @given(token_words, st.sampled_from(TIE_BREAKS), st.sampled_from([b"aa", b"b a", b"?"]))
 @settings(max_examples=300, deadline=None, derandomize=True)
-def test_both_trainers_agree_on_words_of_longer_tokens(words, tie_break, forbidden):
+def test_all_rungs_agree_on_words_of_longer_tokens(words, tie_break, forbidden):
     learned = [
         train_words(
+            rung,
             words,
             40,
             tokens=[*byte_alphabet(), b"ab", b"ba", b" a"],
@@ -237,9 +197,9 @@ def test_both_trainers_agree_on_words_of_longer_tokens(words, tie_break, forbidd
             min_count=1,
             accept=lambda token: forbidden not in token,
         )
-        for train_words in WORD_TRAINERS
+        for rung in WORD_RUNGS
     ]
-    assert learned[0] == learned[1]
+    assert all(merges == learned[0] for merges in learned), dict(zip(WORD_RUNGS, learned, strict=True))
 
 
 @given(corpora, options)

@@ -1,0 +1,1 @@
+"""The ladder of trainers, measured: `python -m experiments.benchmarks.ladder FILES`."""

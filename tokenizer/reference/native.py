@@ -1,0 +1,69 @@
+"""The Rust core behind the same signatures: the last rung."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tokenizer import _native
+from tokenizer.bpe import ALPHABET, Tokenizer
+from tokenizer.patterns import resolve
+from tokenizer.reference.pairs import byte_alphabet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from tokenizer.reference.pairs import Merge, Pair
+
+
+def train(
+    counts: Mapping[bytes, int],
+    n_merges: int,
+    *,
+    tie_break: str = "lowest-ids",
+    min_count: int = 1,
+    max_token_bytes: int | None = None,
+    special_tokens: Sequence[str] = (),
+) -> list[Merge]:
+    """Phase 1 over counted pretokens; see `Trainer`."""
+    pretokens = sorted(counts)
+    trained = _native.train_bpe(
+        np.frombuffer(b"".join(pretokens), np.uint8),
+        np.cumsum([0, *map(len, pretokens)], dtype=np.int64),
+        np.array([counts[pretoken] for pretoken in pretokens], np.uint64),
+        ALPHABET,
+        n_merges,
+        tie_break=tie_break,
+        min_count=max(min_count, 1),
+        max_token_bytes=max_token_bytes,
+        special_tokens=list(special_tokens),
+        progress=None,
+    )
+    tokens = byte_alphabet()
+    merges: list[Merge] = []
+    for left, right, count in zip(
+        trained["left"].tolist(), trained["right"].tolist(), trained["count"].tolist(), strict=True
+    ):
+        merges.append((tokens[left], tokens[right], count))
+        tokens.append(tokens[left] + tokens[right])
+    return merges
+
+
+def as_tokenizer(merges: Iterable[Pair]) -> Tokenizer:
+    """A tokenizer of these merges that cuts text nowhere.
+
+    Every part of a merge has to be a byte or what an earlier merge makes.
+    """
+    places = {token: place for place, token in enumerate(byte_alphabet())}
+    ranks = []
+    for left, right in merges:
+        ranks.append((places[left], places[right]))
+        places[left + right] = len(places)
+    return Tokenizer.from_ranks(ranks, pattern=resolve("none"))
+
+
+def encoder(merges: Iterable[Pair]) -> Callable[[str], list[bytes]]:
+    """The tokenizer's own encoder for pieces of text; see `as_tokenizer`."""
+    tokenizer = as_tokenizer(merges)
+    return lambda piece: [tokenizer.vocab[token] for token in tokenizer.encode_ordinary(piece)]

@@ -1,0 +1,191 @@
+"""Counts of pairs while merges are learned: how each rung of the ladder finds the most frequent pair."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Protocol
+
+from sortedcontainers import SortedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from tokenizer.reference.pairs import Pair, Ties
+    from tokenizer.reference.words import Changes, Words
+
+
+class Selection(Protocol):
+    """What the training loop asks of the counts of pairs."""
+
+    ties: Ties
+
+    def best(self) -> tuple[int, Pair | None]:
+        """The highest count and the pair to merge; 0 and None if no pair is left."""
+
+    def change(self, changes: Changes) -> None:
+        """Applies what a merge changed."""
+
+    def drop(self, pair: Pair) -> None:
+        """Forgets a pair for good: it will not be merged, whatever happens to its count."""
+
+
+class PairCounts:
+    """Counts that are kept up to date; the most frequent pair is found by looking at all of them."""
+
+    def __init__(self, counts: Mapping[Pair, int], ties: Ties) -> None:
+        self.counts = dict(counts)
+        self.ties = ties
+        self._dropped: set[Pair] = set()
+
+    def best(self) -> tuple[int, Pair | None]:
+        """See `Selection`."""
+        most = max(self.counts.values(), default=0)
+        if not most:
+            return 0, None
+        return most, self.ties.first(pair for pair, count in self.counts.items() if count == most)
+
+    def change(self, changes: Changes) -> None:
+        """See `Selection`. A pair without occurrences is forgotten: it would be a false maximum."""
+        for pair, delta in changes.items():
+            if delta and pair not in self._dropped:
+                old = self.counts.get(pair, 0)
+                new = old + delta
+                if new < 0:
+                    msg = f"the pair {pair} would have the count {new}: the corpus and its counts have come apart"
+                    raise AssertionError(msg)
+                if new:
+                    self.counts[pair] = new
+                else:
+                    del self.counts[pair]
+                self._moved(pair, old, new)
+
+    def drop(self, pair: Pair) -> None:
+        """See `Selection`."""
+        self._dropped.add(pair)
+        self._moved(pair, self.counts.pop(pair), 0)
+
+    def _moved(self, pair: Pair, old: int, new: int) -> None:
+        """Called after every change of a count; 0 stands for a pair that is not there."""
+
+
+class RecountedPairs(PairCounts):
+    """All pairs are counted from scratch each time (`vanilla`)."""
+
+    def __init__(self, words: Words, ties: Ties) -> None:
+        super().__init__({}, ties)
+        self._words = words
+
+    def best(self) -> tuple[int, Pair | None]:
+        """See `Selection`."""
+        self.counts = dict(self._words.pair_counts())
+        for pair in self._dropped & self.counts.keys():
+            del self.counts[pair]
+        return super().best()
+
+
+class SortedPairs(PairCounts):
+    """The pairs of each count in a sorted dictionary, whose last entry holds the most frequent ones.
+
+    `fast max` of *From Hours to Seconds*: O(log k) for each change, where k is the number of different counts,
+    and nothing to search.
+    """
+
+    def __init__(self, counts: Mapping[Pair, int], ties: Ties) -> None:
+        super().__init__(counts, ties)
+        self._pairs: SortedDict = SortedDict()
+        for pair, count in self.counts.items():
+            self._pairs.setdefault(count, set()).add(pair)
+
+    def best(self) -> tuple[int, Pair | None]:
+        """See `Selection`."""
+        if not self._pairs:
+            return 0, None
+        most, tied = self._pairs.peekitem(-1)
+        return most, self.ties.first(tied)
+
+    def _moved(self, pair: Pair, old: int, new: int) -> None:
+        if old:
+            self._pairs[old].remove(pair)
+            if not self._pairs[old]:  # an empty set would be a false maximum
+                del self._pairs[old]
+        if new:
+            self._pairs.setdefault(new, set()).add(pair)
+
+
+class HeapPairs(PairCounts):
+    """A heap whose entries may be out of date, which is noticed when they come to the top.
+
+    The max-heap with lazy deletion of *Production BPE*. A count only falls once the merge that made the pair is
+    over, so an entry is pushed only when a count rises; a stale one goes back with the count the pair has now.
+    """
+
+    def __init__(self, counts: Mapping[Pair, int], ties: Ties) -> None:
+        super().__init__(counts, ties)
+        self._heap: list[tuple[int, Any, Pair]] = [(-count, ties.key(pair), pair) for pair, count in counts.items()]
+        heapq.heapify(self._heap)
+
+    def best(self) -> tuple[int, Pair | None]:
+        """See `Selection`."""
+        while self._heap:
+            count, key, pair = self._heap[0]
+            now = self.counts.get(pair, 0)
+            if now == -count:
+                return now, pair
+            if now:
+                heapq.heapreplace(self._heap, (-now, key, pair))
+            else:
+                heapq.heappop(self._heap)
+        return 0, None
+
+    def _moved(self, pair: Pair, old: int, new: int) -> None:
+        if new > old:
+            heapq.heappush(self._heap, (-new, self.ties.key(pair), pair))
+
+
+class CachedTopPairs(PairCounts):
+    """Approximate: only the top tenth of an earlier ranking, and the pairs that changed since, are looked at.
+
+    The cached selection of the source experiment (BPE and SuperBPE written from scratch): the former top 10 % and
+    the pairs of the last merge are ranked together, and the top 10 % of that are kept. Nothing ensures that the
+    most frequent pair is among them. All pairs are ranked again every `refresh` merges, and when none is left.
+    """
+
+    share = 0.1
+
+    def __init__(self, counts: Mapping[Pair, int], ties: Ties, refresh: int = 1000) -> None:
+        super().__init__(counts, ties)
+        self._refresh = refresh
+        self._age = refresh
+        self._top: list[Pair] = []
+        self._changed: set[Pair] = set()
+
+    def best(self) -> tuple[int, Pair | None]:
+        """The first pair of the ranking; None only if no pair is left at all."""
+        counts = self.counts
+        candidates = [pair for pair in self._top if pair not in self._changed and pair in counts]
+        self._age += 1
+        if self._age > self._refresh or not (candidates or self._changed):
+            self._age = 1
+            candidates = list(counts)
+        else:
+            candidates += self._changed  # nearly sorted: the former order, then what moved
+        candidates.sort(key=counts.__getitem__, reverse=True)
+        self._changed.clear()
+        if not candidates:
+            return 0, None
+        self._top = candidates[: max(1, int(len(counts) * self.share))]
+        most = counts[self._top[0]]
+        # Equally frequent pairs are neighbours in the ranking, though some may lie beyond the kept tenth.
+        tied = []
+        for pair in candidates:
+            if counts[pair] < most:
+                break
+            tied.append(pair)
+        return most, self.ties.first(tied)
+
+    def _moved(self, pair: Pair, old: int, new: int) -> None:
+        if new:
+            self._changed.add(pair)
+        else:
+            self._changed.discard(pair)

@@ -1,0 +1,83 @@
+"""Cutting text: special strings first, then units, then the pattern; what is left is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import regex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def cut_at_special(text: str, special_tokens: Sequence[str]) -> list[str]:
+    """The ordinary text between special strings, which go first, before any unit or pattern.
+
+    Where several special strings match at one place, the longest is taken.
+    """
+    if not special_tokens:
+        return [text] if text else []
+    longest_first = sorted(special_tokens, key=len, reverse=True)
+    return [part for part in regex.split("|".join(map(regex.escape, longest_first)), text) if part]
+
+
+def cut_into_units(text: str, unit: str) -> list[str]:
+    r"""The units of a text, which joined give the text again.
+
+    Args:
+        text: ordinary text.
+        unit: "document" (uncut), "line" (cut after each `"\n"` and nothing else, as HF's file reader does),
+            or "separator:STRING" (cut after each STRING).
+    """
+    if unit == "document":
+        return [text] if text else []
+    separator = "\n" if unit == "line" else unit.removeprefix("separator:")
+    if unit == separator or not separator:
+        msg = f"unit={unit!r} is unknown; use document, line or separator:STRING"
+        raise ValueError(msg)
+    *complete, last = text.split(separator)
+    return [part + separator for part in complete] + ([last] if last else [])
+
+
+def boundaries(text: str, pattern: str | None) -> list[int]:
+    """Where a pattern cuts a text: positions (in characters) of each match's start and end, 0 and the length.
+
+    The matches are "isolated": they are pieces, and so is what lies between them. An empty match is a cut
+    too; after it the search goes on one character further, as in Rust's engines. `None` cuts nowhere.
+    """
+    cuts = {0, len(text)}
+    position = 0
+    while pattern is not None and position <= len(text):
+        match = regex.search(pattern, text, pos=position)
+        if match is None:
+            break
+        cuts.update(match.span())
+        position = match.end() if match.end() > match.start() else match.end() + 1
+    return sorted(cuts)
+
+
+def split(text: str, pattern: str | None) -> list[str]:
+    """The pieces of a text: the pattern's matches and the gaps between them, in order, none of them empty.
+
+    >>> split("one two!", r" ?[a-z]+")
+    ['one', ' two', '!']
+    """
+    return [text[start:stop] for start, stop in pairwise(boundaries(text, pattern))]
+
+
+def count_pretokens(
+    documents: Iterable[str],
+    pattern: str | None,
+    *,
+    unit: str = "document",
+    special_tokens: Sequence[str] = (),
+) -> Counter[bytes]:
+    """How often each pretoken (UTF-8) occurs: special strings cut first, then units, then the pattern."""
+    counts: Counter[bytes] = Counter()
+    for document in documents:
+        for text in cut_at_special(document, special_tokens):
+            for part in cut_into_units(text, unit):
+                counts.update(piece.encode() for piece in split(part, pattern))
+    return counts
