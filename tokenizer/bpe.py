@@ -39,6 +39,7 @@ class Tokenizer:
             in HF `tokenizers`. Several merges may make one token; at most one of them ever applies, since merging
             inside a token's bytes does not depend on what surrounds them.
         n_phase1_merges: how many of the merges, from the first, are phase 1's.
+        byte_ids: ids of the 256 bytes; -1 where an imported tokenizer has no token for a byte that UTF-8 never uses.
         special_tokens: string to id.
         ignore_merges: a whole pretoken that is a token becomes it, also where merges would not make it. As in
             tokenizer.json; and what tiktoken does.
@@ -136,12 +137,14 @@ class Tokenizer:
         n = len(self.merge_ids)
         rank_of_id = np.full(self.vocab_size, -1, dtype=np.int64)
         rank_of_id[[self.byte_ids[byte] for byte in ALPHABET]] = np.arange(256)
+        whole = min(self.byte_ids) >= 0 and not self.unmerged
         rank_of_id[self.merge_ids[:, 2]] = 256 + np.arange(n)
         ranks: npt.NDArray[np.int64] = rank_of_id[self.merge_ids[:, :2]]
-        if self.unmerged or len(np.unique(self.merge_ids[:, 2])) < n or (ranks.max(axis=1) >= 256 + np.arange(n)).any():
+        if not whole or len(np.unique(self.merge_ids[:, 2])) < n or (ranks >= 256 + np.arange(n)[:, None]).any():
             raise UserError(
                 "a list of merges alone does not describe this tokenizer: some token is made by several merges or by "
-                "none, or is used before it is made. Work with its ids instead (merge_ids, ordinary_ids, extended)"
+                "none, or is used before it is made, or some byte has no token. Work with its ids instead: merge_ids, "
+                "ordinary_ids, extended"
             )
         return ranks
 
@@ -151,7 +154,7 @@ class Tokenizer:
         """
         products, first = np.unique(self.merge_ids[:, 2], return_index=True)
         parts = [
-            [self.byte_ids[byte] for byte in ALPHABET],
+            [self.byte_ids[byte] for byte in ALPHABET if self.byte_ids[byte] >= 0],
             products[np.argsort(first)],
             sorted(self.unmerged.values()),
         ]
@@ -206,7 +209,7 @@ class Tokenizer:
     def _encoder(self) -> _native.Encoder:
         encoder = _native.Encoder(
             self.vocab,
-            list(self.byte_ids),
+            [max(i, 0) for i in self.byte_ids],
             self.merge_ids.reshape(-1),
             phase1=self.n_phase1_merges,
             pattern=self.pattern.regex,

@@ -13,6 +13,10 @@ from tokenizer.errors import UserError
 if TYPE_CHECKING:
     from tokenizer.bpe import Tokenizer
 
+NOT_IN_UTF8 = frozenset([0xC0, 0xC1, *range(0xF5, 0x100)])
+"""Bytes that no text has; imported tokenizers may have no token for them."""
+NO_TOKEN = -1
+
 _LONGEST_TOKEN = 1 << 16  # merges of merges could otherwise ask for any amount of memory
 _LARGEST_ID = 1 << 24  # ids may have gaps, so one id alone could ask for any amount of memory
 
@@ -54,7 +58,8 @@ def spell(
         vocab[token_id] = spelling
 
     for byte, token_id in enumerate(byte_ids):
-        put(token_id, bytes([byte]), f"byte {byte}")
+        if token_id != NO_TOKEN or byte not in NOT_IN_UTF8:
+            put(token_id, bytes([byte]), f"byte {byte}")
     for spelling, token_id in unmerged.items():
         if len(spelling) < 2:
             raise UserError(f"the token {spelling!r} with id {token_id} is no merge, and has less than two bytes")
@@ -117,10 +122,11 @@ def special_layout(tokenizer: Tokenizer) -> str:
 def cut(tokenizer: Tokenizer, size: int) -> dict[str, Any]:
     """Arguments of `Tokenizer` for its first tokens; see `Tokenizer.cut`."""
     specials, total = tokenizer.special_tokens, tokenizer.vocab_size
-    ordinary = np.array([*tokenizer.byte_ids, *tokenizer.merge_ids[:, 2].tolist(), *tokenizer.unmerged.values()])
+    bytes_ = [i for i in tokenizer.byte_ids if i != NO_TOKEN]
+    ordinary = np.array([*bytes_, *tokenizer.merge_ids[:, 2].tolist(), *tokenizer.unmerged.values()])
     # Special tokens after all others move down; the rest of the ids stay.
     tail = {string: i for string, i in specials.items() if i > ordinary.max()}
-    fixed = [*tokenizer.byte_ids, *(i for string, i in specials.items() if string not in tail)]
+    fixed = [*bytes_, *(i for string, i in specials.items() if string not in tail)]
     least = max(fixed) + 1 + len(tail)
     if not least <= size <= total:
         raise UserError(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from tokenizer.vocabulary import NOT_IN_UTF8
+
 
 def _byte_characters() -> dict[int, str]:
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -28,3 +32,9 @@ def unprintable(name: str) -> bytes | None:
         return name.translate(_OUTSIDE).encode("latin-1")
     except UnicodeEncodeError:
         return None
+
+
+def missing_byte(has: Callable[[int], bool]) -> str | None:
+    """Which byte of those that text can have is no token, and how many more; None if all are."""
+    missing = [byte for byte in range(256) if byte not in NOT_IN_UTF8 and not has(byte)]
+    return f"byte {missing[0]} is no token (nor are {len(missing) - 1} others)" if missing else None

@@ -10,9 +10,10 @@ import numpy as np
 
 from tokenizer import patterns
 from tokenizer.errors import UserError
-from tokenizer.formats.alphabet import BYTE_CHARACTERS, printable, unprintable
+from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, printable, unprintable
 from tokenizer.formats.text import parse_json, read_text
 from tokenizer.patterns import Pattern
+from tokenizer.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
     from tokenizer.bpe import Tokenizer
@@ -40,8 +41,8 @@ def read(vocab_file: Path, merges_file: Path, pattern: str | Pattern = "gpt2") -
     vocab = parse_json(vocab_file)
     if not all(type(i) is int and i >= 0 for i in vocab.values()):
         raise UserError(f"{vocab_file} is damaged: an id is not a whole number; it holds tokens and their ids")
-    if missing := [byte for byte, character in BYTE_CHARACTERS.items() if character not in vocab]:
-        raise UserError(f"{vocab_file} is not byte-level: byte {missing[0]} is no token (of {len(missing)} missing)")
+    if missing := missing_byte(lambda byte: BYTE_CHARACTERS[byte] in vocab):
+        raise UserError(f"{vocab_file} is not byte-level: {missing}")
     lines = read_text(merges_file).split("\n")
     header = lines[0] if lines[0].startswith(_HEADER) else None
     rows = []
@@ -57,9 +58,10 @@ def read(vocab_file: Path, merges_file: Path, pattern: str | Pattern = "gpt2") -
                 raise UserError(f"{merges_file}, line {number}: {name!r} is no token of {vocab_file}")
         rows.append([vocab[name] for name in triple])
     merges = np.array(rows, dtype=np.uint32).reshape(-1, 3)
-    ordinary = {vocab[character] for character in BYTE_CHARACTERS.values()} | set(merges[:, 2].tolist())
+    byte_ids = [vocab.get(BYTE_CHARACTERS[byte], NO_TOKEN) for byte in range(256)]
+    ordinary = set(byte_ids) | set(merges[:, 2].tolist())
     return Tokenizer(
-        byte_ids=[vocab[BYTE_CHARACTERS[byte]] for byte in range(256)],
+        byte_ids=byte_ids,
         merge_ids=merges,
         n_phase1_merges=len(merges),
         pattern=patterns.resolve(pattern),
@@ -84,7 +86,7 @@ def files(tokenizer: Tokenizer, *, any_pattern: bool = False) -> dict[str, str]:
     if tokenizer.ignore_merges or tokenizer.unmerged:
         raise UserError(
             "vocab.json and merges.txt hold only tokens that merges make, and this tokenizer has others (ignore_merges "
-            f"is {tokenizer.ignore_merges}, {len(tokenizer.unmerged)} tokens without a merge); write it as hf or tiktoken"
+            f"is {tokenizer.ignore_merges}, {len(tokenizer.unmerged)} tokens without a merge); write it as hf"
         )
     if cut.regex != patterns.resolve("gpt2").regex and not any_pattern:
         raise UserError(

@@ -12,9 +12,10 @@ import numpy as np
 
 from tokenizer import patterns
 from tokenizer.errors import UserError
-from tokenizer.formats.alphabet import BYTE_CHARACTERS, unprintable
+from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, unprintable
 from tokenizer.formats.hf import TEMPLATE, unportable_part
 from tokenizer.formats.text import parse_json
+from tokenizer.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
     from tokenizer.bpe import Tokenizer
@@ -36,11 +37,16 @@ def read(path: Path, ignore: Collection[str] = ()) -> Tokenizer:
     Raises:
         UserError: the file is damaged, or a part of it cannot be followed.
     """
+    return parse(parse_json(path), path, ignore)
+
+
+def parse(found: dict[str, Any], path: Path | None = None, ignore: Collection[str] = ()) -> Tokenizer:
+    """`read` for the content of the file; `path` is for its errors."""
     if unknown := set(ignore) - set(IGNORABLE):
         raise UserError(
             f"ignore={sorted(unknown)[0]!r} is nothing that can be ignored; there are {', '.join(IGNORABLE)}"
         )
-    found = parse_json(path)
+    path = path or Path("tokenizer.json")
     try:
         return _tokenizer(found, path, set(ignore))
     except (AttributeError, IndexError, KeyError, TypeError, OverflowError) as error:
@@ -68,10 +74,11 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer
             if not spelled:
                 raise UserError(f"{path} is not byte-level: its token {name!r} is not in the byte alphabet")
             tokens[name] = spelled
-    if missing := [byte for byte, character in BYTE_CHARACTERS.items() if character not in tokens]:
-        raise UserError(f"{path} is not byte-level: byte {missing[0]} is no token (of {len(missing)} that are missing)")
+    if missing := missing_byte(lambda byte: BYTE_CHARACTERS[byte] in tokens):
+        raise UserError(f"{path} is not byte-level: {missing}")
+    byte_ids = [vocab.get(BYTE_CHARACTERS[byte], NO_TOKEN) for byte in range(256)]
     merges, written = _merges(model["merges"], tokens, vocab, path)
-    made = {vocab[character] for character in BYTE_CHARACTERS.values()} | set(merges[:, 2].tolist())
+    made = set(byte_ids) | set(merges[:, 2].tolist())
     template = {
         "version": found.get("version", "1.0"),
         "truncation": found.get("truncation"),
@@ -94,7 +101,7 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer
         },
     }
     return Tokenizer(
-        byte_ids=[vocab[BYTE_CHARACTERS[byte]] for byte in range(256)],
+        byte_ids=byte_ids,
         merge_ids=merges,
         n_phase1_merges=len(merges),
         pattern=pattern,

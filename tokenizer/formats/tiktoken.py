@@ -19,9 +19,11 @@ import numpy.typing as npt
 
 from tokenizer import _native, patterns
 from tokenizer.errors import UserError
+from tokenizer.formats.alphabet import missing_byte
 from tokenizer.formats.hf_import import COVERING
 from tokenizer.formats.text import read_text
 from tokenizer.patterns import Pattern
+from tokenizer.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
     from tokenizer.bpe import Tokenizer
@@ -79,8 +81,8 @@ def from_ranks(
     from tokenizer.bpe import Tokenizer
 
     ordered = sorted(ranks, key=ranks.__getitem__)
-    if missing := [byte for byte in range(256) if bytes([byte]) not in ranks]:
-        raise UserError(f"the ranks are not byte-level: byte {missing[0]} has none (of {len(missing)} missing)")
+    if missing := missing_byte(lambda byte: bytes([byte]) in ranks):
+        raise UserError(f"the ranks are not byte-level: {missing}")
     if isinstance(pattern, str):
         pattern = _PUBLISHED.get(pattern, pattern)
     ids = np.array([ranks[token] for token in ordered], dtype=np.int64)
@@ -88,7 +90,7 @@ def from_ranks(
     made = parts[:, 0] != np.iinfo(np.uint32).max
     merges = np.column_stack([ids[parts[made]], ids[made]])
     return Tokenizer(
-        byte_ids=[ranks[bytes([byte])] for byte in range(256)],
+        byte_ids=[ranks.get(bytes([byte]), NO_TOKEN) for byte in range(256)],
         merge_ids=merges.astype(np.uint32),
         n_phase1_merges=len(merges),
         pattern=patterns.resolve(pattern),
