@@ -239,6 +239,7 @@ impl Encoder {
     }
 
     /// By id: how many tokens the merges make of the token's own bytes (1 if they make the token).
+    #[inline(never)]
     pub fn tokens_in_tokens(&self) -> Vec<u32> {
         let mut ids = Vec::new();
         let mut merged = Vec::new();
@@ -302,6 +303,7 @@ impl Encoder {
     }
 
     /// `encode` of a one-pass tokenizer, where some pieces become a token that merges do not make.
+    #[inline(never)]
     fn encode_whole(
         &self,
         text: &[u8],
