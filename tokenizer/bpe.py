@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-from tokenizer import _native, formats
+from tokenizer import _native, formats, vocabulary
 from tokenizer.errors import UserError
 from tokenizer.patterns import Pattern
 from tokenizer.progress import thread_count
@@ -22,9 +22,7 @@ from tokenizer.progress import thread_count
 ALPHABET: bytes = formats.BYTE_ORDER
 """The 256 byte values in the order of HF's alphabet: the order in which `lowest-ids` ranks them."""
 
-_LONGEST_TOKEN = 1 << 16  # merges of merges could otherwise ask for any amount of memory
-
-SPECIAL_LAYOUTS = ("last", "first", "after-bytes")
+SPECIAL_LAYOUTS = vocabulary.SPECIAL_LAYOUTS
 
 
 class Tokenizer:
@@ -36,10 +34,16 @@ class Tokenizer:
             the fence).
         pattern: phase 1's pretokenization pattern.
         fence: what phase-2 merges may not cross; None for plain BPE.
-        vocab: bytes of each token, by id; a special token's are its UTF-8 string.
-        merge_ids: uint32 [n_merges, 3]: (left, right, new) ids, by rank.
+        vocab: bytes of each token, by id; a special token's are its UTF-8 string, an unused id's are b"".
+        merge_ids: uint32 [n_merges, 3]: (left, right, new) ids, by rank. Of a repeated pair the last rank counts, as
+            in HF `tokenizers`. Several merges may make one token; at most one of them ever applies, since merging
+            inside a token's bytes does not depend on what surrounds them.
         n_phase1_merges: how many of the merges, from the first, are phase 1's.
+        byte_ids: ids of the 256 bytes; -1 where an imported tokenizer has no token for a byte that UTF-8 never uses.
         special_tokens: string to id.
+        ignore_merges: a whole pretoken that is a token becomes it, also where merges would not make it. As in
+            tokenizer.json; and what tiktoken does.
+        unmerged: bytes to id, of ordinary tokens that no merge makes. Text only holds them where `ignore_merges`.
         provenance: JSON about how it was made; not part of its identity.
     """
 
@@ -53,6 +57,8 @@ class Tokenizer:
         fence: Pattern | None = None,
         mode: str = "one-pass",
         special_tokens: dict[str, int] | None = None,
+        ignore_merges: bool = False,
+        unmerged: Mapping[bytes, int] | None = None,
         provenance: dict[str, Any] | None = None,
     ) -> None:
         self.byte_ids = tuple(int(i) for i in byte_ids)
@@ -63,7 +69,9 @@ class Tokenizer:
         self.mode = mode
         self.special_tokens = dict(special_tokens or {})
         self.provenance = dict(provenance or {})
-        self.vocab = self._spell()
+        self.ignore_merges = ignore_merges
+        self.unmerged = dict(unmerged or {})
+        self.vocab = vocabulary.spell(self.byte_ids, self.merge_ids, self.unmerged, self.special_tokens)
         if mode not in ("one-pass", "two-pass"):
             raise UserError(f"mode is {mode!r}; it is one of: one-pass, two-pass")
         if not 0 <= n_phase1_merges <= len(self.merge_ids):
@@ -72,6 +80,8 @@ class Tokenizer:
             raise UserError("a tokenizer with phase-2 merges needs a fence (pattern 'none' cuts nothing)")
         if mode == "two-pass" and fence is None:
             raise UserError("a two-pass tokenizer needs a fence (pattern 'none' cuts nothing)")
+        if mode == "two-pass" and ignore_merges:
+            raise UserError("a two-pass tokenizer cannot ignore merges: its pretokens are not its last pieces")
 
     @classmethod
     def from_ranks(
@@ -102,7 +112,7 @@ class Tokenizer:
         n, n_specials = len(ranks), len(special_tokens)
         if special_layout not in SPECIAL_LAYOUTS:
             raise UserError(f"special_layout is {special_layout!r}; it is one of: {', '.join(SPECIAL_LAYOUTS)}")
-        first_byte, first_merge, first_special = _first_ids(special_layout, n, n_specials)
+        first_byte, first_merge, first_special = vocabulary.first_ids(special_layout, n, n_specials)
         id_of_rank = np.concatenate(
             [np.frombuffer(ALPHABET, np.uint8).astype(np.int64) + first_byte, np.arange(n) + first_merge]
         )
@@ -118,12 +128,37 @@ class Tokenizer:
         )
 
     def ranks(self) -> npt.NDArray[np.int64]:
-        """The merges by rank, [n, 2], as `from_ranks` takes them: ids play no part in them."""
+        """The merges by rank, [n, 2], as `from_ranks` takes them: ids play no part in them.
+
+        Raises:
+            UserError: they do not say all of it: a token is made by several merges or by none, or used before it is
+                made.
+        """
+        n = len(self.merge_ids)
         rank_of_id = np.full(self.vocab_size, -1, dtype=np.int64)
         rank_of_id[[self.byte_ids[byte] for byte in ALPHABET]] = np.arange(256)
-        rank_of_id[self.merge_ids[:, 2]] = 256 + np.arange(len(self.merge_ids))
+        whole = min(self.byte_ids) >= 0 and not self.unmerged
+        rank_of_id[self.merge_ids[:, 2]] = 256 + np.arange(n)
         ranks: npt.NDArray[np.int64] = rank_of_id[self.merge_ids[:, :2]]
+        if not whole or len(np.unique(self.merge_ids[:, 2])) < n or (ranks >= 256 + np.arange(n)[:, None]).any():
+            raise UserError(
+                "a list of merges alone does not describe this tokenizer: some token is made by several merges or by "
+                "none, or is used before it is made, or some byte has no token. Work with its ids instead: merge_ids, "
+                "ordinary_ids, extended"
+            )
         return ranks
+
+    def ordinary_ids(self) -> npt.NDArray[np.int64]:
+        """Ids of all but special tokens, by rank: bytes in the order of `ALPHABET`, then each token where the first
+        merge that makes it stands, then tokens that no merge makes.
+        """
+        products, first = np.unique(self.merge_ids[:, 2], return_index=True)
+        parts = [
+            [self.byte_ids[byte] for byte in ALPHABET if self.byte_ids[byte] >= 0],
+            products[np.argsort(first)],
+            sorted(self.unmerged.values()),
+        ]
+        return np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
 
     @property
     def special_layout(self) -> str:
@@ -132,54 +167,11 @@ class Tokenizer:
         Raises:
             UserError: none of them, so that a list of merges alone does not say what the ids are.
         """
-        n, n_specials = len(self.merge_ids), len(self.special_tokens)
-        for layout in SPECIAL_LAYOUTS:
-            byte, merge, special = _first_ids(layout, n, n_specials)
-            if (
-                self.byte_ids == tuple(range(byte, byte + 256))
-                and np.array_equal(self.merge_ids[:, 2], np.arange(merge, merge + n))
-                and sorted(self.special_tokens.values()) == list(range(special, special + n_specials))
-            ):
-                return layout
-        raise UserError("the tokenizer's ids are not laid out as bytes, merges and special tokens in a row")
-
-    def _spell(self) -> list[bytes]:
-        """Token bytes by id, from bytes, merges and specials; every id must be spelled exactly once."""
-        size = 256 + len(self.merge_ids) + len(self.special_tokens)
-        vocab: list[bytes | None] = [None] * size
-
-        def put(token_id: int, spelling: bytes, what: str) -> None:
-            if not 0 <= token_id < size or vocab[token_id] is not None:
-                raise UserError(f"id {token_id} of {what} is out of range or taken (vocabulary of {size} tokens)")
-            vocab[token_id] = spelling
-
-        if len(self.byte_ids) != 256:
-            raise UserError(f"there are {len(self.byte_ids)} ids of bytes, not 256")
-        for byte, token_id in enumerate(self.byte_ids):
-            put(token_id, bytes([byte]), f"byte {byte}")
-        for rank, (left, right, new) in enumerate(self.merge_ids.tolist()):
-            parts = [vocab[i] if i < size else None for i in (left, right)]
-            if parts[0] is None or parts[1] is None:
-                raise UserError(f"merge {rank} joins ids {left} and {right}, of which one does not exist yet")
-            if len(parts[0]) + len(parts[1]) > _LONGEST_TOKEN:
-                raise UserError(f"merge {rank} makes a token of more than {_LONGEST_TOKEN} bytes")
-            put(new, parts[0] + parts[1], f"merge {rank}")
-        for string, token_id in self.special_tokens.items():
-            put(token_id, string.encode(), f"special token {string!r}")
-        spelled = [spelling for spelling in vocab if spelling is not None]
-        # A file names a token by its bytes, so two tokens with the same ones could not be told apart.
-        ordinary = np.ones(size, dtype=bool)
-        ordinary[list(self.special_tokens.values())] = False
-        seen: set[bytes] = set()
-        for token_id in np.flatnonzero(ordinary).tolist():
-            if spelled[token_id] in seen:
-                raise UserError(f"{spelled[token_id]!r} is spelled by two tokens, the second with id {token_id}")
-            seen.add(spelled[token_id])
-        return spelled
+        return vocabulary.special_layout(self)
 
     @property
     def vocab_size(self) -> int:
-        """Bytes, merges and special tokens; without padding."""
+        """One more than the highest id: all tokens, and unused ids between them; without padding."""
         return len(self.vocab)
 
     @property
@@ -217,12 +209,13 @@ class Tokenizer:
     def _encoder(self) -> _native.Encoder:
         encoder = _native.Encoder(
             self.vocab,
-            list(self.byte_ids),
+            [max(i, 0) for i in self.byte_ids],
             self.merge_ids.reshape(-1),
             phase1=self.n_phase1_merges,
             pattern=self.pattern.regex,
             fence=None if self.fence is None else self.fence.regex,
             two_pass=self.mode == "two-pass",
+            whole=(self.ordinary_ids() if self.ignore_merges else np.empty(0)).astype(np.uint32),
         )
         if encoder.plain:
             warnings.warn(
@@ -306,9 +299,12 @@ class Tokenizer:
             UserError: an id is not in the vocabulary.
         """
         try:
-            return b"".join([self.vocab[i] for i in _non_negative(ids)])
+            tokens = [self.vocab[i] for i in _non_negative(ids)]
         except IndexError:
             raise UserError(f"an id is not below the vocabulary size {self.vocab_size}") from None
+        if not all(tokens):
+            raise UserError("an id is in a gap of the vocabulary: no token has it")
+        return b"".join(tokens)
 
     def decode(self, ids: Iterable[int], *, errors: str = "replace") -> str:
         """The text that ids spell; malformed UTF-8, which no text encodes to, by `errors` as in bytes.decode."""
@@ -317,28 +313,50 @@ class Tokenizer:
     # --- other sizes, storage ---
 
     def cut(self, vocab_size: int) -> Tokenizer:
-        """The tokenizer with the first merges only, as training to this size would have given it.
+        """The tokenizer with its first tokens only, and every merge whose parts and product are among them.
+
+        Ids stay, except those of special tokens behind all others: they move down, as training to this size would
+        have given them.
 
         Raises:
-            UserError: it is not that large, or its ids are not laid out as ours are.
+            UserError: it is not that large, or its ids do not follow the order of its merges.
         """
-        n = vocab_size - 256 - len(self.special_tokens)
-        if not 0 <= n <= len(self.merge_ids):
-            raise UserError(
-                f"a vocabulary of {vocab_size} cannot be cut out of one of {self.vocab_size}: "
-                f"it has to have from {256 + len(self.special_tokens)} to {self.vocab_size} tokens"
-            )
-        n_phase1 = min(n, self.n_phase1_merges)
-        superwords = n > n_phase1
-        return Tokenizer.from_ranks(
-            self.ranks()[:n],
+        return Tokenizer(**vocabulary.cut(self, vocab_size))
+
+    def extended(
+        self,
+        new_merges: npt.ArrayLike,
+        *,
+        fence: Pattern | None = None,
+        mode: str = "one-pass",
+        provenance: dict[str, Any] | None = None,
+    ) -> Tokenizer:
+        """The tokenizer with more merges, which rank after its own; no id changes.
+
+        Args:
+            new_merges: [k, 2] ids; the token of merge i has the id `vocab_size + i`, special tokens or not.
+            fence: makes the new merges phase 2's, with this fence; None to add them to the last phase there is.
+            mode: with a fence: "one-pass" or "two-pass".
+            provenance: added to this one's.
+
+        Raises:
+            UserError: a merge joins what does not exist, or spells a token that does.
+        """
+        if fence is not None and self.fence is not None:
+            raise UserError("the tokenizer has a phase 2 already: leave out the fence to extend it")
+        merges = vocabulary.append(self, new_merges)
+        plain = self.fence is None and fence is None
+        return Tokenizer(
+            byte_ids=self.byte_ids,
+            merge_ids=merges,
+            n_phase1_merges=len(merges) if plain else self.n_phase1_merges,
             pattern=self.pattern,
-            special_tokens=sorted(self.special_tokens, key=self.special_tokens.__getitem__),
-            special_layout=self.special_layout,
-            n_phase1_merges=n_phase1,
-            fence=self.fence if superwords else None,
-            mode=self.mode if superwords else "one-pass",
-            provenance=self.provenance | {"cut_from": self.vocab_size},
+            fence=fence or self.fence,
+            mode=mode if fence else self.mode,
+            special_tokens=self.special_tokens,
+            ignore_merges=self.ignore_merges,
+            unmerged=self.unmerged,
+            provenance=self.provenance | (provenance or {}),
         )
 
     def save(self, folder: Path | str) -> None:
@@ -354,18 +372,14 @@ class Tokenizer:
         """
         return cls(**formats.load(Path(folder)))
 
+    @classmethod
+    def from_file(cls, path: Path | str, **options: Any) -> Tokenizer:
+        """Reads a tokenizer of any known format: see `tokenizer.formats.read`."""
+        return formats.read(path, **options)
+
     def __repr__(self) -> str:
         superwords = "" if self.fence is None else f", phase 1: {256 + self.n_phase1_merges}, fence={self.fence.name}"
         return f"<Tokenizer {self.name}: {self.vocab_size} tokens, {self.pattern.name}{superwords}, {self.mode}>"
-
-
-def _first_ids(layout: str, n_merges: int, n_specials: int) -> tuple[int, int, int]:
-    """The first id of the bytes, of the merges and of the special tokens."""
-    return {
-        "last": (0, 256, 256 + n_merges),
-        "first": (n_specials, 256 + n_specials, 0),
-        "after-bytes": (0, 256 + n_specials, 256),
-    }[layout]
 
 
 def _non_negative(ids: Iterable[int]) -> Iterable[int]:

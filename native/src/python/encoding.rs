@@ -17,8 +17,10 @@ pub struct Encoder(encoding::Encoder);
 #[pymethods]
 impl Encoder {
     /// `tokens`: bytes by id. `merges`: (left, right, new) ids by rank, the first `phase1` of them phase 1's.
+    /// `whole`: ids of the tokens that a whole piece of the pattern becomes without merging.
     #[new]
-    #[pyo3(signature = (tokens, byte_ids, merges, *, phase1, pattern, fence, two_pass))]
+    #[pyo3(signature = (tokens, byte_ids, merges, *, phase1, pattern, fence, two_pass, whole))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         tokens: Vec<Vec<u8>>,
         byte_ids: [u32; 256],
@@ -27,6 +29,7 @@ impl Encoder {
         pattern: &str,
         fence: Option<&str>,
         two_pass: bool,
+        whole: PyReadonlyArray1<u32>,
     ) -> PyResult<Self> {
         let n = tokens.len();
         let mut table = Tokens::default();
@@ -41,12 +44,13 @@ impl Encoder {
         let out_of_range = |id: u32| id as usize >= n;
         if byte_ids.iter().any(|&id| out_of_range(id))
             || merges.iter().any(|m| out_of_range(m.left) || out_of_range(m.right) || out_of_range(m.new))
+            || whole.as_slice()?.iter().any(|&id| out_of_range(id))
             || phase1 > merges.len()
         {
             return Err(user_error(format!("ids of bytes and merges must be below the {n} tokens")));
         }
         let scanner = |regex: &str| Scanner::new(regex).map_err(user_error);
-        let definition = Definition {
+        let mut definition = Definition {
             tokens: table,
             byte_ids,
             merges,
@@ -57,7 +61,33 @@ impl Encoder {
                 _ => None,
             },
         };
-        Ok(Self(encoding::Encoder::new(definition)))
+        if !two_pass && phase1 == definition.merges.len() {
+            // Ids do not depend on where the levels part; imported superwords do not say where phase 2 began.
+            definition.phase1 = encoding::superword_rank(&definition);
+        }
+        let encoder = encoding::Encoder::new(definition);
+        let whole = whole.as_slice()?;
+        Ok(Self(if whole.is_empty() { encoder } else { encoder.ignoring_merges(whole) }))
+    }
+
+    /// (left, right) by rank, flat, where tiktoken's rule makes token `rank` of those two; 2**32 - 1 where it makes
+    /// it of none. `tokens`: bytes by rank, all single bytes among them.
+    #[staticmethod]
+    fn recover_merges<'py>(py: Python<'py>, tokens: Vec<Vec<u8>>) -> Bound<'py, PyArray1<u32>> {
+        let parts = py.detach(|| encoding::recover_merges(&tokens));
+        let flat: Vec<u32> =
+            parts.into_iter().flat_map(|parts| parts.map_or([u32::MAX; 2], |(left, right)| [left, right])).collect();
+        flat.into_pyarray(py)
+    }
+
+    /// Ranks of the merges that can apply: not an earlier one of a repeated pair, nor a token's other derivations.
+    fn live_merges<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
+        py.detach(|| self.0.live_merges()).into_pyarray(py)
+    }
+
+    /// By id: how many tokens the merges make of the token's own bytes. For one-pass tokenizers.
+    fn tokens_in_tokens<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
+        py.detach(|| self.0.tokens_in_tokens()).into_pyarray(py)
     }
 
     /// Whether superword merges share one level with the others because two levels could differ from it.

@@ -1,4 +1,4 @@
-"""Tokenizer folders: our own `superbpe.json`, and Hugging Face's `tokenizer.json` beside it."""
+"""Tokenizer folders: our own `superbpe.json`, and Hugging Face's `tokenizer.json` beside it where that is exact."""
 
 from __future__ import annotations
 
@@ -14,37 +14,19 @@ import numpy as np
 
 from tokenizer import patterns
 from tokenizer.errors import UserError
+from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json, unportable_part
 from tokenizer.patterns import Pattern
 
 if TYPE_CHECKING:
     from tokenizer.bpe import Tokenizer
 
 FILE = "superbpe.json"
-HF_FILE = "tokenizer.json"
-HF_CONFIG_FILE = "tokenizer_config.json"
-FORMAT_VERSION = 1
-
-
-def _byte_characters() -> dict[int, str]:
-    """The printable character that stands for each byte in HF's and GPT-2's files."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    rest = [byte for byte in range(256) if byte not in printable]
-    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(rest)}
-
-
-BYTE_CHARACTERS = _byte_characters()
-BYTE_ORDER = bytes(byte for byte, _ in sorted(BYTE_CHARACTERS.items(), key=lambda item: item[1]))
-_TABLE = {byte: ord(character) for byte, character in BYTE_CHARACTERS.items()}
-
-
-def printable(token: bytes) -> str:
-    """A token in HF's byte alphabet: b" the" is "Ġthe"."""
-    return token.decode("latin-1").translate(_TABLE)
+FORMAT_VERSION = 2  # 2 has tokens that merges do not make; without any, 1 is written
 
 
 def content(tokenizer: Tokenizer) -> dict[str, Any]:
     """What decides which ids a text gets, as JSON values."""
-    return {
+    known: dict[str, Any] = {
         "mode": tokenizer.mode,
         "pattern": tokenizer.pattern.regex,
         "fence": None if tokenizer.fence is None else tokenizer.fence.regex,
@@ -53,110 +35,17 @@ def content(tokenizer: Tokenizer) -> dict[str, Any]:
         "phase1_merges": tokenizer.n_phase1_merges,
         "special_tokens": tokenizer.special_tokens,
     }
-
-
-def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
-    """The tokenizer as HF `tokenizers` reads it.
-
-    Raises:
-        UserError: it is two-pass, which that format cannot express.
-    """
-    if tokenizer.mode != "one-pass":
-        raise UserError(
-            "a two-pass tokenizer cannot be written as tokenizer.json: phase 2 runs over whole phase-1 tokens there, "
-            "which HF tokenizers cannot express; train with phase1_fence=lifted for an exact export"
-        )
-    cut = tokenizer.fence or tokenizer.pattern
-    if (part := unportable_part(cut)) is not None:
-        raise UserError(
-            f"the pattern {cut.regex!r} cannot be written as tokenizer.json: "
-            f"HF's regex engine may read {part} otherwise"
-        )
-    split = {"type": "Split", "pattern": {"Regex": cut.regex}, "behavior": "Isolated", "invert": False}
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-    special_ids = set(tokenizer.special_tokens.values())
-    names = [printable(token) for token in tokenizer.vocab]
-    if clash := set(tokenizer.special_tokens) & {name for i, name in enumerate(names) if i not in special_ids}:
-        raise UserError(
-            f"the special token {min(clash)!r} is also how tokenizer.json writes an ordinary token, and would get its "
-            "id there; use another special string"
-        )
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [
-            {
-                "id": token_id,
-                "content": string,
-                "single_word": False,
-                "lstrip": False,
-                "rstrip": False,
-                "normalized": False,
-                "special": True,
-            }
-            for string, token_id in sorted(tokenizer.special_tokens.items(), key=lambda item: item[1])
-        ],
-        "normalizer": None,
-        # Split before ByteLevel: the pattern is about text, not about its byte alphabet.
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, byte_level]} if cut.regex else byte_level,
-        "post_processor": None,
-        "decoder": byte_level,
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
-            "vocab": {name: i for i, name in enumerate(names) if i not in special_ids},
-            "merges": [[names[left], names[right]] for left, right in tokenizer.merge_ids[:, :2].tolist()],
-        },
-    }
-
-
-def unportable_part(pattern: Pattern) -> str | None:
-    r"""What of a custom regex HF's engine (Oniguruma) may read otherwise than ours, or None.
-
-    Known differences: `$` and `^` are the ends of any line there, flags have other letters, `\w`, `\b` and `\h` mean
-    other characters, and `{n,m}+` is a repetition. Named patterns avoid them all.
-    """
-    if pattern.name != "custom":
-        return None
-    tokens = re.findall(r"\\.|\(\?[\w^-]*[:=!<>)]?|\[\[?:?|\{[\d,]+\}\+|.", pattern.regex, re.DOTALL)
-    in_class = 0
-    for part in tokens:
-        if part[0] in "[]":
-            in_class = max(0, in_class + part.count("[") - part.count("]"))
-        if (
-            (part in "^$" and not in_class)
-            or part == "[[:"
-            or (len(part) == 2 and part[0] == "\\" and part[1] in "wWbBhHRXKGAzZ")
-            or (part.startswith("(?") and part not in ("(?:", "(?=", "(?!", "(?<=", "(?<!", "(?<", "(?>", "(?i:"))
-            or part.endswith("}+")
-        ):
-            return repr(part)
-    cased = re.search(r"\\[pP]\{L[ult]\}|\[:(upper|lower):", pattern.regex)
-    return "classes of case in a (?i:...)" if cased and "(?i" in pattern.regex else None
-
-
-def _hf_config(tokenizer: Tokenizer) -> dict[str, Any]:
-    """`tokenizer_config.json`. Without the class, transformers guesses one from the model and gives wrong ids."""
-    config: dict[str, Any] = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": 10**30,
-        "clean_up_tokenization_spaces": False,
-    }
-    if "<|endoftext|>" in tokenizer.special_tokens:
-        config |= {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
-    return config
+    # Only where they are used: what has neither keeps its hash.
+    if tokenizer.ignore_merges:
+        known["ignore_merges"] = True
+    if tokenizer.unmerged:
+        known["unmerged"] = [[token.hex(), token_id] for token, token_id in sorted(tokenizer.unmerged.items())]
+    return known
 
 
 def save(tokenizer: Tokenizer, folder: Path) -> None:
     """Writes the folder. Where `tokenizer.json` could not be exact there is none, so that stock loaders fail loudly."""
-    files = {HF_CONFIG_FILE: json.dumps(_hf_config(tokenizer), indent=2) + "\n"}
+    files = {HF_CONFIG_FILE: json.dumps(hf_config(tokenizer), indent=2) + "\n"}
     part = unportable_part(tokenizer.fence or tokenizer.pattern)
     if part is not None:
         warnings.warn(
@@ -167,7 +56,7 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
     fence = tokenizer.fence
     about = {
         "format": "superbpe-tokenizer",
-        "version": FORMAT_VERSION,
+        "version": FORMAT_VERSION if tokenizer.ignore_merges or tokenizer.unmerged else 1,
         "sha256": tokenizer.sha256,
         "files": {name: _hash(text.encode()) for name, text in files.items()},
         "pattern_name": tokenizer.pattern.name,
@@ -195,8 +84,8 @@ def load(folder: Path) -> dict[str, Any]:
         UserError: files are missing or damaged, or what decides the ids was changed.
     """
     about = _read(folder / FILE, f"{folder} is not a tokenizer folder: it has no {FILE}")
-    if about.get("format") != "superbpe-tokenizer" or about.get("version") != FORMAT_VERSION:
-        raise UserError(f"{folder / FILE} is not a tokenizer of format version {FORMAT_VERSION}; train it again")
+    if about.get("format") != "superbpe-tokenizer" or about.get("version") not in range(1, FORMAT_VERSION + 1):
+        raise UserError(f"{folder / FILE} is not a tokenizer of format version 1 to {FORMAT_VERSION}; train it again")
     stored = about.get("content")
     if not isinstance(stored, dict) or _hash(json.dumps(stored, sort_keys=True).encode()) != about.get("sha256"):
         raise UserError(
@@ -214,6 +103,8 @@ def load(folder: Path) -> dict[str, Any]:
             "special_tokens": dict(
                 zip(stored["special_tokens"], _integers(stored["special_tokens"].values()), strict=True)
             ),
+            "ignore_merges": stored.get("ignore_merges", False) is True,
+            "unmerged": {bytes.fromhex(token): _integers([i])[0] for token, i in stored.get("unmerged", [])},
             "provenance": dict(about.get("provenance") or {}),
         }
         written = dict(about.get("files") or {})

@@ -1,0 +1,70 @@
+"""A tokenizer in another format: `python -m experiments.export INPUT OUTPUT --to hf|gpt2|tiktoken|superbpe`.
+
+INPUT and OUTPUT are files or folders as in the table of `tokenizer.formats`. Nothing is written unless the result
+gives the same ids; exit codes are those of every command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from experiments.cli import complain
+from tokenizer import Tokenizer, UserError, formats
+from tokenizer.formats.hf_import import IGNORABLE
+
+
+def _special(text: str) -> tuple[str, int]:
+    string, equals, number = text.rpartition("=")
+    if not (string and equals and number.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not STRING=ID")
+    return string, int(number)
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Reads, cuts if asked, and writes; returns the exit code."""
+    options = argparse.ArgumentParser(
+        prog="python -m experiments.export",
+        description="Write a tokenizer in another format, if that gives the same ids.",
+    )
+    options.add_argument("input", help="a tokenizer's folder or file, of any known format")
+    options.add_argument("output", help="folder; NAME.json for a lone tokenizer.json; NAME.tiktoken for tiktoken")
+    options.add_argument("--to", required=True, choices=formats.KINDS, help="format to write")
+    options.add_argument("--pattern", help="name or regex, for input that holds none: GPT-2's files, tiktoken's")
+    options.add_argument(
+        "--special",
+        action="append",
+        type=_special,
+        metavar="STRING=ID",
+        help="special token of tiktoken's input; repeat",
+    )
+    options.add_argument(
+        "--ignore", action="append", default=[], choices=IGNORABLE, help="part of a tokenizer.json to leave out; repeat"
+    )
+    options.add_argument("--cut", type=int, metavar="SIZE", help="keep only the first tokens")
+    options.add_argument("--any-pattern", action="store_true", help="for gpt2: also where its pattern is another")
+    arguments = options.parse_args(argv)
+    try:
+        tokenizer = Tokenizer.from_file(
+            arguments.input,
+            pattern=arguments.pattern,
+            special_tokens=None if arguments.special is None else dict(arguments.special),
+            ignore=arguments.ignore,
+        )
+        if arguments.cut is not None:
+            tokenizer = tokenizer.cut(arguments.cut)
+        written = formats.write(tokenizer, arguments.output, arguments.to, any_pattern=arguments.any_pattern)
+    except UserError as error:
+        complain(error)
+        return 2
+    except OSError as error:
+        complain(UserError(f"cannot read or write {error.filename}: {error.strerror}"))
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    print(f"{tokenizer!r}: {', '.join(map(str, written))}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,236 @@
+"""Imported and exported tokenizers beside HF `tokenizers` and `tiktoken`: the same ids, whatever the merges are."""
+
+import json
+import random
+
+import pytest
+
+from tests import texts
+from tokenizer import Tokenizer, UserError, formats, patterns
+from tokenizer.formats import hf_json, printable, tiktoken
+
+tokenizers = pytest.importorskip("tokenizers")
+theirs = pytest.importorskip("tiktoken")
+
+PATTERNS = [r"[\s\S]+", r" ?\S+|\s+", "[b]", r"a+(?=b)|c"]
+ALPHABETS = ["ab", "abc", "a b", "ab é", "aé日"]
+
+
+def random_tokens(rng, alphabet):
+    """Tokens of two bytes or more: unrelated ones, or each made of two that were there before."""
+    letters = sorted(set(alphabet.encode()))
+    tokens = []
+    if rng.random() < 0.5:
+        tokens = sorted({bytes(rng.choices(letters, k=rng.randint(2, 9))) for _ in range(rng.randint(1, 20))})
+    else:
+        known = [bytes([letter]) for letter in letters]
+        for _ in range(rng.randint(1, 25)):
+            token = rng.choice(known) + rng.choice(known)
+            if len(token) <= 12 and token not in known:
+                known.append(token)
+                tokens.append(token)
+    if rng.random() < 0.5:
+        rng.shuffle(tokens)
+    return tokens
+
+
+def random_texts(rng, alphabet, tokens):
+    words = [*alphabet, *(token.decode(errors="ignore") for token in tokens)]
+    return ["".join(rng.choices(words, k=rng.randint(1, 30))) for _ in range(8)]
+
+
+def hf_file(tokens, merges, pattern, *, ignore_merges):
+    """A tokenizer.json of these tokens and merges, with added tokens."""
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    names = [printable(bytes([i])) for i in range(256)] + [printable(token) for token in tokens]
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {"id": len(names) + i, "content": string} | flags | {"special": special}
+            for i, (string, special) in enumerate([("<a>", True), ("<a", False), ("<b>", False)])
+        ],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, byte_level]},
+        "post_processor": None,
+        "decoder": byte_level,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": ignore_merges,
+            "vocab": {name: i for i, name in enumerate(names)},
+            "merges": [[printable(left), printable(right)] for left, right in merges],
+        },
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_ranks_give_tiktokens_ids(seed):
+    rng = random.Random(seed)
+    unmerged = 0
+    for _ in range(50):
+        alphabet, pattern = rng.choice(ALPHABETS), rng.choice(PATTERNS)
+        tokens = random_tokens(rng, alphabet)
+        ranks = {bytes([i]): i for i in range(256)} | {token: 256 + i * 2 for i, token in enumerate(tokens)}
+        ours = tiktoken.from_ranks(ranks, pattern=pattern, special_tokens={"<s>": 999})
+        encoding = theirs.Encoding(
+            "theirs",
+            pat_str=tiktoken.covering(ours.pattern),
+            mergeable_ranks=ranks,
+            special_tokens={"<s>": 999},
+        )
+        for text in random_texts(rng, alphabet, tokens):
+            assert ours.encode_ordinary(text) == encoding.encode_ordinary(text), (tokens, pattern, text)
+            marked = f"{text}<s>{text}"
+            assert ours.encode(marked, allowed_special="all") == encoding.encode(marked, allowed_special="all")
+        assert tiktoken.export(ours)["mergeable_ranks"] == ranks
+        again = tiktoken.from_encoding(tiktoken.to_encoding(ours))
+        assert (again.vocab, again.merges, again.unmerged) == (ours.vocab, ours.merges, ours.unmerged)
+        unmerged += bool(ours.unmerged)
+    assert 0 < unmerged < 50
+
+
+@pytest.mark.filterwarnings("ignore:a superword merge makes a part")
+@pytest.mark.parametrize("seed", range(6))
+def test_any_merges_give_hfs_ids(seed):
+    """Merges in any order, several for one token or none, pairs repeated; also with two levels, split anywhere."""
+    rng = random.Random(100 + seed)
+    seen = {"several": 0, "unmerged": 0, "exported": 0}
+    for _ in range(40):
+        alphabet, pattern, ignoring = rng.choice(ALPHABETS), rng.choice(PATTERNS), rng.random() < 0.5
+        tokens = random_tokens(rng, alphabet)
+        known = {*tokens, *(bytes([i]) for i in range(256))}
+        merges = []
+        for token in tokens:
+            cuts = [(token[:i], token[i:]) for i in range(1, len(token)) if {token[:i], token[i:]} <= known]
+            merges += rng.sample(cuts, rng.randint(0, len(cuts)))
+        if rng.random() < 0.5:
+            rng.shuffle(merges)
+        if merges and rng.random() < 0.3:
+            merges.append(rng.choice(merges))
+        content = hf_file(tokens, merges, pattern, ignore_merges=ignoring)
+        ours = formats.hf_import.parse(content)
+        hf = tokenizers.Tokenizer.from_str(json.dumps(content))
+        found = random_texts(rng, alphabet, tokens)
+        case = (tokens, merges, pattern, ignoring)
+        for text in found:
+            assert ours.encode_ordinary(text) == hf.encode(text).ids, (case, text)
+            marked = f"{text}<a>{text}<ab><b>"
+            assert ours.encode(marked, allowed_special="all") == hf.encode(marked).ids, (case, marked)
+        assert hf_json(ours) == content
+        if not ignoring:
+            for phase1 in range(len(merges)):
+                leveled = Tokenizer(
+                    byte_ids=ours.byte_ids,
+                    merge_ids=ours.merge_ids,
+                    n_phase1_merges=phase1,
+                    pattern=patterns.resolve("gpt2"),
+                    fence=ours.pattern,
+                    unmerged=ours.unmerged,
+                )
+                for text in found[:3]:
+                    assert leveled.encode_ordinary(text) == ours.encode_ordinary(text), (case, phase1, text)
+        made = ours.merge_ids[:, 2].tolist()
+        seen["several"] += len(set(made)) < len(made)
+        seen["unmerged"] += bool(ours.unmerged)
+        try:
+            encoding = tiktoken.to_encoding(ours)
+        except UserError:
+            continue
+        seen["exported"] += 1
+        for text in found:
+            assert encoding.encode_ordinary(text) == ours.encode_ordinary(text), (case, text)
+    assert all(seen.values())
+
+
+@pytest.mark.parametrize("options", [{"use_regex": True}, {"use_regex": False}])
+def test_tokenizers_that_hf_trained_are_read_with_their_ids(options, tmp_path):
+    model = tokenizers.Tokenizer(tokenizers.models.BPE())
+    byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, **options)
+    model.pre_tokenizer = byte_level
+    if not options["use_regex"]:
+        cut = tokenizers.pre_tokenizers.Split(tokenizers.Regex(patterns.resolve("llama3").regex), "isolated")
+        model.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([cut, byte_level])
+    model.decoder = tokenizers.decoders.ByteLevel()
+    model.post_processor = tokenizers.processors.ByteLevel(trim_offsets=False)
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=1000,
+        show_progress=False,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<s>", "</s>"],
+    )
+    model.train_from_iterator(texts.sample(100_000), trainer)
+    model.add_tokens(["<tool>"])
+    model.save(str(tmp_path / "tokenizer.json"))
+    ours = Tokenizer.from_file(tmp_path)
+    assert ours.special_tokens == {"<s>": 0, "</s>": 1, "<tool>": 1000}
+    for text in [*texts.various(), *texts.english()[1][:20]]:
+        assert ours.encode(text + "<tool>a</s>", allowed_special="all") == model.encode(text + "<tool>a</s>").ids
+        model.encode_special_tokens = True
+        assert ours.encode_ordinary(text) == model.encode(text).ids
+        model.encode_special_tokens = False
+    formats.write(ours, tmp_path / "again.json", "hf")
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "tokenizer.json").read_bytes()
+    cut = ours.cut(700)
+    assert cut.vocab == [*ours.vocab[:699], b"<tool>"]
+    again = tokenizers.Tokenizer.from_str(json.dumps(hf_json(cut.extended([(300, 301)]))))
+    for text in texts.various():
+        assert again.encode(text).ids == cut.extended([(300, 301)]).encode_ordinary(text)
+
+
+@pytest.mark.parametrize("layout", ["last", "first", "after-bytes"])
+def test_special_tokens_keep_their_ids_in_hf_whatever_the_layout(layout, trained):
+    plain = trained["gpt2"]
+    names = ["<s>", "</s>", "<pad>"]
+    ours = Tokenizer.from_ranks(plain.ranks(), pattern=plain.pattern, special_tokens=names, special_layout=layout)
+    hf = tokenizers.Tokenizer.from_str(json.dumps(hf_json(ours)))
+    assert {name: hf.token_to_id(name) for name in names} == ours.special_tokens
+    assert hf.get_vocab_size() == ours.vocab_size
+    text = "a <s> b</s><pad>\n"
+    assert hf.encode(text).ids == ours.encode(text, allowed_special="all")
+
+
+def test_tiktokens_published_patterns_cut_as_the_named_ones(trained):
+    """Over our merges, since tiktoken's own ranks are not installed with it."""
+    for regex, name in tiktoken._PUBLISHED.items():
+        ours = Tokenizer.from_ranks(trained["none"].ranks(), pattern=patterns.resolve(name))
+        ranks = {token: i for i, token in enumerate(ours.vocab)}
+        encoding = theirs.Encoding("theirs", pat_str=regex, mergeable_ranks=ranks, special_tokens={})
+        read = tiktoken.from_encoding(encoding)
+        assert read.pattern == ours.pattern
+        for text in [*texts.various(), *texts.english()[1][:10], "a \n ", " \n\n x\r\n  y "]:
+            assert read.encode_ordinary(text) == encoding.encode_ordinary(text) == ours.encode_ordinary(text)
+
+
+@pytest.mark.parametrize("name", ["superwords", "seed_superwords", "unfenced", "superbpe"])
+def test_superwords_give_the_same_ids_in_tiktoken(name, trained):
+    encoding = tiktoken.to_encoding(trained[name])
+    for text in [*texts.various(), *texts.english()[1], texts.code()]:
+        assert encoding.encode_ordinary(text) == trained[name].encode_ordinary(text)
+        assert encoding.decode(encoding.encode_ordinary(text)) == text
+
+
+def test_bytes_that_no_text_has_need_no_token(trained):
+    """As in the released SuperBPE vocabularies."""
+    content = hf_json(trained["superwords"])
+    vocab = content["model"]["vocab"]
+    for byte in (0xC0, 0xC1, *range(0xF5, 0x100)):
+        del vocab[printable(bytes([byte]))]
+    content["added_tokens"] = []
+    ours = formats.hf_import.parse(content)
+    hf = tokenizers.Tokenizer.from_str(json.dumps(content))
+    for text in [*texts.various(), *texts.english()[1][:10]]:
+        assert ours.encode_ordinary(text) == hf.encode(text).ids
+    with pytest.raises(UserError, match="some byte has no token"):
+        ours.ranks()
+    del vocab["Ā"]
+    with pytest.raises(UserError, match="byte 0 is no token"):
+        formats.hf_import.parse(content)

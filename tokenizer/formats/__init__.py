@@ -1,0 +1,33 @@
+"""Tokenizers in files: our own folders, tokenizer.json, vocab.json with merges.txt, tiktoken's ranks; in and out.
+
+| kind | files | read | written |
+|---|---|---|---|
+| superbpe | folder with `superbpe.json` | exactly | exactly |
+| hf | `tokenizer.json` | byte-level BPE; the rest is refused by name | one-pass tokenizers |
+| gpt2 | `vocab.json` and `merges.txt`; `encoder.json` and `vocab.bpe` | with a pattern | one-pass, GPT-2's pattern |
+| tiktoken | `NAME.tiktoken`, and `NAME.tiktoken.json` for the rest | with a pattern | where ids are ranks |
+"""
+
+from __future__ import annotations
+
+from tokenizer.formats.alphabet import BYTE_CHARACTERS, BYTE_ORDER, printable, unprintable
+from tokenizer.formats.files import KINDS, read, write
+from tokenizer.formats.folder import FILE, content, load, save
+from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_json
+
+__all__ = [
+    "BYTE_CHARACTERS",
+    "BYTE_ORDER",
+    "FILE",
+    "HF_CONFIG_FILE",
+    "HF_FILE",
+    "KINDS",
+    "content",
+    "hf_json",
+    "load",
+    "printable",
+    "read",
+    "save",
+    "unprintable",
+    "write",
+]

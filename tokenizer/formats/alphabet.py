@@ -1,0 +1,40 @@
+"""The printable characters that stand for bytes in GPT-2's and Hugging Face's files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tokenizer.vocabulary import NOT_IN_UTF8
+
+
+def _byte_characters() -> dict[int, str]:
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    rest = [byte for byte in range(256) if byte not in printable]
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(rest)}
+
+
+BYTE_CHARACTERS = _byte_characters()
+BYTE_ORDER = bytes(byte for byte, _ in sorted(BYTE_CHARACTERS.items(), key=lambda item: item[1]))
+_TABLE = {byte: ord(character) for byte, character in BYTE_CHARACTERS.items()}
+# Encoding by this table as latin-1 gives the bytes; characters outside the alphabet must fail, not pass as themselves.
+_BACK = {ord(character): byte for byte, character in BYTE_CHARACTERS.items()}
+_OUTSIDE = {byte: 0x100 + byte for byte in range(256) if byte not in _BACK} | _BACK
+
+
+def printable(token: bytes) -> str:
+    """A token in HF's byte alphabet: b" the" is "Ġthe"."""
+    return token.decode("latin-1").translate(_TABLE)
+
+
+def unprintable(name: str) -> bytes | None:
+    """The token that a name in HF's byte alphabet stands for; None if some character is not of that alphabet."""
+    try:
+        return name.translate(_OUTSIDE).encode("latin-1")
+    except UnicodeEncodeError:
+        return None
+
+
+def missing_byte(has: Callable[[int], bool]) -> str | None:
+    """Which byte of those that text can have is no token, and how many more; None if all are."""
+    missing = [byte for byte in range(256) if byte not in NOT_IN_UTF8 and not has(byte)]
+    return f"byte {missing[0]} is no token (nor are {len(missing) - 1} others)" if missing else None

@@ -1,0 +1,163 @@
+"""Which format a file or a folder has, and reading and writing any of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tokenizer.errors import UserError
+from tokenizer.formats import folder, gpt2, hf_import, tiktoken
+from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
+from tokenizer.formats.text import parse_json, write_files
+from tokenizer.patterns import Pattern
+
+if TYPE_CHECKING:
+    from tokenizer.bpe import Tokenizer
+
+KINDS = ("superbpe", "hf", "gpt2", "tiktoken")
+_ABOUT = ".json"  # after a .tiktoken file's name: what that does not hold
+
+
+def read(
+    path: Path | str,
+    *,
+    pattern: str | Pattern | None = None,
+    special_tokens: Mapping[str, int] | None = None,
+    ignore: Collection[str] = (),
+) -> Tokenizer:
+    """The tokenizer at a path, whatever its format.
+
+    Args:
+        path: a tokenizer's folder or file: see the table of `tokenizer.formats`. In a folder with several kinds of
+            files ours counts first, then tokenizer.json.
+        pattern: for kinds that hold none: GPT-2's files (default gpt2) and tiktoken's.
+        special_tokens: string to id, for tiktoken's.
+        ignore: for tokenizer.json: parts to leave out although they decide ids; `hf_import.IGNORABLE`.
+
+    Raises:
+        UserError: there is no tokenizer, or it is damaged, or it cannot be followed exactly, or an argument does not
+            belong to its format.
+    """
+    from tokenizer.bpe import Tokenizer
+
+    kind, files = _detect(Path(path))
+    given = {"pattern": pattern is not None, "special_tokens": special_tokens is not None, "ignore": bool(ignore)}
+    used = {"superbpe": (), "hf": ("ignore",), "gpt2": ("pattern",), "tiktoken": ("pattern", "special_tokens")}[kind]
+    if extra := [name for name, is_given in given.items() if is_given and name not in used]:
+        raise UserError(f"{path} is of the kind {kind}, which takes no {extra[0]}")
+    if kind == "superbpe":
+        return Tokenizer.load(files[0])
+    if kind == "hf":
+        return hf_import.read(files[0], ignore)
+    if kind == "gpt2":
+        return gpt2.read(files[0], files[1], pattern or "gpt2")
+    about = files[0].with_name(files[0].name + _ABOUT)
+    stored = parse_json(about) if about.exists() else {}
+    pattern = pattern or stored.get("pattern")
+    if pattern is None:
+        raise UserError(f"{files[0]} holds no pattern; pass pattern= (--pattern), a name or a regex, as cl100k")
+    specials = stored.get("special_tokens", {}) if special_tokens is None else special_tokens
+    if not (isinstance(specials, Mapping) and all(type(i) is int for i in specials.values())):
+        raise UserError(f"{about} is damaged: its special_tokens are not strings and their ids")
+    return tiktoken.from_ranks(tiktoken.parse(files[0]), pattern=pattern, special_tokens=specials)
+
+
+def _detect(path: Path) -> tuple[str, list[Path]]:
+    if path.is_dir():
+        if (path / folder.FILE).exists():
+            return "superbpe", [path]
+        if (path / HF_FILE).exists():
+            return "hf", [path / HF_FILE]
+        for pair in gpt2.PAIRS:
+            if all((path / name).exists() for name in pair):
+                return "gpt2", [path / name for name in pair]
+        ranks = sorted(path.glob("*.tiktoken"))
+        if len(ranks) == 1:
+            return "tiktoken", ranks
+        listed = ", ".join([folder.FILE, HF_FILE, *(" and ".join(pair) for pair in gpt2.PAIRS), "one .tiktoken file"])
+        raise UserError(f"{path} holds no tokenizer: looked for {listed}")
+    if not path.exists():
+        raise UserError(f"{path} does not exist; it should be a tokenizer's file or folder")
+    if path.name == folder.FILE:
+        return "superbpe", [path.parent]
+    for pair in gpt2.PAIRS:
+        if path.name in pair:
+            return "gpt2", [path.with_name(name) for name in pair]
+    if path.suffix == ".json":
+        return "hf", [path]
+    if path.suffix == ".tiktoken":
+        return "tiktoken", [path]
+    raise UserError(f"{path} is not known as a tokenizer's file: it should end in .json, .txt, .bpe or .tiktoken")
+
+
+def write(tokenizer: Tokenizer, path: Path | str, kind: str, *, any_pattern: bool = False) -> list[Path]:
+    """Writes a tokenizer in another program's format, if that gives the same ids; whole or not at all.
+
+    Args:
+        tokenizer: what to write.
+        path: a folder; for hf also a file whose name ends in .json; for tiktoken a file ending in .tiktoken.
+        kind: one of `KINDS`.
+        any_pattern: for gpt2: write although the files cannot say which pattern belongs to them.
+
+    Returns:
+        The files.
+
+    Raises:
+        UserError: the format cannot express the tokenizer, or the path does not fit the kind.
+    """
+    path = Path(path)
+    if kind not in KINDS:
+        raise UserError(f"the format {kind!r} is not known; there are {', '.join(KINDS)}")
+    if any_pattern and kind != "gpt2":
+        raise UserError(f"any_pattern is for gpt2: the format {kind} says its pattern")
+    if kind == "superbpe":
+        return _write_folder(tokenizer, path)
+    files: dict[str, str | bytes]
+    if kind == "hf":
+        # As HF's own `save` lays it out.
+        text = json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=2)
+        single = path.suffix == ".json"
+        files = (
+            {path.name: text} if single else {HF_FILE: text, HF_CONFIG_FILE: json.dumps(hf_config(tokenizer), indent=2)}
+        )
+        target = path.parent if single else path
+    elif kind == "gpt2":
+        files = dict(gpt2.files(tokenizer, any_pattern=any_pattern))
+        target = path
+    else:
+        if path.suffix != ".tiktoken":
+            raise UserError(f"{path} should end in .tiktoken")
+        parts = tiktoken.export(tokenizer)
+        about = {
+            "pat_str": parts["pat_str"],
+            "special_tokens": parts["special_tokens"],
+            # The regex as it was: pat_str also matches the gaps between its matches.
+            "pattern": (tokenizer.fence or tokenizer.pattern).regex or "none",
+        }
+        files = {
+            path.name: tiktoken.file_text(parts["mergeable_ranks"]),
+            path.name + _ABOUT: json.dumps(about, indent=2),
+        }
+        target = path.parent
+    if target.exists() and not target.is_dir():
+        raise UserError(f"{target} is a file; name a folder")
+    write_files(target, files)
+    return [target / name for name in files]
+
+
+def _write_folder(tokenizer: Tokenizer, path: Path) -> list[Path]:
+    if path.exists() and any(path.iterdir() if path.is_dir() else [path]):
+        raise UserError(f"{path} exists already; name a new folder")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        tokenizer.save(partial)
+        if path.exists():
+            path.rmdir()
+        partial.rename(path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return sorted(path.iterdir())

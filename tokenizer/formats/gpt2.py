@@ -1,0 +1,109 @@
+"""GPT-2's two files: `vocab.json` (or `encoder.json`) and `merges.txt` (or `vocab.bpe`)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tokenizer import patterns
+from tokenizer.errors import UserError
+from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, printable, unprintable
+from tokenizer.formats.text import parse_json, read_text
+from tokenizer.patterns import Pattern
+from tokenizer.vocabulary import NO_TOKEN
+
+if TYPE_CHECKING:
+    from tokenizer.bpe import Tokenizer
+
+PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
+"""Names of the vocabulary's file and the merges' file that go together."""
+_HEADER = "#version"
+
+
+def read(vocab_file: Path, merges_file: Path, pattern: str | Pattern = "gpt2") -> Tokenizer:
+    """The tokenizer of a vocabulary and a list of merges, with or without a "#version" line above it.
+
+    What the vocabulary has beyond bytes and merges are special tokens.
+
+    Args:
+        vocab_file: tokens in GPT-2's byte alphabet, and their ids.
+        merges_file: the two parts of each merge, by rank.
+        pattern: the pretokenization pattern, which the files do not hold.
+
+    Raises:
+        UserError: a file is missing or damaged, or they do not fit together.
+    """
+    from tokenizer.bpe import Tokenizer
+
+    vocab = parse_json(vocab_file)
+    if not all(type(i) is int and i >= 0 for i in vocab.values()):
+        raise UserError(f"{vocab_file} is damaged: an id is not a whole number; it holds tokens and their ids")
+    if missing := missing_byte(lambda byte: BYTE_CHARACTERS[byte] in vocab):
+        raise UserError(f"{vocab_file} is not byte-level: {missing}")
+    lines = read_text(merges_file).split("\n")
+    header = lines[0] if lines[0].startswith(_HEADER) else None
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if (number == 1 and header is not None) or not line.strip("\r"):
+            continue
+        parts = line.rstrip("\r").split(" ")
+        if len(parts) != 2 or not all(parts):
+            raise UserError(f"{merges_file}, line {number}: {line!r} is not two tokens with a space between them")
+        triple = (parts[0], parts[1], parts[0] + parts[1])
+        for name in triple:
+            if name not in vocab or unprintable(name) is None:
+                raise UserError(f"{merges_file}, line {number}: {name!r} is no token of {vocab_file}")
+        rows.append([vocab[name] for name in triple])
+    merges = np.array(rows, dtype=np.uint32).reshape(-1, 3)
+    byte_ids = [vocab.get(BYTE_CHARACTERS[byte], NO_TOKEN) for byte in range(256)]
+    ordinary = set(byte_ids) | set(merges[:, 2].tolist())
+    return Tokenizer(
+        byte_ids=byte_ids,
+        merge_ids=merges,
+        n_phase1_merges=len(merges),
+        pattern=patterns.resolve(pattern),
+        special_tokens={name: i for name, i in vocab.items() if i not in ordinary},
+        provenance={"imported": {"format": "gpt2", "header": header}},
+    )
+
+
+def files(tokenizer: Tokenizer, *, any_pattern: bool = False) -> dict[str, str]:
+    """Contents of `vocab.json` and `merges.txt`, by name.
+
+    Args:
+        tokenizer: a one-pass tokenizer.
+        any_pattern: allow another pattern than GPT-2's, which those who read the files must then be told.
+
+    Raises:
+        UserError: the files could not say what the tokenizer is.
+    """
+    cut = tokenizer.fence or tokenizer.pattern
+    if tokenizer.mode != "one-pass":
+        raise UserError("a two-pass tokenizer cannot be written as vocab.json and merges.txt: they hold one pass")
+    if tokenizer.ignore_merges or tokenizer.unmerged:
+        raise UserError(
+            "vocab.json and merges.txt hold only tokens that merges make, and this tokenizer has others (ignore_merges "
+            f"is {tokenizer.ignore_merges}, {len(tokenizer.unmerged)} tokens without a merge); write it as hf"
+        )
+    if cut.regex != patterns.resolve("gpt2").regex and not any_pattern:
+        raise UserError(
+            f"vocab.json and merges.txt hold no pattern, and programs take GPT-2's: with {cut.name} ({cut.regex!r}) "
+            "they would give other ids. Write it as hf, or pass any_pattern=True (--any-pattern) and tell the reader"
+        )
+    special_ids = {i: string for string, i in tokenizer.special_tokens.items()}
+    names = [special_ids.get(i) or printable(token) for i, token in enumerate(tokenizer.vocab)]
+    vocab = {name: i for i, name in enumerate(names) if name}
+    if len(vocab) < sum(map(bool, names)):
+        clash = min(
+            string for string, i in tokenizer.special_tokens.items() if vocab[string] != i or names.count(string) > 1
+        )
+        raise UserError(f"the special token {clash!r} is also how vocab.json writes an ordinary token")
+    header = (tokenizer.provenance.get("imported") or {}).get("header", "#version: 0.2")
+    lines = [f"{names[left]} {names[right]}" for left, right in tokenizer.merge_ids[:, :2].tolist()]
+    return {
+        "vocab.json": json.dumps(vocab, ensure_ascii=False),
+        "merges.txt": "".join(f"{line}\n" for line in ([header] if header else []) + lines),
+    }

@@ -1,0 +1,148 @@
+"""Writing `tokenizer.json`, the file of Hugging Face `tokenizers`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from tokenizer.errors import UserError
+from tokenizer.formats.alphabet import printable
+
+if TYPE_CHECKING:
+    from tokenizer.bpe import Tokenizer
+    from tokenizer.patterns import Pattern
+
+HF_FILE = "tokenizer.json"
+HF_CONFIG_FILE = "tokenizer_config.json"
+TEMPLATE = "tokenizer.json"
+"""Key in a tokenizer's provenance of what its tokenizer.json said beyond vocabulary, merges and ids."""
+
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+ADDED_TOKEN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+
+
+def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
+    """The tokenizer as HF `tokenizers` reads it.
+
+    One that was read from a tokenizer.json keeps what that said of post-processing, decoding and added tokens.
+
+    Raises:
+        UserError: it is two-pass, which that format cannot express; its pattern means something else there; or a
+            special token has the name of an ordinary one.
+    """
+    if tokenizer.mode != "one-pass":
+        raise UserError(
+            "a two-pass tokenizer cannot be written as tokenizer.json: phase 2 runs over whole phase-1 tokens there, "
+            "which HF tokenizers cannot express; train with phase1_fence=lifted for an exact export"
+        )
+    cut = tokenizer.fence or tokenizer.pattern
+    if (part := unportable_part(cut)) is not None:
+        raise UserError(
+            f"the pattern {cut.regex!r} cannot be written as tokenizer.json: "
+            f"HF's regex engine may read {part} otherwise"
+        )
+    template = tokenizer.provenance.get(TEMPLATE) or {}
+    special_ids = set(tokenizer.special_tokens.values())
+    names = [printable(token) for token in tokenizer.vocab]
+    vocab = {name: i for i, name in enumerate(names) if name and i not in special_ids}
+    if clash := set(tokenizer.special_tokens) & set(vocab):
+        raise UserError(
+            f"the special token {min(clash)!r} is also how tokenizer.json writes an ordinary token, and would get its "
+            "id there; use another special string"
+        )
+    vocab |= _specials_in_vocab(tokenizer.special_tokens, len(vocab), template.get("specials_in_vocab", ()))
+    flags = template.get("added_tokens", {})
+    merges = [[names[left], names[right]] for left, right in tokenizer.merge_ids[:, :2].tolist()]
+    return {
+        "version": template.get("version", "1.0"),
+        "truncation": template.get("truncation"),
+        "padding": template.get("padding"),
+        "added_tokens": [
+            {"id": token_id, "content": string} | ADDED_TOKEN | flags.get(string, {})
+            for string, token_id in sorted(tokenizer.special_tokens.items(), key=lambda item: item[1])
+        ],
+        "normalizer": template.get("normalizer"),
+        "pre_tokenizer": _pre_tokenizer(cut, template),
+        "post_processor": template.get("post_processor"),
+        "decoder": template.get("decoder", BYTE_LEVEL),
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+        }
+        | template.get("model", {})
+        | {
+            "ignore_merges": tokenizer.ignore_merges,
+            "vocab": dict(sorted(vocab.items(), key=lambda item: item[1])),
+            "merges": [" ".join(pair) for pair in merges] if template.get("merges") == "strings" else merges,
+        },
+    }
+
+
+def _specials_in_vocab(specials: dict[str, int], n_ordinary: int, listed: Any) -> dict[str, int]:
+    """The special tokens that must be listed in the model's vocabulary as well, and those that were.
+
+    Those that are not get the ids after the vocabulary's size there, in their order, whatever ids are written.
+    """
+    inside = {string: i for string, i in specials.items() if string in listed}
+    following = n_ordinary + len(inside)
+    for string, i in sorted(specials.items(), key=lambda item: item[1]):
+        if string not in inside and i != following:
+            return specials
+        following = max(following, i + 1)
+    return inside
+
+
+def _pre_tokenizer(cut: Pattern, template: dict[str, Any]) -> dict[str, Any]:
+    if template.get("pattern") == cut.regex:  # as it was read; a cut or an extension leaves it
+        found: dict[str, Any] = template["pre_tokenizer"]
+        return found
+    if not cut.regex:
+        return BYTE_LEVEL
+    # Split before ByteLevel: the pattern is about text, not about its byte alphabet.
+    splits = [
+        {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
+        for regex in cut.regex.split("\n")
+    ]
+    return {"type": "Sequence", "pretokenizers": [*splits, BYTE_LEVEL]}
+
+
+def unportable_part(pattern: Pattern) -> str | None:
+    r"""What of a custom regex HF's engine (Oniguruma) may read otherwise than ours, or None.
+
+    Known differences: `$` and `^` are the ends of any line there, flags have other letters, `\w`, `\b` and `\h` mean
+    other characters, and `{n,m}+` is a repetition. Named patterns avoid them all.
+    """
+    if pattern.name != "custom":
+        return None
+    tokens = re.findall(r"\\.|\(\?[\w^-]*[:=!<>)]?|\[\[?:?|\{[\d,]+\}\+|.", pattern.regex, re.DOTALL)
+    in_class = 0
+    for part in tokens:
+        if part[0] in "[]":
+            in_class = max(0, in_class + part.count("[") - part.count("]"))
+        if (
+            (part in "^$" and not in_class)
+            or part == "[[:"
+            or (len(part) == 2 and part[0] == "\\" and part[1] in "wWbBhHRXKGAzZ")
+            or (part.startswith("(?") and part not in ("(?:", "(?=", "(?!", "(?<=", "(?<!", "(?<", "(?>", "(?i:"))
+            or part.endswith("}+")
+        ):
+            return repr(part)
+    cased = re.search(r"\\[pP]\{L[ult]\}|\[:(upper|lower):", pattern.regex)
+    return "classes of case in a (?i:...)" if cased and "(?i" in pattern.regex else None
+
+
+def hf_config(tokenizer: Tokenizer) -> dict[str, Any]:
+    """`tokenizer_config.json`. Without the class, transformers guesses one from the model and gives wrong ids."""
+    config: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": 10**30,
+        "clean_up_tokenization_spaces": False,
+    }
+    if "<|endoftext|>" in tokenizer.special_tokens:
+        config |= {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
+    return config

@@ -1,0 +1,252 @@
+"""Reading `tokenizer.json`: any byte-level BPE that HF `tokenizers` opens, or the name of what stands in the way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tokenizer import patterns
+from tokenizer.errors import UserError
+from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, unprintable
+from tokenizer.formats.hf import TEMPLATE, unportable_part
+from tokenizer.formats.text import parse_json
+from tokenizer.vocabulary import NO_TOKEN
+
+if TYPE_CHECKING:
+    from tokenizer.bpe import Tokenizer
+
+IGNORABLE = ("normalizer", "dropout", "regex", "lstrip", "rstrip", "single_word", "normalized")
+_NEVER_APPLY = ("unk_token", "fuse_unk", "byte_fallback")  # every byte is a token, so nothing is unknown
+
+
+def read(path: Path, ignore: Collection[str] = ()) -> Tokenizer:
+    """The tokenizer of a tokenizer.json.
+
+    Added tokens, special or not, become special tokens: text has them where the caller allows it. Truncation, padding
+    and post-processing are kept for writing the file again, and not applied.
+
+    Args:
+        path: the file.
+        ignore: names out of `IGNORABLE`: parts that decide ids and cannot be followed, which are left out.
+
+    Raises:
+        UserError: the file is damaged, or a part of it cannot be followed.
+    """
+    return parse(parse_json(path), path, ignore)
+
+
+def parse(found: dict[str, Any], path: Path | None = None, ignore: Collection[str] = ()) -> Tokenizer:
+    """`read` for the content of the file; `path` is for its errors."""
+    if unknown := set(ignore) - set(IGNORABLE):
+        raise UserError(
+            f"ignore={sorted(unknown)[0]!r} is nothing that can be ignored; there are {', '.join(IGNORABLE)}"
+        )
+    path = path or Path("tokenizer.json")
+    try:
+        return _tokenizer(found, path, set(ignore))
+    except (AttributeError, IndexError, KeyError, TypeError, OverflowError) as error:
+        raise UserError(f"{path} is damaged ({error!r})") from None
+
+
+def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer:
+    from tokenizer.bpe import Tokenizer
+
+    model = found["model"]
+    _check_model(model, path, ignore)
+    normalizer = found.get("normalizer")
+    if normalizer not in (None, {"type": "Sequence", "normalizers": []}) and "normalizer" not in ignore:
+        raise _refusal(path, f"its normalizer {_name(normalizer)} changes text before it is encoded", "normalizer")
+    regex = _cut(found.get("pre_tokenizer"), path)
+    pattern = patterns.resolve(regex or "none")
+    if (part := unportable_part(pattern)) is not None and "regex" not in ignore:
+        raise _refusal(path, f"HF's regex engine may read {part} in its pattern {regex!r} otherwise", "regex")
+    vocab: dict[str, int] = model["vocab"]
+    added = _added(found.get("added_tokens") or [], vocab, path, ignore)
+    tokens: dict[str, bytes] = {}
+    for name in vocab:
+        if name not in added:
+            spelled = unprintable(name)
+            if not spelled:
+                raise UserError(f"{path} is not byte-level: its token {name!r} is not in the byte alphabet")
+            tokens[name] = spelled
+    if missing := missing_byte(lambda byte: BYTE_CHARACTERS[byte] in tokens):
+        raise UserError(f"{path} is not byte-level: {missing}")
+    byte_ids = [vocab.get(BYTE_CHARACTERS[byte], NO_TOKEN) for byte in range(256)]
+    merges, written = _merges(model["merges"], tokens, vocab, path)
+    made = set(byte_ids) | set(merges[:, 2].tolist())
+    template = {
+        "version": found.get("version", "1.0"),
+        "truncation": found.get("truncation"),
+        "padding": found.get("padding"),
+        "normalizer": normalizer if "normalizer" not in ignore else None,
+        "pattern": pattern.regex,
+        "pre_tokenizer": found["pre_tokenizer"],
+        "post_processor": found.get("post_processor"),
+        "decoder": found.get("decoder"),
+        "added_tokens": {
+            string: {key: value for key, value in token.items() if key not in ("id", "content", *ignore)}
+            for string, token in added.items()
+        },
+        "specials_in_vocab": [string for string in added if string in vocab],
+        "merges": written,
+        "model": {
+            key: None if key in ignore else value
+            for key, value in model.items()
+            if key not in ("vocab", "merges", "ignore_merges")
+        },
+    }
+    return Tokenizer(
+        byte_ids=byte_ids,
+        merge_ids=merges,
+        n_phase1_merges=len(merges),
+        pattern=pattern,
+        special_tokens={string: token["id"] for string, token in added.items()},
+        ignore_merges=model.get("ignore_merges") is True,
+        unmerged={token: vocab[name] for name, token in tokens.items() if vocab[name] not in made},
+        provenance={"imported": {"format": "hf", "ignored": sorted(ignore)}, TEMPLATE: template},
+    )
+
+
+def _refusal(path: Path, why: str, part: str) -> UserError:
+    return UserError(f"{path} cannot be followed exactly: {why}; pass ignore={{{part!r}}} to leave that out")
+
+
+def _name(part: Any) -> str:
+    if isinstance(part, dict) and part.get("type") == "Sequence":
+        return " + ".join(_name(each) for each in part["normalizers"])
+    return str(part.get("type")) if isinstance(part, dict) else repr(part)
+
+
+def _check_model(model: Any, path: Path, ignore: set[str]) -> None:
+    kind = model.get("type", "BPE")
+    if kind != "BPE" or not isinstance(model.get("merges"), list) or not isinstance(model.get("vocab"), dict):
+        raise UserError(f"{path} is no BPE tokenizer but {kind}; only byte-level BPE can be read")
+    for part in ("continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(part):
+            raise UserError(f"{path} is not byte-level: its {part} is {model[part]!r}")
+    if model.get("dropout") and "dropout" not in ignore:
+        raise _refusal(path, f"its dropout of {model['dropout']} gives random ids", "dropout")
+    known = {"type", "vocab", "merges", "ignore_merges", "dropout", "continuing_subword_prefix", "end_of_word_suffix"}
+    if unknown := set(model) - known - set(_NEVER_APPLY):
+        raise UserError(f"{path} has a model option {min(unknown)!r} that is not known here")
+    if not all(type(i) is int and i >= 0 for i in model["vocab"].values()):
+        raise UserError(f"{path} is damaged: an id is not a whole number")
+
+
+# --- pre-tokenizers ---
+
+_GPT2 = patterns.resolve("gpt2").regex
+# Cut anywhere, these give the same as HF's behaviours that drop what does not match: they match all text.
+COVERING = tuple(patterns.resolve(name).regex for name in ("gpt2", "cl100k", "llama3", "o200k", "superbpe"))
+
+
+def _cut(pre_tokenizer: Any, path: Path) -> str:
+    """One regex per line, each applied inside the pieces of the one before."""
+    regexes: list[str] = []
+    byte_level = False
+    for part in _flat(pre_tokenizer):
+        kind = part["type"]
+        if byte_level and not (kind == "ByteLevel" and not part.get("use_regex", True)):
+            raise UserError(f"{path} cannot be followed: its {kind} after ByteLevel cuts the byte alphabet, not text")
+        if kind == "ByteLevel":
+            if part.get("add_prefix_space", True):
+                raise UserError(f"{path} cannot be followed: its ByteLevel adds a space in front (add_prefix_space)")
+            byte_level = True
+            regexes += [_GPT2] * bool(part.get("use_regex", True))
+        elif kind == "Split":
+            regexes.append(_split(part, path))
+        elif kind == "Digits":
+            regexes.append(r"\p{N}" if part["individual_digits"] else r"\p{N}+")
+        else:
+            raise UserError(
+                f"{path} cannot be followed: its pre-tokenizer {kind} is not supported; ByteLevel, Split and Digits are"
+            )
+    if not byte_level:
+        raise UserError(f"{path} is not byte-level: it has no ByteLevel pre-tokenizer")
+    return "\n".join(regexes)
+
+
+def _flat(part: Any) -> list[dict[str, Any]]:
+    if part is None:
+        return []
+    if part["type"] == "Sequence":
+        return [piece for each in part["pretokenizers"] for piece in _flat(each)]
+    return [part]
+
+
+def _split(part: dict[str, Any], path: Path) -> str:
+    (kind, written), *_ = part["pattern"].items()
+    regex = re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", written) if kind == "String" else str(written)
+    if "\n" in regex:
+        if "(?x" in regex:
+            raise UserError(f"{path} cannot be followed: its verbose pattern (?x) has several lines; write it in one")
+        regex = regex.replace("\n", r"\n")
+    behavior, invert = part["behavior"], part.get("invert", False)
+    if behavior == "Isolated" or (behavior == "Removed" and invert and regex in COVERING):
+        return regex
+    drops = "; it may drop text" if behavior == "Removed" else ""
+    raise UserError(
+        f"{path} cannot be followed: its Split has the behavior {behavior}{' inverted' if invert else ''}{drops}; "
+        "Isolated is supported"
+    )
+
+
+# --- tokens ---
+
+
+def _added(listed: list[Any], vocab: dict[str, int], path: Path, ignore: set[str]) -> dict[str, dict[str, Any]]:
+    added: dict[str, dict[str, Any]] = {}
+    following = len(vocab)
+    for token in listed:
+        string, token_id = token["content"], token["id"]
+        for flag in ("lstrip", "rstrip", "single_word"):
+            if token.get(flag) and flag not in ignore:
+                raise _refusal(path, f"its added token {string!r} has {flag}", flag)
+        # HF gives ids by itself: the vocabulary's, or the next after all.
+        expected = vocab.get(string, following)
+        if string in added or type(token_id) is not int or token_id != expected:
+            raise UserError(f"{path} is damaged: its added token {string!r} has id {token_id!r}, not {expected}")
+        following = max(following, token_id + 1)
+        added[string] = dict(token)
+    if "normalized" not in ignore:
+        _check_normalized(added, path)
+    return added
+
+
+def _check_normalized(added: dict[str, dict[str, Any]], path: Path) -> None:
+    """HF looks for tokens that are not normalized first. Where no two overlap, that is the same as at once."""
+    normalized = [string for string, token in added.items() if token.get("normalized")]
+    others = [string for string, token in added.items() if not token.get("normalized")]
+    for one, other in product(normalized, others):
+        shorter = min(len(one), len(other))
+        if (
+            one in other
+            or other in one
+            or any(one.endswith(other[:n]) or other.endswith(one[:n]) for n in range(1, shorter))
+        ):
+            raise _refusal(
+                path,
+                f"its added token {one!r} is normalized, overlaps {other!r}, and is looked for after it",
+                "normalized",
+            )
+
+
+def _merges(
+    listed: list[Any], tokens: dict[str, bytes], vocab: dict[str, int], path: Path
+) -> tuple[np.ndarray[Any, np.dtype[np.uint32]], str]:
+    strings = bool(listed) and isinstance(listed[0], str)
+    rows = []
+    for rank, entry in enumerate(listed):
+        pair = entry.split(" ") if isinstance(entry, str) else entry
+        if len(pair) != 2 or isinstance(entry, str) != strings:
+            raise UserError(f"{path} is damaged: merge {rank} is {entry!r}")
+        left, right = pair
+        if not (left in tokens and right in tokens and left + right in tokens):
+            raise UserError(f"{path} is damaged: merge {rank}, {left!r} and {right!r}, is not of its vocabulary")
+        rows.append((vocab[left], vocab[right], vocab[left + right]))
+    return np.array(rows, dtype=np.uint32).reshape(-1, 3), "strings" if strings else "pairs"

@@ -1,0 +1,209 @@
+r"""tiktoken's ranks: a file of base64 tokens and ranks; pattern and special tokens beside it.
+
+tiktoken merges whatever two neighbours spell a token together, the lowest rank first, and takes a whole piece that is
+a token as it is. The first is the same as a list with one merge per token: into the two parts in which the token's
+own bytes end up (`recover_merges` in native/src/encoding.rs says why). The second is `ignore_merges`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer import _native, patterns
+from tokenizer.errors import UserError
+from tokenizer.formats.alphabet import missing_byte
+from tokenizer.formats.hf_import import COVERING
+from tokenizer.formats.text import read_text
+from tokenizer.patterns import Pattern
+from tokenizer.vocabulary import NO_TOKEN
+
+if TYPE_CHECKING:
+    from tokenizer.bpe import Tokenizer
+
+# The patterns that tiktoken publishes, and the named ones that cut as they do: possessive quantifiers only save time,
+# and `\s++$` takes the spaces at the end of the text that `\s+(?!\S)` would take there.
+_PUBLISHED = {
+    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s": "gpt2",
+    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$"
+    r"|\s*[\r\n]|\s+(?!\S)|\s": "cl100k",
+}
+
+
+def parse(path: Path) -> dict[bytes, int]:
+    """The ranks of a .tiktoken file.
+
+    Raises:
+        UserError: it is missing or damaged.
+    """
+    ranks: dict[bytes, int] = {}
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        if not line:
+            continue
+        try:
+            token, rank = line.split()
+            spelled = base64.b64decode(token, validate=True)
+            found = int(rank)
+        except (ValueError, binascii.Error):
+            raise UserError(f"{path}, line {number}: {line[:80]!r} is not a base64 token and its rank") from None
+        if spelled in ranks or not spelled:
+            raise UserError(f"{path}, line {number}: the token {spelled!r} is empty or there twice")
+        ranks[spelled] = found
+    return ranks
+
+
+def from_ranks(
+    ranks: Mapping[bytes, int],
+    *,
+    pattern: str | Pattern,
+    special_tokens: Mapping[str, int] | None = None,
+) -> Tokenizer:
+    """The tokenizer that gives tiktoken's ids.
+
+    Args:
+        ranks: of every token's bytes; they are its ids.
+        pattern: the name of a pattern, or tiktoken's `pat_str`. Text that a regex does not match, which tiktoken drops,
+            becomes pieces of its own.
+        special_tokens: string to id.
+
+    Raises:
+        UserError: a byte is no token, or ranks are taken twice.
+    """
+    from tokenizer.bpe import Tokenizer
+
+    ordered = sorted(ranks, key=ranks.__getitem__)
+    if missing := missing_byte(lambda byte: bytes([byte]) in ranks):
+        raise UserError(f"the ranks are not byte-level: {missing}")
+    if isinstance(pattern, str):
+        pattern = _PUBLISHED.get(pattern, pattern)
+    ids = np.array([ranks[token] for token in ordered], dtype=np.int64)
+    parts = _native.Encoder.recover_merges(ordered).reshape(-1, 2)
+    made = parts[:, 0] != np.iinfo(np.uint32).max
+    merges = np.column_stack([ids[parts[made]], ids[made]])
+    return Tokenizer(
+        byte_ids=[ranks.get(bytes([byte]), NO_TOKEN) for byte in range(256)],
+        merge_ids=merges.astype(np.uint32),
+        n_phase1_merges=len(merges),
+        pattern=patterns.resolve(pattern),
+        special_tokens=dict(special_tokens or {}),
+        ignore_merges=True,
+        unmerged={
+            token: ranks[token] for token, is_made in zip(ordered, made, strict=True) if len(token) > 1 and not is_made
+        },
+        provenance={"imported": {"format": "tiktoken"}},
+    )
+
+
+def from_encoding(encoding: Any) -> Tokenizer:
+    """The tokenizer that gives the ids of a `tiktoken.Encoding`."""
+    return from_ranks(encoding._mergeable_ranks, pattern=encoding._pat_str, special_tokens=encoding._special_tokens)
+
+
+def export(tokenizer: Tokenizer) -> dict[str, Any]:
+    """`pat_str`, `mergeable_ranks` and `special_tokens` with which tiktoken gives the same ids.
+
+    Raises:
+        UserError: it would not, for the reason named.
+    """
+    if tokenizer.mode != "one-pass":
+        raise UserError("a two-pass tokenizer cannot be written for tiktoken, which knows one pass")
+    ordinary = tokenizer.ordinary_ids()
+    ranks = {tokenizer.vocab[i]: i for i in ordinary.tolist()}
+    # tiktoken also merges two parts for which there is no merge here, if their bytes together are a token. No token's
+    # own bytes may end up as two parts: then its merges are ours, and ours all of them.
+    in_tokens = tokenizer._encoder.tokens_in_tokens()
+    _check_order(tokenizer, in_tokens == 1)
+    parts = in_tokens[ordinary]
+    if (parts == 2).any():
+        token = tokenizer.vocab[ordinary[int(np.flatnonzero(parts == 2)[0])]]
+        raise UserError(
+            f"the tokenizer cannot be written for tiktoken: merges leave {token!r} in two parts, which tiktoken would "
+            f"join since it is a token ({int((parts == 2).sum())} such tokens). Write it as hf"
+        )
+    if not tokenizer.ignore_merges and (parts > 1).any():
+        token = tokenizer.vocab[ordinary[int(np.flatnonzero(parts > 1)[0])]]
+        raise UserError(
+            f"the tokenizer cannot be written for tiktoken: merges never make the token {token!r}, but tiktoken takes "
+            f"a whole pretoken that is a token as it is ({int((parts > 1).sum())} such tokens). Write it as hf"
+        )
+    return {
+        "pat_str": covering(tokenizer.fence or tokenizer.pattern),
+        "mergeable_ranks": dict(sorted(ranks.items(), key=lambda item: item[1])),
+        "special_tokens": dict(tokenizer.special_tokens),
+    }
+
+
+def _check_order(tokenizer: Tokenizer, made: npt.NDArray[np.bool_]) -> None:
+    """There one number is a token's id and the rank of its merge. `made`: by id, whether merges make it."""
+    products = tokenizer.merge_ids[tokenizer._encoder.live_merges(), 2].astype(np.int64)
+    products = products[made[products]]
+    wrong = np.flatnonzero(np.diff(products) < 0)
+    if len(wrong):
+        first, second = (tokenizer.vocab[i] for i in products[wrong[0] : wrong[0] + 2])
+        raise UserError(
+            f"the tokenizer cannot be written for tiktoken: there ids are ranks, and {second!r} has a lower id than "
+            f"{first!r}, which is merged before it. Write it as hf"
+        )
+
+
+def covering(pattern: Pattern) -> str:
+    r"""A regex whose matches are a pattern's pieces: its matches, and the gaps between them, which tiktoken would drop.
+
+    A gap goes on as long as the pattern does not match at the next character.
+
+    Raises:
+        UserError: the pattern cannot be written as one regex that matches everything.
+    """
+    regex = pattern.regex
+    if regex in COVERING or regex in _PUBLISHED:
+        return regex
+    if not regex:
+        return r"[\s\S]+"
+    if "\n" in regex:
+        raise UserError(
+            f"the pattern {pattern.name} cannot be written for tiktoken: it cuts in several steps, and tiktoken in one"
+        )
+    if _may_be_empty(regex):
+        raise UserError(
+            f"the pattern {regex!r} cannot be written for tiktoken: it can match nothing between two characters, which "
+            "cuts here and is dropped there"
+        )
+    return rf"{regex}|(?:(?!{regex})[\s\S])+"
+
+
+def _may_be_empty(regex: str) -> bool:
+    """Whether a regex can match the empty string somewhere; also where that cannot be told."""
+    # The standard library's parser knows the least width of a match, but no Unicode classes.
+    plain = re.sub(r"\\[pP](\{[^}]*\}|\w)", r"\\w", regex)
+    try:
+        return bool(re._parser.parse(plain).getwidth()[0] == 0)  # type: ignore[attr-defined]
+    except (re.error, OverflowError, RecursionError):
+        return True
+
+
+def to_encoding(tokenizer: Tokenizer, name: str = "superbpe") -> Any:
+    """A `tiktoken.Encoding` that gives the same ids.
+
+    Raises:
+        UserError: there is none, or tiktoken is not installed.
+    """
+    parts = export(tokenizer)
+    try:
+        import tiktoken
+    except ImportError:
+        raise UserError("tiktoken is not installed: pip install tiktoken") from None
+    return tiktoken.Encoding(name, **parts)
+
+
+def file_text(ranks: Mapping[bytes, int]) -> str:
+    """The content of a .tiktoken file."""
+    return "".join(f"{base64.b64encode(token).decode()} {rank}\n" for token, rank in ranks.items())
