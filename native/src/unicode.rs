@@ -91,9 +91,9 @@ impl Classes {
             None => 0,
             Some(byte) if byte < 128 => self.ascii[byte as usize],
             Some(_) => {
-                let starts = (2..=4).filter_map(|length| at.checked_sub(length));
-                let whole = starts.filter(|&start| text[start] >= 0xC2).map(|start| (start, decode(text, start)));
-                let character = whole.filter(|&(start, (_, length))| start + length == at).next();
+                let starts = (2..=4).filter_map(|length| at.checked_sub(length)).filter(|&start| text[start] >= 0xC2);
+                let mut characters = starts.map(|start| (start, decode(text, start)));
+                let character = characters.find(|&(start, (_, length))| start + length == at);
                 character.map_or(self.of(0xFFFD), |(_, (code_point, _))| self.of(code_point))
             }
         }

@@ -17,9 +17,11 @@ pub trait Bytes: Copy {
 }
 
 /// For any processor; compilers turn the loops into its vector instructions.
+#[cfg(any(test, not(target_arch = "x86_64")))]
 #[derive(Clone, Copy)]
 pub struct Portable([u8; BLOCK]);
 
+#[cfg(any(test, not(target_arch = "x86_64")))]
 impl Portable {
     #[inline(always)]
     fn mask(self, test: impl Fn(u8) -> bool) -> u64 {
@@ -27,6 +29,7 @@ impl Portable {
     }
 }
 
+#[cfg(any(test, not(target_arch = "x86_64")))]
 impl Bytes for Portable {
     #[inline(always)]
     fn load(bytes: &[u8; BLOCK]) -> Self {
