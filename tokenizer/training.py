@@ -60,40 +60,29 @@ def train_bpe(
     Raises:
         UserError: the vocabulary is too small, an argument is not possible, or the checkpoint is of another training.
     """
-    if start is not None:
-        special_tokens = tuple(start.special_tokens)
-        if start.fence is not None:
-            raise UserError("start has superwords, behind which phase 1 cannot go on; cut it at its transition first")
-        if start.pattern.regex != counts.pattern.regex:
-            raise UserError(
-                f"start cuts text by the pattern {start.pattern.name!r}, the counts by {counts.pattern.name!r}; "
-                "count with the pattern of start"
-            )
-    n_old = 0 if start is None else len(start.merge_ids)
-    n_merges = merges_that_fit(vocab_size, special_tokens)
-    if n_merges < n_old:
-        raise UserError(
-            f"vocab_size={vocab_size} is less than start has ({start and start.vocab_size}); use cut instead"
-        )
     for name, value in (("min_count", min_count), ("max_token_bytes", max_token_bytes)):
         if value is not None and value < 0:
             raise UserError(f"{name}={value} is not possible; use 0 or more")
+    if start is None:
+        n_merges = merges_that_fit(vocab_size, special_tokens)
+    else:
+        n_merges = _merges_on_top(start, vocab_size, counts)
+        special_tokens = tuple(sorted(start.special_tokens, key=start.special_tokens.__getitem__))
     rules = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}
     began = time.perf_counter()
     saved = None
     if checkpoint is not None:
         identity = _identity(counts, [rules, list(special_tokens), None if start is None else start.sha256])
         saved = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
-    ranks = np.empty((0, 2), np.uint32) if start is None else start.ranks()
     found = Merges.none() if saved is None else saved.load()
-    found = _merge(counts, ranks, found, n_merges - n_old, rules, special_tokens, saved, progress)
+    found = _merge(counts, start, found, n_merges, rules, special_tokens, saved, progress)
     if saved is not None:
         saved.remove()
-    made = n_old + len(found.ranks)
+    made = len(found.ranks)
     if made < n_merges:
         warnings.warn(
             f"the corpus ran out of pairs after {made} of {n_merges} merges; the vocabulary has "
-            f"{256 + made + len(special_tokens)} tokens, not {vocab_size}. Use more text or a smaller vocabulary",
+            f"{vocab_size - n_merges + made} tokens, not {vocab_size}. Use more text or a smaller vocabulary",
             stacklevel=2,
         )
     provenance = {
@@ -113,18 +102,40 @@ def train_bpe(
             "selecting_seconds": round(found.selecting_seconds, 3),
         }
     }
+    if start is None:
+        return Tokenizer.from_ranks(
+            found.ranks, pattern=counts.pattern, special_tokens=special_tokens, provenance=provenance
+        )
+    try:
+        layout, ranks = start.special_layout, start.ranks()
+    except UserError:  # an imported one, whose ids stay where they are
+        return start.extended(_ids(start, found.ranks), provenance=provenance)
     return Tokenizer.from_ranks(
         np.concatenate([ranks, found.ranks]),
         pattern=counts.pattern,
         special_tokens=special_tokens,
-        special_layout="last" if start is None else start.special_layout,
+        special_layout=layout,
         provenance=provenance,
     )
 
 
+def _merges_on_top(start: Tokenizer, vocab_size: int, counts: PretokenCounts) -> int:
+    """Merges between a tokenizer and a larger vocabulary; refuses one that phase 1 cannot go on from."""
+    if start.fence is not None:
+        raise UserError("start has superwords, behind which phase 1 cannot go on; cut it at its transition first")
+    if start.pattern.regex != counts.pattern.regex:
+        raise UserError(
+            f"start cuts text by the pattern {start.pattern.name!r}, the counts by {counts.pattern.name!r}; "
+            "count with the pattern of start"
+        )
+    if vocab_size < start.vocab_size:
+        raise UserError(f"vocab_size={vocab_size} is less than start has ({start.vocab_size}); use cut instead")
+    return vocab_size - start.vocab_size
+
+
 def _merge(
     counts: PretokenCounts,
-    ranks: npt.NDArray[Any],
+    start: Tokenizer | None,
     found: Merges,
     n_merges: int,
     rules: dict[str, Any],
@@ -132,7 +143,7 @@ def _merge(
     saved: Checkpoint | None,
     progress: Progress | None,
 ) -> Merges:
-    """Goes on from `found` to `n_merges` merges on top of `ranks`."""
+    """Goes on from `found` to `n_merges` merges on top of `start`."""
     before = len(found.ranks)
     tick = Throttle(progress, "merges", n_merges)
 
@@ -146,29 +157,44 @@ def _merge(
 
     every = 0.1 if saved is None else min(0.1, saved.seconds)
     options = {**rules, "special_tokens": list(special_tokens), "progress": report, "progress_seconds": every}
-    done = np.concatenate([ranks, found.ranks])
-    if len(done) == 0:
+    if start is None and not before:
         trained = _native.train_bpe(counts.data, counts.offsets, counts.counts, ALPHABET, n_merges, **options)
     else:
-        tokens, words, offsets = _segment(counts, done)
+        tokens, words, offsets = _segment(counts, start or Tokenizer.from_ranks([], pattern=counts.pattern), found)
         trained = _native.continue_bpe(words, offsets, counts.counts, tokens, n_merges - before, **options)
     tick.finish(before + len(trained["left"]))
     return found.then(trained, trained["already_tokens"], trained["selecting_seconds"])
 
 
 def _segment(
-    counts: PretokenCounts, ranks: npt.NDArray[Any]
+    counts: PretokenCounts, start: Tokenizer, found: Merges
 ) -> tuple[list[bytes], npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
     """Tokens by rank, and every pretoken as such ranks, laid end to end with offsets.
 
     Applying merges by rank leaves a pretoken as training leaves it, so that the merge loop can go on from there.
     """
-    base = Tokenizer.from_ranks(ranks, pattern=patterns.resolve("none"))
-    ids, offsets = base.encode_documents(_native.Batch.from_buffers(counts.data, counts.offsets))
-    rank_of_id = np.arange(base.vocab_size, dtype=np.uint32)
-    rank_of_id[list(ALPHABET)] = np.arange(256)
-    tokens = [bytes([byte]) for byte in ALPHABET] + base.vocab[256:]
-    return tokens, rank_of_id[ids], offsets
+    base = start.extended(_ids(start, found.ranks))
+    uncut = Tokenizer(
+        byte_ids=base.byte_ids,
+        merge_ids=base.merge_ids,
+        n_phase1_merges=len(base.merge_ids),
+        pattern=patterns.resolve("none"),
+        ignore_merges=base.ignore_merges,
+        unmerged=base.unmerged,
+    )
+    by_rank = np.concatenate([start.ordinary_ids(), np.arange(start.vocab_size, base.vocab_size)])
+    rank_of_id = np.zeros(base.vocab_size, dtype=np.uint32)
+    rank_of_id[by_rank] = np.arange(len(by_rank))
+    ids, offsets = uncut.encode_documents(_native.Batch.from_buffers(counts.data, counts.offsets))
+    return [base.vocab[i] for i in by_rank], rank_of_id[ids], offsets
+
+
+def _ids(start: Tokenizer, ranks: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Merges on top of a tokenizer, [n, 2] ranks, as the ids that `Tokenizer.extended` gives them."""
+    old = start.ordinary_ids()
+    new = np.arange(start.vocab_size, start.vocab_size + len(ranks))
+    ids: npt.NDArray[np.int64] = np.concatenate([old, new])[ranks]
+    return ids
 
 
 def _identity(counts: PretokenCounts, rules: list[Any]) -> str:

@@ -6,11 +6,15 @@ use std::sync::LazyLock;
 
 use regex_syntax::hir::{Class, HirKind};
 
+use crate::patterns::EMOJI_CLASS;
+
 pub const LETTER: u8 = 1; // \p{L}
 pub const NUMBER: u8 = 2; // \p{N}
 pub const SPACE: u8 = 4; // \s
 pub const UPPER: u8 = 8; // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
 pub const LOWER: u8 = 16; // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
+pub const DIGIT: u8 = 32; // \d, which is \p{Nd}
+pub const EMOJI: u8 = 64; // what starts an emoji cluster in seed-plus
 
 /// What `[^\s\p{L}\p{N}]` excludes.
 pub const NOT_OTHER: u8 = LETTER | NUMBER | SPACE;
@@ -35,6 +39,8 @@ impl Classes {
             (r"\s", SPACE),
             (r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", UPPER),
             (r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", LOWER),
+            (r"\p{Nd}", DIGIT),
+            (EMOJI_CLASS, EMOJI),
         ] {
             for (start, end) in ranges(class) {
                 for entry in &mut flat[start as usize..=end as usize] {
@@ -74,6 +80,21 @@ impl Classes {
             Some(_) => {
                 let (code_point, length) = decode(text, at);
                 (self.of(code_point), length)
+            }
+        }
+    }
+
+    /// Class bits of the character that ends at `text[at]`; 0 at the start.
+    #[inline]
+    pub fn before(&self, text: &[u8], at: usize) -> u8 {
+        match at.checked_sub(1).map(|last| text[last]) {
+            None => 0,
+            Some(byte) if byte < 128 => self.ascii[byte as usize],
+            Some(_) => {
+                let starts = (2..=4).filter_map(|length| at.checked_sub(length)).filter(|&start| text[start] >= 0xC2);
+                let mut characters = starts.map(|start| (start, decode(text, start)));
+                let character = characters.find(|&(start, (_, length))| start + length == at);
+                character.map_or(self.of(0xFFFD), |(_, (code_point, _))| self.of(code_point))
             }
         }
     }
@@ -132,6 +153,29 @@ mod tests {
         assert_eq!(count(LETTER), 141_028);
         assert_eq!(count(NUMBER), 1_911);
         assert_eq!(count(SPACE), 25);
+        assert_eq!(count(DIGIT), 760);
+    }
+
+    #[test]
+    fn emoji_are_others_and_digits_are_numbers() {
+        for code_point in 0..0x11_0000 {
+            let class = CLASSES.of(code_point);
+            assert!(class & EMOJI == 0 || class & NOT_OTHER == 0, "U+{code_point:04X}");
+            assert!(class & DIGIT == 0 || class & NUMBER != 0, "U+{code_point:04X}");
+        }
+    }
+
+    #[test]
+    fn the_class_before_is_the_class_at_the_character_before() {
+        let text = "a1 é٣中🦊½\u{10ffff}".as_bytes();
+        for broken in [text.to_vec(), [text, b"\xe4\xb8", text, b"\x80\x80\xff", text].concat()] {
+            let (mut at, mut before) = (0, 0);
+            while at < broken.len() {
+                assert_eq!(CLASSES.before(&broken, at), before, "at {at}");
+                let (class, length) = CLASSES.at(&broken, at);
+                (at, before) = (at + length, class);
+            }
+        }
     }
 
     #[test]

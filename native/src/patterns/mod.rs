@@ -1,0 +1,113 @@
+//! Pretokenization patterns: hand-written scanners for the named ones, a regex engine for any other.
+//!
+//! A pattern cuts text as HF's `Split(pattern, "isolated")` does: its matches are pieces, and so are the gaps
+//! between them. Pieces cover the text, so a scanner only reports where each one ends. A pattern of several lines is
+//! a sequence: each line's regex cuts the pieces of the one before, as HF's `Sequence` of splits does.
+
+mod fences;
+mod general;
+mod masks;
+mod named;
+mod scalar;
+mod seed_plus;
+#[cfg(test)]
+mod tests;
+mod windows;
+
+pub use named::{Kind, EMOJI_CLASS, EQUIVALENT, NAMED};
+
+use crate::unicode::CLASSES;
+use masks::{Block, Bytes};
+
+/// Cuts text into pieces.
+pub enum Scanner {
+    Named(Kind),
+    Regex(Box<fancy_regex::Regex>),
+    Sequence(Vec<Scanner>),
+}
+
+impl Scanner {
+    /// The scanner of a pattern: the hand-written one where it is a named pattern's, in whichever spelling.
+    pub fn new(pattern: &str) -> Result<Self, String> {
+        if let Some(kind) = kind(pattern) {
+            return Ok(Self::Named(kind));
+        }
+        if pattern.contains('\n') {
+            if pattern.lines().any(str::is_empty) || pattern.ends_with('\n') {
+                return Err(format!(
+                    "the pattern {pattern:?} has an empty line; a sequence has one regex per line, and a line feed inside \
+                     a regex is written \\n"
+                ));
+            }
+            return pattern.split('\n').map(Self::new).collect::<Result<_, _>>().map(Self::Sequence);
+        }
+        match fancy_regex::Regex::new(pattern) {
+            Ok(regex) => Ok(Self::Regex(Box::new(regex))),
+            Err(error) => Err(format!("the pattern {pattern:?} does not compile: {error}")),
+        }
+    }
+
+    /// Calls `piece(start, end)` for every piece of `text`, in order; no piece is empty.
+    ///
+    /// Fails only where a regex gives up (its backtracking limit) or the text is not UTF-8 for it.
+    #[inline]
+    pub fn pieces(&self, text: &[u8], mut piece: impl FnMut(usize, usize)) -> Result<(), String> {
+        match self {
+            Self::Named(kind) => named_pieces::<Block>(*kind, text, piece),
+            Self::Regex(regex) => return general::regex_pieces(regex, text, piece),
+            Self::Sequence(scanners) => return general::sequence_pieces(scanners, text, 0, &mut piece),
+        }
+        Ok(())
+    }
+
+    /// Whether text may be cut between an ASCII letter or digit and a space or line feed behind it, and both parts
+    /// scanned apart, for the same pieces as the whole gives: so one long document can be scanned by several threads.
+    ///
+    /// True where the pattern always cuts there, does not look across from before, and not back from behind. False for
+    /// fences, whose gaps hold several words, and for any regex, about which nothing is known.
+    pub fn cuts_after_words(&self) -> bool {
+        match self {
+            Self::Named(kind) => match kind {
+                Kind::Gpt2 | Kind::Cl100k | Kind::Llama3 | Kind::Digits1 | Kind::SeedPlus => true,
+                Kind::O200k | Kind::Superbpe | Kind::UwPaper | Kind::Whitespace => true,
+                Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence | Kind::Whole => false,
+            },
+            Self::Regex(_) | Self::Sequence(_) => false,
+        }
+    }
+}
+
+/// The named pattern that a regex is.
+fn kind(pattern: &str) -> Option<Kind> {
+    let named = NAMED.iter().map(|&(_, regex, kind)| (regex, kind));
+    named.chain(EQUIVALENT.iter().copied()).find(|(regex, _)| *regex == pattern).map(|(_, kind)| kind)
+}
+
+#[inline(always)]
+fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut piece: impl FnMut(usize, usize)) {
+    let classes = &*CLASSES;
+    macro_rules! words {
+        ($window:expr, $next:expr) => {
+            windows::pieces(text, piece, $window, |at| $next(classes, text, at))
+        };
+    }
+    match kind {
+        Kind::Gpt2 => words!(|bytes, at| windows::gpt2::<B>(bytes, text, at), scalar::gpt2),
+        Kind::Cl100k => words!(|bytes, at| windows::cl100k::<B, 3>(bytes, text, at), scalar::cl100k::<true, 3>),
+        Kind::Llama3 => words!(|bytes, at| windows::cl100k::<B, 3>(bytes, text, at), scalar::cl100k::<false, 3>),
+        Kind::Digits1 => words!(|bytes, at| windows::cl100k::<B, 1>(bytes, text, at), scalar::cl100k::<false, 1>),
+        Kind::SeedPlus => words!(|bytes, at| windows::seed_plus::<B>(bytes, text, at), seed_plus::seed_plus),
+        Kind::O200k => words!(|bytes, at| windows::o200k::<B, true>(bytes, text, at), scalar::o200k::<true>),
+        Kind::Superbpe => words!(|bytes, at| windows::o200k::<B, false>(bytes, text, at), scalar::o200k::<false>),
+        Kind::UwPaper => words!(|bytes, _| windows::uw_paper::<B>(bytes), scalar::uw_paper),
+        Kind::Whitespace => words!(|bytes, _| windows::whitespace::<B>(bytes), scalar::whitespace),
+        Kind::Uw2025Fence => fences::pieces(text, piece, |at| fences::uw_2025(classes, text, at)),
+        Kind::UwPaperFence => fences::pieces(text, piece, |at| fences::uw_paper(classes, text, at)),
+        Kind::PunctuationFence => fences::pieces(text, piece, |at| fences::punctuation(classes, text, at)),
+        Kind::Whole => {
+            if !text.is_empty() {
+                piece(0, text.len());
+            }
+        }
+    }
+}
