@@ -1,0 +1,118 @@
+"""Merges equal to those of the released SuperBPE trainer, in order, recorded on generated corpora.
+
+How they were recorded: see `tests.parity.released`. What the released trainer does otherwise is its list of inherited
+merges: it applies them to the text of stage 2 one by one, and leaves out those whose pair is not there.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from superbpe import PRESETS, Rules, train_superbpe
+from tests.parity import released
+from tokenizer import Batch, count_pretokens, patterns, train_bpe
+from tokenizer.formats import printable
+from tokenizer.reference import as_bytes, replace_pair
+
+PATTERNS = {"uw-2025": "superbpe", "uw-paper": "uw-paper"}
+RULES = {
+    "uw-2025": PRESETS["uw-2025"],
+    "uw-paper": Rules(unit="line", fence="uw-paper-fence", max_words=4, forbid=(": ",)),
+}
+
+
+def _lines(merges: list[tuple[bytes, bytes]]) -> list[str]:
+    return [f"{printable(left)} {printable(right)}" for left, right in merges]
+
+
+def _matches(found, recorded):
+    return found == recorded if isinstance(recorded, list) else released.digest(found) == recorded
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """Each case, what was recorded for it, and our merges of both phases as lines of merges.txt."""
+    rows = []
+    recorded = json.loads(released.RECORDED.read_text(encoding="utf-8"))
+    for case, row in zip(released.cases(), recorded, strict=True):
+        assert released.digest([case.text]) == row["text"], "the corpora are not those that were recorded"
+        batch = Batch.from_texts([case.text])
+        counts = count_pretokens([batch], PATTERNS[case.recipe], unit="line", threads=1)
+        phase1 = train_bpe(counts, 256 + case.phase1, special_tokens=())
+        kept = min(case.kept, len(phase1.merges))
+        extended = train_superbpe(
+            phase1,
+            lambda batch=batch: [batch],
+            vocab_size=256 + kept + row["n_new"],
+            rules=RULES[case.recipe],
+            transition_merges=kept,
+            threads=1,
+        )
+        rows.append((case, row, phase1, _lines(phase1.merges), _lines(extended.merges[kept:])))
+    return rows
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+
+
+def test_the_recipes_are_the_recorded_ones():
+    for recipe, (stage1, stage2) in released.REGEXES.items():
+        runs = r"\p{N}+" + "\n" if recipe == "uw-paper" else ""
+        assert patterns.resolve(PATTERNS[recipe]).regex == runs + stage1
+        assert patterns.resolve(RULES[recipe].fence).regex == runs + stage2
+
+
+@pytest.mark.parametrize("recipe", released.REGEXES)
+def test_merges_of_both_phases_are_the_released_trainers(trained, recipe):
+    cases = [row for row in trained if row[0].recipe == recipe]
+    assert len(cases) >= released.N_CASES // 3
+    for case, row, _, phase1, new in cases:
+        assert _matches(phase1, row["phase1"]), case
+        assert _matches(new, row["new"]), case
+
+
+def test_the_cases_reach_what_they_are_for(trained):
+    spelled = [row for _, row, *_ in trained[: released.N_SPELLED]]
+    tokens = [merge.replace(" ", "") for row in spelled for merge in row["new"]]
+    words = Counter(sum(1 for part in token.split("Ġ") if part) for token in tokens)
+    assert words[4] > 30
+    assert max(words) == 4
+    assert not any(":Ġ" in token for token in tokens)
+    assert any(":" in token[:-1] for token in tokens)
+    assert any(token.endswith("Ċ") for token in tokens)
+
+
+def _replayed(text: str, regex: str, merges: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The inherited merges that the released trainer keeps, by doing as it does.
+
+    A pair is noted when its newer part is made (or at the beginning), if it is still somewhere at the end of that
+    step. A merge is left out if its pair was never noted; that the pair has vanished since does not matter.
+    """
+    lines = io.StringIO(text, newline="\n")
+    words = {tuple(as_bytes(piece)) for line in lines for piece in patterns.split(line, regex)}
+    noted = {pair for word in words for pair in pairwise(word)}
+    kept = []
+    for pair in merges:
+        if pair in noted:
+            kept.append(pair)
+            words = {replace_pair(word, pair) for word in words}
+            noted |= {pair for word in words for pair in pairwise(word)}
+    return kept
+
+
+def test_inherited_merges_that_are_left_out_are_those_whose_pair_is_not_there(trained):
+    left_out = 0
+    for case, row, phase1, lines, _ in trained:
+        inherited = lines[: case.kept]
+        if _matches(inherited, row["inherited"]) and case.kept % 5:
+            continue  # the replay is slow: of the cases where nothing is left out, a part will do
+        fence = patterns.resolve(RULES[case.recipe].fence).regex
+        replayed = _lines(_replayed(case.text, fence, phase1.merges[: case.kept]))
+        assert _matches(replayed, row["inherited"]), case
+        left_out += replayed != inherited
+    assert left_out > 50
