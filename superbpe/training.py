@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from superbpe.rules import PRESETS, Rules
 from tokenizer import _native, patterns
@@ -63,6 +64,7 @@ def train_superbpe(
     threshold: int | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    on_counts: Callable[[npt.NDArray[np.uint64]], object] | None = None,
 ) -> Tokenizer:
     """Resumes training from the first merges of a tokenizer, with the whitespace fence lifted.
 
@@ -79,6 +81,8 @@ def train_superbpe(
         threshold: seams that occur less often are cut; None to choose it from a sample.
         threads: worker threads; None for SUPERBPE_THREADS or all cores.
         progress: called with bytes of text and merges done.
+        on_counts: called at the end with the count at which each phase-2 merge was made, by rank, for
+            `superbpe.history.merge_log`.
 
     Raises:
         UserError: the transition does not fit the tokenizer or the vocabulary, or a rule is not possible.
@@ -162,6 +166,8 @@ def train_superbpe(
             f"{t + made + len(specials)} tokens, not {vocab_size}. Use more text, other rules or a smaller vocabulary",
             stacklevel=2,
         )
+    if on_counts is not None:
+        on_counts(trained["count"])
     fragments = trainer.statistics
     return Tokenizer.from_ranks(
         np.concatenate([kept, np.stack([trained["left"], trained["right"]], axis=1).astype(np.int64)]),

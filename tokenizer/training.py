@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ def train_bpe(
     checkpoint: Path | str | None = None,
     checkpoint_seconds: float = 30.0,
     progress: Progress | None = None,
+    on_counts: Callable[[npt.NDArray[np.uint64]], object] | None = None,
 ) -> Tokenizer:
     """Trains byte-level BPE: the most frequent adjacent pair is merged until the vocabulary is full.
 
@@ -56,6 +57,7 @@ def train_bpe(
             result; it is written now and then, also when training is interrupted, and removed at the end.
         checkpoint_seconds: time between two writes of it.
         progress: called with merges done.
+        on_counts: called at the end with the count at which each new merge was made, by rank.
 
     Raises:
         UserError: the vocabulary is too small, an argument is not possible, or the checkpoint is of another training.
@@ -78,6 +80,8 @@ def train_bpe(
     found = _merge(counts, start, found, n_merges, rules, special_tokens, saved, progress)
     if saved is not None:
         saved.remove()
+    if on_counts is not None:
+        on_counts(found.counts)
     made = len(found.ranks)
     if made < n_merges:
         warnings.warn(

@@ -1,0 +1,172 @@
+"""What training did, merge by merge: `python -m experiments.history TOKENIZER_FOLDER --text FILE --out FOLDER`.
+
+Writes, into the folder: for each tokenizer a `merges-NAME.parquet` (or `.jsonl`) with a row per merge and what it does
+to the text, and `curve.svg`, bytes per token against vocabulary size beside the curves that the authors of SuperBPE
+published. Prints what phase 2 had brought after some of its merges.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from experiments.cli import complain
+from superbpe import history
+from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PUBLISHED_MERGES = [20_000, 40_000, 80_000, 100_000, 140_000, 200_000]
+PUBLISHED = {
+    "BPE": [3.986, 4.203, 4.352, 4.385, 4.425, 4.457],
+    "no pretokens": [4.505, 5.025, 5.551, 5.721, 5.977, 6.243],
+    "SuperBPE, t = 20k": [4.024, 5.371, 5.919, 6.091, 6.347, 6.610],
+    "SuperBPE, t = 80k": [3.989, 4.207, 4.398, 5.926, 6.339, 6.634],
+}
+"""Bytes per token of the authors' tokenizers (trained on 10 GB of OLMo 2's mix) on 1 GB of held-out text of that mix,
+by number of merges: github.com/PythonNut/superbpe, commit bbd0976, `tokenizer_json/*/olmo2/*.json`. Other text than
+yours: shapes can be compared, heights cannot."""
+
+_POINTS = 400  # of a curve in the plot; the log has all
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Measures, writes and prints; returns the exit code."""
+    options = argparse.ArgumentParser(
+        prog="python -m experiments.history",
+        description="A log of all merges, and bytes per token against vocabulary size.",
+    )
+    options.add_argument("tokenizers", nargs="+", metavar="TOKENIZER", help="folder or file of a tokenizer")
+    options.add_argument("--text", nargs="+", required=True, metavar="FILE", help="held-out text, as corpus.paths")
+    options.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="where the results go")
+    options.add_argument("--max-bytes", type=int, default=None, help="use only so much text")
+    options.add_argument("--jsonl", action="store_true", help="write JSON lines instead of Parquet")
+    options.add_argument("--no-published", action="store_true", help="leave the published curves out of the plot")
+    arguments = options.parse_args(argv)
+    try:
+        _run(arguments)
+    except UserError as error:
+        complain(error)
+        return 2
+    except OSError as error:
+        complain(UserError(f"cannot read or write {error.filename}: {error.strerror}"))
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    corpus = Corpus(CorpusConfig(paths=arguments.text, max_bytes=arguments.max_bytes))
+    tokenizers = [Tokenizer.from_file(path) for path in arguments.tokenizers]
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    rows = []
+    for tokenizer in tokenizers:
+        found = history.measure(tokenizer, corpus.batches("all"))
+        if found.n_bytes == 0:
+            raise UserError(f"there is no text in {', '.join(arguments.text)}")
+        path = _write(history.merge_log(tokenizer, history=found), arguments.out, tokenizer.name, jsonl=arguments.jsonl)
+        label = f"{tokenizer.name} ({tokenizer.pattern.name}" + (
+            f", {tokenizer.fence.name})" if tokenizer.fence else ")"
+        )
+        rows += curve_rows(found, label)
+        console.print(f"{path}: {len(tokenizer.merge_ids):,} merges on {found.n_bytes / 1e6:.1f} MB of text")
+        if len(tokenizer.merge_ids) > tokenizer.n_phase1_merges:
+            console.print(_table(label, history.early_statistics(tokenizer, found)))
+    chart = curve_chart(rows, published=not arguments.no_published)
+    drawn = arguments.out / "curve.svg"
+    _replace(drawn, lambda part: chart.save(part, format="svg"))
+    console.print(str(drawn))
+
+
+def _write(log: pa.Table, folder: Path, name: str, *, jsonl: bool) -> Path:
+    import pyarrow.parquet as pq
+
+    path = folder / f"merges-{name}.{'jsonl' if jsonl else 'parquet'}"
+    if jsonl:
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in log.to_pylist())
+        _replace(path, lambda part: part.write_text(lines, encoding="utf-8"))
+    else:
+        _replace(path, lambda part: pq.write_table(log, part, compression="zstd"))
+    return path
+
+
+def _replace(path: Path, write: Any) -> None:
+    """Writes beside the file and renames, so that it is whole or not there."""
+    part = path.with_name(f".{path.name}.part")
+    write(part)
+    part.replace(path)
+
+
+def _table(label: str, rows: list[history.Progressed]) -> Table:
+    table = Table(title=f"Phase 2 of {label}", caption="merges 0: only the fence is lifted")
+    for column in ("merges", "superwords among them", "tokens saved", "bytes per token"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(f"{row.merges:,}", f"{row.superword_share:.1%}", f"{round(row.saved, 4) + 0.0:.2%}", f"{row.bytes_per_token:.3f}")
+    return table
+
+
+def curve_rows(found: history.History, label: str) -> list[dict[str, Any]]:
+    """Points of a curve (`tokenizer`, `vocab_size`, `bytes_per_token`): even on a log scale, and the transition."""
+    sizes, values = found.sizes(), found.bytes_per_token()
+    end = int(sizes[-1])
+    chosen = {round(size) for size in np.geomspace(min(512, end), end, _POINTS)}
+    at = found.transition
+    chosen |= {at, *range(at, min(at + max((end - at) // 10, 1), end) + 1, max((end - at) // 200, 1))}
+    return [
+        {"tokenizer": label, "vocab_size": int(size), "bytes_per_token": float(values[size - sizes[0]])}
+        for size in sorted(chosen)
+        if sizes[0] <= size <= end
+    ]
+
+
+def curve_chart(rows: list[dict[str, Any]], *, published: bool) -> alt.LayerChart:
+    """Bytes per token against vocabulary size, with the published curves behind."""
+    y = alt.Y("bytes_per_token:Q", title="bytes per token", scale=alt.Scale(zero=False))
+    x = alt.X(
+        "vocab_size:Q",
+        title="vocabulary size",
+        scale=alt.Scale(type="log", nice=False),
+        axis=alt.Axis(format="~s", tickCount=8),
+    )
+    legend = alt.Legend(title=None, orient="top-left", labelLimit=400)
+    ours = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_line(strokeWidth=2.5)
+        .encode(x=x, y=y, color=alt.Color("tokenizer:N", legend=legend))
+    )
+    layers: list[Any] = [ours]
+    if published:
+        points = [
+            {"published": name, "vocab_size": 256 + merges, "bytes_per_token": value}
+            for name, values in PUBLISHED.items()
+            for merges, value in zip(PUBLISHED_MERGES, values, strict=True)
+        ]
+        base = alt.Chart(alt.Data(values=points)).encode(x=x, y=y, detail="published:N")
+        last = [point for point in points if point["vocab_size"] == 256 + PUBLISHED_MERGES[-1]]
+        names = alt.Chart(alt.Data(values=last)).mark_text(align="left", dx=6, color="#666").encode(
+            x=x, y=y, text="published:N"
+        )  # fmt: skip
+        layers = [base.mark_line(color="#999", strokeDash=[5, 3], point=alt.OverlayMarkDef(color="#999")), names, ours]
+    title = alt.TitleParams(
+        "Bytes per token by vocabulary size",
+        subtitle="dashed: published by the authors of SuperBPE, on their text" if published else "",
+        anchor="start",
+    )
+    chart: alt.LayerChart = alt.layer(*layers).properties(width=640, height=360, title=title)
+    return chart
+
+
+if __name__ == "__main__":
+    sys.exit(run())
