@@ -26,10 +26,10 @@ from tokenizer.errors import UserError
 
 LINES, DOCUMENTS = "line", "document"
 
-# What is known about the merges of those who do not give ours.
+# Why merges are not ours, where they are not.
 _KNOWN = {
-    "gigabpe": "starts from the bytes that occur, not from 256, so it makes some more",
-    "rustbpe": "among equal counts it takes byte values, not HF's alphabet, in order",
+    "gigabpe": "gigabpe starts from the bytes that occur, not from 256, so it makes some merges more.",
+    "rustbpe": "rustbpe takes the lower byte value first among equal counts; ours, as HF, goes by HF's alphabet.",
 }
 
 
@@ -73,24 +73,36 @@ def beside_peers(options: argparse.Namespace, vocab_size: int, python: Path | No
             contenders.append((LINES, Contender(version, job, arguments, python)))
         else:
             contenders.append((DOCUMENTS, Contender(version, job, plain | {"regex": regex}, python)))
-        if job == "gigatoken" and max_bytes is None and (files := _compressed_json(options)):
-            arguments = {"paths": files, "separator": None, "field": options.field, "vocab_size": vocab_size}
+        if job == "gigatoken" and max_bytes is None and (given_files := _json_lines(options)):
+            arguments = {"paths": given_files, "separator": None, "field": options.field, "vocab_size": vocab_size}
             contenders.append((DOCUMENTS, Contender(f"{version}, files as given", job, arguments, python)))
     with tempfile.TemporaryDirectory() as folder:
-        merges = [Path(folder) / str(number) for number in range(len(contenders))]
+        files = [Path(folder) / str(number) for number in range(len(contenders))]
         runs = {
-            f"{contender.name} ({unit}s)": partial(peers.run, contender, file)
-            for (unit, contender), file in zip(contenders, merges, strict=True)
+            f"{contender.name} · {unit}s": partial(peers.run, contender, file)
+            for (unit, contender), file in zip(contenders, files, strict=True)
         }
         results = common.in_turn(runs, options.rounds)
-        first = {unit: file for (unit, _), file in zip(reversed(contenders), reversed(merges), strict=True)}
-        same = [
-            _agreement(unit, contender, first[unit], file)
-            for (unit, contender), file in zip(contenders, merges, strict=True)
+        like = {unit: file for (unit, _), file in zip(reversed(contenders), reversed(files), strict=True)}
+        merges = [
+            _agreement(contender.job, peers.agreement(like[unit], file))
+            for (unit, contender), file in zip(contenders, files, strict=True)
         ]
-    title = f"BPE, gpt2 pattern, vocabulary {vocab_size:,}, {text.n_bytes / 1e6:.1f} MB"
-    rows = _table(title, ("", "seconds", "ours / its", "CPU s", "wall s", "peak MB", "above bare", "merges", "others"))
-    for result, (words, _) in zip(results, same, strict=True):
+    bare = results[0].median("bare_mb")
+    title = f"BPE, gpt2 pattern, vocabulary {vocab_size:,}, {text.n_bytes / 1e6:.1f} MB; bare interpreter {bare:.0f} MB"
+    columns = (
+        "reads, by",
+        "seconds",
+        "ours / its",
+        "CPU s",
+        "wall s",
+        "peak MB",
+        "above bare",
+        "merges as ours",
+        "others",
+    )
+    rows = _table(title, columns)
+    for result, (words, _) in zip(results, merges, strict=True):
         rows.add_row(
             *(result.name, f"{result.median('seconds'):.2f}"),
             f"{results[0].median('seconds') / result.median('seconds'):.2f}",
@@ -99,7 +111,9 @@ def beside_peers(options: argparse.Namespace, vocab_size: int, python: Path | No
             *(words, f"{result.median('others'):.2f}"),
         )
     common.CONSOLE.print(rows)
-    return all(right for _, right in same)
+    for job in sorted({contender.job for _, contender in contenders} & _KNOWN.keys()):
+        common.CONSOLE.print(_KNOWN[job])
+    return all(right for _, right in merges)
 
 
 def by_pattern(options: argparse.Namespace) -> None:
@@ -163,21 +177,20 @@ def _order(n_bytes: int | None) -> float:
     return float("inf") if n_bytes is None else n_bytes
 
 
-def _compressed_json(options: argparse.Namespace) -> list[str]:
+def _json_lines(options: argparse.Namespace) -> list[str]:
     """The files as given, where gigatoken reads them: JSON lines, all of them."""
     files = common.corpus(options.paths, options.field, None).files
     return [str(path) for path, form in files] if all(form == "jsonl" for _, form in files) else []
 
 
-def _agreement(unit: str, contender: Contender, expected: Path, found: Path) -> tuple[str, bool]:
+def _agreement(job: str, common_ours_its: tuple[int, int, int]) -> tuple[str, bool]:
     """What to say about a contender's merges, and whether they are as expected."""
-    same, ours_made, its_made = peers.agreement(expected, found)
-    note = _KNOWN.get(contender.job, "")
+    same, ours_made, its_made = common_ours_its
     if same == ours_made == its_made:
-        return f"as ours by {unit}s", True
-    if same == ours_made and its_made > ours_made and contender.job == "gigabpe":
-        return f"as ours by {unit}s, and {its_made - ours_made} more ({note})", True
-    return f"first {same:,} of {ours_made:,}" + (f" ({note})" if note else ""), contender.job == "rustbpe"
+        return "all", True
+    if same == ours_made and job == "gigabpe":
+        return f"all, {its_made - ours_made} more", True
+    return f"first {same:,} of {ours_made:,}", job == "rustbpe"
 
 
 def _above(result: common.Result) -> str:
@@ -193,7 +206,7 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
         "whole process; above bare: peak above the bare interpreter; others: cores that other processes kept busy",
     )
     for column in columns:
-        table.add_column(column, justify="left" if column in ("", "merges") else "right", overflow="fold")
+        table.add_column(column, justify="left" if column in ("", "reads, by") else "right", overflow="fold")
     return table
 
 
