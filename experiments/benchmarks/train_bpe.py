@@ -20,7 +20,6 @@ from rich.table import Table
 
 from experiments.benchmarks import common, peers
 from experiments.benchmarks.peers import Contender
-from experiments.cli import complain
 from tokenizer import Corpus, patterns
 from tokenizer.errors import UserError
 
@@ -89,7 +88,7 @@ def beside_peers(options: argparse.Namespace, vocab_size: int, python: Path | No
             for (unit, contender), file in zip(contenders, files, strict=True)
         ]
     bare = results[0].median("bare_mb")
-    title = f"BPE, gpt2 pattern, vocabulary {vocab_size:,}, {text.n_bytes / 1e6:.1f} MB; bare interpreter {bare:.0f} MB"
+    title = f"BPE, gpt2 pattern, vocabulary {vocab_size:,}, {text.n_bytes / 1e6:.3g} MB; bare interpreter {bare:.0f} MB"
     columns = (
         "reads, by",
         "seconds",
@@ -242,6 +241,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> int:
     """Runs the contenders and prints the tables; 1 if merges differ that should not, 2 for a user's mistake."""
+    from experiments.cli import complain  # heavy, and other benchmarks' measured processes import this module
+
     options = parse(argv)
     try:
         for pattern in options.patterns:
