@@ -157,7 +157,7 @@ def by_size(options: argparse.Namespace, vocab_size: int) -> None:
         megabytes = result.facts["bytes"] / 1e6
         rows.add_row(
             *(
-                f"{megabytes:.1f}",
+                f"{megabytes:.3g}",
                 f"{result.median('seconds'):.2f}",
                 f"{result.median('seconds') / megabytes * 100:.2f}",
             ),
@@ -241,8 +241,6 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> int:
     """Runs the contenders and prints the tables; 1 if merges differ that should not, 2 for a user's mistake."""
-    from experiments.cli import complain  # heavy, and other benchmarks' measured processes import this module
-
     options = parse(argv)
     try:
         for pattern in options.patterns:
@@ -256,6 +254,8 @@ def main(argv: list[str]) -> int:
             for vocab_size in options.vocab_size:
                 by_size(options, vocab_size)
     except UserError as error:
+        from experiments.cli import complain  # heavy: the configuration of every stage, Torch included
+
         complain(error)
         return 2
     return 0 if all(expected) else 1
