@@ -8,6 +8,7 @@ import json
 import multiprocessing
 import os
 import resource
+import shutil
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -173,8 +174,11 @@ class PlainText:
         if not folder.is_dir():
             unfinished = cache / f"text-{key}.{os.getpid()}"
             unfinished.mkdir(parents=True)
-            text._write(corpus, unfinished)
-            unfinished.rename(folder)
+            try:
+                text._write(corpus, unfinished)
+                unfinished.rename(folder)
+            finally:
+                shutil.rmtree(unfinished, ignore_errors=True)
         return cls(text.lines, text.documents, text.lines.stat().st_size)
 
     def _write(self, corpus: Corpus, folder: Path) -> None:

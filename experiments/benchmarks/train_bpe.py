@@ -56,6 +56,7 @@ def beside_peers(options: argparse.Namespace, vocab_size: int, python: Path | No
     """Prints ours beside its peers; returns whether all merges are as expected."""
     max_bytes = max(options.max_bytes, key=_order)
     text = common.PlainText.of(common.corpus(options.paths, options.field, max_bytes), options.cache)
+    _warm([text.lines, text.documents])
     plain = {"paths": [str(text.documents)], "separator": common.SEPARATOR, "vocab_size": vocab_size}
     given = {"max_bytes": max_bytes, "vocab_size": vocab_size}
     contenders = [
@@ -137,7 +138,10 @@ def by_pattern(options: argparse.Namespace) -> None:
 def by_size(options: argparse.Namespace, vocab_size: int) -> None:
     """Prints ours with each amount of text."""
     sizes = sorted(options.max_bytes, key=_order)
-    runs = {str(n_bytes): _alone(ours("", options, max_bytes=n_bytes, vocab_size=vocab_size)) for n_bytes in sizes}
+    runs = {
+        f"{n_bytes or 'all'} bytes": _alone(ours("", options, max_bytes=n_bytes, vocab_size=vocab_size))
+        for n_bytes in sizes
+    }
     results = common.in_turn(runs, options.rounds)
     title = f"Ours by amount of text, files as given, gpt2 pattern, vocabulary {vocab_size:,}"
     columns = (
@@ -209,10 +213,10 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
     return table
 
 
-def _warm(paths: list[str]) -> None:
+def _warm(paths: list[Path]) -> None:
     """Reads the files once, so that nobody's turn includes the disk."""
     for path in paths:
-        with Path(path).open("rb") as file:
+        with path.open("rb") as file:
             while file.read(1 << 20):
                 pass
 
@@ -246,7 +250,7 @@ def main(argv: list[str]) -> int:
         for pattern in options.patterns:
             patterns.resolve(pattern)
         python = peers.environment(options.peers_venv or options.cache / "peers-venv") if options.peers else None
-        _warm([str(path) for path, _ in common.corpus(options.paths, options.field, None).files])
+        _warm([path for path, _ in common.corpus(options.paths, options.field, None).files])
         expected = [beside_peers(options, vocab_size, python) for vocab_size in options.vocab_size]
         if len(options.patterns) > 1:
             by_pattern(options)

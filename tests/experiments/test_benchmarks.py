@@ -107,7 +107,7 @@ def test_text_that_holds_the_separator_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"before{common.SEPARATOR}after")
     with pytest.raises(UserError, match="leave those documents out"):
         common.PlainText.of(common.corpus([str(tmp_path / "a.txt")], "text", None), tmp_path)
-    assert not list(tmp_path.glob("text-????????????????"))
+    assert not list(tmp_path.glob("text-*"))
 
 
 def test_scanning_agrees_with_hf_and_the_regex_module(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
