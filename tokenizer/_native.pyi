@@ -187,7 +187,7 @@ def train_bpe(
     max_token_bytes: int | None,
     special_tokens: Sequence[str],
     progress: Callable[..., object] | None,
-    progress_seconds: float,
+    progress_seconds: float = 0.1,
 ) -> MergeResult: ...
 def continue_bpe(
     ranks: npt.NDArray[np.uint32],
@@ -201,5 +201,5 @@ def continue_bpe(
     max_token_bytes: int | None,
     special_tokens: Sequence[str],
     progress: Callable[..., object] | None,
-    progress_seconds: float,
+    progress_seconds: float = 0.1,
 ) -> MergeResult: ...

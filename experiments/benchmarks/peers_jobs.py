@@ -52,9 +52,7 @@ def ours(arguments: dict[str, Any]) -> Call:
                 max_bytes=arguments["max_bytes"],
             )
         )
-        counts = count_pretokens(
-            corpus.batches(), arguments["pattern"], unit=arguments["unit"], threads=arguments["threads"]
-        )
+        counts = count_pretokens(corpus, arguments["pattern"], unit=arguments["unit"], threads=arguments["threads"])
         counted = time.perf_counter()
         trained = train_bpe(counts, arguments["vocab_size"], special_tokens=())
         ended = time.perf_counter()
