@@ -103,6 +103,7 @@ def test_a_vocabulary_without_merges_is_refused(capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_all_parts_run_on_a_small_text(tmp_path, capsys):
     corpus = tmp_path / "text.jsonl"
     with corpus.open("w", encoding="utf-8") as file:
