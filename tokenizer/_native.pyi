@@ -15,6 +15,7 @@ __all__ = [
     "SuperwordTrainer",
     "continue_bpe",
     "count_pieces",
+    "equivalent_patterns",
     "named_patterns",
     "split",
     "sum_counts",
@@ -168,6 +169,7 @@ class Encoder:
     def encode_batch(self, batch: Batch, threads: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]: ...
 
 def count_pieces(batch: Batch, pattern: str) -> int: ...
+def equivalent_patterns() -> list[tuple[str, str]]: ...
 def named_patterns() -> list[tuple[str, str]]: ...
 def split(text: str, pattern: str) -> list[str]: ...
 def sum_counts(
@@ -185,7 +187,7 @@ def train_bpe(
     max_token_bytes: int | None,
     special_tokens: Sequence[str],
     progress: Callable[..., object] | None,
-    progress_seconds: float,
+    progress_seconds: float = 0.1,
 ) -> MergeResult: ...
 def continue_bpe(
     ranks: npt.NDArray[np.uint32],
@@ -199,5 +201,5 @@ def continue_bpe(
     max_token_bytes: int | None,
     special_tokens: Sequence[str],
     progress: Callable[..., object] | None,
-    progress_seconds: float,
+    progress_seconds: float = 0.1,
 ) -> MergeResult: ...
