@@ -1,29 +1,47 @@
 """Both phases: `python -m experiments.benchmarks.train_superbpe FILES`.
 
-Stock HF tokenizers cannot resume from given merges, so it trains from scratch on the phase-2 fence, which is
-the nearest it can do and needs memory for every line: by default on the first 5 MB only. Compare times per
-byte; that assumes, in its favour, that its time grows no faster than the text.
+Two tables: ours beside stock HF tokenizers, and ours by amount of text where `--max-bytes` names several (`--plot`
+draws it). Stock HF cannot resume from given merges, so it trains from scratch on the phase-2 fence, which is the
+nearest it can do and needs memory for every line: by default on the first 5 MB only. Compare times per byte; that
+assumes, in its favour, that its time grows no faster than the text.
 """
 
 from __future__ import annotations
 
+import argparse
+import sys
 import time
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
 
 from experiments.benchmarks import common
 from experiments.benchmarks.train_bpe import corpus
 from superbpe import PRESETS, train_superbpe
-from tokenizer import count_pretokens, patterns, train_bpe
+from tokenizer import UserError, count_pretokens, patterns, train_bpe
 
-if TYPE_CHECKING:
-    import argparse
+NAMES = {
+    "MB": ("bytes", 1e6),
+    "seconds": ("seconds", 1),
+    "phase 1": ("phase 1", 1),
+    "phase 2": ("phase 2", 1),
+    "CPU s": ("cpu", 1),
+    "peak MB": ("peak_mb", 1),
+    "M tokens": ("tokens", 1e6),
+    "M fragments": ("fragments", 1e6),
+    "M cells": ("cells", 1e6),
+}
+"""Columns of the table by size: what they show of what `ours` measured, in which units."""
 
 
-def ours(arguments: argparse.Namespace) -> dict[str, Any]:
+def ours(arguments: argparse.Namespace, max_bytes: int | None) -> dict[str, Any]:
     """Counting, phase 1, and both passes and the merges of phase 2; all reading included."""
-    text = corpus(arguments)
+    text = corpus(argparse.Namespace(**vars(arguments) | {"max_bytes": max_bytes}))
+    rules = PRESETS[arguments.rules]
     started = time.perf_counter()
-    counts = count_pretokens(text.batches(), arguments.pattern)
+    counts = count_pretokens(text, arguments.pattern, unit=rules.unit, threads=arguments.threads)
     phase1 = train_bpe(counts, arguments.vocab_size)
     between = time.perf_counter()
     trained = train_superbpe(
@@ -31,15 +49,23 @@ def ours(arguments: argparse.Namespace) -> dict[str, Any]:
         text.batches,
         vocab_size=arguments.vocab_size,
         transition=arguments.transition,
-        rules=PRESETS[arguments.rules],
+        rules=rules,
+        threads=arguments.threads,
     )
     ended = time.perf_counter()
+    found = trained.provenance["phase2"]
     return {
         "seconds": ended - started,
-        "phase 1": f"{between - started:.2f}",
-        "phase 2": f"{ended - between:.2f}",
+        "phase 1": between - started,
+        "phase 2": ended - between,
         "bytes": counts.n_bytes,
-        "threshold": trained.provenance["phase2"]["threshold"],
+        "tokens": found["phase1_tokens"],
+        "fragments": found["fragments"],
+        "cells": found["fragment_tokens"],
+        "threshold": found["threshold"],
+        "last count": found["last_count"],
+        "passes": found["fragment_passes"],
+        "dead seams": f"{found['dead_seams'] / max(found['seams'], 1):.0%}",
     }
 
 
@@ -47,14 +73,15 @@ def hugging_face(arguments: argparse.Namespace) -> dict[str, Any]:
     """`BpeTrainer` on lines cut at the phase-2 fence, from bytes."""
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
-    arguments.max_bytes = arguments.hf_bytes
-    lines = [line for text in corpus(arguments).documents() for line in text.splitlines(keepends=True)]
+    text = corpus(argparse.Namespace(**vars(arguments) | {"max_bytes": arguments.hf_bytes}))
+    lines = [line for document in text.documents() for line in document.splitlines(keepends=True)]
     n_bytes = sum(len(line.encode()) for line in lines)
     started = time.perf_counter()
     trained = Tokenizer(models.BPE())
+    fences = patterns.resolve(PRESETS[arguments.rules].fence).regex.split("\n")  # one regex per line
     trained.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(patterns.resolve(PRESETS[arguments.rules].fence).regex), "isolated"),
+            *(pre_tokenizers.Split(Regex(fence), "isolated") for fence in fences if fence),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
@@ -67,22 +94,79 @@ def hugging_face(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - started, "bytes": n_bytes}
 
 
-def main() -> None:
-    """Runs the contenders and prints the table."""
-    options = common.parser("Both training phases beside what stock HF tokenizers can do.")
-    options.add_argument("--vocab-size", type=int, default=32_000)
-    options.add_argument("--transition", type=float, default=0.8, help="a share, or a number of tokens (default 0.8)")
-    options.add_argument("--pattern", default="gpt2", help="phase 1's pattern (default gpt2)")
-    options.add_argument("--rules", default="uw-2025", choices=sorted(PRESETS))
-    options.add_argument("--hf-bytes", type=int, default=5_000_000, help="text for HF (default 5 MB); 0 leaves it out")
-    arguments = options.parse_args()
-    jobs: dict[str, common.Job] = {"ours": ours}
-    if arguments.hf_bytes:
-        jobs["HF, from scratch"] = hugging_face
-    results = common.compare(jobs, arguments)
-    title = f"BPE + SuperBPE, vocabulary {arguments.vocab_size}, transition {arguments.transition:g}, {arguments.rules}"
-    common.CONSOLE.print(common.table(title, results, extra=("phase 1", "phase 2", "threshold")))
+def by_size(title: str, results: list[common.Result]) -> Table:
+    """Medians of ours for each amount of text."""
+    table = Table(title=title)
+    columns = ("threshold", "last count", "passes", "dead seams")
+    for column in (*NAMES, *columns):
+        table.add_column(column, justify="right")
+    for result in results:
+        table.add_row(
+            *(f"{result.median(key) / unit:.4g}" for key, unit in NAMES.values()),
+            *(str(result.facts[column]) for column in columns),
+        )
+    return table
+
+
+def growth_chart(results: list[common.Result]) -> Any:
+    """Seconds, peak memory and cells of the merge loop against the amount of text, a panel each."""
+    import altair as alt
+
+    rows = [{name: result.median(key) / unit for name, (key, unit) in NAMES.items()} for result in results]
+    base = alt.Chart(alt.Data(values=rows)).mark_line(point=True)
+    panels = [
+        base.encode(x=alt.X("MB:Q", title="MB of text"), y=alt.Y(f"{name}:Q")).properties(width=220, height=200)
+        for name in ("seconds", "peak MB", "M cells")
+    ]
+    return alt.hconcat(*panels)
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """The command line."""
+    options = common.parser("Both training phases beside what stock HF tokenizers can do.", several_sizes=True)
+    options.add_argument("--vocab-size", type=common.positive, default=50_000)
+    options.add_argument(
+        "--transition", type=float, default=40_000, help="a share, or a number of tokens (default 40000)"
+    )
+    options.add_argument("--pattern", default="superbpe", help="phase 1's pattern (default superbpe)")
+    options.add_argument("--rules", default="uw-2025", choices=sorted(PRESETS), help="(default uw-2025)")
+    options.add_argument("--threads", type=common.positive, default=None, help="ours (default: all cores)")
+    options.add_argument(
+        "--hf-bytes", type=common.size, default="5MB", metavar="SIZE", help="text for HF (default 5MB)"
+    )
+    options.add_argument("--no-hf", action="store_true", help="leave HF out")
+    options.add_argument("--plot", type=Path, metavar="FILE", help="draw the table by size (.svg, .png, .html)")
+    return options.parse_args(argv)
+
+
+def main(argv: list[str]) -> int:
+    """Runs the contenders and prints the tables."""
+    arguments = parse(argv)
+    job = f"vocabulary {arguments.vocab_size:,}, transition {arguments.transition:,g}, {arguments.rules}"
+    sizes = sorted(arguments.max_bytes, key=lambda size: float("inf") if size is None else size)
+    try:
+        runs = {
+            f"ours, {'all' if size is None else f'{size / 1e6:g} MB'}": partial(
+                common.run, partial(ours, max_bytes=size), arguments
+            )
+            for size in sizes
+        }
+        if not arguments.no_hf:
+            runs["HF, from scratch"] = partial(common.run, hugging_face, arguments)
+        results = common.in_turn(runs, arguments.rounds)
+    except UserError as error:
+        from experiments.cli import complain  # heavy: Torch included
+
+        complain(error)
+        return 2
+    mine = results[: len(sizes)]
+    common.CONSOLE.print(by_size(f"BPE + SuperBPE, {job}; medians of {arguments.rounds}", mine))
+    if not arguments.no_hf:
+        common.CONSOLE.print(common.table(f"The largest beside stock HF, {job}", [mine[-1], *results[len(sizes) :]]))
+    if arguments.plot is not None:
+        growth_chart(mine).save(arguments.plot)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))
