@@ -113,7 +113,12 @@ def _table(label: str, rows: list[history.Progressed]) -> Table:
     for column in ("merges", "superwords among them", "tokens saved", "bytes per token"):
         table.add_column(column, justify="right")
     for row in rows:
-        table.add_row(f"{row.merges:,}", f"{row.superword_share:.1%}", f"{round(row.saved, 4) + 0.0:.2%}", f"{row.bytes_per_token:.3f}")
+        table.add_row(
+            f"{row.merges:,}",
+            f"{row.superword_share:.1%}",
+            f"{round(row.saved, 4) + 0.0:.2%}",
+            f"{row.bytes_per_token:.3f}",
+        )
     return table
 
 
