@@ -20,6 +20,7 @@ from rich.table import Table
 from experiments.benchmarks import common
 from experiments.benchmarks.train_bpe import corpus
 from superbpe import PRESETS, train_superbpe
+from superbpe.training import resolve_transition
 from tokenizer import UserError, count_pretokens, patterns, train_bpe
 
 NAMES = {
@@ -139,12 +140,22 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return options.parse_args(argv)
 
 
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuses here what a contender's process could only die of."""
+    common.corpus(arguments.paths, arguments.field, None)
+    patterns.resolve(arguments.pattern)
+    t = resolve_transition(arguments.vocab_size, arguments.transition)
+    if t >= arguments.vocab_size:
+        raise UserError(f"the transition {t} is not below the vocabulary size {arguments.vocab_size}")
+
+
 def main(argv: list[str]) -> int:
     """Runs the contenders and prints the tables."""
     arguments = parse(argv)
     job = f"vocabulary {arguments.vocab_size:,}, transition {arguments.transition:,g}, {arguments.rules}"
     sizes = sorted(arguments.max_bytes, key=lambda size: float("inf") if size is None else size)
     try:
+        _check(arguments)
         runs = {
             f"ours, {'all' if size is None else f'{size / 1e6:g} MB'}": partial(
                 common.run, partial(ours, max_bytes=size), arguments
