@@ -45,6 +45,8 @@ pub struct Fragments {
 struct Fragment {
     start: usize,
     length: u32,
+    /// Kept, since the ids are far apart in memory: growing a table would read all of them again.
+    hash: u32,
     count: u64,
 }
 
@@ -54,22 +56,32 @@ impl Fragment {
     }
 }
 
-fn hash(fragment: &[u32]) -> u64 {
+fn hash(fragment: &[u32]) -> u32 {
     // SAFETY: any u32 is four readable bytes; the hash never leaves the process.
     let bytes = unsafe { std::slice::from_raw_parts(fragment.as_ptr().cast::<u8>(), size_of_val(fragment)) };
-    xxhash_rust::xxh3::xxh3_64(bytes)
+    (xxhash_rust::xxh3::xxh3_64(bytes) >> 32) as u32
+}
+
+/// The table takes its place from the low bits of a hash, and compares the high ones first.
+#[inline(always)]
+fn spread(hash: u32) -> u64 {
+    (hash as u64) << 32 | hash as u64
 }
 
 impl Fragments {
-    fn add(&mut self, fragment: &[u32], count: u64) {
-        if fragment.len() < 2 {
-            return;
+    fn add(&mut self, fragment: &[u32]) {
+        if fragment.len() > 1 {
+            self.add_hashed(fragment, hash(fragment), 1);
         }
+    }
+
+    fn add_hashed(&mut self, fragment: &[u32], hash: u32, count: u64) {
         let Self { ids, table } = self;
-        match table.entry(hash(fragment), |entry| entry.of(ids) == fragment, |entry| hash(entry.of(ids))) {
+        let equal = |entry: &Fragment| entry.hash == hash && entry.of(ids) == fragment;
+        match table.entry(spread(hash), equal, |entry| spread(entry.hash)) {
             Entry::Occupied(mut entry) => entry.get_mut().count += count,
             Entry::Vacant(entry) => {
-                entry.insert(Fragment { start: ids.len(), length: fragment.len() as u32, count });
+                entry.insert(Fragment { start: ids.len(), length: fragment.len() as u32, hash, count });
                 ids.extend_from_slice(fragment);
             }
         }
@@ -77,7 +89,7 @@ impl Fragments {
 
     fn merge(&mut self, other: Self) {
         for fragment in &other.table {
-            self.add(fragment.of(&other.ids), fragment.count);
+            self.add_hashed(fragment.of(&other.ids), fragment.hash, fragment.count);
         }
     }
 
@@ -280,7 +292,7 @@ impl Worker {
                 }
                 if sampled {
                     self.statistics.sampled_tokens += piece.len() as u64;
-                    self.fragments.add(piece, 1);
+                    self.fragments.add(piece);
                 }
             }
             Pass::Fragments { threshold } => {
@@ -288,11 +300,11 @@ impl Worker {
                 for at in 1..piece.len() {
                     if sketch[slot(piece[at - 1], piece[at])].load(Ordering::Relaxed) < threshold {
                         self.statistics.dead_seams += 1;
-                        self.fragments.add(&piece[start..at], 1);
+                        self.fragments.add(&piece[start..at]);
                         start = at;
                     }
                 }
-                self.fragments.add(&piece[start..], 1);
+                self.fragments.add(&piece[start..]);
             }
         }
     }
