@@ -136,6 +136,15 @@ def curve_rows(found: history.History, label: str) -> list[dict[str, Any]]:
     ]
 
 
+def _ends(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The last points of the published curves, with `label_at` for their names, which must not overlap."""
+    last = [point for point in points if point["vocab_size"] == 256 + PUBLISHED_MERGES[-1]]
+    below = 0.0
+    for point in sorted(last, key=lambda point: point["bytes_per_token"]):
+        point["label_at"] = below = max(point["bytes_per_token"], below + 0.2)
+    return last
+
+
 def curve_chart(rows: list[dict[str, Any]], *, published: bool) -> alt.LayerChart:
     """Bytes per token against vocabulary size, with the published curves behind."""
     y = alt.Y("bytes_per_token:Q", title="bytes per token", scale=alt.Scale(zero=False))
@@ -159,9 +168,8 @@ def curve_chart(rows: list[dict[str, Any]], *, published: bool) -> alt.LayerChar
             for merges, value in zip(PUBLISHED_MERGES, values, strict=True)
         ]
         base = alt.Chart(alt.Data(values=points)).encode(x=x, y=y, detail="published:N")
-        last = [point for point in points if point["vocab_size"] == 256 + PUBLISHED_MERGES[-1]]
-        names = alt.Chart(alt.Data(values=last)).mark_text(align="left", dx=6, color="#666").encode(
-            x=x, y=y, text="published:N"
+        names = alt.Chart(alt.Data(values=_ends(points))).mark_text(align="left", dx=6, color="#666").encode(
+            x=x, y=alt.Y("label_at:Q", title="bytes per token", scale=alt.Scale(zero=False)), text="published:N"
         )  # fmt: skip
         layers = [base.mark_line(color="#999", strokeDash=[5, 3], point=alt.OverlayMarkDef(color="#999")), names, ours]
     title = alt.TitleParams(
