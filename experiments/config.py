@@ -18,7 +18,7 @@ from lm.evaluation import EvalConfig
 from lm.model import ModelConfig
 from lm.training import TrainConfig
 from superbpe.rules import Rules
-from superbpe.training import resolve_transition
+from superbpe.transition import AUTO, resolve_transition
 from tokenizer.corpus import CorpusConfig
 from tokenizer.errors import UserError
 from tokenizer.patterns import NAMES, resolve

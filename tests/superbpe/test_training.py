@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superbpe import PRESETS, Rules, reference, train_superbpe
-from superbpe.training import resolve_transition
+from superbpe.transition import resolve_transition
 from tests import texts
 from tokenizer import Batch, Tokenizer, UserError, _native, count_pretokens, patterns, train_bpe
 from tokenizer.reference import TIE_BREAKS, merge_by_rank, ranks_of, replace_pair
