@@ -1,8 +1,8 @@
 """A larger vocabulary: `python -m experiments.extend TOKENIZER TEXT... --vocab-size N --to FOLDER`.
 
 TOKENIZER is of any format that `tokenizer.formats` reads, and keeps its tokens. Their ids stay too, but for special
-tokens behind the merges of a tokenizer laid out as ours, which stay behind them unless `--keep-ids` is given. TEXT is files, folders
-and globs, counted with the tokenizer's own pattern, or one `counts.parquet`. Phase 1 goes on from there.
+tokens behind the merges of a tokenizer laid out as ours, which stay behind them unless `--keep-ids` is given. TEXT is
+files, folders and globs, counted with the tokenizer's own pattern, or one `counts.parquet`. Phase 1 goes on from there.
 """
 
 from __future__ import annotations
