@@ -16,6 +16,7 @@ __all__ = [
     "continue_bpe",
     "count_pieces",
     "eligible",
+    "equivalent_patterns",
     "named_patterns",
     "split",
     "sum_counts",
@@ -178,6 +179,7 @@ class Encoder:
 
 def count_pieces(batch: Batch, pattern: str) -> int: ...
 def eligible(tokens: Sequence[bytes], pattern: str) -> list[bool]: ...
+def equivalent_patterns() -> list[tuple[str, str]]: ...
 def named_patterns() -> list[tuple[str, str]]: ...
 def split(text: str, pattern: str) -> list[str]: ...
 def sum_counts(
@@ -195,7 +197,7 @@ def train_bpe(
     max_token_bytes: int | None,
     special_tokens: Sequence[str],
     progress: Callable[..., object] | None,
-    progress_seconds: float,
+    progress_seconds: float = 0.1,
 ) -> MergeResult: ...
 def continue_bpe(
     ranks: npt.NDArray[np.uint32],
@@ -209,5 +211,5 @@ def continue_bpe(
     max_token_bytes: int | None,
     special_tokens: Sequence[str],
     progress: Callable[..., object] | None,
-    progress_seconds: float,
+    progress_seconds: float = 0.1,
 ) -> MergeResult: ...

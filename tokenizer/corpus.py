@@ -12,7 +12,7 @@ import hashlib
 import warnings
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -113,7 +113,9 @@ class Corpus:
         if overlap := {p.resolve() for p, _ in self.files} & {p.resolve() for p, _ in self.heldout_files}:
             raise UserError(f"{min(overlap)} is named in paths and in heldout_paths; a file is one or the other")
 
-    def batches(self, split: Split = "train", *, readers: int = 1, parts: bool = False) -> Iterator[_native.Batch]:
+    def batches(
+        self, split: Split = "train", *, readers: int = 1, parts: bool = False, batch_bytes: int | None = None
+    ) -> Iterator[_native.Batch]:
         """Documents in batches of about `batch_bytes`, read ahead of the consumer.
 
         Args:
@@ -122,11 +124,12 @@ class Corpus:
                 a budget (`max_bytes`) is about order, so then there is one.
             parts: give .txt files that are one document in parts cut between words, where no filter needs to see
                 the whole document; for counting, which can do with parts.
+            batch_bytes: text per batch, instead of the configuration's.
 
         Raises:
             UserError: a file cannot be read as asked, or no document is left.
         """
-        config = self.config
+        config = self.config if batch_bytes is None else replace(self.config, batch_bytes=batch_bytes)
         whole = (
             config.min_document_bytes > 1
             or config.max_document_bytes is not None
@@ -148,9 +151,9 @@ class Corpus:
             sample_fraction=1.0,
             sample_salt="",
         )
-        source = _ahead(self._dataset()) if config.dataset else self._read(self.files, readers, parts=parts)
+        source = _ahead(self._dataset()) if config.dataset else _read(self.files, config, readers, parts=parts)
         if explicit and split != "train":
-            heldout = self._read(self.heldout_files, readers, parts=parts)
+            heldout = _read(self.heldout_files, config, readers, parts=parts)
             source = heldout if split == "heldout" else chain(source, heldout)
         empty = True
         for batch in source:
@@ -188,24 +191,6 @@ class Corpus:
             "dataset": _dataset_identity(self.config.dataset),
         }
 
-    def _read(self, files: list[tuple[Path, str]], readers: int, *, parts: bool) -> Iterator[_native.Batch]:
-        config = self.config
-        for is_parquet, group in groupby(files, key=lambda file: file[1] == "parquet"):
-            if is_parquet:
-                yield from _ahead(chain.from_iterable(_read_parquet(path, config) for path, _ in group))
-            else:
-                yield from _native.Reader(
-                    [(str(path), form) for path, form in group],
-                    field=config.field,
-                    separator=config.separator and config.separator.replace("\\n", "\n").replace("\\t", "\t"),
-                    score_field=config.score_field,
-                    min_score=0.0 if config.min_score is None else config.min_score,
-                    replace_invalid=config.on_invalid_utf8 == "replace",
-                    batch_bytes=config.batch_bytes,
-                    parts=parts,
-                    threads=readers,
-                )
-
     def _dataset(self) -> Iterator[_native.Batch]:
         import datasets
 
@@ -220,6 +205,24 @@ class Corpus:
         except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
             raise UserError(f"the dataset {config.dataset!r} cannot be loaded: {error}") from error
         yield from _batch_records(records, config)
+
+
+def _read(files: list[tuple[Path, str]], config: CorpusConfig, readers: int, *, parts: bool) -> Iterator[_native.Batch]:
+    for is_parquet, group in groupby(files, key=lambda file: file[1] == "parquet"):
+        if is_parquet:
+            yield from _ahead(chain.from_iterable(_read_parquet(path, config) for path, _ in group))
+        else:
+            yield from _native.Reader(
+                [(str(path), form) for path, form in group],
+                field=config.field,
+                separator=config.separator and config.separator.replace("\\n", "\n").replace("\\t", "\t"),
+                score_field=config.score_field,
+                min_score=0.0 if config.min_score is None else config.min_score,
+                replace_invalid=config.on_invalid_utf8 == "replace",
+                batch_bytes=config.batch_bytes,
+                parts=parts,
+                threads=readers,
+            )
 
 
 def _ahead(batches: Iterator[_native.Batch]) -> Iterator[_native.Batch]:

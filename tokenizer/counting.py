@@ -20,6 +20,7 @@ from tokenizer.progress import Progress, Throttle, thread_count
 
 DEFAULT_MEMORY_BYTES = 4 << 30
 
+_BATCH_BYTES = 1 << 20  # several are in memory per thread, and larger ones are not faster
 _METADATA_KEY = b"superbpe.counts"
 _FORMAT_VERSION = 1
 
@@ -162,7 +163,8 @@ def count_pretokens(
         try:
             if isinstance(text, Corpus):
                 # Reading a compressed file takes about half as long as counting it.
-                text = text.batches("train", readers=(n_threads + 1) // 2, parts=counter.takes_parts)
+                readers = (n_threads + 1) // 2
+                text = text.batches("train", readers=readers, parts=counter.takes_parts, batch_bytes=_BATCH_BYTES)
             n_bytes, n_documents = _feed(counter, text, Throttle(progress, "bytes counted"))
             data, offsets, counts = counter.finish()
         finally:

@@ -1,39 +1,61 @@
-"""What the benchmarks share: contenders in processes of their own, in turn, and a table of medians and ratios."""
+"""What the benchmarks share: contenders in processes of their own, in turn, text for them, a table of medians."""
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import multiprocessing
 import os
 import resource
+import shutil
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from experiments.benchmarks.peers_jobs import memory_mb
+from tokenizer.corpus import Corpus, CorpusConfig
+from tokenizer.errors import UserError
+
 Job = Callable[[argparse.Namespace], dict[str, Any]]
 """Does the work and returns what it measured: at least `seconds`, for `bytes` of text."""
+
+CONSOLE = Console(width=max(Console().width, 140))
+"""Wide enough for the tables, also where output goes to a file."""
+
+SEPARATOR = "<|endoftext|>"
+"""Stands between documents in plain text."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One contender's medians over the rounds."""
+    """One contender's measurements, round by round."""
 
     name: str
-    seconds: float
-    cpu_seconds: float
-    peak_mb: float
-    facts: dict[str, Any]
+    rounds: list[dict[str, Any]]
+
+    def median(self, key: str) -> float:
+        """Median over the rounds."""
+        return float(statistics.median(facts[key] for facts in self.rounds))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the last round found."""
+        return self.rounds[-1]
 
 
 def _child(job: Job, arguments: argparse.Namespace, out: Any) -> None:
     facts = job(arguments)
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    out.send(facts | {"cpu": usage.ru_utime + usage.ru_stime, "peak_mb": usage.ru_maxrss / 1024})
+    out.send(facts | {"cpu": usage.ru_utime + usage.ru_stime, "peak_mb": memory_mb("VmHWM")})
 
 
 def run(job: Job, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -53,53 +75,129 @@ def run(job: Job, arguments: argparse.Namespace) -> dict[str, Any]:
     return facts
 
 
-def compare(jobs: dict[str, Job], arguments: argparse.Namespace) -> list[Result]:
-    """All contenders in turn, as often as `arguments.rounds` says, so that drift of the machine hits all alike."""
+def in_turn(contenders: Mapping[str, Callable[[], dict[str, Any]]], rounds: int) -> list[Result]:
+    """All contenders in turn, round after round, so that drift of the machine hits all alike."""
     console = Console(stderr=True)
-    rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in jobs}
-    for number in range(arguments.rounds):
-        for name, job in jobs.items():
+    results = [Result(name, []) for name in contenders]
+    for number in range(rounds):
+        for result, contender in zip(results, contenders.values(), strict=True):
             started = time.perf_counter()
-            rounds[name].append(run(job, arguments))
-            console.print(f"round {number + 1}: {name} ({time.perf_counter() - started:.1f} s)", style="dim")
-
-    def median(name: str, key: str) -> float:
-        return float(statistics.median(facts[key] for facts in rounds[name]))
-
-    return [
-        Result(name, median(name, "seconds"), median(name, "cpu"), median(name, "peak_mb"), rounds[name][-1])
-        for name in jobs
-    ]
+            result.rounds.append(contender())
+            console.print(f"round {number + 1}: {result.name} ({time.perf_counter() - started:.1f} s)", style="dim")
+    return results
 
 
-CONSOLE = Console(width=max(Console().width, 140))
-"""Wide enough for the tables, also where output goes to a file."""
+def compare(jobs: dict[str, Job], arguments: argparse.Namespace) -> list[Result]:
+    """Jobs of this framework's own environment, as often as `arguments.rounds` says."""
+    return in_turn({name: partial(run, job, arguments) for name, job in jobs.items()}, arguments.rounds)
 
 
 def table(title: str, results: Sequence[Result], extra: Sequence[str] = ()) -> Table:
     """Medians, and each contender's time per byte as a multiple of the first one's (ours)."""
     rows = Table(title=title, caption=f"{os.cpu_count()} cores; medians; seconds by the clock, without imports")
-    per_byte = [result.seconds / result.facts["bytes"] for result in results]
+    per_byte = [result.median("seconds") / result.facts["bytes"] for result in results]
     for column in ("", "MB", "seconds", "per byte, times ours", "CPU seconds", "peak MB", *extra):
         rows.add_column(column, justify="left" if column == "" else "right")
     for result, time_per_byte in zip(results, per_byte, strict=True):
         rows.add_row(
             result.name,
             f"{result.facts['bytes'] / 1e6:.1f}",
-            f"{result.seconds:.2f}",
+            f"{result.median('seconds'):.2f}",
             f"{time_per_byte / per_byte[0]:.2f}",
-            f"{result.cpu_seconds:.1f}",
-            f"{result.peak_mb:.0f}",
+            f"{result.median('cpu'):.1f}",
+            f"{result.median('peak_mb'):.0f}",
             *(str(result.facts.get(column, "")) for column in extra),
         )
     return rows
 
 
-def parser(description: str) -> argparse.ArgumentParser:
-    """Options that all benchmarks have."""
+def parser(description: str, *, several_sizes: bool = False) -> argparse.ArgumentParser:
+    """Options that all benchmarks have; `--max-bytes` is a list where `several_sizes` are possible."""
     options = argparse.ArgumentParser(description=description)
     options.add_argument("paths", nargs="+", help="text: .txt, .jsonl[.gz|.zst] or .parquet files, directories, globs")
-    options.add_argument("--rounds", type=int, default=3, help="runs of each contender, in turn (default 3)")
+    options.add_argument("--rounds", type=positive, default=3, help="runs of each contender, in turn (default 3)")
     options.add_argument("--field", default="text", help="field that holds the text (default text)")
-    options.add_argument("--max-bytes", type=int, default=None, help="use only so much text")
+    sizes: dict[str, Any] = {"nargs": "+", "default": [None]} if several_sizes else {"default": None}
+    words = "; several give a table by size" if several_sizes else ""
+    options.add_argument("--max-bytes", type=size, metavar="SIZE", help=f"10MB, or all (default){words}", **sizes)
     return options
+
+
+def positive(text: str) -> int:
+    """A number of times or of things, as an option's value."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not possible; use 1 or more")
+    return number
+
+
+def size(text: str) -> int | None:
+    """Bytes of text, as an option's value: 5000000, 5MB, 5e6; `all` is None.
+
+    >>> size("1.5MB")
+    1500000
+    """
+    if text == "all":
+        return None
+    number, unit = (text[:-2], text[-2:]) if text[-2:] in ("kB", "MB", "GB") else (text, "")
+    try:
+        value = int(float(number) * {"": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}[unit])
+    except (ValueError, OverflowError):
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; use for example 100MB, or all")
+    return value
+
+
+@dataclass(frozen=True)
+class PlainText:
+    """Documents as plain text, for contenders that read nothing else.
+
+    Every document ends with a line feed. `lines` holds them end to end, which cuts all alike who read line by
+    line; `documents` holds the same with `SEPARATOR` between them.
+    """
+
+    lines: Path
+    documents: Path
+    n_bytes: int
+
+    @classmethod
+    def of(cls, corpus: Corpus, cache: Path) -> PlainText:
+        """Writes the text below `cache`, unless it is there.
+
+        Raises:
+            UserError: the corpus cannot be read, or the separator occurs in it.
+        """
+        key = hashlib.sha256(json.dumps([corpus.identity(), SEPARATOR]).encode()).hexdigest()[:16]
+        folder = cache / f"text-{key}"
+        text = cls(folder / "lines.txt", folder / "documents.txt", 0)
+        if not folder.is_dir():
+            unfinished = cache / f"text-{key}.{os.getpid()}"
+            unfinished.mkdir(parents=True)
+            try:
+                text._write(corpus, unfinished)
+                unfinished.rename(folder)
+            finally:
+                shutil.rmtree(unfinished, ignore_errors=True)
+        return cls(text.lines, text.documents, text.lines.stat().st_size)
+
+    def _write(self, corpus: Corpus, folder: Path) -> None:
+        separator = SEPARATOR.encode()
+        with (folder / self.lines.name).open("wb") as lines, (folder / self.documents.name).open("wb") as documents:
+            between = b""
+            for batch in corpus.batches():
+                data, offsets = batch.data.tobytes(), batch.offsets
+                if separator in data:
+                    raise UserError(
+                        f"the text contains {SEPARATOR}, which is to stand between documents; leave those documents out"
+                    )
+                for start, end in pairwise(offsets):
+                    document = data[start:end] if data[end - 1 : end] == b"\n" else data[start:end] + b"\n"
+                    lines.write(document)
+                    documents.write(between + document)
+                    between = separator
+
+
+def corpus(paths: Sequence[str], field: str, max_bytes: int | None) -> Corpus:
+    """The text that a command line names."""
+    return Corpus(CorpusConfig(paths=list(paths), field=field, max_bytes=max_bytes))

@@ -1,95 +1,268 @@
-"""Phase 1 beside HF tokenizers: `python -m experiments.benchmarks.train_bpe FILES`.
+"""Phase 1 beside other people's trainers: `python -m experiments.benchmarks.train_bpe FILES`.
 
-Both read the same files, whole documents, and train the same vocabulary with the same pattern; the merges are
-compared. HF gets its documents through our reader, since it reads no compressed JSON itself.
+Three tables: ours beside its peers, with merges compared (`--peers`); ours by pattern (`--patterns`); ours by
+amount of text (`--max-bytes`). Everybody reads the same text, in the form that suits them: plain text for
+whoever reads nothing else, written once below `--cache`. Some read whole documents and some read lines, and the
+merges differ by that; ours does both, so each is compared with its like.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import time
-from typing import TYPE_CHECKING, Any
+import argparse
+import os
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from experiments.benchmarks import common
-from tokenizer import Corpus, CorpusConfig, count_pretokens, patterns, train_bpe
-from tokenizer.formats import printable
+from rich.table import Table
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
+from experiments.benchmarks import common, peers
+from experiments.benchmarks.peers import Contender
+from experiments.console import complain
+from tokenizer import Corpus, patterns
+from tokenizer.errors import UserError
+
+LINES, DOCUMENTS = "line", "document"
+
+# Why merges are not ours, where they are not.
+_KNOWN = {
+    "gigabpe": "gigabpe starts from the bytes that occur, not from 256, so it makes some merges more.",
+    "rustbpe": "rustbpe takes the lower byte value first among equal counts; ours, as HF, goes by HF's alphabet.",
+}
 
 
 def corpus(arguments: argparse.Namespace) -> Corpus:
-    """The text that the command line names."""
-    return Corpus(CorpusConfig(paths=arguments.paths, field=arguments.field, max_bytes=arguments.max_bytes))
+    """The text that the command line of another benchmark names."""
+    return common.corpus(arguments.paths, arguments.field, arguments.max_bytes)
 
 
-def digest(merges: list[tuple[str, str]]) -> str:
-    """A short hash of merges in HF's notation."""
-    return hashlib.sha256(json.dumps([list(merge) for merge in merges]).encode()).hexdigest()[:12]
-
-
-def ours(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Counts and trains; the time includes reading."""
-    started = time.perf_counter()
-    counts = count_pretokens(corpus(arguments).batches(), arguments.pattern)
-    counted = time.perf_counter()
-    tokenizer = train_bpe(counts, arguments.vocab_size, special_tokens=())
-    ended = time.perf_counter()
-    return {
-        "seconds": ended - started,
-        "bytes": counts.n_bytes,
-        "counting": f"{counted - started:.2f}",
-        "merging": f"{ended - counted:.2f}",
-        "merges": digest([(printable(left), printable(right)) for left, right in tokenizer.merges]),
+def ours(name: str, options: argparse.Namespace, **arguments: Any) -> Contender:
+    """A row of ours: the files of the command line unless `arguments` says otherwise."""
+    defaults = {
+        "paths": options.paths,
+        "field": options.field,
+        "separator": None,
+        "max_bytes": None,
+        "pattern": "gpt2",
+        "unit": DOCUMENTS,
+        "threads": options.threads,
+        "vocab_size": options.vocab_size[0],
     }
+    return Contender(name, "ours", defaults | arguments)
 
 
-def hugging_face(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The same with `BpeTrainer`."""
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
-
-    started = time.perf_counter()
-    trained = Tokenizer(models.BPE())
-    trained.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(patterns.resolve(arguments.pattern).regex), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+def beside_peers(options: argparse.Namespace, vocab_size: int, python: Path | None) -> bool:
+    """Prints ours beside its peers; returns whether all merges are as expected."""
+    max_bytes = max(options.max_bytes, key=_order)
+    text = common.PlainText.of(common.corpus(options.paths, options.field, max_bytes), options.cache)
+    _warm([text.lines, text.documents])
+    plain = {"paths": [str(text.documents)], "separator": common.SEPARATOR, "vocab_size": vocab_size}
+    given = {"max_bytes": max_bytes, "vocab_size": vocab_size}
+    contenders = [
+        (LINES, ours("ours, plain text", options, **plain, unit=LINES)),
+        (DOCUMENTS, ours("ours, plain text", options, **plain)),
+        (DOCUMENTS, ours("ours, files as given", options, **given)),
+    ]
+    for job in options.peers:
+        assert python is not None
+        version = f"{job} {peers.PINNED[job]}"
+        regex = patterns.resolve("gpt2").regex
+        if job in ("gigabpe", "tokenizers"):
+            arguments = {"paths": [str(text.lines)], "vocab_size": vocab_size, "regex": regex}
+            contenders.append((LINES, Contender(version, job, arguments, python)))
+        else:
+            contenders.append((DOCUMENTS, Contender(version, job, plain | {"regex": regex}, python)))
+        if job == "gigatoken" and max_bytes is None and (given_files := _json_lines(options)):
+            arguments = {"paths": given_files, "separator": None, "field": options.field, "vocab_size": vocab_size}
+            contenders.append((DOCUMENTS, Contender(f"{version}, files as given", job, arguments, python)))
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / str(number) for number in range(len(contenders))]
+        runs = {
+            f"{contender.name} · {unit}s": partial(peers.run, contender, file)
+            for (unit, contender), file in zip(contenders, files, strict=True)
+        }
+        results = common.in_turn(runs, options.rounds)
+        like = {unit: file for (unit, _), file in zip(reversed(contenders), reversed(files), strict=True)}
+        merges = [
+            _agreement(contender.job, peers.agreement(like[unit], file))
+            for (unit, contender), file in zip(contenders, files, strict=True)
         ]
+    bare = results[0].median("bare_mb")
+    title = f"BPE, gpt2 pattern, vocabulary {vocab_size:,}, {text.n_bytes / 1e6:.3g} MB; bare interpreter {bare:.0f} MB"
+    columns = (
+        "reads, by",
+        "seconds",
+        "ours / its",
+        "CPU s",
+        "wall s",
+        "peak MB",
+        "above bare",
+        "merges as ours",
+        "others",
     )
-    trainer = trainers.BpeTrainer(
-        vocab_size=arguments.vocab_size,
-        show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    rows = _table(title, columns)
+    for result, (words, _) in zip(results, merges, strict=True):
+        rows.add_row(
+            *(result.name, f"{result.median('seconds'):.2f}"),
+            f"{results[0].median('seconds') / result.median('seconds'):.2f}",
+            *(f"{result.median('cpu'):.2f}", f"{result.median('wall'):.2f}"),
+            *(f"{result.median('peak_mb'):.0f}", _above(result)),
+            *(words, f"{result.median('others'):.2f}"),
+        )
+    common.CONSOLE.print(rows)
+    for job in sorted({contender.job for _, contender in contenders} & _KNOWN.keys()):
+        common.CONSOLE.print(_KNOWN[job])
+    return all(right for _, right in merges)
+
+
+def by_pattern(options: argparse.Namespace) -> None:
+    """Prints ours with each pattern."""
+    max_bytes = max(options.max_bytes, key=_order)
+    runs = {
+        pattern: _alone(ours(pattern, options, pattern=pattern, max_bytes=max_bytes)) for pattern in options.patterns
+    }
+    results = common.in_turn(runs, options.rounds)
+    title = f"Ours by pattern, files as given, vocabulary {options.vocab_size[0]:,}"
+    rows = _table(title, ("", "seconds", "times the first", "counting", "merging", "CPU s", "distinct", "others"))
+    for result in results:
+        rows.add_row(
+            *(result.name, f"{result.median('seconds'):.2f}"),
+            f"{result.median('seconds') / results[0].median('seconds'):.2f}",
+            *(f"{result.median(key):.2f}" for key in ("counting", "merging", "cpu")),
+            *(f"{result.facts['distinct']:,}", f"{result.median('others'):.2f}"),
+        )
+    common.CONSOLE.print(rows)
+
+
+def by_size(options: argparse.Namespace, vocab_size: int) -> None:
+    """Prints ours with each amount of text."""
+    sizes = sorted(options.max_bytes, key=_order)
+    runs = {
+        f"{n_bytes or 'all'} bytes": _alone(ours("", options, max_bytes=n_bytes, vocab_size=vocab_size))
+        for n_bytes in sizes
+    }
+    results = common.in_turn(runs, options.rounds)
+    title = f"Ours by amount of text, files as given, gpt2 pattern, vocabulary {vocab_size:,}"
+    columns = (
+        "MB",
+        "seconds",
+        "s per 100 MB",
+        "counting",
+        "merging",
+        "CPU s",
+        "distinct",
+        "peak MB",
+        "above bare",
+        "others",
     )
-    n_bytes = 0
+    rows = _table(title, columns)
+    for result in results:
+        megabytes = result.facts["bytes"] / 1e6
+        rows.add_row(
+            *(
+                f"{megabytes:.3g}",
+                f"{result.median('seconds'):.2f}",
+                f"{result.median('seconds') / megabytes * 100:.2f}",
+            ),
+            *(f"{result.median(key):.2f}" for key in ("counting", "merging", "cpu")),
+            *(f"{result.facts['distinct']:,}", f"{result.median('peak_mb'):.0f}", _above(result)),
+            f"{result.median('others'):.2f}",
+        )
+    common.CONSOLE.print(rows)
 
-    def texts() -> Iterator[str]:
-        nonlocal n_bytes
-        for batch in corpus(arguments).batches():
-            n_bytes += batch.n_bytes
-            yield from map(batch.text, range(len(batch)))
 
-    trained.train_from_iterator(texts(), trainer)
-    seconds = time.perf_counter() - started
-    merges = json.loads(trained.to_str())["model"]["merges"]
-    return {"seconds": seconds, "bytes": n_bytes, "merges": digest([tuple(merge) for merge in merges])}
+def _alone(contender: Contender) -> partial[dict[str, Any]]:
+    return partial(peers.run, contender, Path(os.devnull))
 
 
-def main() -> None:
-    """Runs the contenders and prints the table."""
-    options = common.parser("Phase-1 training beside HF tokenizers.")
-    options.add_argument("--vocab-size", type=int, default=32_000)
-    options.add_argument("--pattern", default="gpt2", help="a named pattern (default gpt2)")
-    arguments = options.parse_args()
-    results = common.compare({"ours": ours, "HF tokenizers": hugging_face}, arguments)
-    title = f"BPE, vocabulary {arguments.vocab_size}, pattern {arguments.pattern}"
-    common.CONSOLE.print(common.table(title, results, extra=("counting", "merging", "merges")))
-    same = len({result.facts["merges"] for result in results}) == 1
-    common.CONSOLE.print("merges: identical, in order" if same else "merges: THEY DIFFER")
-    raise SystemExit(0 if same else 1)
+def _order(n_bytes: int | None) -> float:
+    return float("inf") if n_bytes is None else n_bytes
+
+
+def _json_lines(options: argparse.Namespace) -> list[str]:
+    """The files as given, where gigatoken reads them: JSON lines, all of them."""
+    files = common.corpus(options.paths, options.field, None).files
+    return [str(path) for path, form in files] if all(form == "jsonl" for _, form in files) else []
+
+
+def _agreement(job: str, common_ours_its: tuple[int, int, int]) -> tuple[str, bool]:
+    """What to say about a contender's merges, and whether they are as expected."""
+    same, ours_made, its_made = common_ours_its
+    if same == ours_made == its_made:
+        return "all", True
+    if same == ours_made and job == "gigabpe":
+        return f"all, {its_made - ours_made} more", True
+    return f"first {same:,} of {ours_made:,}", job == "rustbpe"
+
+
+def _above(result: common.Result) -> str:
+    """Memory above the interpreter's own, and how much of it imports took."""
+    above = result.median("peak_mb") - result.median("bare_mb")
+    return f"{above:.0f} ({result.median('imports_mb'):.0f} imports)"
+
+
+def _table(title: str, columns: tuple[str, ...]) -> Table:
+    table = Table(
+        title=title,
+        caption=f"{os.cpu_count()} cores; medians. seconds: the library call with reading, without imports; wall: the "
+        "whole process; above bare: peak above the bare interpreter; others: cores that other processes kept busy",
+    )
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("", "reads, by") else "right", overflow="fold")
+    return table
+
+
+def _warm(paths: list[Path]) -> None:
+    """Reads the files once, so that nobody's turn includes the disk."""
+    for path in paths:
+        with path.open("rb") as file:
+            while file.read(1 << 20):
+                pass
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """The command line."""
+    options = common.parser("Phase-1 training beside other people's trainers.", several_sizes=True)
+    options.add_argument("--vocab-size", type=common.positive, nargs="+", default=[32_000])
+    options.add_argument("--patterns", nargs="*", default=["gpt2"], help="for the table by pattern (two or more)")
+    options.add_argument(
+        "--peers",
+        nargs="*",
+        default=list(peers.PINNED),
+        choices=[*peers.PINNED, "none"],
+        help=f"which to compare with (default {' '.join(peers.PINNED)})",
+    )
+    options.add_argument(
+        "--threads", type=common.positive, default=None, help="ours (default: all cores, as the peers)"
+    )
+    options.add_argument("--cache", type=Path, default=Path("artifacts/benchmarks"), help="for plain text")
+    options.add_argument("--peers-venv", type=Path, default=None, help="for the peers (default CACHE/peers-venv)")
+    arguments = options.parse_args(argv)
+    arguments.peers = [peer for peer in arguments.peers if peer != "none"]
+    return arguments
+
+
+def main(argv: list[str]) -> int:
+    """Runs the contenders and prints the tables; 1 if merges differ that should not, 2 for a user's mistake."""
+    options = parse(argv)
+    try:
+        for pattern in options.patterns:
+            patterns.resolve(pattern)
+        python = peers.environment(options.peers_venv or options.cache / "peers-venv") if options.peers else None
+        _warm([path for path, _ in common.corpus(options.paths, options.field, None).files])
+        expected = [beside_peers(options, vocab_size, python) for vocab_size in options.vocab_size]
+        if len(options.patterns) > 1:
+            by_pattern(options)
+        if len(options.max_bytes) > 1:
+            for vocab_size in options.vocab_size:
+                by_size(options, vocab_size)
+    except UserError as error:
+        complain(error)
+        return 2
+    return 0 if all(expected) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.artifacts import FORMAT, Artifact, digest
 from experiments.config import part, transition_size, vocab_sizes
+from experiments.console import training_summary
 from superbpe.rules import Rules
 from superbpe.training import train_superbpe
 from tokenizer.bpe import Tokenizer
@@ -91,6 +92,8 @@ def phase1(context: Context, text: Text, counts: Artifact) -> tuple[Trained, Tok
         artifact = _keep(context, tokenizer, inputs)
     _say_if_short(context, record, tokenizer, config.vocab_size)
     context.done("bpe", record, f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}")
+    if record.fresh:
+        context.reporter.say(f"  {training_summary(whole)}", style="dim")
     return Trained("bpe", "BPE", tokenizer, artifact, record), whole
 
 

@@ -63,8 +63,9 @@ def test_symbols_left_are_those_of_the_reference():
         expected.append((sum(lengths[pretoken] * count for pretoken, count in counts.items()), sum(lengths.values())))
     of_corpus, of_distinct = symbols_left(counts, merges)
     assert list(zip(of_corpus, of_distinct, strict=True)) == expected
-    assert work_of("naive", of_corpus, of_distinct).merging.tolist() == of_corpus[:-1].tolist()
-    assert work_of("in-place", of_corpus, of_distinct).merging.sum() == of_distinct[0] - of_distinct[-1]
+    assert work_of("naive", 3, of_corpus, of_distinct).merging.tolist() == of_corpus[:-1].tolist()
+    assert work_of("in-place", 3, of_corpus, of_distinct).merging.sum() == of_distinct[0] - of_distinct[-1]
+    assert work_of("incremental", 3, of_corpus, of_distinct).merging.tolist() == (of_distinct[:-1] + 18).tolist()
 
 
 def test_mean_time_of_a_stretch_of_merges():
@@ -102,6 +103,7 @@ def test_a_vocabulary_without_merges_is_refused(capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_all_parts_run_on_a_small_text(tmp_path, capsys):
     corpus = tmp_path / "text.jsonl"
     with corpus.open("w", encoding="utf-8") as file:

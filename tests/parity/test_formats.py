@@ -98,7 +98,7 @@ def test_any_ranks_give_tiktokens_ids(seed):
     assert 0 < unmerged < 50
 
 
-@pytest.mark.filterwarnings("ignore:a superword merge makes a part")
+@pytest.mark.filterwarnings("ignore:a superword merge makes a part", "ignore:.*that are not special")
 @pytest.mark.parametrize("seed", range(6))
 def test_any_merges_give_hfs_ids(seed):
     """Merges in any order, several for one token or none, pairs repeated; also with two levels, split anywhere."""
@@ -151,6 +151,7 @@ def test_any_merges_give_hfs_ids(seed):
     assert all(seen.values())
 
 
+@pytest.mark.filterwarnings("ignore:.*that are not special")
 @pytest.mark.parametrize("options", [{"use_regex": True}, {"use_regex": False}])
 def test_tokenizers_that_hf_trained_are_read_with_their_ids(options, tmp_path):
     model = tokenizers.Tokenizer(tokenizers.models.BPE())

@@ -1,6 +1,8 @@
 """Our scanners beside the `regex` module, which the readable reference uses."""
 
+import re
 import unicodedata
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,9 +10,40 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import texts
-from tokenizer import patterns, reference
+from tokenizer import Batch, patterns, reference
 
 PATTERNS = [name for name in patterns.NAMES if name != "none"]
+LIST = Path(__file__).parents[2] / "docs" / "unicode.md"
+
+
+MALFORMED = [
+    b"caf\xe9 ol\xe9",
+    b"\x80\xbf a",
+    b"\xe4\xb8 \xe4\xb8\xad",
+    b"\xf0\x9f\xa6",
+    b"1\xff2",
+    b"\xed\xa0\x80x",
+    b"\xc0\xaf",
+]
+
+
+def by_regex(text, pattern):
+    """The pieces of a pattern of one line or several, each within the pieces of the one before."""
+    pieces = [text] if text else []
+    for line in patterns.resolve(pattern).regex.split("\n"):
+        pieces = [part for piece in pieces for part in reference.split(piece, line)]
+    return pieces
+
+
+def compact(members):
+    """Code points as ranges: "588-58A 600"."""
+    runs: list[list[int]] = []
+    for code in members:
+        if runs and runs[-1][1] == code - 1:
+            runs[-1][1] = code
+        else:
+            runs.append([code, code])
+    return " ".join(f"{first:X}" if first == last else f"{first:X}-{last:X}" for first, last in runs)
 
 
 def test_the_versions_of_unicode_are_the_ones_that_we_know(classes, disputed):
@@ -24,6 +57,15 @@ def test_the_versions_of_unicode_are_the_ones_that_we_know(classes, disputed):
     assert {c for c in disputed if unicodedata.ucd_3_2_0.category(c) != "Cn"} <= {"\u0295"}
 
 
+def test_the_differences_between_versions_are_the_listed_ones(scalars, classes):
+    listed = re.findall(r"^## `(.+)`: ([\d,]+)$\n+```text\n([^`]*)```$", LIST.read_text(), re.MULTILINE)
+    found = {}
+    for class_, (hf, newer) in classes.items():
+        members = [ord(scalars[i]) for i in np.flatnonzero(hf != newer)]
+        found[class_] = (f"{len(members):,}", compact(members))
+    assert {class_: (n, " ".join(ranges.split())) for class_, n, ranges in listed} == found
+
+
 def agreed(text, disputed):
     return "".join(c for c in text if c not in disputed)
 
@@ -33,10 +75,24 @@ def test_scanners_cut_where_regex_cuts(name, disputed):
     pattern = patterns.resolve(name)
     for text in [*texts.various(), *texts.prose()[:4], *texts.english()[1][:10]]:
         text = agreed(text, disputed)
-        assert patterns.split(text, pattern) == reference.split(text, pattern.regex)
+        assert patterns.split(text, pattern) == by_regex(text, pattern)
 
 
-CRAMPED = st.text(alphabet="aSstTlLrRvVeEmMdD'’ſ1٣ \t\r\n\x85\u3000!/_\u0301Ǆǅʰ日", max_size=24)
+@pytest.mark.parametrize("name", PATTERNS)
+def test_malformed_bytes_that_were_replaced_are_cut_where_regex_cuts(name):
+    data = np.frombuffer(b"".join(MALFORMED), dtype=np.uint8)
+    offsets = np.cumsum([0, *map(len, MALFORMED)])
+    batch = Batch.from_buffers(data, offsets, replace_invalid=True)
+    for i, bytes_ in enumerate(MALFORMED):
+        assert batch.text(i) == bytes_.decode(errors="replace")
+        assert "\ufffd" in batch.text(i)
+        assert patterns.split(batch.text(i), name) == by_regex(batch.text(i), name)
+
+
+CRAMPED = st.text(
+    alphabet="aSstTlLrRvVeEmMdD'’ſ1٣½ \t\r\n\x85\u2028\u3000!/_,.%+-#\u0301Ǆǅʰ日🙂\u200d🏽\ufe0f\u20e3🇩\ufffd",
+    max_size=24,
+)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -44,7 +100,7 @@ CRAMPED = st.text(alphabet="aSstTlLrRvVeEmMdD'’ſ1٣ \t\r\n\x85\u3000!/_\u0301
 @settings(max_examples=400, deadline=None, derandomize=True)
 def test_scanners_cut_cramped_text_where_regex_cuts(name, text):
     pattern = patterns.resolve(name)
-    assert patterns.split(text, pattern) == reference.split(text, pattern.regex)
+    assert patterns.split(text, pattern) == by_regex(text, pattern)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -54,22 +110,32 @@ def test_scanners_cut_any_text_where_regex_cuts(name, text, disputed):
     text = agreed(text, disputed)
     pattern = patterns.resolve(name)
     pieces = patterns.split(text, pattern)
-    assert pieces == reference.split(text, pattern.regex)
+    assert pieces == by_regex(text, pattern)
     assert "".join(pieces) == text
     assert "" not in pieces
 
 
 # Regexes without classes of characters, so that no version of Unicode plays a part.
-@pytest.mark.parametrize("regex", [r"(?=(\d{3})+(?!\d))", r"a*", r"(?<=s)t|t(?=s)", r" ?[a-z]+|\n+", r"(?i:ab?)", r""])
+@pytest.mark.parametrize("other", [r"(?=(\d{3})+(?!\d))", r"a*", r"(?<=s)t|t(?=s)", r" ?[a-z]+|\n+", r"(?i:ab?)", r""])
 @given(text=st.text(alphabet="abAsStT 123\n", max_size=24))
 @settings(max_examples=150, deadline=None, derandomize=True)
-def test_other_regexes_cut_where_regex_cuts(regex, text):
-    expected = reference.split(text, regex or None)  # an empty pattern is no pattern
-    assert patterns.split(text, regex) == expected
+def test_other_regexes_cut_where_regex_cuts(other, text):
+    expected = reference.split(text, other or None)  # an empty pattern is no pattern
+    assert patterns.split(text, other) == expected
 
 
-def test_gpt2s_own_regex_is_ours_in_other_words():
-    theirs = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-    assert patterns.resolve(theirs).name == "custom"
-    for text in texts.various():
-        assert patterns.split(text, "gpt2") == patterns.split(text, theirs)
+@pytest.mark.parametrize("sequence", ["\\d+\n(?=(\\d{3})+(?!\\d))", "[ab]+\na*\n[12]$", " \n(?<=s)t", "(?=b)\n[^3]+"])
+@given(text=st.text(alphabet="abAsStT 123\n", max_size=24))
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_sequences_cut_where_regex_cuts(sequence, text):
+    assert patterns.split(text, sequence) == by_regex(text, sequence)
+
+
+@pytest.mark.parametrize("theirs", patterns._EQUIVALENT)
+def test_other_spellings_are_the_named_patterns_in_other_words(theirs, disputed):
+    """By `regex`, whose `$` is also in front of a last line feed: `\\Z` is the end of the text there."""
+    ours = patterns.equivalent(theirs)
+    for text in [*texts.various(), *texts.english()[1][:5], "a \n", "a\n ", " \n\n  ", "it'ſ IT'S"]:
+        text = agreed(text, disputed)
+        assert patterns.split(text, theirs) == patterns.split(text, ours) == by_regex(text, ours)
+        assert by_regex(text, ours) == reference.split(text, theirs.replace("$", r"\Z"))

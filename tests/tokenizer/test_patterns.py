@@ -1,5 +1,8 @@
+from pathlib import Path
+
 import pytest
 
+import configs
 from tests import texts
 from tokenizer import UserError, patterns, reference
 from tokenizer.patterns import Pattern, resolve, split
@@ -17,12 +20,69 @@ from tokenizer.patterns import Pattern, resolve, split
         ("uw-2025-fence", "of the 1234 a.b -- c  d ", ["of the ", "123", "4", " a.b", " --", " c", " ", " d", " "]),
         ("punctuation-fence", "of the, end.\n\nThe", ["of the", ",", " end", ".\n\n", "The"]),
         ("none", "of the, end.\n\nThe", ["of the, end.\n\nThe"]),
+        ("digits1", "it's 123", ["it", "'s", " ", "1", "2", "3"]),
+        ("whitespace", "it's  12.5,\n ok", ["it's", " ", " 12.5,", "\n", " ok"]),
+        ("uw-paper", "in  1234567 or 12!\n x", ["in", "  ", "1", "234", "567", " or", " ", "12", "!", "\n", " x"]),
+        ("uw-paper", "½ 12½3456 ٣٤٥٦", ["½", " ", "12½3", "456", " ", "٣", "٤٥٦"]),
+        ("uw-paper-fence", "in  1234567 or 12!\n x", ["in  ", "1", "234", "567", " or ", "12", "!\n x"]),
         ("gpt2", "", []),
         ("none", "", []),
     ],
 )
 def test_pieces(name, text, pieces):
     assert split(text, name) == pieces
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("It's it’S don’t, we'LL", ["It", "'s", " it", "’S", " don", "’t", ",", " we", "'LL"]),
+        ("1,234,567.891 12_000", ["1", ",234", ",567", ".891", " ", "12", "_000"]),
+        ("12,34 1,2345 1,2", ["12", ",", "34", " ", "1", ",", "234", "5", " ", "1", ",", "2"]),
+        ("3.14159 v1.2.", ["3", ".141", "59", " v", "1", ".2", "."]),
+        ("6.02e23 1e-5, 2E+10x", ["6", ".02", "e23", " ", "1", "e-5", ",", " ", "2", "E", "+", "10", "x"]),
+        ("50% 99.5% 1,000% %", ["50%", " ", "99", ".5%", " ", "1", ",000%", " %"]),
+        ("a,b .5 ,123", ["a", ",b", " .", "5", " ,", "123"]),
+        ("no!🙂🙂 👩\u200d💻ok", ["no", "!", "🙂", "🙂", " 👩\u200d💻", "ok"]),
+        ("👍🏽❤\ufe0f🇩🇪🇫🇷🇩", ["👍🏽", "❤\ufe0f", "🇩🇪", "🇫🇷", "🇩"]),
+        ("1\ufe0f\u20e3 #\u20e3 12\u20e3", ["1\ufe0f\u20e3", " #\u20e3", " ", "12", "\u20e3"]),
+    ],
+)
+def test_what_seed_plus_keeps_together(text, pieces):
+    assert split(text, "seed-plus") == pieces
+
+
+def test_spaces_at_the_end_of_the_text_tell_cl100k_from_llama3():
+    for end in ["", "\n", " \n\r\n", "!\n", "x"]:
+        assert split("a." + end, "cl100k") == split("a." + end, "llama3")
+    for end in ["\n ", " \n  ", "\n\t", "\r\n\u3000"]:
+        assert split("a" + end, "cl100k") == ["a", end]
+        line, spaces = end[: end.rfind("\n") + 1], end[end.rfind("\n") + 1 :]
+        assert split("a" + end, "llama3") == ["a", line, spaces]
+        assert split("a" + end + "b", "cl100k") == split("a" + end + "b", "llama3")
+
+
+def test_a_sequence_cuts_the_pieces_of_the_regex_before():
+    assert split("abc211de", "\\d+\n[a-z]$|1") == ["ab", "c", "2", "1", "1", "d", "e"]
+    assert resolve("a+\nb+") == Pattern("custom", "a+\nb+")
+    assert resolve(resolve("uw-paper").regex).name == "uw-paper"
+    with pytest.raises(UserError, match="one regex per line"):
+        resolve("a+\n")
+    with pytest.raises(UserError, match=r"'?\(b'?.* does not compile"):
+        resolve("a+\n(b")
+
+
+def test_other_spellings_are_known_and_kept():
+    for theirs, ours in patterns._EQUIVALENT.items():
+        assert resolve(theirs) == Pattern("custom", theirs)
+        assert patterns.equivalent(theirs) == ours
+    assert patterns.equivalent("gpt2") == resolve("gpt2")
+    assert patterns.equivalent("a+") is None
+
+
+def test_every_pattern_but_the_fences_has_its_configuration():
+    names = {path.stem for path in (Path(configs.__file__).parent / "pattern").glob("*.yaml")}
+    assert names == {name for name in patterns.NAMES if not name.endswith("-fence")} | {"custom"}
 
 
 def test_a_long_s_is_no_contraction_in_gpt2_and_one_where_case_is_ignored():

@@ -5,7 +5,7 @@
 | superbpe | folder with `superbpe.json` | exactly | exactly |
 | hf | `tokenizer.json` | byte-level BPE; the rest is refused by name | one-pass tokenizers |
 | gpt2 | `vocab.json` and `merges.txt`; `encoder.json` and `vocab.bpe` | with a pattern | one-pass, GPT-2's pattern |
-| tiktoken | `NAME.tiktoken`, and `NAME.tiktoken.json` for the rest | with a pattern | where ids are ranks |
+| tiktoken | `NAME.tiktoken` or `.model`; the rest in `NAME.tiktoken.json` | with a pattern | where ids are ranks |
 """
 
 from __future__ import annotations

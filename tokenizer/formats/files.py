@@ -89,9 +89,11 @@ def _detect(path: Path) -> tuple[str, list[Path]]:
             return "gpt2", [path.with_name(name) for name in pair]
     if path.suffix == ".json":
         return "hf", [path]
-    if path.suffix == ".tiktoken":
+    if path.suffix in (".tiktoken", ".model"):  # Llama 3's ranks are a tokenizer.model
         return "tiktoken", [path]
-    raise UserError(f"{path} is not known as a tokenizer's file: it should end in .json, .txt, .bpe or .tiktoken")
+    raise UserError(
+        f"{path} is not known as a tokenizer's file: it should be a .json, merges.txt, vocab.bpe, .tiktoken or .model"
+    )
 
 
 def write(tokenizer: Tokenizer, path: Path | str, kind: str, *, any_pattern: bool = False) -> list[Path]:

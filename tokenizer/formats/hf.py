@@ -19,6 +19,15 @@ TEMPLATE = "tokenizer.json"
 
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 ADDED_TOKEN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+MODEL = {
+    "type": "BPE",
+    "dropout": None,
+    "unk_token": None,
+    "continuing_subword_prefix": None,
+    "end_of_word_suffix": None,
+    "fuse_unk": False,
+    "byte_fallback": False,
+}
 
 
 def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -65,18 +74,9 @@ def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
         "pre_tokenizer": _pre_tokenizer(cut, template),
         "post_processor": template.get("post_processor"),
         "decoder": template.get("decoder", BYTE_LEVEL),
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-        }
-        | template.get("model", {})
+        "model": template.get("model", MODEL)
+        | ({"ignore_merges": tokenizer.ignore_merges} if tokenizer.ignore_merges or not template else {})
         | {
-            "ignore_merges": tokenizer.ignore_merges,
             "vocab": dict(sorted(vocab.items(), key=lambda item: item[1])),
             "merges": [" ".join(pair) for pair in merges] if template.get("merges") == "strings" else merges,
         },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Collection
 from itertools import product
 from pathlib import Path
@@ -77,6 +78,7 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer
     if missing := missing_byte(lambda byte: BYTE_CHARACTERS[byte] in tokens):
         raise UserError(f"{path} is not byte-level: {missing}")
     byte_ids = [vocab.get(BYTE_CHARACTERS[byte], NO_TOKEN) for byte in range(256)]
+    _warn_of_text(added, path)
     merges, written = _merges(model["merges"], tokens, vocab, path)
     made = set(byte_ids) | set(merges[:, 2].tolist())
     template = {
@@ -95,9 +97,7 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer
         "specials_in_vocab": [string for string in added if string in vocab],
         "merges": written,
         "model": {
-            key: None if key in ignore else value
-            for key, value in model.items()
-            if key not in ("vocab", "merges", "ignore_merges")
+            key: None if key in ignore else value for key, value in model.items() if key not in ("vocab", "merges")
         },
     }
     return Tokenizer(
@@ -216,6 +216,16 @@ def _added(listed: list[Any], vocab: dict[str, int], path: Path, ignore: set[str
     if "normalized" not in ignore:
         _check_normalized(added, path)
     return added
+
+
+def _warn_of_text(added: dict[str, dict[str, Any]], path: Path) -> None:
+    ordinary = [string for string, token in added.items() if not token.get("special")]
+    if ordinary:
+        warnings.warn(
+            f"{path} has {len(ordinary)} added token(s) that are not special, as {ordinary[0]!r}. HF finds them in any "
+            "text; here they are special tokens, which text has only where encode is told so (allowed_special)",
+            stacklevel=6,
+        )
 
 
 def _check_normalized(added: dict[str, dict[str, Any]], path: Path) -> None:

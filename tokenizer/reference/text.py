@@ -45,8 +45,15 @@ def boundaries(text: str, pattern: str | None) -> list[int]:
     """Where a pattern cuts a text: positions (in characters) of each match's start and end, 0 and the length.
 
     The matches are "isolated": they are pieces, and so is what lies between them. An empty match is a cut
-    too; after it the search goes on one character further, as in Rust's engines. `None` cuts nowhere.
+    too; after it the search goes on one character further, as in Rust's engines. `None` cuts nowhere. A pattern of
+    several lines is a sequence of regexes: each cuts the pieces of the one before.
     """
+    if pattern is not None and "\n" in pattern:
+        first, _, rest = pattern.partition("\n")
+        cuts = {0, len(text)}
+        for start, stop in pairwise(boundaries(text, first)):
+            cuts.update(start + cut for cut in boundaries(text[start:stop], rest))
+        return sorted(cuts)
     cuts = {0, len(text)}
     position = 0
     while pattern is not None and position <= len(text):

@@ -95,14 +95,18 @@ def symbols_left(counts: PretokenCounts, merges: list[Merge]) -> tuple[npt.NDArr
     return np.interp(every, knots, of_corpus), np.interp(every, knots, of_distinct)
 
 
-def work_of(rung: str, of_corpus: npt.NDArray[np.float64], of_distinct: npt.NDArray[np.float64]) -> Work:
-    """What a rung has to do for each merge. A place that is merged is a symbol less."""
+def work_of(rung: str, n_words: int, of_corpus: npt.NDArray[np.float64], of_distinct: npt.NDArray[np.float64]) -> Work:
+    """What a rung has to do for each merge. A place that is merged is a symbol less.
+
+    Recounting and rewriting take time for each symbol; looking for a token in a word takes as long as six symbols
+    before the first is reached (measured: 0.04 microseconds, and 0.006 more for each).
+    """
     if rung == "naive":
         return Work(of_corpus[:-1], recounting=True)
     if rung == "deduplicated":
         return Work(of_distinct[:-1], recounting=True)
     if rung == "incremental":
-        return Work(of_distinct[:-1])
+        return Work(of_distinct[:-1] + 6 * n_words)
     return Work(-np.diff(of_distinct))
 
 
@@ -275,7 +279,7 @@ def measure(arguments: argparse.Namespace, console: Console) -> Training:
         for rung in RUNGS:
             naive = rung == "naive"
             (curve, merges), peak = fresh(run_rung, rung, part if naive else whole, most, arguments.limit)
-            curve.work = work_of(rung, *left)
+            curve.work = work_of(rung, counts.n_distinct, *left)
             if naive:
                 curve.scale = counts.n_total / max(beginning.n_total, 1)
             row = _rung_row(rung, curve, sizes, result.stretches, by_piece if naive else by_distinct)

@@ -6,7 +6,7 @@ mod training;
 
 use pyo3::prelude::*;
 
-use crate::patterns::{Scanner, NAMED};
+use crate::patterns::{Scanner, EQUIVALENT, NAMED};
 
 /// An error of the core is a mistake in what the user gave: `tokenizer.errors.UserError`.
 pub fn user_error(message: String) -> PyErr {
@@ -22,6 +22,13 @@ pub fn user_error(message: String) -> PyErr {
 #[pyfunction]
 fn named_patterns() -> Vec<(&'static str, &'static str)> {
     NAMED.iter().map(|&(name, regex, _)| (name, regex)).collect()
+}
+
+/// Other spellings of named patterns, and the names.
+#[pyfunction]
+fn equivalent_patterns() -> Vec<(&'static str, &'static str)> {
+    let name = |kind| NAMED.iter().find(|named| named.2 == kind).expect("every kind has a name").0;
+    EQUIVALENT.iter().map(|&(regex, kind)| (regex, name(kind))).collect()
 }
 
 /// The pieces into which a pattern cuts text; a regex that does not compile is an error.
@@ -56,6 +63,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<training::SuperwordTrainer>()?;
     module.add_function(wrap_pyfunction!(count_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(encoding::eligible, module)?)?;
+    module.add_function(wrap_pyfunction!(equivalent_patterns, module)?)?;
     module.add_function(wrap_pyfunction!(named_patterns, module)?)?;
     module.add_function(wrap_pyfunction!(split, module)?)?;
     module.add_function(wrap_pyfunction!(training::continue_bpe, module)?)?;

@@ -175,7 +175,7 @@ fn veto(max_bytes: Option<usize>, max_words: Option<usize>, forbid: Vec<Vec<u8>>
 /// Phase 1: merges of counted pretokens, by rank. `progress(n)` is called every `progress_seconds` with the number of
 /// merges so far; where it returns true it is called again as `progress(n, columns)` with the merges.
 #[pyfunction]
-#[pyo3(signature = (data, offsets, counts, alphabet, n_merges, *, tie_break, min_count, max_token_bytes, special_tokens, progress, progress_seconds))]
+#[pyo3(signature = (data, offsets, counts, alphabet, n_merges, *, tie_break, min_count, max_token_bytes, special_tokens, progress, progress_seconds = 0.1))]
 #[allow(clippy::too_many_arguments)] // keywords of one call
 pub fn train_bpe<'py>(
     py: Python<'py>,
@@ -208,7 +208,7 @@ pub fn train_bpe<'py>(
 
 /// The same for pretokens that are sequences of tokens already: `ranks` laid end to end, `tokens` by rank.
 #[pyfunction]
-#[pyo3(signature = (ranks, offsets, counts, tokens, n_merges, *, tie_break, min_count, max_token_bytes, special_tokens, progress, progress_seconds))]
+#[pyo3(signature = (ranks, offsets, counts, tokens, n_merges, *, tie_break, min_count, max_token_bytes, special_tokens, progress, progress_seconds = 0.1))]
 #[allow(clippy::too_many_arguments)] // keywords of one call
 pub fn continue_bpe<'py>(
     py: Python<'py>,
