@@ -9,7 +9,7 @@ Phase 2 trains over *pieces*: sequences of phase-1 tokens inside which superword
 
 from superbpe.reference.merging import is_allowed, pairs_of, train
 from superbpe.reference.pieces import cut_span, is_eligible, length_quantile, training_pieces
-from superbpe.reference.transition import boundless, interleave, times_applied
+from superbpe.reference.transition import boundless, interleave, runs, times_applied
 
 __all__ = [
     "boundless",
@@ -19,6 +19,7 @@ __all__ = [
     "is_eligible",
     "length_quantile",
     "pairs_of",
+    "runs",
     "times_applied",
     "train",
     "training_pieces",

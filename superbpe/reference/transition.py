@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 import regex
 
 from superbpe.reference.merging import TokenRules, pairs_of
-from tokenizer.reference import Merge, Pair, Word, as_bytes, break_tie, byte_alphabet, replace_pair, split
+from tokenizer.reference import (
+    Merge,
+    Pair,
+    Word,
+    as_bytes,
+    break_tie,
+    byte_alphabet,
+    merge_by_rank,
+    ranks_of,
+    replace_pair,
+    split,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -110,6 +121,16 @@ def boundless(
             break
         order[best[0] + best[1]] = len(order)
     return regular, superwords
+
+
+def runs(documents: Iterable[str], phase1: Sequence[Pair], pattern: str | None, eligible: str) -> Counter[Word]:
+    """The runs of "Faster Superword Tokenization" as it says them; `training_pieces` cuts the same by closed seams."""
+    ranks = ranks_of(phase1)
+    counts: Counter[Word] = Counter()
+    for document in documents:
+        words = [tuple(merge_by_rank(as_bytes(pretoken), ranks)) for pretoken in split(document, pattern)]
+        counts.update(_runs(words, eligible))
+    return counts
 
 
 def _runs(pretokens: Sequence[Word], eligible: str) -> list[Word]:

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from superbpe import PRESETS, Rules, train_superbpe
 from superbpe.rules import SENTENCE_FENCE, script_aware
-from superbpe.transition import resolve_transition
 from tests import texts
 from tests.superbpe.oracle import batches, expected, expected_lists, pairs
 from tokenizer import Batch, Tokenizer, UserError, _native, count_pretokens, patterns, train_bpe
@@ -292,6 +291,60 @@ def test_a_cut_before_the_transition_is_the_cut_of_phase_1(larger):
     assert tokenizer.cut(700).fence is None
 
 
+# ------------------------------------------------------------------------------- vetoes in Python
+
+
+def told(refuse):
+    """A veto, and what it was asked."""
+    asked = []
+
+    def veto(left, right, count):
+        asked.append((left, right, count))
+        return refuse(left, right, count)
+
+    return veto, asked
+
+
+REFUSALS = {
+    "right parts": lambda left, right, count: right.startswith(b" t"),
+    "counts": lambda left, right, count: count % 3 == 0,
+    "nothing": lambda left, right, count: False,
+    "everything": lambda left, right, count: True,
+}
+
+
+@pytest.mark.parametrize("refuse", REFUSALS)
+@pytest.mark.parametrize("threshold", [None, 1, 4, 10_000])
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_a_veto_is_asked_once_about_every_candidate(refuse, threshold, documents, phase1):
+    veto, asked = told(REFUSALS[refuse])
+    expected_veto, expected_asked = told(REFUSALS[refuse])
+    rules, options = RULES["words"], {"vocab_size": 256 + 140 + 1, "transition": 356}
+    some = documents if refuse != "everything" else ["it is so. it is so"]
+    tokenizer = train_superbpe(phase1, batches(some), rules=rules, veto=veto, threshold=threshold, **options)
+    _, merges = expected(some, phase1, rules, 100, 40, veto=expected_veto)
+    assert tokenizer.merges[100:] == pairs(merges)
+    assert asked == expected_asked
+    assert len(set(asked)) == len(asked)
+
+
+def test_what_a_veto_raises_is_raised(documents, phase1):
+    def veto(left, right, count):
+        raise ZeroDivisionError(f"{left!r} {right!r} {count}")
+
+    with pytest.raises(ZeroDivisionError, match=r"b'\S* ?' b'.*' \d+"):
+        train_superbpe(phase1, batches(documents), vocab_size=400, transition=300, rules=Rules(), veto=veto)
+
+
+def test_vetoes_and_competition(documents, longer):
+    veto, asked = told(lambda left, right, count: b"t" in right)
+    tokenizer = train_superbpe(longer, batches(documents), vocab_size=417, rules="boundless", veto=veto)
+    made = [right for _, right in tokenizer.merges[tokenizer.n_phase1_merges :]]
+    assert made
+    assert not any(b"t" in right for right in made)
+    assert len({pair[:2] for pair in asked}) == len(asked)
+
+
 # ------------------------------------------------------------------------------- transitions, errors
 
 
@@ -363,12 +416,6 @@ def test_running_out_of_pairs_warns_and_is_on_record(phase1):
         tokenizer = train_superbpe(phase1, batches(["a b c"]), vocab_size=901, transition=356, rules=Rules())
     assert tokenizer.provenance["phase2"]["ran_out_of_pairs"] is True
     assert tokenizer.vocab_size < 901
-
-
-def test_resolve_transition():
-    assert resolve_transition(8000, 0.8) == 6400
-    assert resolve_transition(8000, 6400) == 6400
-    assert resolve_transition(8000, transition_merges=0) == 256
 
 
 def test_superwords_are_those_that_the_pattern_would_cut(larger):
