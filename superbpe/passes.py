@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,14 @@ class Passes:
         *,
         competing: bool,
     ) -> Found:
+        """Goes through the corpus two times or more, and merges.
+
+        Args:
+            batches: the corpus.
+            n_total: merges of both phases in the vocabulary.
+            threshold: seams that occur less often are cut; None to choose it from a sample.
+            competing: whether superwords compete with phase-1 merges for those places.
+        """
         rules, trainer = self.rules, self.trainer
         longest = None
         if rules.truncate_quantile is not None:
@@ -111,7 +120,7 @@ class Passes:
             """Phase-1 and superword merges of the vocabulary; None if there are too few of the latter to tell."""
             if rivals is not None:
                 return interleave(rivals, merges, n_total, unseen=unseen)
-            return None if len(merges.count) < n_new and unseen else (len(used), min(n_new, len(merges.count)))
+            return None if len(merges.counts) < n_new and unseen else (len(used), min(n_new, len(merges.counts)))
 
         if threshold is None:
             sample = _renumbered(self._merge(n_new, 1, sample=True), used, len(self.given))
@@ -120,8 +129,8 @@ class Passes:
         tick = Throttle(self.progress, "superword merges", n_new)
         passes = 0
         while True:
-            cut_below = min(threshold, _SATURATED)
-            self._stream(batches, "bytes: fragments", lambda batch: trainer.count_fragments(batch, cut_below))
+            count = partial(trainer.count_fragments, threshold=min(threshold, _SATURATED))
+            self._stream(batches, "bytes: fragments", count)
             passes += 1
             trained = self._merge(n_new, threshold, tick=tick)
             merges = _renumbered(trained, used, len(self.given))
@@ -195,7 +204,9 @@ class Passes:
 
 def _renumbered(trained: _native.MergeColumns, used: npt.NDArray[np.int64], n_given: int) -> Merges:
     """The merges, without the phase-1 tokens that are not used between their ids."""
-    place = np.concatenate([np.arange(256), np.zeros(n_given, np.int64), 256 + len(used) + np.arange(len(trained["left"]))])
+    place = np.concatenate(
+        [np.arange(256), np.zeros(n_given, np.int64), 256 + len(used) + np.arange(len(trained["left"]))]
+    )
     place[256 + used] = 256 + np.arange(len(used))
     return Merges(place[trained["left"]], place[trained["right"]], trained["count"].astype(np.int64))
 
@@ -208,21 +219,21 @@ def _kept(given: npt.NDArray[np.int64], used: npt.NDArray[np.int64]) -> npt.NDAr
 
 
 def _behind(merges: Merges, n_before: int, n_kept: int, made: int) -> Merges:
-    """The first `made` merges, behind the first `n_kept` of the `n_before` phase-1 merges that they were numbered after."""
-    move = lambda ids: np.where(ids >= 256 + n_before, ids - (n_before - n_kept), ids)[:made]
-    return Merges(move(merges.left), move(merges.right), merges.count[:made])
+    """The first `made` merges, numbered after `n_kept` phase-1 merges and not after `n_before`."""
+    left, right = (
+        np.where(ids >= 256 + n_before, ids - (n_before - n_kept), ids)[:made] for ids in (merges.left, merges.right)
+    )
+    return Merges(left, right, merges.counts[:made])
 
 
-def _guess_threshold(
-    sample: Merges, taken: Callable[[Merges, int], tuple[int, int] | None], share: float
-) -> int:
+def _guess_threshold(sample: Merges, taken: Callable[[Merges, int], tuple[int, int] | None], share: float) -> int:
     """A count that the last merge on the whole corpus will most likely reach; the sample is this share of it."""
     if not share:
         return 1
-    whole = Merges(sample.left, sample.right, (sample.count / share).astype(np.int64))
+    whole = Merges(sample.left, sample.right, (sample.counts / share).astype(np.int64))
     sizes = taken(whole, 0)
     n = 0 if sizes is None else sizes[1]
-    return max(1, int(SAFETY * int(sample.count[n - 1]) / share)) if n else 1
+    return max(1, int(SAFETY * int(sample.counts[n - 1]) / share)) if n else 1
 
 
 def _sampled(batches: Iterable[_native.Batch], rules: Rules) -> Iterator[_native.Batch]:

@@ -8,7 +8,7 @@ The published recipes differ in a handful of decisions, each of which is a setti
 | cut at | digits, punctuation | pretokens that are not one token | punctuation | nothing | ends of sentences |
 | what merges | any tokens | whole pretokens | any tokens | any tokens | any tokens |
 | a new token may not | hold `": "`, five words | | | | |
-| a row of one token | counts overlapping pairs | counts pairs merged at once | overlapping | overlapping | overlapping |
+| `aaa` counts for | two pairs | one pair | two pairs | two pairs | two pairs |
 | encoding | one pass | two passes | one pass | one pass | one pass |
 """
 
@@ -149,9 +149,9 @@ class Rules:
 
 
 NO_AUTO = (
-    "and transition='auto' need atoms='pretokens', whose superwords leave the counts of phase-1 merges alone. Superwords "
-    "of any tokens change them; and pairs like 'e' and ' ', which straddle two words, are more frequent than most "
-    "merges from the start, so that a comparison by counts would put the transition at no merges at all"
+    "and transition='auto' need atoms='pretokens', whose superwords leave the counts of phase-1 merges alone. "
+    "Superwords of any tokens change them; and pairs that straddle two words, like 'e' and ' ', are more frequent than "
+    "most merges from the start, so that a comparison by counts would end phase 1 before it made words"
 )
 
 

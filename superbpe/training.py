@@ -42,7 +42,8 @@ def train_superbpe(
         vocab_size: of the result: bytes, merges of both phases, special tokens.
         rules: what may be merged: rules, or the name of a preset in `superbpe.rules.PRESETS`.
         transition: where phase 2 takes over; see `resolve_transition`. "auto", for whole pretokens only, lets
-            superwords compete with phase-1 merges (`Rules.interleave`), of which as many are needed as fit the vocabulary.
+            superwords compete with phase-1 merges (`Rules.interleave`); the tokenizer has as many as the vocabulary
+            has room for, or more.
         transition_merges: the same as a number of merges, instead.
         tie_break: which of the most frequent pairs is merged first, as in `train_bpe`, unless the rules say.
         veto: called once with each candidate (left part, right part, count) that the rules allow, as it comes up to be
@@ -86,7 +87,7 @@ def train_superbpe(
         progress=progress,
     )
     found = passes.run(batches, n_total, threshold, competing=competing)
-    kept, made = len(found.kept), len(found.superwords.count)
+    kept, made = len(found.kept), len(found.superwords.counts)
     if kept + made < n_total:
         size = 256 + kept + made + len(specials)
         warnings.warn(
@@ -111,7 +112,7 @@ def train_superbpe(
                 "transition": 256 + kept if competing else 256 + n_given,
                 **found.about,
                 "ran_out_of_pairs": kept + made < n_total,
-                "last_count": int(found.superwords.count[-1]) if made else None,
+                "last_count": int(found.superwords.counts[-1]) if made else None,
                 "unreachable_phase1_tokens": _unreachable(tokenizer, n_given, pattern, fence, rules),
                 "seconds": round(time.perf_counter() - started, 3),
             }

@@ -62,12 +62,12 @@ class Merges(NamedTuple):
 
     Attributes:
         left, right: int64; tokens by rank: 256 bytes, the phase-1 merges, then these merges.
-        count: int64.
+        counts: int64.
     """
 
     left: npt.NDArray[np.int64]
     right: npt.NDArray[np.int64]
-    count: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
 
 
 def interleave(

@@ -81,7 +81,12 @@ def interleave(
 
 
 def boundless(
-    documents: Iterable[str], phase1: Sequence[Pair], pattern: str | None, n_merges: int, rules: TokenRules, eligible: str
+    documents: Iterable[str],
+    phase1: Sequence[Pair],
+    pattern: str | None,
+    n_merges: int,
+    rules: TokenRules,
+    eligible: str,
 ) -> tuple[list[Pair], list[Pair]]:
     """BoundlessBPE as first defined: phase-1 merges and superwords made one by one, on the documents themselves.
 
@@ -102,7 +107,7 @@ def boundless(
         for document in corpus:
             for run in _runs([words[pretoken] for pretoken in document], eligible):
                 for pair in superwords:
-                    run = replace_pair(run, pair)  # noqa: PLW2901 - the run as it is by now
+                    run = replace_pair(run, pair)
                 counts.update(pairs_of(run, rules.counting))
         rival = 0
         if len(regular) < len(phase1):
@@ -111,7 +116,9 @@ def boundless(
             rival = sum(len(words[p]) - len(shorter[p]) for document in corpus for p in document)
         most = max(counts.values(), default=0)
         if most > rival and most >= rules.min_count:
-            best = break_tie([p for p, count in counts.items() if count == most], order, rules.tie_break or "lowest-ids")
+            best = break_tie(
+                [p for p, count in counts.items() if count == most], order, rules.tie_break or "lowest-ids"
+            )
             superwords.append(best)
         elif len(regular) < len(phase1):
             best = pair

@@ -9,7 +9,7 @@ from superbpe.rules import SENTENCE_FENCE, script_aware
 from tests import texts
 from tests.superbpe.oracle import batches, expected, expected_lists, pairs
 from tokenizer import Batch, Tokenizer, UserError, _native, count_pretokens, patterns, train_bpe
-from tokenizer.reference import TIE_BREAKS, merge_by_rank, ranks_of, replace_pair
+from tokenizer.reference import TIE_BREAKS
 
 SEED = replace(PRESETS["seed"], sample=1.0)
 RULES = {
@@ -125,7 +125,9 @@ SMALL_RULES = st.builds(
     lambda atoms, **rules: Rules(**atoms, **rules),
     atoms=TOKENS | PRETOKENS,
     unit=st.sampled_from(["document", "line"]),
-    fence=st.sampled_from(["none", "uw-2025-fence", "punctuation-fence", "uw-paper-fence", "[b]", "(?=a)", SENTENCE_FENCE]),
+    fence=st.sampled_from(
+        ["none", "uw-2025-fence", "punctuation-fence", "uw-paper-fence", "[b]", "(?=a)", SENTENCE_FENCE]
+    ),
     max_words=st.sampled_from([None, None, 1, 2]),
     max_bytes=st.sampled_from([None, None, 2, 5]),
     max_tokens=st.sampled_from([None, None, 2, 3]),
