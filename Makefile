@@ -66,9 +66,10 @@ lint: $(READY) ## What CI checks about the code: style, types, warnings
 	$(CARGO) clippy --manifest-path native/Cargo.toml --all-targets -- -D warnings
 	$(CARGO) clippy --manifest-path native/Cargo.toml --all-targets --features python -- -D warnings
 
-bench: $(READY) ## Speed of training and encoding, beside HF tokenizers, on your text: make bench TEXT=FILES
+bench: $(READY) ## Speed and memory beside other people's software, on your text: make bench TEXT=FILES
 	@test -n "$(TEXT)" || { echo 'make bench needs text: make bench TEXT="data/*.jsonl.zst"' >&2; exit 2; }
-	$(BIN)/python -m experiments.benchmarks.train_bpe $(TEXT)
+	$(BIN)/python -m experiments.benchmarks.scanning $(TEXT)
+	$(BIN)/python -m experiments.benchmarks.train_bpe $(TEXT) --patterns gpt2 cl100k o200k superbpe --max-bytes 10MB 30MB 100MB all
 	$(BIN)/python -m experiments.benchmarks.train_superbpe $(TEXT)
 	$(BIN)/python -m experiments.benchmarks.encode $(TEXT)
 

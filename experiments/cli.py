@@ -15,17 +15,14 @@ from typing import TYPE_CHECKING, Any
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
-from rich.console import Console
 from rich.text import Text
 
 from experiments.compose import check, largest_size, to_config
-from experiments.console import console
+from experiments.console import complain, console, stderr
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
-
-_stderr = Console(stderr=True, highlight=False)
 
 
 def main(stage: str) -> None:
@@ -53,19 +50,13 @@ def run(stage: str, argv: list[str]) -> int:
         complain(error)
         return 2
     except KeyboardInterrupt:
-        _stderr.print("\ninterrupted: the same command continues where this one stopped", style="yellow")
+        stderr.print("\ninterrupted: the same command continues where this one stopped", style="yellow")
         return 130
     if failures and arguments.multirun:
-        _stderr.print(f"{len(failures)} of the runs failed; the same command repeats only what is missing", style="red")
+        stderr.print(f"{len(failures)} of the runs failed; the same command repeats only what is missing", style="red")
     if not failures:
         return 0
     return 2 if all(isinstance(failure, UserError) for failure in failures) else 1
-
-
-def complain(error: BaseException) -> None:
-    """Print a user's mistake as one line."""
-    message = " ".join(str(error).split())
-    _stderr.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
 
 
 def _hydra(stage: str, argv: list[str], swept: list[str], failures: list[BaseException]) -> None:

@@ -18,7 +18,7 @@ from lm.evaluation import EvalConfig
 from lm.model import ModelConfig
 from lm.training import TrainConfig
 from superbpe.rules import Rules
-from superbpe.training import resolve_transition
+from superbpe.transition import AUTO, resolve_transition
 from tokenizer.corpus import CorpusConfig
 from tokenizer.errors import UserError
 from tokenizer.patterns import NAMES, resolve
@@ -90,12 +90,13 @@ class SuperbpeConfig(Rules):
         vocab_size: Size of the superword vocabulary; None for `bpe.vocab_size`, which makes the comparison
             one of equal vocabularies.
         transition: Size of the vocabulary at which phase 2 takes over, special tokens not counted: a number
-            of tokens, or a fraction of the vocabulary size.
+            of tokens, or a fraction of the vocabulary size; or `auto`, for superwords of whole pretokens: they
+            compete with phase-1 merges.
         transition_merges: The same as a number of phase-1 merges to keep; given instead of `transition`.
     """
 
     vocab_size: int | None = None
-    transition: int | float = 0.8
+    transition: int | float | str = 0.8
     transition_merges: int | None = None
 
 
@@ -260,8 +261,10 @@ def vocab_sizes(config: Config) -> tuple[int, int]:
 
 
 def transition_size(config: Config) -> int:
-    """Return the transition as a number of tokens, special ones not counted."""
+    """Return the transition as a number of tokens, without special ones; the most it can be where it is found."""
     given, merges = config.superbpe.transition, config.superbpe.transition_merges
+    if given == AUTO and merges is None:
+        return vocab_sizes(config)[1] - len(config.bpe.special_tokens)
     return resolve_transition(vocab_sizes(config)[1], given if merges is None else None, merges)
 
 

@@ -21,8 +21,12 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from tokenizer.summary import summary
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tokenizer.bpe import Tokenizer
 
 # Work that is over before this many seconds shows no bar.
 _PATIENCE = 1.0
@@ -30,6 +34,13 @@ _PATIENCE = 1.0
 _QUIET_INTERVAL = 15.0
 
 console = Console(highlight=False)
+stderr = Console(stderr=True, highlight=False)
+
+
+def complain(error: BaseException) -> None:
+    """Print a user's mistake as one line."""
+    message = " ".join(str(error).split())
+    stderr.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
 
 
 def si(value: float, digits: int = 3) -> str:
@@ -56,6 +67,20 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def training_summary(tokenizer: Tokenizer) -> str:
+    """Say in a line what phase 1's training was like."""
+    facts = summary(tokenizer, longest=3)
+    if not facts["merges"] or not facts["seconds"]:
+        return "no merges were trained"
+    return (
+        f"{facts['merges']:,} merges, {si(facts['merges_per_second'])}/s "
+        f"({facts['microseconds_per_merge']:.3g} us each, {facts['selecting_share']:.0%} of it selecting), "
+        f"the last of {facts['last_count']:,} occurrences; longest tokens "
+        + ", ".join(repr(token if len(token) <= 24 else f"{token[:23]}…") for token in facts["longest_tokens"])
+        + f" ({facts['longest_bytes']} bytes)"
+    )
 
 
 class _Rate(ProgressColumn):

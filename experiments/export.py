@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from experiments.cli import complain
+from experiments.console import complain
 from tokenizer import Tokenizer, UserError, formats
 from tokenizer.formats.hf_import import IGNORABLE
 

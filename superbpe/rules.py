@@ -1,11 +1,36 @@
-"""What phase 2 may merge: units, fence, caps and vetoes; the named presets."""
+r"""What phase 2 may merge: units, fence, atoms, caps and vetoes; the named presets.
+
+The published recipes differ in a handful of decisions, each of which is a setting here:
+
+| | `uw-2025`, `uw-paper` | `runs`, `boundless` | `seed` | `none` | `sentence` |
+|---|---|---|---|---|---|
+| text | lines | documents | documents | documents | documents |
+| cut at | digits, punctuation | pretokens that are not one token | punctuation | nothing | ends of sentences |
+| what merges | any tokens | whole pretokens | any tokens | any tokens | any tokens |
+| a new token may not | hold `": "`, five words | | | | |
+| `aaa` counts for | two pairs | one pair | two pairs | two pairs | two pairs |
+| encoding | one pass | two passes | one pass | one pass | one pass |
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tokenizer import patterns
+from tokenizer import _native, patterns
 from tokenizer.errors import UserError
+from tokenizer.patterns import Pattern
+
+SENTENCE_FENCE = (
+    r"(?<=[.!?…؟۔])(?=\s)|(?<=[.!?…؟۔][\"'”’»)\]])(?=\s)"  # white space must follow, or 3.14 would hold two sentences
+    r"|(?<=[。！？｡।॥။។።])(?![」』”’）])|(?<=[。！？｡][」』”’）])"  # these need no white space
+    r"|(?<=\n\n)(?!\n)"
+)
+"""Empty matches where a sentence ends: behind its last mark and a closing quote or bracket, and behind a blank line.
+Nothing but a position is matched, so the marks may merge with the words before them. Abbreviations end sentences, too:
+some superwords are lost, and none crosses an end."""
+
+SCRIPT_ATOMS = r" ?[ー\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*"
+"""One character, with its marks, of the scripts that put no spaces between words."""
 
 
 @dataclass(frozen=True)
@@ -19,14 +44,30 @@ class Rules:
             fences nothing.
         phase1_fence: "lifted" (the fence alone cuts text, for phase-1 merges too: one-pass encoding, exact in HF
             files) or "kept" (phase-1 merges stay inside pretokens: two-pass encoding).
+        atoms: what phase 2 merges: "tokens", or only whole "pretokens" which are one phase-1 token and in which
+            `eligible` is found. Pretokens need the phase-1 fence kept: without it there are none.
+        eligible: that regex; it matters to `atoms="pretokens"`.
+        script_atoms: the phase-1 pattern also cuts each character of Han, Kana, Thai, Lao, Khmer and Myanmar
+            apart (`SCRIPT_ATOMS`), so that phase 2 makes their words out of characters. With the fence kept. Phase-1
+            tokens of several such characters are then never reached; a phase 1 trained with `script_aware` has none.
         max_words: most non-empty parts between spaces (0x20) in a new token.
         max_bytes: most bytes of a new token.
+        max_tokens: most phase-1 tokens in a new token.
         forbid: strings that no new token may contain.
         min_count: pairs that occur less often are not merged.
+        counting: of a row of one token, all adjacent pairs count ("overlapping", as in HF: three make two pairs) or
+            those that one merge would join ("non-overlapping": three make one).
+        tie_break: which of the most frequent pairs is merged first, as in `train_bpe`; None for the one that
+            training is called with.
         span_trigger, span_cap: a span between fences of more than `span_trigger` phase-1 tokens is cut every
             `span_cap` tokens. A training device.
         truncate_quantile: spans are truncated to this quantile of their lengths in phase-1 tokens. A training
             device, and the first to apply.
+        drop_unused: phase-1 merges that phase 2's text never uses are dropped, and superwords take their places, as
+            in the released trainer. Without it phase 1 is kept as it is.
+        interleave: phase-1 merges and superwords compete: the next phase-1 merge, by its count in phase 2's text,
+            unless a superword's count is greater. Where the vocabulary is full, the phase-1 merges taken are the
+            transition. Needs `atoms="pretokens"`.
         sample: share of documents to train on, chosen by a hash of their text.
         sample_salt: another salt, another choice.
     """
@@ -34,13 +75,21 @@ class Rules:
     unit: str = "document"
     fence: str = "none"
     phase1_fence: str = "lifted"
+    atoms: str = "tokens"
+    eligible: str = r"\p{L}"
+    script_atoms: bool = False
     max_words: int | None = None
     max_bytes: int | None = None
+    max_tokens: int | None = None
     forbid: tuple[str, ...] = ()
     min_count: int = 1
+    counting: str = "overlapping"
+    tie_break: str | None = None
     span_trigger: int | None = None
     span_cap: int = 10
     truncate_quantile: float | None = None
+    drop_unused: bool = False
+    interleave: bool = False
     sample: float = 1.0
     sample_salt: str = ""
 
@@ -51,13 +100,20 @@ class Rules:
             UserError: names the value and what it may be.
         """
         patterns.resolve(self.fence)
-        if self.unit not in ("document", "line"):
-            raise UserError(f"unit={self.unit!r}; it is one of: document, line")
-        if self.phase1_fence not in ("lifted", "kept"):
-            raise UserError(f"phase1_fence={self.phase1_fence!r}; it is one of: lifted, kept")
+        for name, choices in (
+            ("unit", ("document", "line")),
+            ("phase1_fence", ("lifted", "kept")),
+            ("atoms", ("tokens", "pretokens")),
+            ("counting", ("overlapping", "non-overlapping")),
+            ("tie_break", (None, "lowest-ids", "lexicographic-greatest", "lexicographic-smallest")),
+        ):
+            if getattr(self, name) not in choices:
+                raise UserError(f"{name}={getattr(self, name)!r}; it is one of: {', '.join(map(str, choices))}")
+        self._check_pretokens()
         for name, least in (
             ("max_words", 1),
             ("max_bytes", 2),
+            ("max_tokens", 2),
             ("span_trigger", 2),
             ("span_cap", 2),
             ("min_count", 1),
@@ -72,12 +128,68 @@ class Rules:
         if not 0.0 < self.sample <= 1.0:
             raise UserError(f"sample={self.sample} is no share of documents; use more than 0 and at most 1")
 
+    def _check_pretokens(self) -> None:
+        if self.phase1_fence == "lifted":
+            if self.atoms == "pretokens":
+                raise UserError(
+                    "atoms='pretokens' and phase1_fence='lifted' exclude each other: where phase-1 merges cross "
+                    "pretokens, there are no whole pretokens to merge. Use phase1_fence='kept' or atoms='tokens'"
+                )
+            if self.script_atoms:
+                raise UserError(
+                    "script_atoms=True and phase1_fence='lifted' exclude each other: where phase-1 merges cross "
+                    "pretokens, finer pretokens change nothing. Use phase1_fence='kept'"
+                )
+        if self.interleave and self.atoms != "pretokens":
+            raise UserError(f"interleave=True {NO_AUTO}")
+        if self.atoms == "pretokens":
+            if not self.eligible or "\n" in self.eligible:
+                raise UserError(f"eligible={self.eligible!r} is no regex to search for; use one like '\\\\p{{L}}'")
+            _native.split("", self.eligible)  # compiles it, or says why not
+
+
+NO_AUTO = (
+    "and transition='auto' need atoms='pretokens', whose superwords leave the counts of phase-1 merges alone. "
+    "Superwords of any tokens change them; and pairs that straddle two words, like 'e' and ' ', are more frequent than "
+    "most merges from the start, so that a comparison by counts would end phase 1 before it made words"
+)
+
+
+def script_aware(pattern: str | Pattern) -> Pattern:
+    """The pattern, and then every character of scripts without spaces apart: for phase 1 before `script_atoms`.
+
+    >>> patterns.split("in 東京 に", script_aware("gpt2"))
+    ['in', ' 東', '京', ' に']
+    """
+    regex = patterns.resolve(pattern).regex
+    lines = regex.split("\n") if regex else []
+    return patterns.resolve("\n".join(lines if lines[-1:] == [SCRIPT_ATOMS] else [*lines, SCRIPT_ATOMS]))
+
+
+_UW = Rules(unit="line", max_words=4, forbid=(": ",))
+_RUNS = Rules(phase1_fence="kept", atoms="pretokens", counting="non-overlapping", tie_break="lexicographic-smallest")
 
 PRESETS: dict[str, Rules] = {
-    # The released SuperBPE (PythonNut/superbpe, scripts/extend_tokenizer.sh of 2025-11, and the fork's trainer):
-    # lines, digits and punctuation runs isolated, no ": " inside a token, at most four words.
-    "uw-2025": Rules(unit="line", fence="uw-2025-fence", max_words=4, forbid=(": ",)),
-    # Grigorev's experiment: punctuation ends a span; spans over 20 tokens are cut every 10; p99 truncation; a
-    # quarter of the documents.
+    # SuperBPE (Liu et al., 2025, arXiv 2503.13423) as released: PythonNut/superbpe, scripts/extend_tokenizer.sh of
+    # 2025-11, and its fork of HF's trainer. Lines; digits and punctuation runs isolated; no ": " inside a token; at
+    # most four words.
+    "uw-2025": replace(_UW, fence="uw-2025-fence"),
+    # The same as the paper's tokenizers were trained (utils.py of that repository before 2025-11): digits alone are
+    # isolated, in groups of three from the right. With the phase-1 pattern `uw-paper`.
+    "uw-paper": replace(_UW, fence="uw-paper-fence"),
+    # Faster Superword Tokenization (Schmidt, Tanner, Pinter, 2026, arXiv 2604.05192), mode "SuperBPE": runs of
+    # pretokens that are one token and hold a letter; pairs merged at once are counted; ties by the pair's bytes. Theirs
+    # counts phase 1 so, too; ours counts it as HF does, which differs where one token follows itself.
+    "runs": _RUNS,
+    # The same, mode "BoundlessBPE" (arXiv 2504.00178): superwords compete with phase-1 merges for a vocabulary of
+    # the given size. Phase-1 merges get the first ids, so that vocabularies of two sizes do not nest.
+    "boundless": replace(_RUNS, interleave=True),
+    # Grigorev's experiment (sample_efficient_gpt; blog post of 2025): punctuation, colons among it, ends a span; spans
+    # over 20 tokens are cut every 10; p99 truncation; a quarter of the documents.
     "seed": Rules(fence="punctuation-fence", span_trigger=20, span_cap=10, truncate_quantile=0.99, sample=0.25),
+    # No pretokenization in phase 2: the SuperBPE paper's baseline, and the upper limit of what a fence gives away.
+    "none": Rules(),
+    # MUTANT, also IndicSuperTokenizer (2025, arXiv 2511.03237): no superword crosses the end of a sentence; transition
+    # at 90 % of the vocabulary.
+    "sentence": Rules(fence=SENTENCE_FENCE),
 }

@@ -1,55 +1,22 @@
-"""Phase 2: a tokenizer and a corpus to a tokenizer with superwords.
-
-Two streaming passes over the corpus, then a merge loop over what repeats. The first pass counts how often each
-pair of phase-1 tokens meets; the second cuts the text at every seam that is too rare for any merge still to
-come, and counts the fragments between. See `native/src/phase2.rs` for why that is exact.
-"""
+"""Phase 2: a tokenizer and a corpus to a tokenizer with superwords."""
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
 
-from superbpe.rules import PRESETS, Rules
+from superbpe.passes import Passes, Veto
+from superbpe.rules import NO_AUTO, PRESETS, Rules, script_aware
+from superbpe.transition import AUTO, check_rivals, check_transition, resolve_transition
 from tokenizer import _native, patterns
-from tokenizer.bpe import ALPHABET, Tokenizer
+from tokenizer.bpe import Tokenizer
 from tokenizer.errors import UserError
-from tokenizer.progress import Progress, Throttle, thread_count
+from tokenizer.progress import Progress, thread_count
 from tokenizer.training import merges_that_fit
-
-_SATURATED = 2**31 - 1  # the core counts seams up to here
-SAMPLE_EVERY = 25
-"""One document in so many estimates how rare the last merge will be."""
-SAFETY = 0.4
-"""Share of that estimate at which seams are cut: too high costs another pass, too low only memory."""
-
-
-def resolve_transition(vocab_size: int, transition: float | None = None, transition_merges: int | None = None) -> int:
-    """The transition as 256 bytes + phase-1 merges, special tokens excluded.
-
-    Args:
-        vocab_size: of the final tokenizer.
-        transition: that number itself, or a share of `vocab_size` in (0, 1).
-        transition_merges: instead, the number of phase-1 merges.
-
-    Raises:
-        UserError: neither or both are given, or the value is out of range.
-    """
-    if (transition is None) == (transition_merges is None):
-        raise UserError("give the transition either as transition or as transition_merges")
-    if transition_merges is not None:
-        return 256 + transition_merges
-    if transition is not None and 0 < transition < 1:
-        return round(transition * vocab_size)
-    if transition is None or not math.isfinite(transition) or transition != int(transition) or transition < 256:
-        raise UserError(f"transition={transition} is neither a share between 0 and 1 nor a size of 256 or more")
-    return int(transition)
 
 
 def train_superbpe(
@@ -58,13 +25,14 @@ def train_superbpe(
     *,
     vocab_size: int,
     rules: Rules | str,
-    transition: float | None = None,
+    transition: float | str | None = None,
     transition_merges: int | None = None,
     tie_break: str = "lowest-ids",
+    veto: Veto | None = None,
     threshold: int | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-    on_counts: Callable[[npt.NDArray[np.uint64]], object] | None = None,
+    on_counts: Callable[[npt.NDArray[np.int64]], object] | None = None,
 ) -> Tokenizer:
     """Resumes training from the first merges of a tokenizer, with the whitespace fence lifted.
 
@@ -75,9 +43,14 @@ def train_superbpe(
         batches: gives the corpus from its beginning, each time it is called.
         vocab_size: of the result: bytes, merges of both phases, special tokens.
         rules: what may be merged: rules, or the name of a preset in `superbpe.rules.PRESETS`.
-        transition: where phase 2 takes over; see `resolve_transition`.
+        transition: where phase 2 takes over; see `resolve_transition`. "auto", for whole pretokens only, lets
+            superwords compete with phase-1 merges (`Rules.interleave`); the tokenizer has as many as the vocabulary
+            has room for, or more.
         transition_merges: the same as a number of merges, instead.
-        tie_break: which of the most frequent pairs is merged first, as in `train_bpe`.
+        tie_break: which of the most frequent pairs is merged first, as in `train_bpe`, unless the rules say.
+        veto: called once with each candidate (left part, right part, count) that the rules allow, as it comes up to be
+            merged; true refuses it for good. For experiments: a call costs about as much as a merge. What it raises is
+            raised here.
         threshold: seams that occur less often are cut; None to choose it from a sample.
         threads: worker threads; None for SUPERBPE_THREADS or all cores.
         progress: called with bytes of text and merges done.
@@ -96,154 +69,81 @@ def train_superbpe(
         raise UserError("batches must give the corpus anew for each pass: pass corpus.batches, not corpus.batches()")
     specials = sorted(tokenizer.special_tokens, key=tokenizer.special_tokens.__getitem__)
     n_total = merges_that_fit(vocab_size, specials)
-    t = resolve_transition(vocab_size, transition, transition_merges)
-    _check_transition(t, tokenizer, vocab_size, n_total)
+    competing = _competing(rules, transition, transition_merges)
+    if competing:
+        check_rivals(n_total, tokenizer.n_phase1_merges, tokenizer.provenance)
+        n_given = min(n_total, tokenizer.n_phase1_merges)
+    else:
+        t = resolve_transition(vocab_size, transition, transition_merges)
+        check_transition(t, vocab_size, n_total, tokenizer.n_phase1_merges)
+        n_given = t - 256
     started = time.perf_counter()
-    kept = tokenizer.ranks()[: t - 256]
-    n_new = n_total - len(kept)
-    fence = patterns.resolve(rules.fence)
-    trainer = _native.SuperwordTrainer(
-        ALPHABET,
-        [(left, right) for left, right in kept.tolist()],
-        pattern=tokenizer.pattern.regex,
-        fence=fence.regex,
-        two_pass=rules.phase1_fence == "kept",
-        unit=rules.unit,
-        span_trigger=rules.span_trigger,
-        span_cap=rules.span_cap,
+    given = tokenizer.ranks()[:n_given]
+    pattern = script_aware(tokenizer.pattern) if rules.script_atoms else tokenizer.pattern
+    passes = Passes(
+        given,
+        rules,
+        pattern=pattern,
         special_tokens=specials,
+        tie_break=tie_break,
+        veto=veto,
         threads=thread_count(threads),
+        progress=progress,
     )
-    veto: dict[str, Any] = {
-        "tie_break": tie_break,
-        "max_bytes": rules.max_bytes,
-        "max_words": rules.max_words,
-        "forbid": [string.encode() for string in rules.forbid],
-        "special_tokens": specials,
-    }
-
-    def stream(what: str, add: Callable[[_native.Batch], None]) -> None:
-        tick, done = Throttle(progress, what), 0
-        trainer.begin_pass()
-        for batch in _sampled(batches(), rules):
-            add(batch)
-            done += batch.n_bytes
-            tick(done)
-        trainer.end_pass()
-        tick.finish(done)
-
-    longest = None
-    if rules.truncate_quantile is not None:
-        stream("bytes measured", trainer.measure_spans)
-        longest = trainer.truncate_spans(rules.truncate_quantile)
-    stream("bytes: seams", lambda batch: trainer.count_seams(batch, SAMPLE_EVERY))
-    seen = trainer.statistics
-    if seen["bytes"] == 0:
-        raise UserError("the corpus is empty: there is no text to train superwords on")
-    if threshold is None:
-        share = seen["sampled_bytes"] / seen["bytes"]
-        sample = trainer.merge(n_new, min_count=1, progress=None, **veto)
-        threshold = _guess_threshold(sample["count"], n_new, share)
-    threshold = max(threshold, rules.min_count)
-    tick = Throttle(progress, "superword merges", n_new)
-
-    def merge_at(threshold: int) -> _native.MergeResult:
-        stream("bytes: fragments", lambda batch: trainer.count_fragments(batch, min(threshold, _SATURATED)))
-        return trainer.merge(n_new, min_count=threshold, progress=tick, **veto)
-
-    passes = 1
-    trained = merge_at(threshold)
-    while len(trained["left"]) < n_new and threshold > rules.min_count:
-        # The last merges are rarer than the sample told: cut less, and go through the corpus again.
-        threshold = max(rules.min_count, threshold // 4)
-        passes += 1
-        trained = merge_at(threshold)
-    made = len(trained["left"])
-    tick.finish(made)
-    if made < n_new:
+    found = passes.run(batches, n_total, threshold, competing=competing)
+    kept, made = len(found.kept), len(found.superwords.counts)
+    if kept + made < n_total:
+        size = 256 + kept + made + len(specials)
         warnings.warn(
-            f"the corpus ran out of pairs after {made} of {n_new} superword merges; the vocabulary has "
-            f"{t + made + len(specials)} tokens, not {vocab_size}. Use more text, other rules or a smaller vocabulary",
+            f"the corpus ran out of pairs after {made} of {n_total - kept} superword merges; the vocabulary has "
+            f"{size} tokens, not {vocab_size}. Use more text, other rules or a smaller vocabulary",
             stacklevel=2,
         )
     if on_counts is not None:
-        on_counts(trained["count"])
-    fragments = trainer.statistics
+        on_counts(found.superwords.counts)
+    fence = patterns.resolve(rules.fence)
     return Tokenizer.from_ranks(
-        np.concatenate([kept, np.stack([trained["left"], trained["right"]], axis=1).astype(np.int64)]),
-        pattern=tokenizer.pattern,
+        np.concatenate([found.kept, np.stack([found.superwords.left, found.superwords.right], axis=1)]),
+        pattern=pattern,
         special_tokens=specials,
         special_layout=tokenizer.special_layout,
-        n_phase1_merges=len(kept),
+        n_phase1_merges=kept,
         fence=fence,
         mode="two-pass" if rules.phase1_fence == "kept" else "one-pass",
+        eligible=rules.eligible if rules.atoms == "pretokens" else None,
         provenance=tokenizer.provenance
         | {
             "phase2": {
                 "from": tokenizer.sha256,
-                "transition": t,
-                "corpus_bytes": seen["bytes"],
-                "corpus_documents": seen["documents"],
-                "phase1_tokens": seen["tokens"],
-                "threshold": threshold,
-                "fragment_passes": passes,
-                "dead_seams": fragments["dead_seams"],
-                "seams": fragments["seams"],
-                "fragments": fragments["fragments"],
-                "fragment_tokens": fragments["cells"],
-                "longest_span": longest,
-                "ran_out_of_pairs": made < n_new,
-                "last_count": int(trained["count"][-1]) if made else None,
-                "rejected": trained["rejected"],
-                "unreachable_phase1_tokens": _unreachable(tokenizer, len(kept), fence, rules),
-                "already_tokens": trained["already_tokens"],
+                "transition": 256 + kept if competing else 256 + n_given,
+                **found.about,
+                "ran_out_of_pairs": kept + made < n_total,
+                "last_count": int(found.superwords.counts[-1]) if made else None,
+                "unreachable_phase1_tokens": _unreachable(tokenizer, n_given, pattern, fence, rules),
                 "seconds": round(time.perf_counter() - started, 3),
             }
         },
     )
 
 
-def _check_transition(t: int, tokenizer: Tokenizer, vocab_size: int, n_total: int) -> None:
-    have = 256 + tokenizer.n_phase1_merges
-    if not 256 <= t <= 256 + n_total:
-        raise UserError(
-            f"the transition {t} is outside the vocabulary: "
-            f"with vocab_size={vocab_size} it can be 256 to {256 + n_total}"
-        )
-    if t > have:
-        raise UserError(
-            f"the transition {t} needs {t - 256} phase-1 merges, and the tokenizer has {have - 256}; "
-            f"use at most {have}, or train phase 1 to a larger vocabulary"
-        )
+def _competing(rules: Rules, transition: float | str | None, transition_merges: int | None) -> bool:
+    """Whether training finds the transition itself."""
+    if rules.interleave and (transition not in (None, AUTO) or transition_merges is not None):
+        raise UserError("these rules find the transition themselves (interleave=True): leave it out, or say 'auto'")
+    if transition == AUTO:
+        if transition_merges is not None:
+            raise UserError("give the transition either as transition or as transition_merges")
+        if rules.atoms != "pretokens":
+            raise UserError(f"interleave=True {NO_AUTO}")
+    return rules.interleave or transition == AUTO
 
 
-def _guess_threshold(sample_counts: np.ndarray[Any, np.dtype[np.uint64]], n_new: int, share: float) -> int:
-    """A count that the last merge on the whole corpus will most likely reach; the sample is this share of it."""
-    last = int(sample_counts[n_new - 1]) if 0 < n_new <= len(sample_counts) else 1
-    return max(1, int(SAFETY * last / share)) if share else 1
-
-
-def _unreachable(tokenizer: Tokenizer, n_kept: int, fence: patterns.Pattern, rules: Rules) -> int:
-    """Phase-1 tokens that one-pass encoding never gives, because the fence cuts their own text."""
-    if rules.phase1_fence == "kept":
+def _unreachable(
+    tokenizer: Tokenizer, n_given: int, pattern: patterns.Pattern, fence: patterns.Pattern, rules: Rules
+) -> int:
+    """Phase-1 tokens that encoding never gives, because what cuts text first cuts their own text."""
+    if rules.phase1_fence == "kept" and not rules.script_atoms:
         return 0
-    tokens = (tokenizer.vocab[i].decode(errors="replace") for i in tokenizer.merge_ids[:n_kept, 2].tolist())
-    return sum(len(_native.split(token, fence.regex)) > 1 for token in tokens)
-
-
-def _sampled(batches: Iterable[_native.Batch], rules: Rules) -> Iterator[_native.Batch]:
-    if rules.sample == 1.0:
-        yield from batches
-        return
-    keep = _native.DocumentFilter(
-        split="all",
-        min_bytes=1,
-        max_bytes=None,
-        budget=None,
-        heldout_fraction=0.0,
-        heldout_salt="",
-        sample_fraction=rules.sample,
-        sample_salt=rules.sample_salt,
-    )
-    for batch in batches:
-        yield keep.apply(batch)[0]
+    first = pattern if rules.phase1_fence == "kept" else fence
+    tokens = (tokenizer.vocab[i].decode(errors="replace") for i in tokenizer.merge_ids[:n_given, 2].tolist())
+    return sum(len(_native.split(token, first.regex)) > 1 for token in tokens)

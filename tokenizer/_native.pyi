@@ -15,6 +15,7 @@ __all__ = [
     "SuperwordTrainer",
     "continue_bpe",
     "count_pieces",
+    "eligible",
     "equivalent_patterns",
     "named_patterns",
     "split",
@@ -118,6 +119,7 @@ class SuperwordTrainer:
         pattern: str,
         fence: str,
         two_pass: bool,
+        eligible: str | None,
         unit: str,
         span_trigger: int | None,
         span_cap: int,
@@ -130,16 +132,22 @@ class SuperwordTrainer:
     def truncate_spans(self, quantile: float) -> int: ...
     def count_seams(self, batch: Batch, sample_every: int) -> None: ...
     def count_fragments(self, batch: Batch, threshold: int) -> None: ...
+    def token_counts(self) -> npt.NDArray[np.uint64]: ...
     def merge(
         self,
         n_merges: int,
         *,
+        sample: bool,
         tie_break: str,
         min_count: int,
         max_bytes: int | None,
         max_words: int | None,
+        max_tokens: int | None,
         forbid: Sequence[bytes],
         special_tokens: Sequence[str],
+        non_overlapping: bool,
+        absent: Sequence[int],
+        judge: Callable[[bytes, bytes, int], bool] | None,
         progress: Callable[..., object] | None,
     ) -> MergeResult: ...
     @property
@@ -158,6 +166,7 @@ class Encoder:
         fence: str | None,
         two_pass: bool,
         whole: npt.NDArray[np.uint32],
+        eligible: str | None = None,
     ) -> Encoder: ...
     @staticmethod
     def recover_merges(tokens: Sequence[bytes]) -> npt.NDArray[np.uint32]: ...
@@ -169,6 +178,7 @@ class Encoder:
     def encode_batch(self, batch: Batch, threads: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]: ...
 
 def count_pieces(batch: Batch, pattern: str) -> int: ...
+def eligible(tokens: Sequence[bytes], pattern: str) -> list[bool]: ...
 def equivalent_patterns() -> list[tuple[str, str]]: ...
 def named_patterns() -> list[tuple[str, str]]: ...
 def split(text: str, pattern: str) -> list[str]: ...

@@ -43,6 +43,8 @@ class Tokenizer:
         special_tokens: string to id.
         ignore_merges: a whole pretoken that is a token becomes it, also where merges would not make it. As in
             tokenizer.json; and what tiktoken does.
+        eligible: two-pass only: a regex. Phase 2 merges only whole pretokens which are one phase-1 token and in which
+            it is found; None for any tokens.
         unmerged: bytes to id, of ordinary tokens that no merge makes. Text only holds them where `ignore_merges`.
         provenance: JSON about how it was made; not part of its identity.
     """
@@ -56,6 +58,7 @@ class Tokenizer:
         pattern: Pattern,
         fence: Pattern | None = None,
         mode: str = "one-pass",
+        eligible: str | None = None,
         special_tokens: dict[str, int] | None = None,
         ignore_merges: bool = False,
         unmerged: Mapping[bytes, int] | None = None,
@@ -67,6 +70,7 @@ class Tokenizer:
         self.pattern = pattern
         self.fence = fence
         self.mode = mode
+        self.eligible = eligible
         self.special_tokens = dict(special_tokens or {})
         self.provenance = dict(provenance or {})
         self.ignore_merges = ignore_merges
@@ -82,6 +86,21 @@ class Tokenizer:
             raise UserError("a two-pass tokenizer needs a fence (pattern 'none' cuts nothing)")
         if mode == "two-pass" and ignore_merges:
             raise UserError("a two-pass tokenizer cannot ignore merges: its pretokens are not its last pieces")
+        if eligible is not None:
+            self._check_eligible(eligible)
+
+    def _check_eligible(self, eligible: str) -> None:
+        """Refuses superwords of what is not eligible: they would never be made."""
+        if self.mode != "two-pass":
+            raise UserError("only a two-pass tokenizer has eligible pretokens: one pass knows no pretokens")
+        phase2 = self.merge_ids[self.n_phase1_merges :]
+        atoms = np.setdiff1d(phase2[:, :2], phase2[:, 2])
+        tokens = [self.vocab[i] for i in atoms.tolist()]
+        for token, found in zip(tokens, _native.eligible(tokens, eligible), strict=True):
+            if not found:
+                raise UserError(
+                    f"a superword is made of {token!r}, in which the eligibility pattern {eligible!r} is not found"
+                )
 
     @classmethod
     def from_ranks(
@@ -94,6 +113,7 @@ class Tokenizer:
         n_phase1_merges: int | None = None,
         fence: Pattern | None = None,
         mode: str = "one-pass",
+        eligible: str | None = None,
         provenance: dict[str, Any] | None = None,
     ) -> Tokenizer:
         """A new tokenizer out of merges by rank, with ids of our own.
@@ -106,6 +126,7 @@ class Tokenizer:
             pattern: as the attribute, like the rest.
             fence: see the class.
             mode: see the class.
+            eligible: see the class.
             provenance: see the class.
         """
         ranks = np.asarray(merges, dtype=np.int64).reshape(-1, 2)
@@ -123,6 +144,7 @@ class Tokenizer:
             pattern=pattern,
             fence=fence,
             mode=mode,
+            eligible=eligible,
             special_tokens={string: first_special + i for i, string in enumerate(special_tokens)},
             provenance=provenance,
         )
@@ -216,6 +238,7 @@ class Tokenizer:
             fence=None if self.fence is None else self.fence.regex,
             two_pass=self.mode == "two-pass",
             whole=(self.ordinary_ids() if self.ignore_merges else np.empty(0)).astype(np.uint32),
+            eligible=self.eligible,
         )
         if encoder.plain:
             warnings.warn(
@@ -353,6 +376,7 @@ class Tokenizer:
             pattern=self.pattern,
             fence=fence or self.fence,
             mode=mode if fence else self.mode,
+            eligible=self.eligible,
             special_tokens=self.special_tokens,
             ignore_merges=self.ignore_merges,
             unmerged=self.unmerged,

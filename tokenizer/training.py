@@ -28,6 +28,7 @@ def train_bpe(
     vocab_size: int,
     *,
     start: Tokenizer | None = None,
+    keep_ids: bool = False,
     special_tokens: Sequence[str] = DEFAULT_SPECIAL_TOKENS,
     tie_break: str = "lowest-ids",
     min_count: int = 1,
@@ -46,7 +47,9 @@ def train_bpe(
         counts: what `count_pretokens` gave.
         vocab_size: 256 bytes + merges + special tokens.
         start: go on from this tokenizer, whose merges and special tokens are kept. One that was trained here on the
-            same counts becomes what one run to the larger size gives.
+            same counts becomes what one run to the larger size gives, special tokens behind the merges again.
+        keep_ids: leave all ids of `start` as they are, for a model that knows them, and give the new tokens the ids
+            behind the highest. So it is always for a tokenizer whose ids are not laid out as ours.
         special_tokens: take the last ids; no merge may spell one. `start` has its own.
         tie_break: which of the most frequent pairs is merged: "lowest-ids" (HF's order: bytes in HF's alphabet
             order, then merges by rank), "lexicographic-greatest" or "lexicographic-smallest" (of left bytes,
@@ -112,7 +115,9 @@ def train_bpe(
         )
     try:
         layout, ranks = start.special_layout, start.ranks()
-    except UserError:  # an imported one, whose ids stay where they are
+    except UserError:  # an imported one
+        keep_ids = True
+    if keep_ids:
         return start.extended(_ids(start, found.ranks), provenance=provenance)
     return Tokenizer.from_ranks(
         np.concatenate([ranks, found.ranks]),

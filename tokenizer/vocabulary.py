@@ -162,6 +162,7 @@ def cut(tokenizer: Tokenizer, size: int) -> dict[str, Any]:
         "pattern": tokenizer.pattern,
         "fence": tokenizer.fence if superwords else None,
         "mode": tokenizer.mode if superwords else "one-pass",
+        "eligible": tokenizer.eligible if superwords else None,
         "special_tokens": {string: i - shift if string in tail else i for string, i in specials.items()},
         "ignore_merges": tokenizer.ignore_merges,
         "unmerged": unmerged | {tokenizer.vocab[i]: i for i in sorted(lost)},

@@ -20,6 +20,7 @@ import tokenizers
 from rich.table import Table
 
 from experiments.benchmarks import common
+from experiments.console import complain
 from tokenizer import Batch, _native, count_pretokens, patterns
 from tokenizer.errors import UserError
 from tokenizer.patterns import Pattern
@@ -164,8 +165,6 @@ def main(argv: list[str]) -> int:
             for row in measured:
                 row.measure()
     except UserError as error:
-        from experiments.cli import complain  # heavy: the configuration of every stage, Torch included
-
         complain(error)
         return 2
     return 0 if report(measured) else 1

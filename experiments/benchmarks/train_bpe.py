@@ -20,6 +20,7 @@ from rich.table import Table
 
 from experiments.benchmarks import common, peers
 from experiments.benchmarks.peers import Contender
+from experiments.console import complain
 from tokenizer import Corpus, patterns
 from tokenizer.errors import UserError
 
@@ -258,8 +259,6 @@ def main(argv: list[str]) -> int:
             for vocab_size in options.vocab_size:
                 by_size(options, vocab_size)
     except UserError as error:
-        from experiments.cli import complain  # heavy: the configuration of every stage, Torch included
-
         complain(error)
         return 2
     return 0 if all(expected) else 1

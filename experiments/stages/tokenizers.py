@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.artifacts import FORMAT, Artifact, digest
 from experiments.config import part, transition_size, vocab_sizes
+from experiments.console import training_summary
 from superbpe.rules import Rules
 from superbpe.training import train_superbpe
+from superbpe.transition import AUTO
 from tokenizer.bpe import Tokenizer
 from tokenizer.counting import PretokenCounts
 from tokenizer.errors import UserError
@@ -91,6 +93,8 @@ def phase1(context: Context, text: Text, counts: Artifact) -> tuple[Trained, Tok
         artifact = _keep(context, tokenizer, inputs)
     _say_if_short(context, record, tokenizer, config.vocab_size)
     context.done("bpe", record, f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}")
+    if record.fresh:
+        context.reporter.say(f"  {training_summary(whole)}", style="dim")
     return Trained("bpe", "BPE", tokenizer, artifact, record), whole
 
 
@@ -99,6 +103,9 @@ def phase2(context: Context, text: Text, whole: Tokenizer) -> Trained:
     config = context.config
     transition, (_, vocab_size) = transition_size(config), vocab_sizes(config)
     specials = len(config.bpe.special_tokens)
+    competing = config.superbpe.transition == AUTO
+    if competing:
+        transition = min(transition, whole.vocab_size - specials)
     if whole.vocab_size < transition + specials:
         raise UserError(
             f"the corpus has only enough pairs for a phase-1 vocabulary of {whole.vocab_size - specials}, below "
@@ -113,7 +120,7 @@ def phase2(context: Context, text: Text, whole: Tokenizer) -> Trained:
             prefix,
             lambda: text.corpus.batches("train"),
             vocab_size=vocab_size,
-            transition=transition,
+            transition=AUTO if competing else transition,
             rules=rules,
             tie_break=config.bpe.tie_break,
             threads=config.runner.threads,
@@ -127,7 +134,7 @@ def phase2(context: Context, text: Text, whole: Tokenizer) -> Trained:
         "rules": dataclasses.asdict(rules),
         "tie_break": config.bpe.tie_break,
         "vocab_size": vocab_size,
-        "transition": transition,
+        "transition": AUTO if competing else transition,
     }
     with context.reporter.stage("superbpe"):
         record = _record(context, "superbpe", chosen, inputs, build)

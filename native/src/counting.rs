@@ -21,7 +21,7 @@ use crate::spill::{Run, Source, Sum};
 use crate::table::Table;
 
 const CHUNK_BYTES: usize = 1 << 18;
-/// Runs that are merged at once; each holds a file and about a megabyte.
+/// Runs that are merged at once; each holds a file and less than half a megabyte.
 const MOST_RUNS: usize = 64;
 
 /// What a merge may not cross before any pattern is looked at.

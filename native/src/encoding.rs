@@ -106,6 +106,39 @@ pub struct Definition {
     pub scanner: Scanner,
     /// Two-pass: phase-2 merges do not cross the ends of this one's pieces.
     pub fence: Option<Scanner>,
+    /// Two-pass: phase 2 merges only whole pretokens that are one of these tokens (by id); None for any token.
+    pub eligible: Option<Vec<bool>>,
+}
+
+/// Tokens in which a regex finds something; those that are no whole characters are never whole pretokens.
+pub fn eligible(pattern: &str, tokens: &Tokens) -> Result<Vec<bool>, String> {
+    let regex = fancy_regex::Regex::new(pattern)
+        .map_err(|error| format!("the eligibility pattern {pattern:?} does not compile: {error}"))?;
+    (0..tokens.len() as u32)
+        .map(|id| match std::str::from_utf8(tokens.get(id)) {
+            Ok(text) => regex.is_match(text).map_err(|error| format!("the pattern {pattern:?} gave up: {error}")),
+            Err(_) => Ok(false),
+        })
+        .collect()
+}
+
+/// Merges that apply by rank to sequences of tokens, as training applied them one after the other.
+pub struct RankedMerges {
+    table: PairTable,
+    scratch: Scratch,
+}
+
+impl RankedMerges {
+    /// (left, right, new) by rank.
+    pub fn new(merges: impl ExactSizeIterator<Item = (u32, u32, u32)>) -> Self {
+        let mut table = PairTable::new(merges.len());
+        merges.enumerate().for_each(|(rank, (left, right, new))| table.insert(left, right, rank as u32, new));
+        Self { table, scratch: Scratch::default() }
+    }
+
+    pub fn apply(&mut self, ids: &mut Vec<u32>) {
+        merge(ids, &self.table, &mut self.scratch);
+    }
 }
 
 /// Phase-2 merges, and the seams that they can cross, in one table: a seam that is no merge has no rank.
@@ -370,7 +403,7 @@ impl Encoder {
         state: &mut State,
         mut span: impl FnMut(&[u32]),
     ) -> Result<(), String> {
-        let Definition { scanner, fence, tokens: table, .. } = &self.definition;
+        let Definition { scanner, fence, tokens: table, eligible, .. } = &self.definition;
         let mut tokens = std::mem::take(&mut state.tokens);
         let result = match fence {
             None => unit.split(text, |text| {
@@ -395,6 +428,11 @@ impl Encoder {
                             at += table.get(token).len();
                             at
                         }));
+                        let whole = tokens.len() == first + 1;
+                        if eligible.as_ref().is_some_and(|eligible| !(whole && eligible[tokens[first] as usize])) {
+                            boundaries.push(start);
+                            boundaries.extend_from_slice(&ends[first..]);
+                        }
                     })
                     .and_then(|()| {
                         let mut start = 0;
@@ -404,6 +442,9 @@ impl Encoder {
                             Ok(())
                         })
                     });
+                if eligible.is_some() {
+                    boundaries.sort(); // two sorted rows, one behind the other: linear
+                }
                 if result.is_ok() {
                     between_closed_seams(&tokens, &ends, &boundaries, &mut span);
                 }
@@ -940,6 +981,7 @@ pub mod tests {
                 phase1,
                 scanner: Scanner::new("").unwrap(),
                 fence: None,
+                eligible: None,
             });
             let mut batch = Batch::default();
             for _ in 0..20 {
@@ -999,6 +1041,7 @@ pub mod tests {
                 phase1,
                 scanner: Scanner::new("").unwrap(),
                 fence: None,
+                eligible: None,
             };
             dropped += merges.len() - effective_rules(&definition(merges.len())).len();
             for phase1 in [merges.len(), random.below(merges.len()), superword_rank(&definition(merges.len()))] {
@@ -1031,6 +1074,7 @@ pub mod tests {
                 phase1: random.below(merges.len() + 1),
                 scanner: Scanner::new("d").unwrap(),
                 fence: None,
+                eligible: None,
             };
             let ids: Vec<u32> = (0..tokens.len() as u32).collect();
             let encoder = Encoder::new(definition).ignoring_merges(&ids);
@@ -1123,6 +1167,7 @@ pub mod tests {
                 phase1,
                 scanner: pattern,
                 fence: Some(fence),
+                eligible: None,
             });
             let mut batch = Batch::default();
             batch.push(&text);

@@ -9,7 +9,6 @@
 
 use std::time::{Duration, Instant};
 
-use hashbrown::hash_map::Entry;
 use rustc_hash::FxBuildHasher;
 
 type Map<K, V> = hashbrown::HashMap<K, V, FxBuildHasher>;
@@ -277,7 +276,28 @@ pub enum Stop {
     Interrupted,
 }
 
+/// What only phase 2 asks of a merge loop.
 #[derive(Default)]
+pub struct Special<'a> {
+    /// Most tokens of the start in a new token.
+    pub max_tokens: Option<u32>,
+    /// How many tokens of the start each token consists of, where the table holds more than those: by id.
+    pub widths: Vec<u32>,
+    /// In a row of one token, count the pairs that can be merged at once, not all adjacent ones: (a, a, a) is one.
+    pub non_overlapping: bool,
+    /// Tokens that are as good as not there: a new one may spell the same bytes.
+    pub absent: Vec<u32>,
+    /// Pairs that were refused before, for good.
+    pub refused: Refused,
+    /// Asked about every pair that nothing else refuses, with its parts' bytes and its count: whether to refuse it.
+    /// None stops the loop.
+    pub judge: Option<Judge<'a>>,
+}
+
+pub type Refused = hashbrown::HashSet<u64, FxBuildHasher>;
+pub type Judge<'a> = &'a mut dyn FnMut(&[u8], &[u8], u64) -> Option<bool>;
+
+#[derive(Clone, Default)]
 pub struct Report {
     pub merges: Vec<Merge>,
     pub rejected: u64,
@@ -293,6 +313,7 @@ pub struct MergeLoop<'a> {
     tokens: Tokens,
     known: hashbrown::HashTable<u32>,
     veto: &'a Veto,
+    special: Special<'a>,
     min_count: u64,
     threshold: u64,
     pairs: Map<u64, Pair>,
@@ -312,9 +333,26 @@ impl<'a> MergeLoop<'a> {
     /// Ids in `words` are those of `tokens`; new tokens get the ids that follow. No count below `min_count` (at
     /// least 1) is merged. Where phase 2 left seams out, `min_count` is the threshold it cut at.
     pub fn new(words: Words, tokens: Tokens, tie: Tie, veto: &'a Veto, min_count: u64) -> Self {
+        Self::with(words, tokens, tie, veto, min_count, Special::default())
+    }
+
+    /// The same with what phase 2 asks besides.
+    pub fn with(
+        words: Words,
+        tokens: Tokens,
+        tie: Tie,
+        veto: &'a Veto,
+        min_count: u64,
+        mut special: Special<'a>,
+    ) -> Self {
         let mut known = hashbrown::HashTable::with_capacity(tokens.len() * 2);
-        for id in 0..tokens.len() as u32 {
+        let mut absent = vec![false; tokens.len()];
+        special.absent.iter().for_each(|&id| absent[id as usize] = true);
+        for id in (0..tokens.len() as u32).filter(|&id| !absent[id as usize]) {
             known.insert_unique(hash(tokens.get(id)), id, |&id| hash(tokens.get(id)));
+        }
+        if special.max_tokens.is_some() {
+            special.widths.resize(tokens.len(), 1);
         }
         Self {
             cells: words.cells,
@@ -324,6 +362,7 @@ impl<'a> MergeLoop<'a> {
             tokens,
             known,
             veto,
+            special,
             min_count: min_count.max(1),
             threshold: u64::MAX,
             pairs: Map::default(),
@@ -363,10 +402,16 @@ impl<'a> MergeLoop<'a> {
                     return Stop::Interrupted;
                 }
             }
-            let Some((token, best)) = self.select() else { return Stop::Exhausted };
+            let (token, best) = match self.select() {
+                Ok(selected) => selected,
+                Err(stop) => return stop,
+            };
             self.report.selecting += began.elapsed();
             let (left, right) = parts(best.pair);
             let id = self.tokens.push(&token);
+            if self.special.max_tokens.is_some() {
+                self.special.widths.push(self.width(left, right));
+            }
             let tokens = &self.tokens;
             self.known.insert_unique(hash(&token), id, |&id| hash(tokens.get(id)));
             self.left.push(NO_NEIGHBOUR);
@@ -378,40 +423,82 @@ impl<'a> MergeLoop<'a> {
     }
 
     /// Takes the best pair that may be merged out of the queue, with the bytes of the token that it makes.
-    fn select(&mut self) -> Option<(Vec<u8>, Selected)> {
+    fn select(&mut self) -> Result<(Vec<u8>, Selected), Stop> {
         loop {
             let Some(top) = self.queue.pop(&self.tokens) else {
                 if self.threshold == self.min_count {
-                    return None;
+                    return Err(Stop::Exhausted);
                 }
                 self.threshold = (self.threshold / 2).max(self.min_count);
                 self.index();
                 continue;
             };
-            let Entry::Occupied(entry) = self.pairs.entry(top.pair) else {
+            let Some(&tracked) = self.pairs.get(&top.pair) else {
                 continue;
             };
-            let pair = *entry.get();
+            let (left, right) = parts(top.pair);
+            let mut pair = tracked;
+            if self.special.non_overlapping && left == right {
+                // Never more than the adjacent ones, which are tracked; and like those it only falls.
+                pair.count = self.mergeable_at_once(left, &tracked);
+            }
             if pair.count != top.count {
                 if pair.count >= self.threshold {
                     let fresh = Candidate { count: pair.count, pair: top.pair };
                     self.queue.push(&self.tokens, fresh);
                 } else {
-                    entry.remove();
+                    self.pairs.remove(&top.pair);
                 }
                 continue;
             }
-            entry.remove();
-            let (left, right) = parts(top.pair);
-            let token = [self.tokens.get(left), self.tokens.get(right)].concat();
-            if self.veto.rejects(&token) {
+            self.pairs.remove(&top.pair);
+            if self.special.refused.contains(&top.pair) {
+                continue;
+            }
+            let (first, second) = (self.tokens.get(left), self.tokens.get(right));
+            let token = [first, second].concat();
+            let too_wide = self.special.max_tokens.is_some_and(|most| self.width(left, right) > most);
+            if too_wide || self.veto.rejects(&token) {
                 self.report.rejected += 1;
             } else if self.known.find(hash(&token), |&id| *self.tokens.get(id) == *token).is_some() {
                 self.report.already_tokens += 1;
             } else {
-                return Some((token, Selected { pair: top.pair, place: pair }));
+                match self.special.judge.as_mut().map_or(Some(false), |judge| judge(first, second, pair.count)) {
+                    None => return Err(Stop::Interrupted),
+                    Some(false) => return Ok((token, Selected { pair: top.pair, place: pair })),
+                    Some(true) => self.report.rejected += 1,
+                }
+            }
+            // The cells are counted again at a lower threshold, and the pair is still in them.
+            self.special.refused.insert(top.pair);
+        }
+    }
+
+    /// Tokens of the start in the token that a pair makes.
+    fn width(&self, left: u32, right: u32) -> u32 {
+        self.special.widths[left as usize].saturating_add(self.special.widths[right as usize])
+    }
+
+    /// How many pairs of a token and itself one merge would make: in a row of k tokens, k / 2.
+    fn mergeable_at_once(&self, token: u32, pair: &Pair) -> u64 {
+        let mut weights = Weights::new(&self.runs);
+        let (mut count, mut free) = (0, 0);
+        for &position in &self.postings[pair.start..pair.start + pair.occurrences as usize] {
+            if position < free || self.cells[position as usize] != token {
+                continue;
+            }
+            let second = self.next(position);
+            if self.cells[second as usize] == token {
+                count += weights.at(position);
+                free = self.next(second);
             }
         }
+        count
+    }
+
+    /// Gives up the loop for what it found, and the pairs that it refused.
+    pub fn finish(self) -> (Report, Refused) {
+        (self.report, self.special.refused)
     }
 
     pub fn tokens(&self) -> &Tokens {
@@ -637,7 +724,15 @@ mod tests {
     }
 
     /// The algorithm as its definition says it: recount everything, merge, repeat.
-    fn naive(words: &[(Vec<u32>, u64)], n: usize, tie: Tie, veto: &Veto, min_count: u64) -> Vec<Merge> {
+    fn naive(
+        words: &[(Vec<u32>, u64)],
+        n: usize,
+        tie: Tie,
+        veto: &Veto,
+        min_count: u64,
+        non_overlapping: bool,
+        max_tokens: Option<u32>,
+    ) -> Vec<Merge> {
         let mut words = words.to_vec();
         let mut tokens = bytes();
         let mut dropped = std::collections::HashSet::new();
@@ -645,8 +740,12 @@ mod tests {
         while merges.len() < n {
             let mut counts = std::collections::HashMap::<(u32, u32), u64>::new();
             for (word, weight) in &words {
+                let mut row = 0; // pairs of one token and itself, in a row
                 for pair in word.windows(2) {
-                    *counts.entry((pair[0], pair[1])).or_default() += weight;
+                    row = if pair[0] == pair[1] { row + 1 } else { 0 };
+                    if !non_overlapping || row % 2 == 1 || row == 0 {
+                        *counts.entry((pair[0], pair[1])).or_default() += weight;
+                    }
                 }
             }
             counts.retain(|pair, count| !dropped.contains(pair) && *count >= min_count.max(1));
@@ -660,7 +759,9 @@ mod tests {
             });
             let Some((&(left, right), &count)) = best else { break };
             let token = [tokens.get(left), tokens.get(right)].concat();
-            if veto.rejects(&token) || (0..tokens.len() as u32).any(|id| tokens.get(id) == token) {
+            // Here tokens of the start are bytes.
+            let too_wide = max_tokens.is_some_and(|most| token.len() > most as usize);
+            if too_wide || veto.rejects(&token) || (0..tokens.len() as u32).any(|id| tokens.get(id) == token) {
                 dropped.insert((left, right));
                 continue;
             }
@@ -684,10 +785,17 @@ mod tests {
         merges
     }
 
-    fn fast(words: &[(Vec<u32>, u64)], n: usize, tie: Tie, veto: &Veto, min_count: u64) -> (Vec<Merge>, Stop) {
+    fn fast<'a>(
+        words: &[(Vec<u32>, u64)],
+        n: usize,
+        tie: Tie,
+        veto: &'a Veto,
+        min_count: u64,
+        special: Special<'a>,
+    ) -> (Vec<Merge>, Stop) {
         let weights: Vec<u64> = words.iter().map(|(_, weight)| *weight).collect();
         let cells = Words::new(&weights, |i| words[i].0.iter().copied()).unwrap();
-        let mut merging = MergeLoop::new(cells, bytes(), tie, veto, min_count);
+        let mut merging = MergeLoop::with(cells, bytes(), tie, veto, min_count, special);
         let stop = merging.run(n, Duration::MAX, |_| true);
         (merging.report.merges, stop)
     }
@@ -716,8 +824,12 @@ mod tests {
                 max_words: None,
             };
             let min_count = below(4);
-            let (merges, stop) = fast(&words, 12, tie, &veto, min_count);
-            assert_eq!(merges, naive(&words, 12, tie, &veto, min_count), "{case}: {words:?} {tie:?} {veto:?}");
+            let non_overlapping = below(2) == 0;
+            let max_tokens = (below(4) == 0).then(|| 2 + below(4) as u32);
+            let special = Special { non_overlapping, max_tokens, ..Special::default() };
+            let (merges, stop) = fast(&words, 12, tie, &veto, min_count, special);
+            let expected = naive(&words, 12, tie, &veto, min_count, non_overlapping, max_tokens);
+            assert_eq!(merges, expected, "{case}: {words:?} {tie:?} {veto:?} {non_overlapping} {max_tokens:?}");
             assert_eq!(stop == Stop::Full, merges.len() == 12);
         }
     }

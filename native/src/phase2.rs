@@ -12,8 +12,9 @@ use hashbrown::hash_table::{Entry, HashTable};
 
 use crate::corpus::Batch;
 use crate::counting::{Specials, Unit};
-use crate::encoding::{Encoder, State};
-use crate::merging::{MergeLoop, Report, Stop, Tie, Veto, Words};
+use crate::encoding::{Encoder, RankedMerges, State};
+pub use crate::merging::Judge;
+use crate::merging::{Merge, MergeLoop, Refused, Report, Special, Stop, Tie, Veto, Words};
 use crate::parallel;
 
 const CHUNK_BYTES: usize = 1 << 17;
@@ -23,6 +24,7 @@ const SKETCH: usize = 1 << 22;
 const SATURATED: u32 = u32::MAX / 2;
 /// Phase-1 tokens after which the sample is large enough, whatever the corpus: some 40 MB of text.
 const SAMPLE_TOKENS: u64 = 10_000_000;
+const PROGRESS: std::time::Duration = std::time::Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Spans {
@@ -93,10 +95,22 @@ impl Fragments {
         }
     }
 
-    fn words(&self) -> Result<Words, String> {
-        let fragments: Vec<Fragment> = self.table.iter().copied().collect();
+    /// The fragments as words of a merge loop, in which the `done` merges are made.
+    fn words(&self, done: Option<RankedMerges>) -> Result<Words, String> {
+        let mut fragments: Vec<Fragment> = self.table.iter().copied().collect();
         let weights: Vec<u64> = fragments.iter().map(|fragment| fragment.count).collect();
-        Words::new(&weights, |i| fragments[i].of(&self.ids).iter().copied())
+        let Some(mut merges) = done else {
+            return Words::new(&weights, |i| fragments[i].of(&self.ids).iter().copied());
+        };
+        let (mut ids, mut fragment) = (Vec::with_capacity(self.ids.len() / 2), Vec::new());
+        for entry in &mut fragments {
+            fragment.clear();
+            fragment.extend_from_slice(entry.of(&self.ids));
+            merges.apply(&mut fragment);
+            *entry = Fragment { start: ids.len(), length: fragment.len() as u32, ..*entry };
+            ids.extend_from_slice(&fragment);
+        }
+        Words::new(&weights, |i| fragments[i].of(&ids).iter().copied())
     }
 }
 
@@ -121,16 +135,29 @@ struct Worker {
     fragments: Fragments,
     statistics: Statistics,
     lengths: BTreeMap<usize, u64>,
+    /// How often each phase-1 token occurs, by id.
+    tokens: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub enum Pass {
     /// Histogram of span lengths.
     Lengths,
-    /// Counts seams; every n-th document is also kept whole, as a sample.
+    /// Counts seams and tokens; every n-th document is also kept whole, as a sample.
     Seams { sample_every: usize },
     /// Counts fragments between seams that occur at least `threshold` times.
     Fragments { threshold: u32 },
+}
+
+/// Which merges are made of the fragments.
+pub struct MergeRules<'a> {
+    pub tie: Tie,
+    pub veto: &'a Veto,
+    /// Most phase-1 tokens of a new one.
+    pub max_tokens: Option<u32>,
+    pub non_overlapping: bool,
+    /// Phase-1 tokens that are as good as not there.
+    pub absent: Vec<u32>,
 }
 
 pub struct Trainer {
@@ -141,6 +168,10 @@ pub struct Trainer {
     workers: Vec<Worker>,
     pub statistics: Statistics,
     documents: usize,
+    token_counts: Vec<u64>,
+    /// What `merge` found until now, at thresholds that were too high for all of it.
+    found: Report,
+    refused: Refused,
 }
 
 impl Trainer {
@@ -154,10 +185,13 @@ impl Trainer {
             workers: (0..threads.max(1)).map(|_| Worker::default()).collect(),
             statistics: Statistics::default(),
             documents: 0,
+            token_counts: Vec::new(),
+            found: Report::default(),
+            refused: Refused::default(),
         }
     }
 
-    /// Forgets what passes have gathered but the seams, so that another pass can begin.
+    /// Forgets what passes have gathered but the seams and merges, so that another pass can begin.
     pub fn begin_pass(&mut self) {
         self.workers.iter_mut().for_each(|worker| *worker = Worker::default());
         self.statistics = Statistics::default();
@@ -175,6 +209,9 @@ impl Trainer {
         // Looked at between batches only, so that threads do not decide what is sampled.
         let sampling = self.workers.iter().map(|worker| worker.statistics.sampled_tokens).sum::<u64>() < SAMPLE_TOKENS;
         let threads = self.workers.len();
+        if matches!(pass, Pass::Seams { .. }) {
+            self.workers.iter_mut().for_each(|worker| worker.tokens.resize(encoder.tokens().len(), 0));
+        }
         encoder.with_states(threads, |states| {
             let mut pairs: Vec<(&mut State, &mut Worker)> = states.iter_mut().zip(&mut self.workers).collect();
             parallel::for_each(&mut pairs, chunks.len(), |(state, worker), i| {
@@ -209,6 +246,7 @@ impl Trainer {
         for worker in workers {
             total.fragments.merge(worker.fragments);
             total.statistics.add(worker.statistics);
+            total.tokens.iter_mut().zip(worker.tokens).for_each(|(sum, count)| *sum += count);
             for (length, n) in worker.lengths {
                 *total.lengths.entry(length).or_default() += n;
             }
@@ -216,6 +254,9 @@ impl Trainer {
         total.statistics.fragments = total.fragments.table.len() as u64;
         total.statistics.cells = total.fragments.ids.len() as u64;
         self.statistics = total.statistics;
+        if !total.tokens.is_empty() {
+            self.token_counts = std::mem::take(&mut total.tokens);
+        }
         self.workers = std::iter::once(total).chain((1..threads).map(|_| Worker::default())).collect();
     }
 
@@ -231,19 +272,72 @@ impl Trainer {
         at_quantile.map_or(1, |(&length, _)| length.max(1))
     }
 
-    /// Merges the fragments gathered; `min_count` must be at least the threshold they were cut at.
-    pub fn merge(
+    /// How often each phase-1 token occurs in the pieces, by id, after a pass over the seams.
+    pub fn token_counts(&self) -> &[u64] {
+        &self.token_counts
+    }
+
+    /// Merges the sample, to see how frequent merges are in it.
+    pub fn merge_sample(
         &self,
         total: usize,
-        tie: Tie,
-        veto: &Veto,
-        min_count: u64,
-        progress: impl FnMut(&[crate::merging::Merge]) -> bool,
+        rules: &MergeRules,
+        progress: impl FnMut(&[Merge]) -> bool,
     ) -> Result<(Report, Stop), String> {
-        let words = self.workers[0].fragments.words()?;
-        let mut merging = MergeLoop::new(words, self.encoder.tokens().clone(), tie, veto, min_count);
-        let stop = merging.run(total, std::time::Duration::from_millis(100), progress);
-        Ok((merging.report, stop))
+        let mut merging = self.merge_loop(&Report::default(), rules, 1, Refused::default(), None)?;
+        let stop = merging.run(total, PROGRESS, progress);
+        Ok((merging.finish().0, stop))
+    }
+
+    /// Goes on from the merges found so far until there are `total`, or none of the fragments' pairs is left with
+    /// `min_count`, which must be at least the threshold they were cut at. `progress` gets the new merges.
+    pub fn merge<'a>(
+        &mut self,
+        total: usize,
+        rules: &MergeRules<'a>,
+        min_count: u64,
+        judge: Option<Judge<'a>>,
+        progress: impl FnMut(&[Merge]) -> bool,
+    ) -> Result<(&Report, Stop), String> {
+        let refused = std::mem::take(&mut self.refused);
+        let mut merging = self.merge_loop(&self.found, rules, min_count, refused, judge)?;
+        let stop = merging.run(total.saturating_sub(self.found.merges.len()), PROGRESS, progress);
+        let (report, refused) = merging.finish();
+        self.refused = refused;
+        self.found.merges.extend(report.merges);
+        self.found.rejected += report.rejected;
+        self.found.already_tokens += report.already_tokens;
+        self.found.selecting += report.selecting;
+        Ok((&self.found, stop))
+    }
+
+    fn merge_loop<'a>(
+        &self,
+        found: &Report,
+        rules: &MergeRules<'a>,
+        min_count: u64,
+        refused: Refused,
+        judge: Option<Judge<'a>>,
+    ) -> Result<MergeLoop<'a>, String> {
+        let mut tokens = self.encoder.tokens().clone();
+        let n = tokens.len();
+        let mut widths = vec![1u32; n];
+        for merge in &found.merges {
+            let token = [tokens.get(merge.left), tokens.get(merge.right)].concat();
+            tokens.push(&token);
+            widths.push(widths[merge.left as usize].saturating_add(widths[merge.right as usize]));
+        }
+        let done = found.merges.iter().enumerate().map(|(i, merge)| (merge.left, merge.right, (n + i) as u32));
+        let words = self.workers[0].fragments.words((!found.merges.is_empty()).then(|| RankedMerges::new(done)))?;
+        let special = Special {
+            max_tokens: rules.max_tokens,
+            widths,
+            non_overlapping: rules.non_overlapping,
+            absent: rules.absent.clone(),
+            refused,
+            judge,
+        };
+        Ok(MergeLoop::with(words, tokens, rules.tie, rules.veto, min_count, special))
     }
 }
 
@@ -284,6 +378,7 @@ impl Worker {
         match pass {
             Pass::Lengths => unreachable!("spans are measured before they are cut"),
             Pass::Seams { .. } => {
+                piece.iter().for_each(|&token| self.tokens[token as usize] += 1);
                 for seam in piece.windows(2) {
                     let counter = &sketch[slot(seam[0], seam[1])];
                     if counter.load(Ordering::Relaxed) < SATURATED {
@@ -321,7 +416,6 @@ fn slot(left: u32, right: u32) -> usize {
 mod tests {
     use super::*;
     use crate::encoding::{tests::*, Definition};
-    use crate::merging::Merge;
     use crate::patterns::Scanner;
 
     #[test]
@@ -354,6 +448,7 @@ mod tests {
                     phase1: merges.len(),
                     scanner: Scanner::new(" b").unwrap(),
                     fence: None,
+                    eligible: None,
                 });
                 let mut trainer = Trainer::new(encoder, spans, Specials::new(&[]).unwrap(), threads);
                 trainer.add(&batch, Pass::Seams { sample_every }).unwrap();
@@ -361,18 +456,29 @@ mod tests {
                 trainer
             };
             // The sample is everything: nothing is cut.
-            let (whole, _) = trainer(1, 1).merge(30, Tie::LowestIds, &veto, 1, |_| true).unwrap();
+            let rules = MergeRules {
+                tie: Tie::LowestIds,
+                veto: &veto,
+                max_tokens: (case % 3 == 1).then_some(3),
+                non_overlapping: case % 2 == 1,
+                absent: Vec::new(),
+            };
+            let (whole, _) = trainer(1, 1).merge_sample(30, &rules, |_| true).unwrap();
             for threads in [1, 3] {
                 for threshold in [1, 2, 5, 20] {
                     let expected: Vec<Merge> =
                         whole.merges.iter().copied().take_while(|merge| merge.count >= threshold as u64).collect();
                     let mut cut = trainer(threads, 1000);
-                    cut.begin_pass();
-                    cut.add(&batch, Pass::Fragments { threshold }).unwrap();
-                    cut.end_pass();
-                    let (found, _) = cut.merge(30, Tie::LowestIds, &veto, threshold as u64, |_| true).unwrap();
-                    assert_eq!(found.merges, expected, "case {case}, threshold {threshold}");
-                    assert_eq!(cut.statistics.bytes, batch.data.len() as u64);
+                    let mut found = |threshold| {
+                        cut.begin_pass();
+                        cut.add(&batch, Pass::Fragments { threshold }).unwrap();
+                        cut.end_pass();
+                        assert_eq!(cut.statistics.bytes, batch.data.len() as u64);
+                        cut.merge(30, &rules, threshold as u64, None, |_| true).unwrap().0.merges.clone()
+                    };
+                    assert_eq!(found(threshold), expected, "case {case}, threshold {threshold}");
+                    // Too high: going on at a lower one gives what the lower one gives alone.
+                    assert_eq!(found(1), whole.merges, "case {case}, from threshold {threshold} on");
                 }
             }
         }

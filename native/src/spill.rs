@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use crate::table::{head, Sorted};
 
-const BUFFER: usize = 1 << 18;
+const BUFFER: usize = 1 << 16;
+/// Log of the bytes that compression looks back on, and so of what each run takes in memory while it is read.
+const WINDOW_LOG: u32 = 17;
 
 /// Something that gives byte strings in order, each with a count.
 pub enum Source {
@@ -83,6 +85,7 @@ impl Run {
         // From here on the file goes when the run does, also where writing it fails.
         let mut run = Self { path: path.clone(), length: 0, input: None };
         let mut output = zstd::Encoder::new(file, 1).map_err(failed)?;
+        output.window_log(WINDOW_LOG).map_err(failed)?;
         let mut bytes = Vec::new();
         while let Some(count) = next(&mut bytes)? {
             output.write_all(&(bytes.len() as u32).to_le_bytes()).map_err(failed)?;

@@ -11,7 +11,6 @@ from tokenizer.formats import printable
 
 tokenizers = pytest.importorskip("tokenizers")
 
-PATTERNS = [name for name in patterns.NAMES if name not in ("none", "seed")]
 # The first two come from the SuperBPE paper's scripts: the very first has only empty matches.
 CUSTOM = [
     r"(?=(\d{3})+(?!\d))",
@@ -27,31 +26,6 @@ def hf_split(text, regex):
     """The pieces of HF's `Split`; of a sequence of them where the pattern has several lines."""
     cuts = [tokenizers.pre_tokenizers.Split(tokenizers.Regex(line), "isolated") for line in regex.split("\n")]
     return [piece for piece, _ in tokenizers.pre_tokenizers.Sequence(cuts).pre_tokenize_str(text)]
-
-
-@pytest.mark.parametrize("name", PATTERNS)
-def test_scanners_cut_where_hf_cuts(name):
-    pattern = patterns.resolve(name)
-    for text in [*texts.various(), *texts.prose()[:4], *texts.english()[1][:10]]:
-        assert patterns.split(text, pattern) == hf_split(text, pattern.regex)
-
-
-@pytest.fixture(scope="module")
-def every_character(scalars, classes):
-    """Texts that show each character's class: all in order, and where classes change, each in four contexts."""
-    kinds = np.stack([hf for hf, _ in classes.values()])
-    changes = np.flatnonzero((kinds[:, 1:] != kinds[:, :-1]).any(axis=0))
-    edges = sorted({*changes.tolist(), *(changes + 1).tolist(), *range(0x250)})
-    assert len(edges) > 2500
-    contexts = [f"a{scalars[i]}1{scalars[i]}!{scalars[i]} {scalars[i]}b" for i in edges]
-    return [scalars[:0x30000], scalars[0x30000:], "".join(contexts)]
-
-
-@pytest.mark.parametrize("name", PATTERNS)
-def test_scanners_class_every_character_as_hf_does(name, every_character):
-    pattern = patterns.resolve(name)
-    for text in every_character:
-        assert patterns.split(text, pattern) == hf_split(text, pattern.regex)
 
 
 @pytest.mark.parametrize("regex", CUSTOM)

@@ -28,11 +28,7 @@ MALFORMED = [
 
 
 def by_regex(text, pattern):
-    """The pieces of a pattern of one line or several, each within the pieces of the one before."""
-    pieces = [text] if text else []
-    for line in patterns.resolve(pattern).regex.split("\n"):
-        pieces = [part for piece in pieces for part in reference.split(piece, line)]
-    return pieces
+    return reference.split(text, patterns.resolve(pattern).regex)
 
 
 def compact(members):

@@ -11,6 +11,13 @@ def test_presets_are_the_published_rules():
     assert (uw.unit, uw.phase1_fence, uw.max_words, uw.forbid, uw.min_count) == ("line", "lifted", 4, (": ",), 1)
     assert patterns.resolve(uw.fence).regex == r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)"
     assert (uw.max_bytes, uw.span_trigger, uw.truncate_quantile, uw.sample) == (None, None, None, 1.0)
+    assert replace(uw, fence="uw-paper-fence") == PRESETS["uw-paper"]
+    runs = PRESETS["runs"]
+    assert (runs.unit, runs.fence, runs.phase1_fence, runs.atoms) == ("document", "none", "kept", "pretokens")
+    assert (runs.eligible, runs.counting, runs.tie_break) == (r"\p{L}", "non-overlapping", "lexicographic-smallest")
+    assert replace(runs, interleave=True) == PRESETS["boundless"]
+    assert PRESETS["none"] == Rules()
+    assert replace(PRESETS["sentence"], fence="none") == Rules()
     seed = PRESETS["seed"]
     assert (seed.unit, seed.phase1_fence, seed.span_trigger, seed.span_cap) == ("document", "lifted", 20, 10)
     assert (seed.truncate_quantile, seed.sample, seed.max_words, seed.forbid) == (0.99, 0.25, None, ())
@@ -33,6 +40,15 @@ def test_rules_cannot_be_changed_in_place():
         ({"phase1_fence": "open"}, "phase1_fence='open'; it is one of: lifted, kept"),
         ({"fence": "uw-2025"}, "unknown pattern 'uw-2025'; did you mean 'uw-2025-fence'"),
         ({"fence": "(open"}, "does not compile"),
+        ({"atoms": "words"}, "atoms='words'; it is one of: tokens, pretokens"),
+        ({"counting": "once"}, "counting='once'; it is one of: overlapping, non-overlapping"),
+        ({"tie_break": "random"}, "tie_break='random'; it is one of: None, lowest-ids, lexicographic-greatest"),
+        ({"atoms": "pretokens"}, "atoms='pretokens' and phase1_fence='lifted' exclude each other"),
+        ({"script_atoms": True}, "script_atoms=True and phase1_fence='lifted' exclude each other"),
+        ({"interleave": True, "phase1_fence": "kept"}, "interleave=True and transition='auto' need atoms='pretokens'"),
+        ({"atoms": "pretokens", "phase1_fence": "kept", "eligible": ""}, "eligible='' is no regex to search for"),
+        ({"atoms": "pretokens", "phase1_fence": "kept", "eligible": "(open"}, "does not compile"),
+        ({"max_tokens": 1}, "max_tokens=1 is not possible; use 2 or more"),
         ({"max_words": 0}, "max_words=0 is not possible; use 1 or more"),
         ({"max_bytes": 1}, "max_bytes=1 is not possible; use 2 or more"),
         ({"min_count": 0}, "min_count=0 is not possible; use 1 or more"),

@@ -4,15 +4,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from superbpe import PRESETS, Rules, reference, train_superbpe
-from superbpe.training import resolve_transition
+from superbpe import PRESETS, Rules, train_superbpe
+from superbpe.rules import SENTENCE_FENCE, script_aware
 from tests import texts
+from tests.superbpe.oracle import batches, expected, expected_lists, pairs
 from tokenizer import Batch, Tokenizer, UserError, _native, count_pretokens, patterns, train_bpe
-from tokenizer.reference import TIE_BREAKS, merge_by_rank, ranks_of, replace_pair
+from tokenizer.reference import TIE_BREAKS
 
 SEED = replace(PRESETS["seed"], sample=1.0)
 RULES = {
-    "uw-2025": PRESETS["uw-2025"],
+    **PRESETS,
     "seed": SEED,
     "nothing": Rules(),
     "kept": Rules(phase1_fence="kept"),
@@ -31,7 +32,15 @@ RULES = {
     ),
     "odd fence": Rules(fence=r"(?=[aeiou])|\n"),
     "odd fence, kept": Rules(fence=r"(?<=[aeiou])|th", phase1_fence="kept"),
+    "tokens": Rules(max_tokens=3, counting="non-overlapping", tie_break="lexicographic-greatest"),
+    "dropped": replace(PRESETS["uw-2025"], drop_unused=True),
+    "runs, fenced": replace(PRESETS["runs"], fence="[aeiou] ", unit="line", max_words=3, max_tokens=2),
+    "runs of words": replace(PRESETS["runs"], eligible="^ [a-z]+$", counting="overlapping", span_trigger=4, span_cap=3),
+    "runs of characters": replace(PRESETS["runs"], script_atoms=True),
+    "boundless, dropped": replace(PRESETS["boundless"], drop_unused=True, eligible="e|t"),
 }
+COMPETING = [name for name, rules in RULES.items() if rules.interleave]
+NOT_COMPETING = [name for name in RULES if name not in COMPETING]
 SPECIALS = ("<|endoftext|>",)
 
 
@@ -50,44 +59,38 @@ def phase1(documents):
     return train_bpe(counts, 256 + 150 + 1)
 
 
-def batches(documents, size=None):
-    size = size or len(documents)
-    parts = [Batch.from_texts(documents[i : i + size]) for i in range(0, len(documents), size)]
-    return lambda: iter(parts)
-
-
-def readable(rules):
-    """The rules with a regex for a fence, as the reference wants them."""
-    return replace(rules, fence=patterns.resolve(rules.fence).regex or None)
-
-
-def expected(documents, phase1, rules, n_kept, n_new, tie_break="lowest-ids"):
-    """The reference's pieces and merges."""
-    kept, specials = phase1.merges[:n_kept], list(phase1.special_tokens)
-    pieces = reference.training_pieces(
-        documents, kept, phase1.pattern.regex or None, readable(rules), special_tokens=specials
+def train(phase1, documents, name, **options):
+    """With 160 merges, 100 of them phase 1's where that is not found out."""
+    transition = "auto" if name in COMPETING else 356
+    return train_superbpe(
+        phase1, batches(documents), vocab_size=256 + 160 + 1, transition=transition, rules=RULES[name], **options
     )
-    existing = [left + right for left, right in kept]
-    return pieces, reference.train(pieces, n_new, rules, tie_break, existing, special_tokens=specials)
 
 
-def pairs(merges):
-    return [(left, right) for left, right, _ in merges]
+@pytest.fixture(scope="module")
+def longer(documents):
+    """A phase 1 as long as what competes with it."""
+    return train_bpe(count_pretokens([Batch.from_texts(documents)], "gpt2", special_tokens=SPECIALS), 256 + 160 + 1)
 
 
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
-def test_merges_are_the_references(name, documents, phase1):
-    tokenizer = train_superbpe(phase1, batches(documents), vocab_size=256 + 160 + 1, transition=356, rules=RULES[name])
-    _, merges = expected(documents, phase1, RULES[name], 100, 60)
-    assert len(merges) == 60
-    assert tokenizer.merges == phase1.merges[:100] + pairs(merges)
-    assert tokenizer.n_phase1_merges == 100
-    assert tokenizer.provenance["phase2"]["last_count"] == merges[-1][2]
-    assert tokenizer.mode == ("two-pass" if RULES[name].phase1_fence == "kept" else "one-pass")
-    assert tokenizer.fence == patterns.resolve(RULES[name].fence)
-    assert tokenizer.pattern == phase1.pattern
-    assert tokenizer.special_tokens == {"<|endoftext|>": 416}
+def test_merges_are_the_references(name, documents, longer):
+    rules = RULES[name]
+    tokenizer = train(longer, documents, name)
+    phase1, merges = expected_lists(documents, longer, rules, 100, 160)
+    assert len(phase1) + len(merges) == 160 or rules.atoms == "pretokens"
+    assert merges
+    assert tokenizer.merges == phase1 + pairs(merges)
+    assert tokenizer.n_phase1_merges == len(phase1)
+    about = tokenizer.provenance["phase2"]
+    assert about["last_count"] == merges[-1][2]
+    assert about["transition"] == 256 + (len(phase1) if rules.interleave else 100)
+    assert tokenizer.mode == ("two-pass" if rules.phase1_fence == "kept" else "one-pass")
+    assert tokenizer.eligible == (rules.eligible if rules.atoms == "pretokens" else None)
+    assert tokenizer.fence == patterns.resolve(rules.fence)
+    assert tokenizer.pattern == (script_aware(longer.pattern) if rules.script_atoms else longer.pattern)
+    assert list(tokenizer.special_tokens) == list(SPECIALS)
 
 
 @pytest.mark.parametrize("tie_break", TIE_BREAKS)
@@ -106,15 +109,31 @@ def test_ties_and_extreme_transitions(tie_break, n_kept, documents, phase1):
     assert tokenizer.merges == phase1.merges[:n_kept] + pairs(merges)
 
 
-LETTERS = st.sampled_from(["ab ", "a ", "ab: .", "a1 \n", "é a"])
+LETTERS = st.sampled_from(["ab ", "a ", "ab: .", "a1 \n", "é a", "東京 a"])
 TEXTS = LETTERS.flatmap(lambda letters: st.text(alphabet=letters, max_size=24))
+PRETOKENS = st.fixed_dictionaries(
+    {
+        "phase1_fence": st.just("kept"),
+        "atoms": st.just("pretokens"),
+        "eligible": st.sampled_from([r"\p{L}", ".", "^ ?a+$"]),
+        "interleave": st.booleans(),
+        "script_atoms": st.booleans(),
+    }
+)
+TOKENS = st.fixed_dictionaries({"phase1_fence": st.sampled_from(["lifted", "kept"])})
 SMALL_RULES = st.builds(
-    Rules,
+    lambda atoms, **rules: Rules(**atoms, **rules),
+    atoms=TOKENS | PRETOKENS,
     unit=st.sampled_from(["document", "line"]),
-    fence=st.sampled_from(["none", "uw-2025-fence", "punctuation-fence", "[b]", "(?=a)"]),
-    phase1_fence=st.sampled_from(["lifted", "kept"]),
+    fence=st.sampled_from(
+        ["none", "uw-2025-fence", "punctuation-fence", "uw-paper-fence", "[b]", "(?=a)", SENTENCE_FENCE]
+    ),
     max_words=st.sampled_from([None, None, 1, 2]),
     max_bytes=st.sampled_from([None, None, 2, 5]),
+    max_tokens=st.sampled_from([None, None, 2, 3]),
+    counting=st.sampled_from(["overlapping", "non-overlapping"]),
+    tie_break=st.sampled_from([None, *TIE_BREAKS]),
+    drop_unused=st.booleans(),
     forbid=st.sampled_from([(), (), (": ",), ("a ", "1")]),
     min_count=st.sampled_from([1, 1, 2]),
     span_trigger=st.sampled_from([None, None, 2, 5]),
@@ -123,32 +142,53 @@ SMALL_RULES = st.builds(
 )
 
 
-@given(
-    documents=st.lists(TEXTS, min_size=1, max_size=6).filter(any),
-    rules=SMALL_RULES,
-    n_kept=st.integers(0, 6),
-    threshold=st.sampled_from([None, 1, 2, 3, 7]),
-    tie_break=st.sampled_from(TIE_BREAKS),
-)
-@settings(max_examples=600, deadline=None, derandomize=True)
-@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
-def test_merges_of_small_corpora_are_the_references(documents, rules, n_kept, threshold, tie_break):
+CORPORA = st.lists(TEXTS, min_size=1, max_size=6).filter(any)
+
+
+def small(documents, rules, n_kept, tie_break="lowest-ids", **options):
+    """A training on a tiny corpus, and the two lists of merges that the reference gives for it."""
     counts = count_pretokens([Batch.from_texts(documents)], "gpt2", unit=rules.unit)
-    phase1 = train_bpe(counts, 256 + n_kept, special_tokens=["b a"][: n_kept % 2] if n_kept else [])
-    n_kept = len(phase1.merges)
-    size = phase1.vocab_size + 25
+    phase1 = train_bpe(counts, 256 + n_kept + 25, special_tokens=["b a"][: n_kept % 2])
+    n_kept = min(n_kept, len(phase1.merges))
+    specials = len(phase1.special_tokens)
     tokenizer = train_superbpe(
         phase1,
         batches(documents, 2),
-        vocab_size=size,
-        transition_merges=n_kept,
+        vocab_size=256 + specials + n_kept + 20,
+        transition_merges=None if rules.interleave else n_kept,
         rules=rules,
-        threshold=threshold,
         tie_break=tie_break,
+        **options,
     )
-    _, merges = expected(documents, phase1, rules, n_kept, 25, tie_break)
-    assert tokenizer.merges == phase1.merges + pairs(merges)
-    assert tokenizer.provenance["phase2"]["ran_out_of_pairs"] == (len(merges) < 25)
+    return tokenizer, expected_lists(documents, phase1, rules, n_kept, n_kept + 20, tie_break)
+
+
+@given(
+    documents=CORPORA,
+    rules=SMALL_RULES,
+    n_kept=st.integers(0, 6),
+    threshold=st.sampled_from([None, 1, 2, 3, 7]),
+    threads=st.sampled_from([1, 2]),
+    tie_break=st.sampled_from(TIE_BREAKS),
+)
+@settings(max_examples=1000, deadline=None, derandomize=True)
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_merges_of_small_corpora_are_the_references(documents, rules, n_kept, threshold, threads, tie_break):
+    tokenizer, (phase1, merges) = small(documents, rules, n_kept, tie_break, threshold=threshold, threads=threads)
+    assert tokenizer.merges == phase1 + pairs(merges)
+    assert tokenizer.n_phase1_merges == len(phase1)
+    full = len(phase1) + len(merges) == tokenizer.provenance["phase2"]["transition"] - 256 + 20
+    if not (rules.interleave or rules.drop_unused):
+        assert tokenizer.provenance["phase2"]["ran_out_of_pairs"] == (not full)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@given(documents=CORPORA, n_kept=st.integers(0, 12), threshold=st.sampled_from([None, 1, 2, 5]))
+@settings(max_examples=60, deadline=None, derandomize=True)
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_every_presets_merges_of_small_corpora_are_the_references(name, documents, n_kept, threshold):
+    tokenizer, (phase1, merges) = small(documents, replace(PRESETS[name], sample=1.0), n_kept, threshold=threshold)
+    assert tokenizer.merges == phase1 + pairs(merges)
 
 
 def test_spans_of_any_length_are_measured(phase1):
@@ -171,10 +211,13 @@ def larger():
 
 def trained(larger, rules, size=None, **options) -> Tokenizer:
     documents, phase1 = larger
-    return train_superbpe(phase1, batches(documents, size), vocab_size=1200, transition=800, rules=rules, **options)
+    transition = "auto" if rules.interleave else 800
+    return train_superbpe(
+        phase1, batches(documents, size), vocab_size=1200, transition=transition, rules=rules, **options
+    )
 
 
-@pytest.mark.parametrize("name", ["uw-2025", "seed", "kept, uw fence", "nothing"])
+@pytest.mark.parametrize("name", ["uw-2025", "seed", "kept, uw fence", "nothing", "runs", "boundless", "dropped"])
 @pytest.mark.parametrize(
     "options",
     [
@@ -250,35 +293,58 @@ def test_a_cut_before_the_transition_is_the_cut_of_phase_1(larger):
     assert tokenizer.cut(700).fence is None
 
 
-# ------------------------------------------------------------------------------- encoding agrees with training
+# ------------------------------------------------------------------------------- vetoes in Python
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_merging_by_rank_repeats_trainings_segmentation(name, documents, phase1):
-    tokenizer = train_superbpe(phase1, batches(documents), vocab_size=256 + 160 + 1, transition=356, rules=RULES[name])
-    pieces, _ = expected(documents, phase1, RULES[name], 100, 0)
-    merges = tokenizer.merges[100:]
-    ranks = ranks_of(merges)
-    for piece in pieces:
-        segmented = piece
-        for merge in merges:
-            segmented = replace_pair(segmented, merge)
-        assert tuple(merge_by_rank(piece, ranks)) == segmented
+def told(refuse):
+    """A veto, and what it was asked."""
+    asked = []
+
+    def veto(left, right, count):
+        asked.append((left, right, count))
+        return refuse(left, right, count)
+
+    return veto, asked
 
 
-@pytest.mark.parametrize(
-    "name", ["nothing", "kept", "words", "veto", "odd fence", "odd fence, kept", "kept, punctuation"]
-)
-def test_encoding_a_training_document_gives_trainings_tokens(name, documents, phase1):
-    """Where units are documents and spans are whole, pieces are all that encoding cuts, too."""
-    tokenizer = train_superbpe(phase1, batches(documents), vocab_size=256 + 160 + 1, transition=356, rules=RULES[name])
-    for document in documents:
-        if SPECIALS[0] in document:
-            continue
-        pieces, _ = expected([document], phase1, RULES[name], 100, 0)
-        ranks = ranks_of(tokenizer.merges[100:])
-        tokens = [token for piece, count in pieces.items() for token in merge_by_rank(piece, ranks) * count]
-        assert sorted(tokens) == sorted(tokenizer.vocab[i] for i in tokenizer.encode_ordinary(document))
+REFUSALS = {
+    "right parts": lambda left, right, count: right.startswith(b" t"),
+    "counts": lambda left, right, count: count % 3 == 0,
+    "nothing": lambda left, right, count: False,
+    "everything": lambda left, right, count: True,
+}
+
+
+@pytest.mark.parametrize("refuse", REFUSALS)
+@pytest.mark.parametrize("threshold", [None, 1, 4, 10_000])
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_a_veto_is_asked_once_about_every_candidate(refuse, threshold, documents, phase1):
+    veto, asked = told(REFUSALS[refuse])
+    expected_veto, expected_asked = told(REFUSALS[refuse])
+    rules, options = RULES["words"], {"vocab_size": 256 + 140 + 1, "transition": 356}
+    some = documents if refuse != "everything" else ["it is so. it is so"]
+    tokenizer = train_superbpe(phase1, batches(some), rules=rules, veto=veto, threshold=threshold, **options)
+    _, merges = expected(some, phase1, rules, 100, 40, veto=expected_veto)
+    assert tokenizer.merges[100:] == pairs(merges)
+    assert asked == expected_asked
+    assert len(set(asked)) == len(asked)
+
+
+def test_what_a_veto_raises_is_raised(documents, phase1):
+    def veto(left, right, count):
+        raise ZeroDivisionError(f"{left!r} {right!r} {count}")
+
+    with pytest.raises(ZeroDivisionError, match=r"b'\S* ?' b'.*' \d+"):
+        train_superbpe(phase1, batches(documents), vocab_size=400, transition=300, rules=Rules(), veto=veto)
+
+
+def test_vetoes_and_competition(documents, longer):
+    veto, asked = told(lambda left, right, count: b"t" in right)
+    tokenizer = train_superbpe(longer, batches(documents), vocab_size=417, rules="boundless", veto=veto)
+    made = [right for _, right in tokenizer.merges[tokenizer.n_phase1_merges :]]
+    assert made
+    assert not any(b"t" in right for right in made)
+    assert len({pair[:2] for pair in asked}) == len(asked)
 
 
 # ------------------------------------------------------------------------------- transitions, errors
@@ -352,12 +418,6 @@ def test_running_out_of_pairs_warns_and_is_on_record(phase1):
         tokenizer = train_superbpe(phase1, batches(["a b c"]), vocab_size=901, transition=356, rules=Rules())
     assert tokenizer.provenance["phase2"]["ran_out_of_pairs"] is True
     assert tokenizer.vocab_size < 901
-
-
-def test_resolve_transition():
-    assert resolve_transition(8000, 0.8) == 6400
-    assert resolve_transition(8000, 6400) == 6400
-    assert resolve_transition(8000, transition_merges=0) == 256
 
 
 def test_superwords_are_those_that_the_pattern_would_cut(larger):

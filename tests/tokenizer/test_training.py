@@ -1,3 +1,5 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -223,6 +225,64 @@ def test_what_cannot_go_on_is_refused(real, trained):
         train_bpe(real, 5000, start=trained["superwords"])
     with pytest.raises(UserError, match="start cuts text by the pattern 'gpt2', the counts by 'superbpe'"):
         train_bpe(real, 5000, start=trained["gpt2"])
+
+
+def _imported(n_specials_inside):
+    """Ids out of order, a token that two merges make, one that none makes, a special token among the others."""
+    byte_ids = [*range(255, -1, -1)]
+    at = {byte: byte_ids[byte] for byte in b"abcd "}
+    specials = {"<s>": 256} if n_specials_inside else {}
+    first = 256 + n_specials_inside
+    ab, bc, abc, dd = first, first + 1, first + 2, first + 3
+    merges = [
+        (at[ord("b")], at[ord("c")], bc),
+        (at[ord("a")], at[ord("b")], ab),
+        (ab, at[ord("c")], abc),
+        (at[ord("a")], bc, abc),
+        (at[ord("d")], at[ord("d")], dd),
+    ]
+    return Tokenizer(
+        byte_ids=byte_ids,
+        merge_ids=np.array(merges, np.uint32),
+        n_phase1_merges=len(merges),
+        pattern=patterns.resolve("none"),
+        special_tokens=specials,
+        ignore_merges=True,
+        unmerged={b"dada": first + 4},
+    )
+
+
+@given(
+    corpus=st.dictionaries(
+        st.text(alphabet="abcd ", min_size=1, max_size=12).map(str.encode) | st.just(b"dada"),
+        st.integers(1, 5),
+        min_size=1,
+        max_size=8,
+    ),
+    tie_break=st.sampled_from(TIE_BREAKS),
+    inside=st.integers(0, 1),
+)
+@settings(max_examples=300, deadline=None, derandomize=True)
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_going_on_from_an_imported_tokenizer_is_the_references(corpus, tie_break, inside):
+    start = _imported(inside)
+    words = Counter()
+    for pretoken, count in corpus.items():
+        words[tuple(start.vocab[i] for i in start.encode_ordinary(pretoken.decode()))] += count
+    expected = reference.train_words_naive(
+        words,
+        10,
+        tokens=[start.vocab[i] for i in start.ordinary_ids()],
+        tie_break=tie_break,
+        min_count=1,
+        accept=lambda token: token != b"<s>",
+    )
+    extended = train_bpe(counts_of(corpus), start.vocab_size + 10, start=start, tie_break=tie_break)
+    assert extended.vocab[: start.vocab_size] == start.vocab
+    assert extended.merges[len(start.merges) :] == pairs(expected)
+    assert extended.special_tokens == start.special_tokens
+    for pretoken in corpus:
+        assert extended.decode_bytes(extended.encode_ordinary(pretoken.decode())) == pretoken
 
 
 class Stop(Exception):

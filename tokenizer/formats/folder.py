@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tokenizer.bpe import Tokenizer
 
 FILE = "superbpe.json"
-FORMAT_VERSION = 2  # 2 has tokens that merges do not make; without any, 1 is written
+FORMAT_VERSION = 3  # 2 has tokens that merges do not make, 3 eligible pretokens; without them, less is written
 
 
 def content(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -35,7 +35,9 @@ def content(tokenizer: Tokenizer) -> dict[str, Any]:
         "phase1_merges": tokenizer.n_phase1_merges,
         "special_tokens": tokenizer.special_tokens,
     }
-    # Only where they are used: what has neither keeps its hash.
+    # Only where they are used: what has none of them keeps its hash.
+    if tokenizer.eligible is not None:
+        known["eligible"] = tokenizer.eligible
     if tokenizer.ignore_merges:
         known["ignore_merges"] = True
     if tokenizer.unmerged:
@@ -56,7 +58,7 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
     fence = tokenizer.fence
     about = {
         "format": "superbpe-tokenizer",
-        "version": FORMAT_VERSION if tokenizer.ignore_merges or tokenizer.unmerged else 1,
+        "version": _version(tokenizer),
         "sha256": tokenizer.sha256,
         "files": {name: _hash(text.encode()) for name, text in files.items()},
         "pattern_name": tokenizer.pattern.name,
@@ -71,6 +73,13 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
     # Last: a folder without it is no tokenizer.
     (folder / FILE).write_text(json.dumps(about) + "\n", encoding="utf-8")
+
+
+def _version(tokenizer: Tokenizer) -> int:
+    """The oldest version that says all of it, so that older programs read what they can."""
+    if tokenizer.eligible is not None:
+        return 3
+    return 2 if tokenizer.ignore_merges or tokenizer.unmerged else 1
 
 
 def _hash(data: bytes) -> str:
@@ -100,6 +109,7 @@ def load(folder: Path) -> dict[str, Any]:
             "pattern": _pattern(about["pattern_name"], stored["pattern"]),
             "fence": None if stored["fence"] is None else _pattern(about["fence_name"], stored["fence"]),
             "mode": stored["mode"],
+            "eligible": _string_or_none(stored.get("eligible")),
             "special_tokens": dict(
                 zip(stored["special_tokens"], _integers(stored["special_tokens"].values()), strict=True)
             ),
@@ -123,6 +133,12 @@ def _integers(values: Iterable[Any]) -> list[int]:
     if not all(type(value) is int for value in found):
         raise TypeError("a number is not a whole one")
     return found
+
+
+def _string_or_none(value: Any) -> str | None:
+    if not isinstance(value, str | None):
+        raise TypeError("the eligibility pattern is no string")
+    return value
 
 
 def _pattern(name: str, regex: str) -> Pattern:

@@ -142,7 +142,10 @@ def _check_model(model: Any, path: Path, ignore: set[str]) -> None:
 
 _GPT2 = patterns.resolve("gpt2").regex
 # Cut anywhere, these give the same as HF's behaviours that drop what does not match: they match all text.
-COVERING = tuple(patterns.resolve(name).regex for name in ("gpt2", "cl100k", "llama3", "o200k", "superbpe"))
+COVERING = tuple(
+    patterns.resolve(name).regex
+    for name in ("gpt2", "cl100k", "llama3", "digits1", "o200k", "superbpe", "seed-plus", "whitespace")
+)
 
 
 def _cut(pre_tokenizer: Any, path: Path) -> str:

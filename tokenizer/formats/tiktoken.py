@@ -28,16 +28,6 @@ from tokenizer.vocabulary import NO_TOKEN
 if TYPE_CHECKING:
     from tokenizer.bpe import Tokenizer
 
-# The patterns that tiktoken publishes, and the named ones that cut as they do: possessive quantifiers only save time,
-# and `\s++$` takes the spaces at the end of the text that `\s+(?!\S)` would take there.
-_PUBLISHED = {
-    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s": "gpt2",
-    r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt2",
-    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$"
-    r"|\s*[\r\n]|\s+(?!\S)|\s": "cl100k",
-}
-
 
 def parse(path: Path) -> dict[bytes, int]:
     """The ranks of a .tiktoken file.
@@ -83,8 +73,8 @@ def from_ranks(
     ordered = sorted(ranks, key=ranks.__getitem__)
     if missing := missing_byte(lambda byte: bytes([byte]) in ranks):
         raise UserError(f"the ranks are not byte-level: {missing}")
-    if isinstance(pattern, str):
-        pattern = _PUBLISHED.get(pattern, pattern)
+    # A published pattern is a named one in another spelling, which engines other than tiktoken's read otherwise.
+    pattern = patterns.equivalent(pattern) or patterns.resolve(pattern)
     ids = np.array([ranks[token] for token in ordered], dtype=np.int64)
     parts = _native.Encoder.recover_merges(ordered).reshape(-1, 2)
     made = parts[:, 0] != np.iinfo(np.uint32).max
@@ -93,7 +83,7 @@ def from_ranks(
         byte_ids=[ranks.get(bytes([byte]), NO_TOKEN) for byte in range(256)],
         merge_ids=merges.astype(np.uint32),
         n_phase1_merges=len(merges),
-        pattern=patterns.resolve(pattern),
+        pattern=pattern,
         special_tokens=dict(special_tokens or {}),
         ignore_merges=True,
         unmerged={
@@ -164,7 +154,8 @@ def covering(pattern: Pattern) -> str:
         UserError: the pattern cannot be written as one regex that matches everything.
     """
     regex = pattern.regex
-    if regex in COVERING or regex in _PUBLISHED:
+    known = patterns.equivalent(pattern)
+    if regex in COVERING or (known is not None and known.regex in COVERING):
         return regex
     if not regex:
         return r"[\s\S]+"

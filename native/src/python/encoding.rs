@@ -18,8 +18,9 @@ pub struct Encoder(encoding::Encoder);
 impl Encoder {
     /// `tokens`: bytes by id. `merges`: (left, right, new) ids by rank, the first `phase1` of them phase 1's.
     /// `whole`: ids of the tokens that a whole piece of the pattern becomes without merging.
+    /// `eligible`: with two passes, a regex; only whole pretokens of one token in which it is found take part in phase 2.
     #[new]
-    #[pyo3(signature = (tokens, byte_ids, merges, *, phase1, pattern, fence, two_pass, whole))]
+    #[pyo3(signature = (tokens, byte_ids, merges, *, phase1, pattern, fence, two_pass, whole, eligible=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         tokens: Vec<Vec<u8>>,
@@ -30,6 +31,7 @@ impl Encoder {
         fence: Option<&str>,
         two_pass: bool,
         whole: PyReadonlyArray1<u32>,
+        eligible: Option<&str>,
     ) -> PyResult<Self> {
         let n = tokens.len();
         let mut table = Tokens::default();
@@ -51,6 +53,7 @@ impl Encoder {
         }
         let scanner = |regex: &str| Scanner::new(regex).map_err(user_error);
         let mut definition = Definition {
+            eligible: eligible.map(|regex| encoding::eligible(regex, &table)).transpose().map_err(user_error)?,
             tokens: table,
             byte_ids,
             merges,
@@ -109,4 +112,14 @@ impl Encoder {
         let (ids, offsets) = py.detach(|| self.0.encode_batch(&batch.0, threads)).map_err(user_error)?;
         Ok((ids.into_pyarray(py), offsets.into_pyarray(py)))
     }
+}
+
+/// Whether the regex is found in each token; never in one that is no whole characters.
+#[pyfunction]
+pub fn eligible(tokens: Vec<Vec<u8>>, pattern: &str) -> PyResult<Vec<bool>> {
+    let mut table = Tokens::default();
+    tokens.iter().for_each(|token| {
+        table.push(token);
+    });
+    encoding::eligible(pattern, &table).map_err(user_error)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 use super::text::Batch;
 use super::user_error;
@@ -274,7 +274,7 @@ pub struct SuperwordTrainer(phase2::Trainer);
 #[pymethods]
 impl SuperwordTrainer {
     #[new]
-    #[pyo3(signature = (alphabet, merges, *, pattern, fence, two_pass, unit, span_trigger, span_cap, special_tokens, threads))]
+    #[pyo3(signature = (alphabet, merges, *, pattern, fence, two_pass, eligible, unit, span_trigger, span_cap, special_tokens, threads))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
     fn new(
         alphabet: Vec<u8>,
@@ -282,6 +282,7 @@ impl SuperwordTrainer {
         pattern: &str,
         fence: &str,
         two_pass: bool,
+        eligible: Option<&str>,
         unit: &str,
         span_trigger: Option<usize>,
         span_cap: usize,
@@ -295,6 +296,7 @@ impl SuperwordTrainer {
             merges.iter().enumerate().map(|(rank, &(left, right))| MergeRule { left, right, new: (256 + rank) as u32 });
         let scanner = |regex: &str| Scanner::new(regex).map_err(user_error);
         let definition = Definition {
+            eligible: eligible.map(|regex| encoding::eligible(regex, &tokens)).transpose().map_err(user_error)?,
             tokens,
             byte_ids,
             merges: rules.collect(),
@@ -340,26 +342,56 @@ impl SuperwordTrainer {
         py.detach(|| self.0.add(&batch.0, phase2::Pass::Fragments { threshold })).map_err(user_error)
     }
 
-    /// Merges the fragments that the last pass gathered.
-    #[pyo3(signature = (n_merges, *, tie_break, min_count, max_bytes, max_words, forbid, special_tokens, progress))]
+    /// How often each phase-1 token occurs, by rank, after a pass of count_seams.
+    fn token_counts<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
+        self.0.token_counts().to_vec().into_pyarray(py)
+    }
+
+    /// Merges the fragments that the last pass gathered, on top of the merges that earlier calls found: all of them
+    /// come back. With `sample`, what count_seams kept instead, which nothing else is built on.
+    /// `judge(left, right, count)` refuses a candidate with true. `absent`: ranks of tokens that are as good as not there.
+    #[pyo3(signature = (n_merges, *, sample, tie_break, min_count, max_bytes, max_words, max_tokens, forbid, special_tokens, non_overlapping, absent, judge, progress))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
     fn merge<'py>(
-        &self,
+        &mut self,
         py: Python<'py>,
         n_merges: usize,
+        sample: bool,
         tie_break: &str,
         min_count: u64,
         max_bytes: Option<usize>,
         max_words: Option<usize>,
+        max_tokens: Option<u32>,
         forbid: Vec<Vec<u8>>,
         special_tokens: Vec<String>,
+        non_overlapping: bool,
+        absent: Vec<u32>,
+        judge: Option<Py<PyAny>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let tie = Tie::parse(tie_break).map_err(user_error)?;
         let veto = veto(max_bytes, max_words, forbid, special_tokens);
         let mut progress = Progress::new(progress, 0.1);
-        let result = py.detach(|| self.0.merge(n_merges, tie, &veto, min_count, |merges| progress.report(merges)));
-        if let Some(error) = progress.error {
+        let mut failure = None;
+        let result = py.detach(|| {
+            let rules = phase2::MergeRules { tie, veto: &veto, max_tokens, non_overlapping, absent };
+            if sample {
+                return self.0.merge_sample(n_merges, &rules, |merges| progress.report(merges));
+            }
+            let mut ask = judge.map(|judge| {
+                let failure = &mut failure;
+                move |left: &[u8], right: &[u8], count: u64| {
+                    let verdict = Python::attach(|py| {
+                        judge.call1(py, (PyBytes::new(py, left), PyBytes::new(py, right), count))?.is_truthy(py)
+                    });
+                    verdict.map_err(|error| *failure = Some(error)).ok()
+                }
+            });
+            let ask = ask.as_mut().map(|ask| ask as phase2::Judge);
+            let (report, stop) = self.0.merge(n_merges, &rules, min_count, ask, |merges| progress.report(merges))?;
+            Ok((report.clone(), stop))
+        });
+        if let Some(error) = progress.error.or(failure) {
             return Err(error);
         }
         let (report, stop) = result.map_err(user_error)?;

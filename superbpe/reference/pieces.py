@@ -1,8 +1,4 @@
-"""The specification of phase 2 in plain Python: what `superbpe.training` must equal, to the byte.
-
-Phase 2 trains over *pieces*: sequences of phase-1 tokens inside which superwords may form. This module says
-how rules cut documents into pieces, and which merges are learned from them, recounting everything each time.
-"""
+"""How rules cut documents into the pieces that phase 2 trains on."""
 
 from __future__ import annotations
 
@@ -10,13 +6,14 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
+import regex
+
+from superbpe.rules import SCRIPT_ATOMS
 from tokenizer.reference import (
-    Merge,
     Pair,
     Word,
     as_bytes,
     boundaries,
-    byte_alphabet,
     byte_positions,
     cut_at_special,
     cut_into_units,
@@ -25,7 +22,6 @@ from tokenizer.reference import (
     open_runs,
     ranks_of,
     split,
-    train_words_naive,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +44,18 @@ class PieceRules(Protocol):
         """Whether the phase-1 pattern still bounds phase-1 merges: "kept" or "lifted"."""
 
     @property
+    def atoms(self) -> str:
+        """What phase 2 merges: any "tokens", or whole eligible "pretokens"."""
+
+    @property
+    def eligible(self) -> str:
+        """A regex that is found in such a pretoken."""
+
+    @property
+    def script_atoms(self) -> bool:
+        """Whether the phase-1 pattern also cuts characters of scripts without spaces apart."""
+
+    @property
     def truncate_quantile(self) -> float | None:
         """Spans longer than this share of all spans lose what is beyond; None keeps them whole."""
 
@@ -58,26 +66,6 @@ class PieceRules(Protocol):
     @property
     def span_cap(self) -> int | None:
         """Every how many tokens such a span is cut."""
-
-
-class TokenRules(Protocol):
-    """The part of `superbpe.rules.Rules` that decides which tokens phase 2 may make."""
-
-    @property
-    def max_words(self) -> int | None:
-        """The most words in a token: non-empty parts between 0x20 bytes."""
-
-    @property
-    def max_bytes(self) -> int | None:
-        """The most bytes in a token."""
-
-    @property
-    def forbid(self) -> tuple[str, ...]:
-        """Strings that no token may contain."""
-
-    @property
-    def min_count(self) -> int:
-        """The least count of a pair that is merged."""
 
 
 def _lifted(text: str, phase1: Mapping[Pair, int], rules: PieceRules) -> list[Word]:
@@ -96,7 +84,26 @@ def _kept(text: str, merges: Sequence[Pair], pattern: str | None, rules: PieceRu
     for unit in cut_into_units(text, rules.unit):
         cuts += [start + position for position in byte_positions(unit, boundaries(unit, rules.fence))]
         start += len(unit.encode())
+    if rules.atoms == "pretokens":
+        cuts += closed_by_pretokens(text, merges, pattern, rules.eligible)
     return open_runs(encode(text, merges, pattern), cuts)
+
+
+def is_eligible(pretoken: str, merges: Sequence[Pair], eligible: str) -> bool:
+    """Whether phase 1 makes one token of a pretoken, and the regex is found in it."""
+    return len(merge_by_rank(as_bytes(pretoken), ranks_of(merges))) == 1 and bool(regex.search(eligible, pretoken))
+
+
+def closed_by_pretokens(text: str, merges: Sequence[Pair], pattern: str | None, eligible: str) -> list[int]:
+    """The byte positions that phase 2 may not cross because of a pretoken that is not eligible: all within it."""
+    closed: list[int] = []
+    start = 0
+    for pretoken in split(text, pattern):
+        end = start + len(pretoken.encode())
+        if not is_eligible(pretoken, merges, eligible):
+            closed += range(start, end + 1)
+        start = end
+    return closed
 
 
 def cut_span(span: Word, trigger: int | None, cap: int | None) -> list[Word]:
@@ -136,6 +143,8 @@ def training_pieces(
         rules: where phase 2 may merge.
         special_tokens: strings that cut the text before anything else and are not trained on.
     """
+    if rules.script_atoms:
+        pattern = f"{pattern}\n{SCRIPT_ATOMS}" if pattern else SCRIPT_ATOMS
     ranks = ranks_of(phase1_merges)
     spans: Counter[Word] = Counter()
     for document in documents:
@@ -152,43 +161,3 @@ def training_pieces(
         for piece in cut_span(span[:longest], rules.span_trigger, rules.span_cap):
             pieces[piece] += count
     return pieces
-
-
-def is_allowed(token: bytes, rules: TokenRules) -> bool:
-    """Whether phase 2 may make this token."""
-    words = sum(1 for word in token.split(b" ") if word)
-    return (
-        (rules.max_words is None or words <= rules.max_words)
-        and (rules.max_bytes is None or len(token) <= rules.max_bytes)
-        and not any(forbidden.encode() in token for forbidden in rules.forbid)
-    )
-
-
-def train(
-    pieces: Mapping[Word, int],
-    n_merges: int,
-    rules: TokenRules,
-    tie_break: str = "lowest-ids",
-    existing_tokens: Iterable[bytes] = (),
-    *,
-    special_tokens: Sequence[str] = (),
-) -> list[Merge]:
-    """Learn phase-2 merges from `training_pieces`, recounting all of them for every merge.
-
-    Args:
-        pieces: sequences of phase-1 tokens, and how often each occurs.
-        n_merges: how many merges to learn; fewer come back if no pair is left.
-        rules: which tokens may be made. A refused pair is dropped for good.
-        tie_break: see `tokenizer.reference.break_tie`.
-        existing_tokens: what the phase-1 merges make, by rank (the bytes come before them by themselves).
-        special_tokens: strings that no token may spell.
-    """
-    special = {token.encode() for token in special_tokens}
-    return train_words_naive(
-        pieces,
-        n_merges,
-        tokens=[*byte_alphabet(), *existing_tokens],
-        tie_break=tie_break,
-        min_count=rules.min_count,
-        accept=lambda token: token not in special and is_allowed(token, rules),
-    )

@@ -1,0 +1,254 @@
+"""The passes of phase 2 over a corpus, and its merge loop.
+
+Two streaming passes, then a merge loop over what repeats. The first pass counts how often each pair of phase-1 tokens
+meets; the second cuts the text at every seam that is too rare for any merge still to come, and counts the fragments
+between. See `native/src/phase2.rs` for why that is exact. If merges turn out to be rarer than that, the text is cut
+less in another pass, and the loop goes on from the merges it has found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from superbpe.rules import Rules
+from superbpe.transition import Merges, interleave, times_applied
+from tokenizer import _native, patterns
+from tokenizer.bpe import ALPHABET
+from tokenizer.errors import UserError
+from tokenizer.progress import Progress, Throttle
+
+Veto = Callable[[bytes, bytes, int], bool]
+"""Told a candidate's left part, right part and count, whether to refuse it."""
+Batches = Callable[[], Iterable[_native.Batch]]
+"""Gives the corpus from its beginning."""
+
+_SATURATED = 2**31 - 1  # the core counts seams up to here
+SAMPLE_EVERY = 25
+"""One document in so many estimates how rare the last merge will be."""
+SAFETY = 0.4
+"""Share of that estimate at which seams are cut: too high costs another pass, too low only memory."""
+
+
+@dataclass
+class Found:
+    """Phase-1 merges kept and superword merges made, by rank, and what to say about how they were found."""
+
+    kept: npt.NDArray[np.int64]
+    superwords: Merges
+    about: dict[str, Any]
+
+
+class Passes:
+    """The passes over the corpus, and the merge loop."""
+
+    def __init__(
+        self,
+        given: npt.NDArray[np.int64],
+        rules: Rules,
+        *,
+        pattern: patterns.Pattern,
+        special_tokens: Sequence[str],
+        tie_break: str,
+        veto: Veto | None,
+        threads: int,
+        progress: Progress | None,
+    ) -> None:
+        self.given, self.rules, self.veto, self.progress = given, rules, veto, progress
+        self.n_found = 0
+        self.trainer = _native.SuperwordTrainer(
+            ALPHABET,
+            [(left, right) for left, right in given.tolist()],
+            pattern=pattern.regex,
+            fence=patterns.resolve(rules.fence).regex,
+            two_pass=rules.phase1_fence == "kept",
+            eligible=rules.eligible if rules.atoms == "pretokens" else None,
+            unit=rules.unit,
+            span_trigger=rules.span_trigger,
+            span_cap=rules.span_cap,
+            special_tokens=special_tokens,
+            threads=threads,
+        )
+        self.limits: dict[str, Any] = {
+            "tie_break": rules.tie_break or tie_break,
+            "max_bytes": rules.max_bytes,
+            "max_words": rules.max_words,
+            "max_tokens": rules.max_tokens,
+            "forbid": [string.encode() for string in rules.forbid],
+            "special_tokens": special_tokens,
+            "non_overlapping": rules.counting == "non-overlapping",
+        }
+
+    def run(
+        self,
+        batches: Batches,
+        n_total: int,
+        threshold: int | None,
+        *,
+        competing: bool,
+    ) -> Found:
+        """Goes through the corpus two times or more, and merges.
+
+        Args:
+            batches: the corpus.
+            n_total: merges of both phases in the vocabulary.
+            threshold: seams that occur less often are cut; None to choose it from a sample.
+            competing: whether superwords compete with phase-1 merges for those places.
+        """
+        rules, trainer = self.rules, self.trainer
+        longest = None
+        if rules.truncate_quantile is not None:
+            self._stream(batches, "bytes measured", trainer.measure_spans)
+            longest = trainer.truncate_spans(rules.truncate_quantile)
+        self._stream(batches, "bytes: seams", lambda batch: trainer.count_seams(batch, SAMPLE_EVERY))
+        seen = trainer.statistics
+        if seen["bytes"] == 0:
+            raise UserError("the corpus is empty: there is no text to train superwords on")
+        counts = times_applied(self.given, trainer.token_counts()) if competing or rules.drop_unused else None
+        used = np.flatnonzero(counts) if rules.drop_unused and counts is not None else np.arange(len(self.given))
+        absent = np.setdiff1d(np.arange(len(self.given)), used)
+        self.limits["absent"] = (256 + absent).tolist()
+        rivals = counts[used] if competing and counts is not None else None
+        n_new = n_total if competing else n_total - len(used)
+
+        def taken(merges: Merges, unseen: int) -> tuple[int, int] | None:
+            """Phase-1 and superword merges of the vocabulary; None if there are too few of the latter to tell."""
+            if rivals is not None:
+                return interleave(rivals, merges, n_total, unseen=unseen)
+            return None if len(merges.counts) < n_new and unseen else (len(used), min(n_new, len(merges.counts)))
+
+        if threshold is None:
+            sample = _renumbered(self._merge(n_new, 1, sample=True), used, len(self.given))
+            threshold = _guess_threshold(sample, taken, seen["sampled_bytes"] / seen["bytes"])
+        threshold = max(threshold, rules.min_count)
+        tick = Throttle(self.progress, "superword merges", n_new)
+        passes = 0
+        while True:
+            count = partial(trainer.count_fragments, threshold=min(threshold, _SATURATED))
+            self._stream(batches, "bytes: fragments", count)
+            passes += 1
+            trained = self._merge(n_new, threshold, tick=tick)
+            merges = _renumbered(trained, used, len(self.given))
+            # What is rarer than the threshold was not looked for.
+            sizes = taken(merges, threshold - 1 if threshold > rules.min_count else 0)
+            if sizes is not None:
+                break
+            # The last merges are rarer than the sample told: cut less, and go through the corpus again.
+            threshold = max(rules.min_count, threshold // 4)
+        kept, made = sizes
+        tick.finish(made)
+        fragments = trainer.statistics
+        return Found(
+            kept=_kept(self.given, used)[:kept],
+            superwords=_behind(merges, len(used), kept, made),
+            about={
+                "corpus_bytes": seen["bytes"],
+                "corpus_documents": seen["documents"],
+                "phase1_tokens": seen["tokens"],
+                "dropped_phase1_merges": len(absent),
+                "threshold": threshold,
+                "fragment_passes": passes,
+                "dead_seams": fragments["dead_seams"],
+                "seams": fragments["seams"],
+                "fragments": fragments["fragments"],
+                "fragment_tokens": fragments["cells"],
+                "longest_span": longest,
+                "rejected": trained["rejected"],
+                "already_tokens": trained["already_tokens"],
+            },
+        )
+
+    def _stream(
+        self,
+        batches: Batches,
+        what: str,
+        add: Callable[[_native.Batch], None],
+    ) -> None:
+        tick, done = Throttle(self.progress, what), 0
+        self.trainer.begin_pass()
+        for batch in _sampled(batches(), self.rules):
+            add(batch)
+            done += batch.n_bytes
+            tick(done)
+        self.trainer.end_pass()
+        tick.finish(done)
+
+    def _merge(
+        self, n_merges: int, min_count: int, *, sample: bool = False, tick: Throttle | None = None
+    ) -> _native.MergeResult:
+        """Merges the sample, or goes on merging what the last pass counted."""
+        before = self.n_found
+
+        def report(n: int, merges: object = None) -> None:
+            del merges
+            if tick is not None:
+                tick(before + n)
+
+        found = self.trainer.merge(
+            n_merges,
+            sample=sample,
+            min_count=min_count,
+            judge=None if sample else self.veto,
+            progress=report,
+            **self.limits,
+        )
+        if not sample:
+            self.n_found = len(found["left"])
+        return found
+
+
+def _renumbered(trained: _native.MergeColumns, used: npt.NDArray[np.int64], n_given: int) -> Merges:
+    """The merges, without the phase-1 tokens that are not used between their ids."""
+    place = np.concatenate(
+        [np.arange(256), np.zeros(n_given, np.int64), 256 + len(used) + np.arange(len(trained["left"]))]
+    )
+    place[256 + used] = 256 + np.arange(len(used))
+    return Merges(place[trained["left"]], place[trained["right"]], trained["count"].astype(np.int64))
+
+
+def _kept(given: npt.NDArray[np.int64], used: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    place = np.concatenate([np.arange(256), np.full(len(given), -1)])
+    place[256 + used] = 256 + np.arange(len(used))
+    kept: npt.NDArray[np.int64] = place[given[used]].reshape(-1, 2)
+    return kept
+
+
+def _behind(merges: Merges, n_before: int, n_kept: int, made: int) -> Merges:
+    """The first `made` merges, numbered after `n_kept` phase-1 merges and not after `n_before`."""
+    left, right = (
+        np.where(ids >= 256 + n_before, ids - (n_before - n_kept), ids)[:made] for ids in (merges.left, merges.right)
+    )
+    return Merges(left, right, merges.counts[:made])
+
+
+def _guess_threshold(sample: Merges, taken: Callable[[Merges, int], tuple[int, int] | None], share: float) -> int:
+    """A count that the last merge on the whole corpus will most likely reach; the sample is this share of it."""
+    if not share:
+        return 1
+    whole = Merges(sample.left, sample.right, (sample.counts / share).astype(np.int64))
+    sizes = taken(whole, 0)
+    n = 0 if sizes is None else sizes[1]
+    return max(1, int(SAFETY * int(sample.counts[n - 1]) / share)) if n else 1
+
+
+def _sampled(batches: Iterable[_native.Batch], rules: Rules) -> Iterator[_native.Batch]:
+    if rules.sample == 1.0:
+        yield from batches
+        return
+    keep = _native.DocumentFilter(
+        split="all",
+        min_bytes=1,
+        max_bytes=None,
+        budget=None,
+        heldout_fraction=0.0,
+        heldout_salt="",
+        sample_fraction=rules.sample,
+        sample_salt=rules.sample_salt,
+    )
+    for batch in batches:
+        yield keep.apply(batch)[0]

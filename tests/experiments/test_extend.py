@@ -1,0 +1,89 @@
+"""A tokenizer of any format becomes a larger one, by the command line's own entry point."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from experiments import export, extend
+from tests import texts
+from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> str:
+    path = tmp_path / "text.txt"
+    path.write_text("<|doc|>".join(texts.sample(60_000)), encoding="utf-8", newline="")
+    return str(path)
+
+
+def _small() -> Tokenizer:
+    return train_bpe(count_pretokens([Batch.from_texts(texts.sample(60_000))], "gpt2"), 400)
+
+
+@pytest.mark.parametrize("kind", ["superbpe", "hf", "gpt2", "tiktoken"])
+def test_a_tokenizer_of_every_format_goes_on(
+    kind: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = _small()
+    small.save(tmp_path / "small")
+    start = tmp_path / ("start.tiktoken" if kind == "tiktoken" else "start")
+    assert export.run([str(tmp_path / "small"), str(start), "--to", kind]) == 0
+    arguments = [str(start), text, "--separator", "<|doc|>", "--vocab-size", "700", "--to", str(tmp_path / "large")]
+    assert extend.run(arguments) == 0
+    assert "300 merges" in capsys.readouterr().out
+    large = Tokenizer.load(tmp_path / "large")
+    start_ids = Tokenizer.from_file(start)
+    corpus = Corpus(CorpusConfig(paths=[text], separator="<|doc|>"))
+    whole = train_bpe(count_pretokens(corpus, "gpt2", special_tokens=["<|endoftext|>"]), 700, start=start_ids)
+    assert large.sha256 == whole.sha256
+    assert large.vocab_size == 700
+    # The same text in the same pieces, whatever the ids: bytes are numbered otherwise in other formats.
+    held_out = texts.english()[1][0]
+    direct = train_bpe(count_pretokens(corpus, "gpt2"), 700, start=small)
+    assert [large.vocab[i] for i in large.encode_ordinary(held_out)] == [
+        direct.vocab[i] for i in direct.encode_ordinary(held_out)
+    ]
+
+
+def test_old_ids_stay_where_a_model_knows_them(text: str, tmp_path: Path) -> None:
+    small = _small()
+    small.save(tmp_path / "small")
+    arguments = [str(tmp_path / "small"), text, "--separator", "<|doc|>", "--vocab-size", "500", "--keep-ids"]
+    assert extend.run([*arguments, "--to", str(tmp_path / "large")]) == 0
+    large = Tokenizer.load(tmp_path / "large")
+    assert large.vocab[:400] == small.vocab
+    assert large.special_tokens == small.special_tokens == {"<|endoftext|>": 399}
+    # The merges are those of a run that moves the special token.
+    corpus = Corpus(CorpusConfig(paths=[text], separator="<|doc|>"))
+    moved = train_bpe(count_pretokens(corpus, "gpt2", special_tokens=["<|endoftext|>"]), 500, start=small)
+    assert moved.special_tokens == {"<|endoftext|>": 499}
+    assert large.merges == moved.merges
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--vocab-size", "300"], "vocab_size=300 is less than start has"),
+        (["--vocab-size", "500", "--tie-break", "random"], "lowest-ids"),
+        (["--vocab-size", "500", "--field", "body", "--pattern", "gpt2"], "takes no pattern"),
+    ],
+)
+def test_mistakes_are_told_with_exit_code_2(
+    arguments: list[str], message: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _small().save(tmp_path / "small")
+    assert extend.run([str(tmp_path / "small"), text, *arguments, "--to", str(tmp_path / "large")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "large").exists()
+
+
+def test_an_existing_folder_is_not_written_over(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _small().save(tmp_path / "small")
+    small = str(tmp_path / "small")
+    assert extend.run([small, text, "--vocab-size", "500", "--to", small]) == 2
+    assert "exists already" in capsys.readouterr().err

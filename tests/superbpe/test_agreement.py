@@ -1,0 +1,165 @@
+"""Training and encoding agree: merging by rank, and the encoder, give the segmentation that training ended with."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from superbpe import PRESETS
+from tests import texts
+from tests.superbpe.oracle import pieces_of
+from tests.superbpe.test_training import CORPORA, RULES, SMALL_RULES, small, train
+from tokenizer import Batch, Tokenizer, UserError, count_pretokens, train_bpe
+from tokenizer.formats import hf_json
+from tokenizer.reference import as_bytes, merge_by_rank, ranks_of, replace_pair
+
+WHOLE = {"unit": "document", "span_trigger": None, "truncate_quantile": None}
+"""Where units are documents and spans are whole, pieces are all that encoding cuts, too."""
+
+
+@pytest.fixture(scope="module")
+def documents(disputed):
+    found = [text[:700] for text in texts.english()[0][:8]] + [texts.code()[:800], texts.SCRIPTS["Han"]]
+    found += ["it is a  test:  it is a  test, 1234 it is. " * 4, texts.generated(3, 60), "the the the the " * 5]
+    return ["".join(c for c in text if c not in disputed) for text in found]
+
+
+@pytest.fixture(scope="module")
+def phase1(documents):
+    return train_bpe(count_pretokens([Batch.from_texts(documents)], "gpt2"), 256 + 160 + 1)
+
+
+def phase1_of(tokenizer):
+    """What the tokenizer keeps of phase 1."""
+    return Tokenizer(
+        byte_ids=tokenizer.byte_ids,
+        merge_ids=tokenizer.merge_ids[: tokenizer.n_phase1_merges],
+        n_phase1_merges=tokenizer.n_phase1_merges,
+        pattern=tokenizer.pattern,
+    )
+
+
+def segmentation(documents, tokenizer, phase1, rules):
+    """Tokens of all pieces after the last merge, each merge made everywhere before the next."""
+    phase2 = tokenizer.merges[tokenizer.n_phase1_merges :]
+    kept = ranks_of(tokenizer.merges[: tokenizer.n_phase1_merges])
+    tokens: Counter[bytes] = Counter()
+    for piece, count in pieces_of(documents, phase1, rules, len(phase1.merges)).items():
+        trained = piece
+        for merge in phase2:
+            trained = replace_pair(trained, merge)
+        assert tuple(merge_by_rank(piece, ranks_of(phase2))) == trained
+        for token in trained:
+            # A word whose last merge lost against superwords is several tokens, and no part of a superword.
+            for part in [token] if token in tokenizer.vocab else merge_by_rank([bytes([byte]) for byte in token], kept):
+                tokens[part] += count
+    return tokens
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_encoding_documents_gives_trainings_tokens(name, documents, phase1):
+    tokenizer = train(phase1, documents, name)
+    rules = replace(RULES[name], script_atoms=False, **WHOLE)  # the trained pattern has script atoms already
+    seen = phase1 if rules.interleave else phase1_of(tokenizer)
+    encoded = Counter(tokenizer.vocab[i] for text in documents for i in tokenizer.encode_ordinary(text))
+    assert encoded == segmentation(documents, tokenizer, seen, rules)
+
+
+@given(documents=CORPORA, rules=SMALL_RULES.map(lambda rules: replace(rules, **WHOLE)), n_kept=st.integers(0, 6))
+@settings(max_examples=500, deadline=None, derandomize=True)
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_encoding_small_corpora_gives_trainings_tokens(documents, rules, n_kept):
+    tokenizer, _ = small(documents, rules, n_kept)
+    seen = replace(rules, script_atoms=False)
+    for text in filter(None, documents):
+        tokens = segmentation([text], tokenizer, phase1_of(tokenizer), seen)
+        assert Counter(tokenizer.vocab[i] for i in tokenizer.encode_ordinary(text)) == tokens
+
+
+# ------------------------------------------------------------------------------- eligibility is the tokenizer's
+
+
+@pytest.fixture(scope="module")
+def runs(documents, phase1):
+    return train(phase1, documents, "runs")
+
+
+def test_only_whole_pretokens_become_superwords(runs):
+    """What spells a superword's bytes in pretokens that are not one token stays apart."""
+    superwords = [runs.vocab[i].decode() for i in runs.superword_ids()]
+    assert " the the" in superwords
+    assert [runs.vocab[i] for i in runs.encode(" the thexq")][:1] == [b" the"]
+    # " thexq" is several tokens, the first of which is " the".
+    assert merge_by_rank(as_bytes(" thexq"), ranks_of(runs.merges[: runs.n_phase1_merges]))[0] == b" the"
+    loose = Tokenizer(**arguments(runs, eligible=None))
+    assert [loose.vocab[i] for i in loose.encode(" the thexq")][:1] == [b" the the"]
+
+
+def arguments(tokenizer, **changes):
+    known = ("byte_ids", "merge_ids", "n_phase1_merges", "pattern", "fence", "mode", "eligible", "special_tokens")
+    return {name: getattr(tokenizer, name) for name in known} | changes
+
+
+def test_eligibility_is_saved_cut_and_part_of_the_identity(runs, documents, tmp_path):
+    runs.save(tmp_path / "runs")
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"superbpe.json", "tokenizer_config.json"}
+    loaded = Tokenizer.load(tmp_path / "runs")
+    assert (loaded.eligible, loaded.sha256) == (r"\p{L}", runs.sha256)
+    assert all(loaded.encode_ordinary(text) == runs.encode_ordinary(text) for text in documents)
+    assert Tokenizer(**arguments(runs, eligible=".")).sha256 != runs.sha256
+    assert runs.cut(runs.vocab_size - 5).eligible == r"\p{L}"
+    assert runs.cut(300).eligible is None  # no superword is left
+    with pytest.raises(UserError, match=r"two-pass tokenizer cannot be written as tokenizer\.json"):
+        hf_json(runs)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("eligible", "^x$"), "was changed after it was written"),
+        (("mode", "one-pass"), "was changed after it was written"),
+    ],
+)
+def test_a_changed_folder_is_refused(change, message, runs, tmp_path):
+    runs.save(tmp_path)
+    path = tmp_path / "superbpe.json"
+    name, value = change
+    old = f'"{name}": "{getattr(runs, name)}"'.replace("\\", "\\\\")
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, f'"{name}": "{value}"'))
+    with pytest.raises(UserError, match=message):
+        Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"eligible": "^x$"}, "in which the eligibility pattern '\\^x\\$' is not found"),
+        ({"eligible": "(open"}, "does not compile"),
+        ({"mode": "one-pass"}, "only a two-pass tokenizer has eligible pretokens"),
+    ],
+)
+def test_eligibility_that_cannot_be_is_an_error(changes, message, runs):
+    with pytest.raises(UserError, match=message):
+        Tokenizer(**arguments(runs, **changes))
+
+
+def test_extending_keeps_eligibility(runs):
+    atom = runs.vocab.index(b" the")
+    more = runs.extended([[runs.merge_ids[-1, 2], atom]])
+    assert more.eligible == runs.eligible
+    with pytest.raises(UserError, match="is not found"):
+        runs.extended([[atom, runs.byte_ids[ord(".")]]])
+
+
+@pytest.mark.parametrize("name", [name for name, rules in PRESETS.items() if rules.phase1_fence == "lifted"])
+def test_one_pass_presets_are_the_same_in_hugging_face(name, documents, phase1, tmp_path):
+    hf = pytest.importorskip("tokenizers")
+    tokenizer = train(phase1, documents, name)
+    tokenizer.save(tmp_path)
+    theirs = hf.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    for text in [*documents, texts.sample(20_000)[0]]:
+        assert theirs.encode(text, add_special_tokens=False).ids == tokenizer.encode_ordinary(text)

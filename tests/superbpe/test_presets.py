@@ -1,0 +1,242 @@
+"""Every preset on cases worked out by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from superbpe import PRESETS, Rules, train_superbpe
+from superbpe.rules import SENTENCE_FENCE, script_aware
+from tests.superbpe.oracle import batches
+from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
+from tokenizer.bpe import ALPHABET
+
+pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+
+
+def phase1_with(*words):
+    """A phase 1 whose merges make these words from left to right."""
+    ranks = {bytes([byte]): place for place, byte in enumerate(ALPHABET)}
+    merges = []
+    for word in (word.encode() for word in words):
+        for end in range(2, len(word) + 1):
+            if word[:end] not in ranks:
+                merges.append((ranks[word[: end - 1]], ranks[word[end - 1 : end]]))
+                ranks[word[:end]] = len(ranks)
+    return Tokenizer.from_ranks(merges, pattern=patterns.resolve("gpt2"))
+
+
+def learned(preset, documents, *words, n=20, **changes):
+    """Superword merges as pairs of strings."""
+    phase1 = phase1_with(*words)
+    size = phase1.vocab_size
+    rules = replace(PRESETS[preset], **changes)
+    tokenizer = train_superbpe(phase1, batches(documents), vocab_size=size + n, transition=size, rules=rules)
+    return [(left.decode(), right.decode()) for left, right in tokenizer.merges[tokenizer.n_phase1_merges :]]
+
+
+# ------------------------------------------------------------------------------- uw-2025, uw-paper
+
+
+@pytest.mark.parametrize("preset", ["uw-2025", "uw-paper"])
+def test_uw_a_line_ends_with_its_line_feed(preset):
+    # All three pairs occur twice; letters come before white space in HF's alphabet, and both before merges.
+    assert learned(preset, ["a b\na b\nc"]) == [("a", " "), ("b", "\n"), ("a ", "b\n")]
+
+
+@pytest.mark.parametrize("preset", ["uw-2025", "uw-paper"])
+def test_uw_no_colon_and_space(preset):
+    # (":", " ") is first, and refused; so are ("a:", " ") and at last ("a:", " b\n").
+    assert learned(preset, ["a: b\n"] * 3) == [("a", ":"), ("b", "\n"), (" ", "b\n")]
+    assert learned(preset, ["a:b"] * 3) == [(":", "b"), ("a", ":b")]
+
+
+@pytest.mark.parametrize("preset", ["uw-2025", "uw-paper"])
+def test_uw_four_words_at_most(preset):
+    words = [" v", " w", " x", " y", " z"]
+    expected = [(" v", " w"), (" x", " y"), (" v w", " x y")]
+    assert learned(preset, [" v w x y z"] * 2, *words) == expected
+    assert learned(preset, [" v w x y z"] * 2, *words, max_words=None) == [*expected, (" v w x y", " z")]
+
+
+def test_uw_digits_group_from_the_left_or_from_the_right():
+    # 123|456|7 and 1|234|567
+    assert learned("uw-2025", ["1234567"] * 2) == [("1", "2"), ("4", "5"), ("12", "3"), ("45", "6")]
+    assert learned("uw-paper", ["1234567"] * 2) == [("2", "3"), ("5", "6"), ("23", "4"), ("56", "7")]
+
+
+def test_uw_2025_isolates_runs_of_punctuation_and_spaces_before_white_space():
+    assert learned("uw-2025", ["a))"] * 2) == [(")", ")")]
+    assert learned("uw-paper", ["a))"] * 2) == [(")", ")"), ("a", "))")]
+    # In `a  b` the first space is alone, in `a  ` both are one piece.
+    assert learned("uw-2025", ["a  b"] * 2) == [(" ", "b")]
+    assert learned("uw-2025", ["a  "] * 2) == [(" ", " ")]
+
+
+def test_uw_phase1_merges_cross_old_pretokens():
+    # The pattern gpt2 would cut before the last of two spaces; the merge of the two applies first.
+    phase1 = Tokenizer.from_ranks([(ALPHABET.index(b" "), ALPHABET.index(b" "))], pattern=patterns.resolve("gpt2"))
+    rules = replace(PRESETS["uw-paper"], fence="none")
+    tokenizer = train_superbpe(phase1, batches(["a  b"]), vocab_size=258, transition=257, rules=rules)
+    assert tokenizer.merges[1:] == [(b"a", b"  ")]
+
+
+def test_dropped_phase1_merges_make_room_for_superwords():
+    # "ab", "abx" and "abxy" are made in this order; "abx" and with it "abxy" never are in phase 2's text.
+    kept = learned("uw-2025", ["ab c"] * 2, "ab", "abx", "abxy", n=1)
+    assert kept == [(" ", "c")]
+    phase1 = phase1_with("ab", "abx", "abxy")
+    rules = replace(PRESETS["uw-2025"], drop_unused=True)
+    tokenizer = train_superbpe(phase1, batches(["ab c"] * 2), vocab_size=260, transition=259, rules=rules)
+    # Of a pair of bytes and one of a byte and "ab", both twice, the bytes have the lower ids.
+    assert tokenizer.merges == [(b"a", b"b"), (b" ", b"c"), (b"ab", b" c")]
+    assert tokenizer.n_phase1_merges == 1
+    assert tokenizer.provenance["phase2"]["dropped_phase1_merges"] == 2
+
+
+def test_a_dropped_token_may_be_made_again():
+    """(ab, c) is phase 1's, and its text has `bc` first: another merge of the same bytes is a new token."""
+    ranks = {letter: ALPHABET.index(letter.encode()) for letter in "abc"}
+    merges = [(ranks["b"], ranks["c"]), (ranks["a"], ranks["b"]), (257, ranks["c"])]
+    phase1 = Tokenizer.from_ranks(merges, pattern=patterns.resolve("gpt2"))
+    train = {"batches": batches(["abc"] * 2), "vocab_size": 260, "transition": 259}
+    assert train_superbpe(phase1, **train, rules=Rules()).merges == phase1.merges
+    again = train_superbpe(phase1, **train, rules=Rules(drop_unused=True))
+    assert again.merges == [(b"b", b"c"), (b"a", b"bc")]
+
+
+# ------------------------------------------------------------------------------- runs, boundless
+
+
+def test_runs_are_of_whole_pretokens_of_one_token_with_a_letter():
+    words = [" the", " cat", " sat", "the"]
+    document = "the cat sat on the mat. the cat sat on 99 mats"
+    # The runs are `the cat sat`, ` the cat sat`; " the" before " mat" is alone. " on" is no token, "." has no letter.
+    expected = [(" cat", " sat"), (" the", " cat sat"), ("the", " cat sat")]
+    assert learned("runs", [document], *words) == expected
+    # Made in the other order, " the" is never reached: `th` is merged before ` t`.
+    assert learned("runs", [document], "the", " cat", " sat", " the") == [(" cat", " sat"), ("the", " cat sat")]
+
+
+def test_runs_count_what_one_merge_joins():
+    documents = [" ha ha ha", " x y", " x y"]
+    words = [" ha", " x", " y"]
+    assert learned("runs", documents, *words)[0] == (" x", " y")
+    # Overlapping, both occur twice, and " ha" is the smaller string.
+    assert learned("runs", documents, *words, counting="overlapping")[0] == (" ha", " ha")
+
+
+def test_runs_break_ties_by_the_smaller_bytes():
+    words = [" z", " a", " b"]
+    assert learned("runs", [" z a. b a"], *words) == [(" b", " a"), (" z", " a")]
+    assert learned("runs", [" z a. b a"], *words, tie_break="lowest-ids") == [(" z", " a"), (" b", " a")]
+
+
+def test_runs_of_characters():
+    documents = ["東京に", "東京は"]
+    assert learned("runs", documents, "東", "京") == []
+    assert learned("runs", documents, "東", "京", script_atoms=True) == [("東", "京")]
+    assert patterns.split("the 東京タワー, ภาษา", script_aware("gpt2")) == [
+        *("the", " 東", "京", "タ", "ワ", "ー", ",", " ภ", "า", "ษ", "า")
+    ]
+    assert script_aware(script_aware("gpt2")) == script_aware("gpt2")
+
+
+def test_boundless_superwords_compete_with_phase_1():
+    documents = [" of the"] * 5 + [" ox"] * 3
+    phase1 = train_bpe(count_pretokens([Batch.from_texts(documents)], "gpt2"), 263, special_tokens=())
+    merges = [(b" ", b"o"), (b"h", b"e"), (b"t", b"he"), (b" ", b"the"), (b" o", b"f"), (b" o", b"x")]
+    assert phase1.merges == merges  # 8 times, then 5 times, and the last 3 times
+
+    def boundless(size, **options):
+        tokenizer = train_superbpe(phase1, batches(documents), vocab_size=256 + size, rules="boundless", **options)
+        assert tokenizer.provenance["phase2"]["transition"] == 256 + tokenizer.n_phase1_merges
+        return tokenizer.merges[: tokenizer.n_phase1_merges], tokenizer.merges[tokenizer.n_phase1_merges :]
+
+    superword = (b" of", b" the")
+    assert boundless(5) == (merges[:5], [])  # five times is not more than five times
+    assert boundless(6) == (merges[:5], [superword])
+    assert boundless(7) == (merges, [superword])  # phase 1's are numbered first, so the sizes do not nest
+    assert boundless(6, transition="auto") == boundless(6)
+    by_setting = train_superbpe(phase1, batches(documents), vocab_size=262, transition="auto", rules="runs")
+    assert by_setting.merges == [*merges[:5], superword]
+
+
+# ------------------------------------------------------------------------------- seed, none, sentence
+
+
+def test_seed_punctuation_and_colons_end_spans():
+    # a|:| b|,| c: only within the gaps
+    assert learned("seed", ["a: b, c"] * 2, sample=1.0) == [(" ", "b"), (" ", "c")]
+
+
+def test_seed_long_spans_are_cut_every_ten_tokens():
+    letters = "abcdefghijklmnopqrstu"
+    joined = {left + right for left, right in learned("seed", [letters] * 2, sample=1.0)}
+    assert {"abcdefghij", "klmnopqrst"} <= joined  # and "u" is alone
+    assert max(map(len, joined)) == 10
+    assert letters[:20] in {left + right for left, right in learned("seed", [letters[:20]] * 2, sample=1.0)}
+
+
+def test_seed_spans_are_truncated_to_the_99th_percentile():
+    # Of 101 spans the 100th by length has two tokens.
+    assert learned("seed", ["ab"] * 100 + ["vwxyz"], sample=1.0) == [("a", "b"), ("v", "w")]
+    longer = learned("seed", ["ab"] * 100 + ["vwxyz"], sample=1.0, truncate_quantile=1.0)
+    assert longer == [("a", "b"), ("v", "w"), ("x", "y"), ("vw", "xy"), ("vwxy", "z")]
+
+
+def test_none_crosses_everything():
+    merges = learned("none", ["a.\n1 "] * 2)
+    assert merges[-1][0] + merges[-1][1] == "a.\n1 "
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("We won. We won!", ["We won.", " We won!"]),
+        ("3.14 is it. Yes?  No", ["3.14 is it.", " Yes?", "  No"]),
+        ('He said "no." Then (left.) too', ['He said "no."', " Then (left.)", " too"]),
+        ("今日は。明日は！「はい。」と", ["今日は。", "明日は！", "「はい。」", "と"]),
+        ("यह है। वह है", ["यह है।", " वह है"]),
+        ("a\nb\n\n\nc", ["a\nb\n\n\n", "c"]),
+        ("e.g. this", ["e.g.", " this"]),
+    ],
+)
+def test_sentences(text, sentences):
+    assert patterns.split(text, SENTENCE_FENCE) == sentences
+
+
+def test_sentence_superwords_stay_in_theirs():
+    merges = learned("sentence", ["We won. We won."] * 2, "We", " We", " won")
+    joined = [left + right for left, right in merges]
+    assert " We won." in joined
+    assert "We won." in joined
+    assert not any(". " in token for token in joined)
+    assert any(". " in left + right for left, right in learned("none", ["We won. We won."] * 2, "We", " We", " won"))
+
+
+# ------------------------------------------------------------------------------- settings
+
+
+def test_most_tokens_of_phase_1_in_a_superword():
+    words = [" v", " w", " x", " y", " z"]
+    assert learned("none", [" v w x y z"] * 2, *words, max_tokens=3) == [(" v", " w"), (" x", " y"), (" x y", " z")]
+
+
+@pytest.mark.parametrize(
+    ("rules", "options", "message"),
+    [
+        ("runs", {}, "give the transition either as"),
+        ("boundless", {"transition": 300}, "find the transition themselves"),
+        ("boundless", {"transition_merges": 3}, "find the transition themselves"),
+        ("uw-2025", {"transition": "auto"}, "need atoms='pretokens'"),
+        (Rules(phase1_fence="kept"), {"transition": "auto"}, "need atoms='pretokens'"),
+        ("runs", {"transition": "soon"}, "transition='soon' is neither a number nor 'auto'"),
+        ("runs", {"transition": "auto", "transition_merges": 3}, "either as transition or as transition_merges"),
+        ("boundless", {"vocab_size": 400}, "compete with 144 phase-1 merges, and the tokenizer has 2; train phase 1"),
+        ("magic", {"transition": 256}, "rules='magic' is no preset; there are: uw-2025, uw-paper, runs, boundless"),
+    ],
+)
+def test_impossible_transitions_of_presets_are_errors(rules, options, message):
+    with pytest.raises(UserError) as error:
+        train_superbpe(phase1_with("abc"), batches(["abc"]), **{"vocab_size": 258, "rules": rules, **options})
+    assert message in str(error.value)
