@@ -110,12 +110,8 @@ def measure(tokenizer: Tokenizer, batches: Iterable[_native.Batch], *, threads: 
         )
     ranks = tokenizer.ranks()
     n_phase1 = tokenizer.n_phase1_merges
-    # Ids by rank, without special tokens: a merge's token has the id 256 + its rank.
-    whole = Tokenizer.from_ranks(
-        ranks, pattern=tokenizer.pattern, fence=tokenizer.fence, mode=tokenizer.mode, n_phase1_merges=n_phase1
-    )
     plain = n_phase1 == len(ranks)
-    encoders = [whole] if plain else [whole, Tokenizer.from_ranks(ranks[:n_phase1], pattern=tokenizer.pattern)]
+    encoders = [tokenizer] if plain else [tokenizer, Tokenizer.from_ranks(ranks[:n_phase1], pattern=tokenizer.pattern)]
     counts = [np.zeros(encoder.vocab_size, dtype=np.int64) for encoder in encoders]
     n_bytes = n_documents = 0
     for batch in batches:
@@ -124,6 +120,7 @@ def measure(tokenizer: Tokenizer, batches: Iterable[_native.Batch], *, threads: 
         for encoder, count in zip(encoders, counts, strict=True):
             ids, _ = encoder.encode_documents(batch, threads=threads)
             count += np.bincount(ids, minlength=encoder.vocab_size)
+    counts = [count[encoder.ordinary_ids()] for encoder, count in zip(encoders, counts, strict=True)]
     every = applications(ranks, counts[0])
     inside = every[:n_phase1] if plain else applications(ranks[:n_phase1], counts[1])
     return History(
