@@ -18,7 +18,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments.cli import complain
+from experiments.console import complain
 from superbpe import history
 from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
 

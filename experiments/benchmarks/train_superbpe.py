@@ -20,7 +20,7 @@ from rich.table import Table
 from experiments.benchmarks import common
 from experiments.benchmarks.train_bpe import corpus
 from superbpe import PRESETS, train_superbpe
-from superbpe.training import resolve_transition
+from superbpe.transition import resolve_transition
 from tokenizer import UserError, count_pretokens, patterns, train_bpe
 
 NAMES = {
@@ -166,7 +166,7 @@ def main(argv: list[str]) -> int:
             runs["HF, from scratch"] = partial(common.run, hugging_face, arguments)
         results = common.in_turn(runs, arguments.rounds)
     except UserError as error:
-        from experiments.cli import complain  # heavy: Torch included
+        from experiments.console import complain
 
         complain(error)
         return 2
