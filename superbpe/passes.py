@@ -230,7 +230,7 @@ def _guess_threshold(sample: Merges, taken: Callable[[Merges, int], tuple[int, i
     """A count that the last merge on the whole corpus will most likely reach; the sample is this share of it."""
     if not share:
         return 1
-    # In a sample a superword can seem more frequent than its parts' merges, for which it, and all behind it, would wait.
+    # In a sample a superword can seem more frequent than its parts' merges; it, and all behind it, would wait for them.
     no_parts = np.zeros_like(sample.left)
     whole = Merges(no_parts, no_parts, (sample.counts / share).astype(np.int64))
     sizes = taken(whole, 0)
