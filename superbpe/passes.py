@@ -230,7 +230,9 @@ def _guess_threshold(sample: Merges, taken: Callable[[Merges, int], tuple[int, i
     """A count that the last merge on the whole corpus will most likely reach; the sample is this share of it."""
     if not share:
         return 1
-    whole = Merges(sample.left, sample.right, (sample.counts / share).astype(np.int64))
+    # In a sample a superword can seem more frequent than its parts' merges; it, and all behind it, would wait for them.
+    no_parts = np.zeros_like(sample.left)
+    whole = Merges(no_parts, no_parts, (sample.counts / share).astype(np.int64))
     sizes = taken(whole, 0)
     n = 0 if sizes is None else sizes[1]
     return max(1, int(SAFETY * int(sample.counts[n - 1]) / share)) if n else 1
