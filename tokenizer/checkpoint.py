@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,28 +25,29 @@ class Merges:
     Attributes:
         ranks: [n, 2], by rank; see `Tokenizer.from_ranks`.
         counts: [n], the count of each pair when it was merged.
-        already_tokens: pairs that were not merged because their concatenation was a token.
-        selecting_seconds: time spent on finding the best pair.
+        seconds: time spent in earlier sittings.
     """
 
     ranks: npt.NDArray[np.uint32]
     counts: npt.NDArray[np.uint64]
-    already_tokens: int = 0
-    selecting_seconds: float = 0.0
+    seconds: float = 0.0
 
     @classmethod
     def none(cls) -> Merges:
         """No merges yet."""
         return cls(np.empty((0, 2), np.uint32), np.empty(0, np.uint64))
 
-    def then(self, found: _native.MergeColumns, already_tokens: int = 0, selecting_seconds: float = 0.0) -> Merges:
-        """These and the ones found after them."""
+    def then(self, found: _native.MergeColumns, seconds: float = 0.0) -> Merges:
+        """These and the ones found after them, in so many more seconds."""
         return Merges(
             np.concatenate([self.ranks, np.stack([found["left"], found["right"]], axis=1)]),
             np.concatenate([self.counts, found["count"]]),
-            self.already_tokens + already_tokens,
-            self.selecting_seconds + selecting_seconds,
+            self.seconds + seconds,
         )
+
+    def first(self, n: int) -> Merges:
+        """The first n of them: merges nest."""
+        return replace(self, ranks=self.ranks[:n], counts=self.counts[:n])
 
 
 class Checkpoint:
@@ -71,9 +72,11 @@ class Checkpoint:
         """What the file holds, or nothing if there is none.
 
         Raises:
-            UserError: the file is damaged or of another training.
+            UserError: the file is damaged or of another training, or there is no folder to write it to.
         """
         if not self._path.exists():
+            if not self._path.parent.is_dir() or not os.access(self._path.parent, os.W_OK):
+                raise UserError(f"checkpoint={str(self._path)!r} cannot be written; name a file in a folder of yours")
             return Merges.none()
         try:
             with np.load(self._path, allow_pickle=False) as saved:
@@ -82,8 +85,8 @@ class Checkpoint:
                         f"{self._path} is the checkpoint of another training (other counts or settings); delete it to "
                         "start anew"
                     )
-                return Merges(saved["ranks"], saved["counts"])
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+                return Merges(saved["ranks"], saved["counts"], float(saved["seconds"]))
+        except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
             if isinstance(error, UserError):
                 raise
             raise UserError(f"{self._path} is damaged ({error}); delete it to start anew") from None
@@ -96,7 +99,7 @@ class Checkpoint:
         """Writes the file beside its name, and renames it."""
         partial = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         with partial.open("wb") as file:
-            np.savez(file, identity=np.array(self._identity), ranks=merges.ranks, counts=merges.counts)
+            np.savez(file, identity=self._identity, ranks=merges.ranks, counts=merges.counts, seconds=merges.seconds)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(self._path)

@@ -312,7 +312,14 @@ def _read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
         raise UserError(f"{path}: not a Parquet file: {error}") from None
     wanted = [dotted for dotted in (config.field, config.score_field) if dotted is not None]
     roots = sorted({dotted.split(".")[0] for dotted in wanted} & set(file.schema_arrow.names))
-    for rows in file.iter_batches(batch_size=1024, columns=roots or None):
+    batches = file.iter_batches(batch_size=1024, columns=roots or None)
+    while True:
+        try:
+            rows = next(batches, None)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise UserError(f"{path}: damaged Parquet file: {error}; fetch or write it again") from None
+        if rows is None:
+            return
         try:
             texts = column(rows, config.field)
             if pa.types.is_dictionary(texts.type):

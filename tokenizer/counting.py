@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from tokenizer.patterns import Pattern
 from tokenizer.progress import Progress, Throttle, thread_count
 
 DEFAULT_MEMORY_BYTES = 4 << 30
+DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)
 
 _BATCH_BYTES = 1 << 20  # several are in memory per thread, and larger ones are not faster
 _METADATA_KEY = b"superbpe.counts"
@@ -57,7 +59,8 @@ class PretokenCounts:
     @property
     def n_total(self) -> int:
         """Pretokens of the corpus."""
-        return int(self.counts.sum())
+        # In halves: mixtures may add up to more than 64 bits.
+        return (int((self.counts >> np.uint64(32)).sum()) << 32) + int((self.counts & np.uint64(2**32 - 1)).sum())
 
     def items(self) -> Iterable[tuple[bytes, int]]:
         """Pairs of (pretoken, count), in order of bytes; for inspection and tests."""
@@ -124,7 +127,7 @@ def count_pretokens(
     pattern: str | Pattern,
     *,
     unit: str = "document",
-    special_tokens: Sequence[str] = (),
+    special_tokens: Sequence[str] = DEFAULT_SPECIAL_TOKENS,
     threads: int | None = None,
     memory_bytes: int | None = DEFAULT_MEMORY_BYTES,
     spill_folder: Path | str | None = None,
@@ -157,7 +160,7 @@ def count_pretokens(
             unit=unit,
             special_tokens=list(special_tokens),
             threads=n_threads,
-            memory_bytes=memory_bytes,
+            memory_bytes=None if memory_bytes is None else min(memory_bytes, 2**62),
             spill_folder=str(folder),
         )
         try:
@@ -218,11 +221,11 @@ def mix_counts(parts: Sequence[tuple[PretokenCounts, int]]) -> PretokenCounts:
     for counts, weight in parts:
         if type(weight) is not int or weight < 1:
             raise UserError(f"weight={weight!r} is no positive integer; scale all weights to whole numbers")
-        for what in ("pattern", "unit", "special_tokens"):
-            if getattr(counts, what) != getattr(first, what):
+        for what in ("pattern.regex", "unit", "special_tokens"):
+            one, other = attrgetter(what)(first), attrgetter(what)(counts)
+            if one != other:
                 raise UserError(
-                    f"the counts to add up differ in their {what}: {getattr(first, what)!r} and "
-                    f"{getattr(counts, what)!r}; count all corpora alike"
+                    f"the counts to add up differ in their {what}: {one!r} and {other!r}; count all corpora alike"
                 )
     data, offsets, totals = _native.sum_counts(
         [(counts.data, counts.offsets, counts.counts, weight) for counts, weight in parts]

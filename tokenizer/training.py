@@ -16,11 +16,9 @@ import numpy.typing as npt
 from tokenizer import _native, patterns
 from tokenizer.bpe import ALPHABET, Tokenizer
 from tokenizer.checkpoint import Checkpoint, Merges
-from tokenizer.counting import PretokenCounts
+from tokenizer.counting import DEFAULT_SPECIAL_TOKENS, PretokenCounts
 from tokenizer.errors import UserError
 from tokenizer.progress import Progress, Throttle
-
-DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)
 
 
 def train_bpe(
@@ -50,7 +48,8 @@ def train_bpe(
             same counts becomes what one run to the larger size gives, special tokens behind the merges again.
         keep_ids: leave all ids of `start` as they are, for a model that knows them, and give the new tokens the ids
             behind the highest. So it is always for a tokenizer whose ids are not laid out as ours.
-        special_tokens: take the last ids; no merge may spell one. `start` has its own.
+        special_tokens: take the last ids; no merge may spell one. `start` has its own. Counts should be made with
+            the same, or parts of these strings count as text.
         tie_break: which of the most frequent pairs is merged: "lowest-ids" (HF's order: bytes in HF's alphabet
             order, then merges by rank), "lexicographic-greatest" or "lexicographic-smallest" (of left bytes,
             right bytes).
@@ -66,7 +65,7 @@ def train_bpe(
         UserError: the vocabulary is too small, an argument is not possible, or the checkpoint is of another training.
     """
     for name, value in (("min_count", min_count), ("max_token_bytes", max_token_bytes)):
-        if value is not None and value < 0:
+        if value is not None and not 0 <= value < 2**63:
             raise UserError(f"{name}={value} is not possible; use 0 or more")
     if start is None:
         n_merges = merges_that_fit(vocab_size, special_tokens)
@@ -79,8 +78,8 @@ def train_bpe(
     if checkpoint is not None:
         identity = _identity(counts, [rules, list(special_tokens), None if start is None else start.sha256])
         saved = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
-    found = Merges.none() if saved is None else saved.load()
-    found = _merge(counts, start, found, n_merges, rules, special_tokens, saved, progress)
+    before = Merges.none() if saved is None else saved.load().first(n_merges)
+    found, trained = _merge(counts, start, before, n_merges, rules, special_tokens, saved, progress)
     if saved is not None:
         saved.remove()
     if on_counts is not None:
@@ -104,28 +103,36 @@ def train_bpe(
             "continued_from": None if start is None else start.name,
             "merges": len(found.ranks),
             "last_count": int(found.counts[-1]) if len(found.counts) else None,
-            "already_tokens": found.already_tokens,
-            "seconds": round(time.perf_counter() - began, 3),
-            "selecting_seconds": round(found.selecting_seconds, 3),
+            "already_tokens": trained["already_tokens"],
+            "seconds": round(before.seconds + time.perf_counter() - began, 3),
+            # Of the last sitting alone it would be no share of the seconds.
+            "selecting_seconds": None if len(before.ranks) else round(trained["selecting_seconds"], 3),
         }
     }
     if start is None:
         return Tokenizer.from_ranks(
             found.ranks, pattern=counts.pattern, special_tokens=special_tokens, provenance=provenance
         )
-    try:
-        layout, ranks = start.special_layout, start.ranks()
-    except UserError:  # an imported one
-        keep_ids = True
-    if keep_ids:
+    if keep_ids or not _is_ours(start):
         return start.extended(_ids(start, found.ranks), provenance=provenance)
     return Tokenizer.from_ranks(
-        np.concatenate([ranks, found.ranks]),
+        np.concatenate([start.ranks(), found.ranks]),
         pattern=counts.pattern,
         special_tokens=special_tokens,
-        special_layout=layout,
-        provenance=provenance,
+        special_layout=start.special_layout,
+        provenance=start.provenance | provenance,
     )
+
+
+def _is_ours(tokenizer: Tokenizer) -> bool:
+    """Whether a list of merges says all of the tokenizer, so that training may lay out its ids anew."""
+    if tokenizer.ignore_merges or "imported" in tokenizer.provenance:
+        return False
+    try:
+        tokenizer.ranks()
+        return bool(tokenizer.special_layout)
+    except UserError:
+        return False
 
 
 def _merges_on_top(start: Tokenizer, vocab_size: int, counts: PretokenCounts) -> int:
@@ -151,15 +158,15 @@ def _merge(
     special_tokens: Sequence[str],
     saved: Checkpoint | None,
     progress: Progress | None,
-) -> Merges:
-    """Goes on from `found` to `n_merges` merges on top of `start`."""
-    before = len(found.ranks)
+) -> tuple[Merges, _native.MergeResult]:
+    """Goes on from `found` to `n_merges` merges on top of `start`; returns all, and what the core said."""
+    before, began = len(found.ranks), time.perf_counter()
     tick = Throttle(progress, "merges", n_merges)
 
     def report(n: int, columns: _native.MergeColumns | None = None) -> bool:
         """Returns whether it wants to be called again with the merges, to save them."""
         if columns is not None and saved is not None:
-            saved.save(found.then(columns))
+            saved.save(found.then(columns, time.perf_counter() - began))
             return False
         tick(before + n)
         return saved is not None and saved.due()
@@ -172,7 +179,7 @@ def _merge(
         tokens, words, offsets = _segment(counts, start or Tokenizer.from_ranks([], pattern=counts.pattern), found)
         trained = _native.continue_bpe(words, offsets, counts.counts, tokens, n_merges - before, **options)
     tick.finish(before + len(trained["left"]))
-    return found.then(trained, trained["already_tokens"], trained["selecting_seconds"])
+    return found.then(trained), trained
 
 
 def _segment(

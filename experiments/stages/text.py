@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from experiments.artifacts import Artifact, digest
 from experiments.config import part
 from experiments.console import si
 from tokenizer import embedded
-from tokenizer.corpus import Corpus, CorpusConfig, fingerprint
+from tokenizer.corpus import Corpus, CorpusConfig
 from tokenizer.counting import PretokenCounts, count_pretokens, mix_counts
 from tokenizer.errors import UserError
 from tokenizer.patterns import resolve
@@ -81,10 +82,11 @@ def count(context: Context, text: Text) -> Artifact:
     def build(folder: Path) -> dict[str, Any]:
         if mixture:
             counts = mix_counts([(PretokenCounts.load(path), weight) for path, weight in mixture])
-            asked = {"pattern": pattern, "unit": config.bpe.unit, "special_tokens": tuple(config.bpe.special_tokens)}
-            for what, value in asked.items():
-                if getattr(counts, what) != value:
-                    raise UserError(f"bpe.counts were counted with {what}={getattr(counts, what)!r}, not {value!r}")
+            asked = (pattern.regex, config.bpe.unit, tuple(config.bpe.special_tokens))
+            found = (counts.pattern.regex, counts.unit, counts.special_tokens)
+            for what, one, other in zip(("pattern", "unit", "special_tokens"), found, asked, strict=True):
+                if one != other:
+                    raise UserError(f"bpe.counts were counted with {what}={one!r}, not {other!r}")
         else:
             memory = config.runner.memory_mb
             counts = count_pretokens(
@@ -99,8 +101,8 @@ def count(context: Context, text: Text) -> Artifact:
             )
         counts.save(folder / "counts.parquet")
         return {
-            "corpus": text.hash,
-            "split": "train",
+            # A mixture may have been counted anywhere: it claims no corpus.
+            **({"mixture": [str(path) for path, _ in mixture]} if mixture else {"corpus": text.hash, "split": "train"}),
             "n_distinct": counts.n_distinct,
             "n_pretokens": counts.n_total,
             "n_bytes": counts.n_bytes,
@@ -108,13 +110,13 @@ def count(context: Context, text: Text) -> Artifact:
         }
 
     chosen: dict[str, Any] = {
-        "pattern": [pattern.name, pattern.regex],
+        "pattern": pattern.regex,
         "unit": config.bpe.unit,
         "special_tokens": config.bpe.special_tokens,
     }
     inputs = {"corpus": text.hash}
     if mixture:
-        chosen["mixture"] = [[fingerprint(path), weight] for path, weight in mixture]
+        chosen["mixture"] = [[hashlib.sha256(path.read_bytes()).hexdigest(), weight] for path, weight in mixture]
         inputs = {}
         context.reporter.say(
             "phase 1 trains on bpe.counts: nothing checks that held-out text was not counted there", style="yellow"

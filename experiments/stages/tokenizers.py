@@ -68,19 +68,26 @@ def phase1(context: Context, text: Text, counts: Artifact) -> tuple[Trained, Tok
     needed = max(config.vocab_size, transition_size(context.config) + len(config.special_tokens))
 
     def build(folder: Path) -> dict[str, Any]:
+        start = None if shorter is None else load(shorter, context)
         tokenizer = train_bpe(
             PretokenCounts.load(counts.path / "counts.parquet"),
             wanted,
-            start=None if shorter is None else load(shorter, context),
+            start=start,
             special_tokens=config.special_tokens,
             tie_break=config.tie_break,
             min_count=config.min_count,
             max_token_bytes=config.max_token_bytes,
-            checkpoint=folder / "merges.npz",
+            # By what it starts from: a shorter list may be there when an interrupted training goes on.
+            checkpoint=folder / f"merges-{'none' if start is None else start.name}.npz",
             progress=context.reporter.progress,
         )
+        for left in [*folder.glob("merges-*"), *folder.glob(".merges-*")]:
+            left.unlink()  # of sittings that started from another list, or were killed while writing
         found = _keep(context, tokenizer, inputs)
-        return {**_about(found, tokenizer), **_read(text), "exhausted": tokenizer.vocab_size < wanted}
+        read: dict[str, Any] = {
+            key: counts.contents[key] for key in ("corpus", "split", "mixture") if key in counts.contents
+        }
+        return {**_about(found, tokenizer), **read, "exhausted": tokenizer.vocab_size < wanted}
 
     with context.reporter.stage("bpe"), context.store.lock(family):
         record, shorter = _lists(context, family, needed)

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 pub struct Batch {
     pub data: Vec<u8>,
     pub offsets: Vec<i64>,
-    /// Whether the first document goes on with the last one of the batch before.
+    /// Whether the first document is a further part of one that another batch began.
     pub continued: bool,
 }
 

@@ -132,17 +132,26 @@ impl Shared {
     }
 
     fn count(&self, work: &Work, table: &mut Table) -> Result<(), String> {
+        let mut spilled = Ok(());
         let mut text = |text: &[u8]| {
             self.specials.between(text, |text| {
-                self.unit.split(text, |text| self.scanner.pieces(text, |start, end| table.add(text, start, end)))
+                self.unit.split(text, |text| {
+                    self.scanner.pieces(text, |start, end| {
+                        table.add(text, start, end);
+                        if table.is_full() && spilled.is_ok() {
+                            spilled = self.write(std::mem::replace(table, Table::new(self.memory)));
+                        }
+                    })
+                })
             })
         };
         match &work.place {
             Place::Documents(documents) => documents.clone().try_for_each(|i| text(work.batch.document(i)))?,
             Place::Bytes(bytes) => text(&work.batch.data[bytes.clone()])?,
         }
-        if self.spill.is_some() && table.memory_after(CHUNK_BYTES / 8) > self.memory {
-            self.write(std::mem::take(table))?;
+        spilled?;
+        if table.memory() > self.memory {
+            self.write(std::mem::replace(table, Table::new(self.memory)))?;
         }
         Ok(())
     }
@@ -168,7 +177,7 @@ impl Shared {
 }
 
 fn work(shared: &Shared, queue: &Mutex<Receiver<Work>>) -> Table {
-    let mut table = Table::default();
+    let mut table = Table::new(shared.memory);
     loop {
         let received = queue.lock().expect("no panic while held").recv();
         let Ok(work) = received else { return table };
@@ -321,7 +330,9 @@ mod tests {
         let spill = memory.map(|memory| Spill { memory, folder: folder.clone() });
         let counter = Counter::new(scanner(), Unit::Document, &["<|s|>".to_string()], spill, threads).unwrap();
         batches.iter().for_each(|batch| counter.add(&Arc::new(batch.clone())).unwrap());
+        let shared = Arc::clone(&counter.shared);
         let counts = counter.finish().unwrap();
+        assert_eq!(shared.n_spilled.load(Ordering::Relaxed) > 0, memory.is_some(), "what does not fit is spilled");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "runs are deleted");
         std::fs::remove_dir(folder).unwrap();
         counts
@@ -384,6 +395,23 @@ mod tests {
             .unwrap();
         let counts = count(&[long], 3, None, "long");
         assert_eq!(counts.counts, expected.into_values().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn one_document_that_cannot_be_cut_stays_within_the_limit() {
+        let words: String = (0..300_000).map(|i| format!(" {i:x}")).collect();
+        let mut long = Batch::default();
+        long.push(words.as_bytes());
+        let folder = std::env::temp_dir().join(format!("superbpe-count-{}-uncut", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let spill = Spill { memory: 1 << 20, folder: folder.clone() };
+        let scanner = Scanner::new(r" ?[0-9a-f]+").unwrap();
+        let counter = Counter::new(scanner, Unit::Document, &[], Some(spill), 1).unwrap();
+        counter.add(&Arc::new(long)).unwrap();
+        let shared = Arc::clone(&counter.shared);
+        assert_eq!(counter.finish().unwrap().counts, vec![1; 300_000]);
+        assert!(shared.n_spilled.load(Ordering::Relaxed) > 10);
+        std::fs::remove_dir(folder).unwrap();
     }
 
     #[test]

@@ -104,6 +104,13 @@ impl Words {
         // The most frequent first, so that equal weights make few runs; and a fixed order of those.
         order.sort_unstable_by_key(|&i| (std::cmp::Reverse(weights[i as usize]), i));
         let total = order.iter().map(|&i| word(i as usize).len() + 1).sum::<usize>() + 1;
+        // Every count of the loop is at most the sum of all of them.
+        let sum = order
+            .iter()
+            .try_fold(0u64, |sum, &i| sum.checked_add(weights[i as usize].checked_mul(word(i as usize).len() as u64)?));
+        if sum.is_none() {
+            return Err("the counts add up to more than 64 bits hold; use smaller weights".into());
+        }
         if total >= DEAD as usize {
             return Err(format!("{total} cells are too many for one merge loop (at most 2^31)"));
         }

@@ -181,6 +181,10 @@ fn read_file(path: &Path, format: Format, settings: &Settings, collector: &mut C
     }
 }
 
+fn unreadable(error: std::io::Error) -> String {
+    format!("cannot be read to its end ({error}): it may be damaged or incomplete; fetch or write it again")
+}
+
 /// A buffer that is filled from the end and used up from the front.
 struct Window<R> {
     input: R,
@@ -207,9 +211,11 @@ impl<R: Read> Window<R> {
 
     /// Reads more behind what is there; false at the end of the input.
     fn fill(&mut self) -> Result<bool, String> {
-        self.buffer.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
         if self.end == self.buffer.len() {
             self.buffer.resize(2 * self.end, 0);
         }
@@ -220,14 +226,14 @@ impl<R: Read> Window<R> {
                     return Ok(n > 0);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(unreadable(error)),
             }
         }
     }
 }
 
 fn read_whole(mut input: impl Read, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
-    input.read_to_end(&mut collector.batch.data).map_err(|error| error.to_string())?;
+    input.read_to_end(&mut collector.batch.data).map_err(unreadable)?;
     collector.close(0, settings)
 }
 
@@ -236,14 +242,18 @@ fn read_parts(input: impl Read, settings: &Settings, collector: &mut Collector) 
     let mut more = true;
     let mut first = true;
     while more || !window.text().is_empty() {
-        while more && window.text().len() < settings.batch_bytes.max(READ_BUFFER) {
-            more = window.fill()?;
-        }
-        let length = if more { word_end(window.text()) } else { window.text().len() };
-        if length == 0 && more {
-            more = window.fill()?; // not one word end in all of it: look at more
-            continue;
-        }
+        // Where there is no word end in all of it, twice as much is looked at: searching stays linear.
+        let mut wanted = settings.batch_bytes.max(READ_BUFFER);
+        let length = loop {
+            while more && window.text().len() < wanted {
+                more = window.fill()?;
+            }
+            let length = if more { word_end(window.text()) } else { window.text().len() };
+            if length > 0 || !more {
+                break length;
+            }
+            wanted = 2 * window.text().len();
+        };
         collector.batch.continued = !first;
         first = false;
         let base = window.base;

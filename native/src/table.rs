@@ -30,10 +30,19 @@ pub struct Table {
     n_pending: usize,
     long: HashTable<Long>,
     arena: Vec<u8>,
+    limit: usize,
+    full: bool,
 }
 
 impl Default for Table {
     fn default() -> Self {
+        Self::new(usize::MAX)
+    }
+}
+
+impl Table {
+    /// An empty table that says when it would take more than `limit` bytes of memory.
+    pub fn new(limit: usize) -> Self {
         Self {
             slots: vec![Slot::default(); 1 << 12],
             used: 0,
@@ -41,11 +50,17 @@ impl Default for Table {
             n_pending: 0,
             long: HashTable::new(),
             arena: Vec::new(),
+            limit,
+            full: false,
         }
     }
-}
 
-impl Table {
+    /// Whether the table should be emptied: it did not grow, or has grown past its limit.
+    #[inline(always)]
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
     /// Counts `text[start..end]`, which is not empty, once.
     #[inline(always)]
     pub fn add(&mut self, text: &[u8], start: usize, end: usize) {
@@ -66,7 +81,11 @@ impl Table {
     #[inline(never)]
     fn settle(&mut self) {
         if (self.used + AHEAD) * 5 > self.slots.len() * 3 {
-            self.grow();
+            // While it grows, both tables are there. Without growing there is room for what is pending, once.
+            self.full = self.memory() + 2 * self.slots.len() * size_of::<Slot>() > self.limit;
+            if !self.full || self.used + AHEAD >= self.slots.len() {
+                self.grow();
+            }
         }
         for i in 0..self.n_pending {
             let (key, hash) = self.pending[i];
@@ -122,6 +141,7 @@ impl Table {
                 let length = u32::try_from(bytes.len()).expect("a pretoken of less than 4 GiB");
                 entry.insert(Long { start: arena.len(), length, count });
                 arena.extend_from_slice(bytes);
+                self.full |= self.memory() > self.limit;
             }
         }
     }
@@ -129,12 +149,6 @@ impl Table {
     /// Bytes of memory that the table takes.
     pub fn memory(&self) -> usize {
         self.slots.len() * size_of::<Slot>() + self.long.capacity() * 8 * size_of::<Long>() / 7 + self.arena.capacity()
-    }
-
-    /// The most memory that the table takes while `more` further strings come.
-    pub fn memory_after(&self, more: usize) -> usize {
-        let grows = (self.used + more) * 5 > self.slots.len() * 3;
-        self.memory() + if grows { 2 * self.slots.len() * size_of::<Slot>() } else { 0 }
     }
 
     /// Everything that was counted, in order of bytes.

@@ -137,6 +137,28 @@ def test_a_longer_list_of_merges_goes_on_from_a_shorter_one(tiny: list[str], tmp
     assert about["provenance"]["phase1"]["merges"] == 20
 
 
+def test_an_interrupted_list_goes_on_although_a_shorter_one_came_between(
+    tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        def stop(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        return real(*arguments, **{**options, "progress": stop, "checkpoint_seconds": 0})
+
+    real = pipeline.tokenizers.train_bpe
+    monkeypatch.setattr(pipeline.tokenizers, "train_bpe", interrupted)
+    assert run("train_bpe", [*tiny, "bpe.vocab_size=420"]) == 130
+    monkeypatch.undo()
+    (unfinished,) = (tmp_path / "artifacts").glob(".bpe-*.resumable")
+    assert (unfinished / "merges-none.npz").exists()
+    (unfinished / ".merges-none.npz.4242").touch()  # killed while writing
+    assert run("train_bpe", [*tiny, "bpe.vocab_size=350"]) == 0
+    assert run("train_bpe", [*tiny, "bpe.vocab_size=420"]) == 0
+    for folder in (tmp_path / "artifacts").glob("bpe-*"):
+        assert [path.name for path in folder.iterdir()] == ["manifest.json"]
+
+
 def test_counts_of_several_corpora_make_a_mixture(
     tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,6 +172,12 @@ def test_counts_of_several_corpora_make_a_mixture(
         for path in (tmp_path / "artifacts").glob("count-*/manifest.json")
     }
     assert max(sizes) == 3 * min(sizes)
+    # What the corpus is called, or when the file was written, plays no part; and no corpus is claimed.
+    (mixed,) = (path for path in (tmp_path / "artifacts").glob("count-*") if path != counted.parent)
+    assert "corpus" not in json.loads((mixed / "manifest.json").read_text())["contents"]
+    os.utime(counted)
+    assert run("train_bpe", mixture) == 0
+    assert len(_artifacts(tmp_path)["count"]) == 2
     assert run("train_bpe", [*tiny, f"bpe.counts=[{counted}:0]"]) == 2
     assert "FILE:3" in capsys.readouterr().err
     assert run("train_bpe", [*tiny, "bpe.counts=[nowhere.parquet]"]) == 2

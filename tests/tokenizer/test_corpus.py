@@ -629,3 +629,29 @@ def test_the_sample_is_independent_of_the_held_out_split():
     train, _ = keep(sample_fraction=1.0, sample_salt="").apply(_native.Batch.from_texts(documents_))
     sampled, _ = keep(sample_fraction=0.25, sample_salt="").apply(_native.Batch.from_texts(documents_))
     assert 0.2 < len(sampled) / len(train) < 0.3
+
+
+def test_a_damaged_parquet_page_is_a_users_error(tmp_path):
+    path = write_parquet(tmp_path / "a.parquet", [{"text": f"some text {i}" * 50} for i in range(500)])
+    content = bytearray(path.read_bytes())
+    content[100:200] = b"\xff" * 100
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"a\.parquet: damaged Parquet file: .*fetch or write it again"):
+        documents(path)
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.jsonl.gz"])
+def test_a_file_that_ends_too_soon_says_what_to_do(name, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(b'{"text": "%s"}' % bytes(range(97, 123)) * 1000)[:-30])
+    with pytest.raises(UserError, match=r"may be damaged or incomplete; fetch or write it again"):
+        documents(path)
+
+
+def test_parts_of_text_without_word_ends_take_linear_time(tmp_path):
+    """Once it took minutes: all that was read was searched again after every read."""
+    path = tmp_path / "long.txt.gz"
+    path.write_bytes(gzip.compress("中文".encode() * 4_000_000, compresslevel=1))
+    corpus = Corpus(CorpusConfig(paths=[str(path)]))
+    (batch,) = corpus.batches("train", parts=True)
+    assert batch.n_bytes == 24_000_000

@@ -328,3 +328,49 @@ def test_a_checkpoint_of_another_training_is_refused(real, tmp_path):
 
 def _stop(what, done, total):
     raise Stop
+
+
+def test_a_checkpoint_of_more_merges_than_are_wanted_is_cut(real, tmp_path):
+    checkpoint = tmp_path / "merges.npz"
+    calls = iter(range(10**9))
+
+    def stop_late(what, done, total):
+        if done > 500 or next(calls) > 10**6:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train_bpe(real, 900, checkpoint=checkpoint, checkpoint_seconds=0, progress=stop_late)
+    smaller = train_bpe(real, 400, checkpoint=checkpoint)
+    assert smaller.sha256 == train_bpe(real, 400).sha256
+    assert smaller.provenance["phase1"]["selecting_seconds"] is None
+
+
+def test_a_checkpoint_that_cannot_be_written_is_an_error_at_once(real, tmp_path):
+    with pytest.raises(UserError, match=r"nowhere.*cannot be written"):
+        train_bpe(real, 400, checkpoint=tmp_path / "nowhere" / "merges.npz")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00v\x00{'descr': '<i8'"])
+def test_any_damaged_checkpoint_is_refused(real, tmp_path, content):
+    checkpoint = tmp_path / "merges.npz"
+    checkpoint.write_bytes(content)
+    with pytest.raises(UserError, match=r"merges\.npz is damaged .*delete it"):
+        train_bpe(real, 900, checkpoint=checkpoint)
+
+
+def test_an_imported_tokenizer_that_looks_like_ours_keeps_its_ids(real, tmp_path):
+    ours = train_bpe(real, 400)
+    ours.save(tmp_path)
+    imported = Tokenizer.from_file(tmp_path / "tokenizer.json")
+    assert imported.special_layout == "last"
+    extended = train_bpe(real, 500, start=imported)
+    assert extended.vocab[:400] == ours.vocab
+    assert extended.special_tokens == {"<|endoftext|>": 399}
+    assert "imported" in extended.provenance
+    assert extended.merges == train_bpe(real, 500).merges
+
+
+def test_counts_that_add_up_to_more_than_64_bits_are_refused():
+    with pytest.raises(UserError, match="64 bits"):
+        train_bpe(counts_of({b"ab": 2**63, b"abc": 2**63}), 260)
+    assert counts_of({b"ab": 2**63, b"abc": 2**63}).n_total == 2**64

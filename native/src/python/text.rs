@@ -67,7 +67,7 @@ impl Batch {
         self.0.data.len()
     }
 
-    /// Whether the first document goes on with the last one of the batch before.
+    /// Whether the first document is a further part of one that another batch began.
     #[getter]
     fn continued(&self) -> bool {
         self.0.continued
