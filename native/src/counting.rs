@@ -13,7 +13,6 @@ use std::thread::JoinHandle;
 use aho_corasick::{AhoCorasick, MatchKind};
 
 use crate::corpus::Batch;
-pub use crate::keys::{hash_key, prefetch, short_key, SHORT};
 use crate::parallel;
 use crate::patterns::Scanner;
 use crate::reading::is_word_end;

@@ -1,0 +1,162 @@
+//! What a list of merges means: which derivations ever apply, and where its superwords begin.
+
+use super::pairs::*;
+use super::{Bits, Definition, MergeRule};
+
+/// A merge that can apply, and its rank.
+pub(super) struct Rule {
+    pub(super) rank: u32,
+    pub(super) merge: MergeRule,
+}
+
+/// The merges that can apply, by rank: of a repeated pair the last, of a token's derivations the live one.
+/// Two-pass tokenizers keep all: what is repeated in the other phase is another merge there.
+pub(super) fn effective_rules(definition: &Definition) -> Vec<Rule> {
+    let rules = definition.merges.iter().enumerate().map(|(rank, &merge)| Rule { rank: rank as u32, merge });
+    if definition.fence.is_some() {
+        return rules.collect();
+    }
+    let mut pairs = PairTable::new(definition.merges.len());
+    definition.merges.iter().enumerate().for_each(|(rank, m)| pairs.insert(m.left, m.right, rank as u32, m.new));
+    let mut rules: Vec<Rule> = rules.filter(|r| pairs.get(r.merge.left, r.merge.right).0 == r.rank).collect();
+    keep_live(&mut rules, &pairs, definition);
+    rules
+}
+
+pub(super) const LONGEST_DERIVED: usize = 1 << 10; // finding a derivation takes quadratic time
+
+/// Drops the derivations that never apply.
+///
+/// Merging inside a stretch of text does not depend on what surrounds it as long as no merge crosses its ends: the
+/// lowest rank of all, if it lies inside, is the lowest inside. So wherever tokens c and d that spell t stand side by
+/// side, merging t's bytes alone passes through c, d as well; and as it goes one way, through no other two tokens.
+pub(super) fn keep_live(rules: &mut Vec<Rule>, pairs: &PairTable, definition: &Definition) {
+    let n = definition.tokens.len();
+    let (mut made, mut several) = (Bits::new(n), Bits::new(n));
+    let mut any = false;
+    for Rule { merge, .. } in rules.iter() {
+        if made.get(merge.new as usize) {
+            several.set(merge.new as usize);
+            any = true;
+        }
+        made.set(merge.new as usize);
+    }
+    if !any {
+        return;
+    }
+    let mut live: hashbrown::HashMap<u32, (u32, u32), rustc_hash::FxBuildHasher> = Default::default();
+    let (mut ids, mut ranks) = (Vec::new(), Vec::new());
+    rules.retain(|Rule { merge, .. }| {
+        let bytes = definition.tokens.get(merge.new);
+        if !several.get(merge.new as usize) || bytes.len() > LONGEST_DERIVED {
+            return true;
+        }
+        let last = *live.entry(merge.new).or_insert_with(|| {
+            ids.clear();
+            ids.extend(bytes.iter().map(|&byte| definition.byte_ids[byte as usize]));
+            ranks.clear();
+            ranks.extend(ids.windows(2).map(|pair| pairs.get(pair[0], pair[1])));
+            merge_to_two(&mut ids, &mut ranks, pairs);
+            if ids.len() == 2 {
+                (ids[0], ids[1])
+            } else {
+                (NONE, NONE)
+            }
+        });
+        last == (merge.left, merge.right)
+    });
+}
+
+pub(super) fn merge_to_two(ids: &mut Vec<u32>, ranks: &mut Vec<(u32, u32)>, table: &PairTable) {
+    while ids.len() > 2 && merge_lowest(ids, ranks, table) {}
+}
+
+/// The rank at which a second level pays: that of the first merge over the start of a word. The number of merges
+/// if there is none, as with every pattern that cuts there, or if that split would not be exact.
+pub fn superword_rank(definition: &Definition) -> usize {
+    let crosses = |token: &[u8]| token.windows(2).any(|pair| pair[1] == b' ' && !pair[0].is_ascii_whitespace());
+    let n = definition.merges.len();
+    let Some(rank) = definition.merges.iter().position(|merge| crosses(definition.tokens.get(merge.new))) else {
+        return n;
+    };
+    let rules = effective_rules(definition);
+    let at = rules.partition_point(|rule| (rule.rank as usize) < rank);
+    if leaves(definition, &rules, at).is_none() || feeds_back(definition, &rules, at) {
+        n
+    } else {
+        rank
+    }
+}
+
+/// The leftmost and the rightmost phase-1 token of every token, where phase 2 begins with rule `at`; None if some
+/// token has several derivations or is made after it is used.
+pub(super) fn leaves(definition: &Definition, rules: &[Rule], at: usize) -> Option<(Vec<u32>, Vec<u32>)> {
+    let n = definition.tokens.len();
+    let mut made = Bits::new(n);
+    definition.byte_ids.iter().for_each(|&id| made.set(id as usize));
+    let mut leftmost: Vec<u32> = (0..n as u32).collect();
+    let mut rightmost = leftmost.clone();
+    for (i, Rule { merge, .. }) in rules.iter().enumerate() {
+        if made.get(merge.new as usize) || !made.get(merge.left as usize) || !made.get(merge.right as usize) {
+            return None;
+        }
+        made.set(merge.new as usize);
+        if i >= at {
+            leftmost[merge.new as usize] = leftmost[merge.left as usize];
+            rightmost[merge.new as usize] = rightmost[merge.right as usize];
+        }
+    }
+    Some((leftmost, rightmost))
+}
+
+/// Whether a phase-2 merge makes an operand of a phase-1 merge.
+pub(super) fn feeds_back(definition: &Definition, rules: &[Rule], at: usize) -> bool {
+    let (phase1, phase2) = rules.split_at(at);
+    let mut operands = Bits::new(definition.tokens.len());
+    for Rule { merge, .. } in phase1 {
+        operands.set(merge.left as usize);
+        operands.set(merge.right as usize);
+    }
+    phase2.iter().any(|rule| operands.get(rule.merge.new as usize))
+}
+
+/// The merges that tiktoken's rule amounts to: any two neighbours whose bytes together are a token merge, the token of
+/// the lowest rank first. By `keep_live`'s argument each token is only ever made of the two parts into which its own
+/// bytes fall.
+///
+/// `tokens`: bytes by rank, all 256 single bytes among them. Returns for each the ranks of its two parts, or None for
+/// bytes and for tokens that merging never makes.
+pub fn recover_merges(tokens: &[Vec<u8>]) -> Vec<Option<(u32, u32)>> {
+    let ranks: hashbrown::HashMap<&[u8], u32, rustc_hash::FxBuildHasher> =
+        tokens.iter().enumerate().map(|(rank, token)| (token.as_slice(), rank as u32)).collect();
+    let rank_of = |bytes: &[u8]| ranks.get(bytes).copied().unwrap_or(NONE);
+    let mut starts = Vec::new(); // of the parts, and the end
+    let mut joined = Vec::new(); // ranks of neighbours taken together
+    tokens
+        .iter()
+        .map(|token| {
+            starts.clear();
+            starts.extend(0..=token.len());
+            joined.clear();
+            joined.extend(token.windows(2).map(rank_of));
+            while starts.len() > 3 {
+                let (at, &rank) = joined.iter().enumerate().min_by_key(|(_, rank)| **rank)?;
+                if rank == NONE {
+                    return None;
+                }
+                starts.remove(at + 1);
+                joined.remove(at);
+                if at < joined.len() {
+                    joined[at] = rank_of(&token[starts[at]..starts[at + 2]]);
+                }
+                if at > 0 {
+                    joined[at - 1] = rank_of(&token[starts[at - 1]..starts[at + 1]]);
+                }
+            }
+            match *starts {
+                [start, middle, end] => Some((rank_of(&token[start..middle]), rank_of(&token[middle..end]))),
+                _ => None,
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,259 @@
+use super::*;
+
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % n
+    }
+}
+
+/// Merges of random tokens, the later ones made of earlier ones; no string twice.
+pub fn random_merges(random: &mut Random, letters: usize, n: usize) -> (Tokens, Vec<MergeRule>) {
+    let mut tokens = Tokens::default();
+    (0..=255u8).for_each(|byte| {
+        tokens.push(&[byte]);
+    });
+    let mut merges: Vec<MergeRule> = Vec::new();
+    let pick = |random: &mut Random, made: usize| {
+        let i = random.below(letters + made);
+        (if i < letters { 97 + i } else { 256 + i - letters }) as u32
+    };
+    while merges.len() < n {
+        let (left, right) = (pick(random, merges.len()), pick(random, merges.len()));
+        let bytes = [tokens.get(left), tokens.get(right)].concat();
+        if bytes.len() < 12 && (0..tokens.len() as u32).all(|id| tokens.get(id) != bytes) {
+            let new = tokens.push(&bytes);
+            merges.push(MergeRule { left, right, new });
+        }
+    }
+    (tokens, merges)
+}
+
+pub fn plain(ids: &mut Vec<u32>, merges: &[MergeRule]) {
+    loop {
+        let best = (1..ids.len())
+            .filter_map(|i| {
+                let rank = merges.iter().rposition(|m| m.left == ids[i - 1] && m.right == ids[i])?;
+                Some((rank, i - 1))
+            })
+            .min();
+        let Some((rank, at)) = best else { return };
+        ids[at] = merges[rank].new;
+        ids.remove(at + 1);
+    }
+}
+
+fn byte_ids() -> [u32; 256] {
+    std::array::from_fn(|i| i as u32)
+}
+
+#[test]
+fn one_pass_equals_plain_merging() {
+    let mut random = Random(3);
+    for case in 0..400 {
+        let letters = 2 + random.below(3);
+        let (tokens, merges) = random_merges(&mut random, letters, 25);
+        // Any split rank: where the check fails, all merges go on one level.
+        let phase1 = random.below(26);
+        let encoder = Encoder::new(Definition {
+            tokens,
+            byte_ids: byte_ids(),
+            merges: merges.clone(),
+            phase1,
+            scanner: Scanner::new("").unwrap(),
+            fence: None,
+            eligible: None,
+        });
+        let mut batch = Batch::default();
+        for _ in 0..20 {
+            let length = random.below(if case % 10 == 0 { 300 } else { 30 });
+            let text: Vec<u8> = (0..length).map(|_| 97 + random.below(letters) as u8).collect();
+            batch.push(&text);
+        }
+        let (ids, offsets) = encoder.encode_batch(&batch, 2).unwrap();
+        for i in 0..batch.len() {
+            let mut expected: Vec<u32> = batch.document(i).iter().map(|&byte| byte as u32).collect();
+            plain(&mut expected, &merges);
+            assert_eq!(ids[offsets[i] as usize..offsets[i + 1] as usize], expected);
+        }
+    }
+}
+
+/// Adds other derivations of tokens and repeats pairs, and shuffles some.
+fn disturb(random: &mut Random, tokens: &Tokens, merges: &mut Vec<MergeRule>) {
+    for _ in 0..8 {
+        let rule = merges[random.below(merges.len())];
+        let bytes = tokens.get(rule.new);
+        let at = 1 + random.below(bytes.len() - 1);
+        let id = |part: &[u8]| (0..tokens.len() as u32).find(|&id| tokens.get(id) == part);
+        let rule = match (id(&bytes[..at]), id(&bytes[at..])) {
+            (Some(left), Some(right)) => MergeRule { left, right, new: rule.new },
+            _ => rule,
+        };
+        merges.insert(random.below(merges.len() + 1), rule);
+    }
+    if random.below(2) == 0 {
+        let (a, b) = (random.below(merges.len()), random.below(merges.len()));
+        merges.swap(a, b);
+    }
+}
+
+fn encode_all(encoder: &Encoder, texts: &[Vec<u8>]) -> Vec<Vec<u32>> {
+    let mut batch = Batch::default();
+    texts.iter().for_each(|text| batch.push(text));
+    let (ids, offsets) = encoder.encode_batch(&batch, 2).unwrap();
+    offsets.windows(2).map(|range| ids[range[0] as usize..range[1] as usize].to_vec()).collect()
+}
+
+#[test]
+fn derivations_and_repeats_equal_plain_merging_at_any_split() {
+    let mut random = Random(11);
+    let mut dropped = 0;
+    for _ in 0..300 {
+        let letters = 2 + random.below(2);
+        let (tokens, mut merges) = random_merges(&mut random, letters, 15);
+        disturb(&mut random, &tokens, &mut merges);
+        let texts: Vec<Vec<u8>> =
+            (0..8).map(|_| (0..random.below(60)).map(|_| 97 + random.below(letters) as u8).collect()).collect();
+        let definition = |phase1| Definition {
+            tokens: tokens.clone(),
+            byte_ids: byte_ids(),
+            merges: merges.clone(),
+            phase1,
+            scanner: Scanner::new("").unwrap(),
+            fence: None,
+            eligible: None,
+        };
+        dropped += merges.len() - effective_rules(&definition(merges.len())).len();
+        for phase1 in [merges.len(), random.below(merges.len()), superword_rank(&definition(merges.len()))] {
+            let found = encode_all(&Encoder::new(definition(phase1)), &texts);
+            for (text, found) in texts.iter().zip(found) {
+                let mut expected: Vec<u32> = text.iter().map(|&byte| byte as u32).collect();
+                plain(&mut expected, &merges);
+                assert_eq!(found, expected, "{merges:?} {text:?}");
+            }
+        }
+    }
+    assert!(dropped > 1000);
+}
+
+#[test]
+fn whole_pieces_become_tokens_before_any_merge() {
+    let mut random = Random(12);
+    let mut tables = 0;
+    for _ in 0..200 {
+        let (tokens, mut merges) = random_merges(&mut random, 3, 15);
+        for _ in 0..4 {
+            merges.remove(random.below(merges.len())); // what it made stays a token
+        }
+        let texts: Vec<Vec<u8>> =
+            (0..10).map(|_| (0..random.below(40)).map(|_| 97 + random.below(4) as u8).collect()).collect();
+        let definition = Definition {
+            tokens: tokens.clone(),
+            byte_ids: byte_ids(),
+            merges: merges.clone(),
+            phase1: random.below(merges.len() + 1),
+            scanner: Scanner::new("d").unwrap(),
+            fence: None,
+            eligible: None,
+        };
+        let ids: Vec<u32> = (0..tokens.len() as u32).collect();
+        let encoder = Encoder::new(definition).ignoring_merges(&ids);
+        tables += encoder.whole.is_some() as usize;
+        for (text, found) in texts.iter().zip(encode_all(&encoder, &texts)) {
+            let mut expected = Vec::new();
+            for piece in text.split_inclusive(|&byte| byte == b'd') {
+                for piece in piece.strip_suffix(b"d").map_or(vec![piece], |gap| vec![gap, b"d"]) {
+                    let mut merged: Vec<u32> = piece.iter().map(|&byte| byte as u32).collect();
+                    plain(&mut merged, &merges);
+                    match ids.iter().find(|&&id| !piece.is_empty() && tokens.get(id) == piece) {
+                        Some(&id) => expected.push(id),
+                        None => expected.append(&mut merged),
+                    }
+                }
+            }
+            assert_eq!(found, expected);
+        }
+    }
+    assert!(tables > 100);
+}
+
+#[test]
+fn recovered_merges_are_those_that_made_the_tokens() {
+    let mut random = Random(13);
+    for _ in 0..200 {
+        let letters = 2 + random.below(2);
+        let (tokens, merges) = random_merges(&mut random, letters, 20);
+        let ranked: Vec<Vec<u8>> = (0..tokens.len() as u32).map(|id| tokens.get(id).to_vec()).collect();
+        let recovered = recover_merges(&ranked);
+        assert!(recovered[..256].iter().all(Option::is_none));
+        let rules: Vec<MergeRule> = recovered
+            .iter()
+            .enumerate()
+            .filter_map(|(new, parts)| parts.map(|(left, right)| MergeRule { left, right, new: new as u32 }))
+            .collect();
+        for rule in &merges {
+            // Merges may leave a token's own bytes in other parts than the list says; then tiktoken differs.
+            let mut own: Vec<u32> = tokens.get(rule.new).iter().map(|&byte| byte as u32).collect();
+            plain(&mut own, &rules);
+            assert!(own == [rule.new] || recovered[rule.new as usize].is_none());
+        }
+    }
+}
+
+#[test]
+fn two_pass_keeps_both_fences() {
+    let mut random = Random(5);
+    for _ in 0..300 {
+        let (tokens, merges) = random_merges(&mut random, 3, 25);
+        let phase1 = 8 + random.below(10);
+        let pattern = Scanner::new("a+").unwrap();
+        let fence = Scanner::new("bc").unwrap();
+        let text: Vec<u8> = (0..40).map(|_| 97 + random.below(3) as u8).collect();
+
+        // Phase 1 inside the pattern's pieces; then runs between closed seams.
+        let (mut ids, mut ends) = (Vec::new(), Vec::new());
+        pattern
+            .pieces(&text, |start, end| {
+                let mut piece: Vec<u32> = text[start..end].iter().map(|&b| b as u32).collect();
+                plain(&mut piece, &merges[..phase1]);
+                ids.extend(piece);
+            })
+            .unwrap();
+        let mut at = 0;
+        for &id in &ids {
+            at += tokens.get(id).len();
+            ends.push(at);
+        }
+        let mut boundaries = Vec::new();
+        fence.pieces(&text, |_, end| boundaries.push(end)).unwrap();
+        let mut expected: Vec<u32> = Vec::new();
+        let mut run: Vec<u32> = Vec::new();
+        for (i, &id) in ids.iter().enumerate() {
+            let start = |i: usize| if i == 0 { 0 } else { ends[i - 1] };
+            let inside = |i: usize| boundaries.iter().any(|&b| start(i) < b && b < ends[i]);
+            if i > 0 && (boundaries.contains(&start(i)) || inside(i - 1) || inside(i)) {
+                plain(&mut run, &merges[phase1..]);
+                expected.append(&mut run);
+            }
+            run.push(id);
+        }
+        plain(&mut run, &merges[phase1..]);
+        expected.append(&mut run);
+
+        let encoder = Encoder::new(Definition {
+            tokens,
+            byte_ids: byte_ids(),
+            merges,
+            phase1,
+            scanner: pattern,
+            fence: Some(fence),
+            eligible: None,
+        });
+        let mut batch = Batch::default();
+        batch.push(&text);
+        assert_eq!(encoder.encode_batch(&batch, 1).unwrap().0, expected);
+    }
+}
