@@ -200,3 +200,22 @@ def test_a_tokenizer_with_superwords_is_no_start_where_ids_stay():
     grown = train_superbpe(base, batches(documents), vocab_size=285, rules="none", keep_ids=True)
     with pytest.raises(UserError, match="has superwords already"):
         train_superbpe(grown, batches(documents), vocab_size=290, rules="none", keep_ids=True)
+
+
+@pytest.mark.parametrize("rules", ["uw-2025", "runs"])
+def test_ignore_merges_does_not_matter_where_merges_make_every_token(rules):
+    documents = documents_of(random.Random(3)) * 2
+    base = train_bpe(count_pretokens([Batch.from_texts(documents)], "gpt2"), 256 + 12 + 1)
+    ignoring = Tokenizer(
+        byte_ids=base.byte_ids,
+        merge_ids=base.merge_ids,
+        n_phase1_merges=base.n_phase1_merges,
+        pattern=base.pattern,
+        special_tokens=base.special_tokens,
+        ignore_merges=True,
+    )
+    grown = [
+        train_superbpe(start, batches(documents), vocab_size=280, rules=rules, keep_ids=True)
+        for start in (base, ignoring)
+    ]
+    assert grown[0].sha256 == grown[1].sha256
