@@ -3,27 +3,36 @@
 TOKENIZER is of any format that `tokenizer.formats` reads, and keeps its tokens. Their ids stay too, but for special
 tokens behind the merges of a tokenizer laid out as ours, which stay behind them unless `--keep-ids` is given. TEXT is
 files, folders and globs, counted with the tokenizer's own pattern, or one `counts.parquet`. Phase 1 goes on from there.
+With `--superbpe RULES` phase 2 does, from all of the tokenizer or from its first tokens (`--transition`); in imported
+tokenizers, superwords come behind the special tokens.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from experiments.console import Reporter, complain, console, si, training_summary
+from superbpe import PRESETS, train_superbpe
+from superbpe.start import has_own_layout
 from tokenizer import Corpus, CorpusConfig, PretokenCounts, Tokenizer, UserError, count_pretokens, formats, train_bpe
+
+
+def _corpus(arguments: argparse.Namespace) -> Corpus:
+    return Corpus(CorpusConfig(paths=arguments.text, field=arguments.field, separator=arguments.separator))
 
 
 def _counts(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter) -> PretokenCounts:
     if len(arguments.text) == 1 and arguments.text[0].endswith("counts.parquet"):
         return PretokenCounts.load(Path(arguments.text[0]))
-    corpus = Corpus(CorpusConfig(paths=arguments.text, field=arguments.field, separator=arguments.separator))
+    corpus = _corpus(arguments)
     with reporter.stage("count"):
         counts = count_pretokens(
             corpus,
             start.pattern,
-            unit=arguments.unit,
+            unit=arguments.unit or "document",
             special_tokens=list(start.special_tokens),
             progress=reporter.progress,
         )
@@ -31,15 +40,13 @@ def _counts(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter)
     return counts
 
 
-def _extend(arguments: argparse.Namespace, reporter: Reporter) -> None:
-    folder = Path(arguments.to)
-    if folder.exists():
-        raise UserError(f"{folder} exists already; name a new folder")
-    start = Tokenizer.from_file(arguments.tokenizer, pattern=arguments.pattern)
+def _phase1(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter) -> Tokenizer:
+    if arguments.transition is not None:
+        raise UserError(f"--transition {arguments.transition:g} is where phase 2 takes over; it needs --superbpe")
     counts = _counts(arguments, start, reporter)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(arguments.to)
     with reporter.stage("bpe"):
-        extended = train_bpe(
+        return train_bpe(
             counts,
             arguments.vocab_size,
             start=start,
@@ -49,8 +56,44 @@ def _extend(arguments: argparse.Namespace, reporter: Reporter) -> None:
             checkpoint=folder.with_name(f".{folder.name}.merges.npz"),
             progress=reporter.progress,
         )
+
+
+def _phase2(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter) -> Tokenizer:
+    rules = PRESETS[arguments.superbpe]
+    if arguments.unit is not None:
+        raise UserError(f"--unit is part of the rules {arguments.superbpe!r} ({rules.unit}); leave it out")
+    if any(path.endswith("counts.parquet") for path in arguments.text):
+        raise UserError("phase 2 reads the text itself, not counts of pretokens; name the text")
+    # Where ids are laid out as ours, special tokens go behind the superwords, as in a run of both phases.
+    keep_ids = arguments.keep_ids or (arguments.transition is None and not has_own_layout(start))
+    whole = not keep_ids and arguments.transition is None and not rules.interleave
+    with reporter.stage("superbpe"):
+        return train_superbpe(
+            start,
+            _corpus(arguments).batches,
+            vocab_size=arguments.vocab_size,
+            rules=replace(rules, min_count=max(rules.min_count, arguments.min_count)),
+            transition=arguments.transition,
+            transition_merges=start.n_phase1_merges if whole else None,
+            keep_ids=keep_ids,
+            tie_break=arguments.tie_break,
+            progress=reporter.progress,
+        )
+
+
+def _extend(arguments: argparse.Namespace, reporter: Reporter) -> None:
+    folder = Path(arguments.to)
+    if folder.exists():
+        raise UserError(f"{folder} exists already; name a new folder")
+    start = Tokenizer.from_file(arguments.tokenizer, pattern=arguments.pattern)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    extended = (_phase2 if arguments.superbpe else _phase1)(arguments, start, reporter)
     formats.write(extended, folder, "superbpe")
-    reporter.say(training_summary(extended))
+    if arguments.superbpe:
+        new = len(extended.merge_ids) - extended.n_phase1_merges
+        reporter.say(f"{new} superword merges, {len(extended.superword_ids())} superwords")
+    else:
+        reporter.say(training_summary(extended))
     reporter.say(f"{extended!r}: {folder}")
 
 
@@ -67,9 +110,13 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument(
         "--keep-ids", action="store_true", help="leave special tokens where they are, for a model that knows their ids"
     )
+    options.add_argument("--superbpe", choices=list(PRESETS), metavar="RULES", help=f"phase 2: {', '.join(PRESETS)}")
+    options.add_argument(
+        "--transition", type=float, help="with --superbpe: keep only this many tokens, or this share of the vocabulary"
+    )
     options.add_argument("--field", default="text", help="field that holds the text (default text)")
     options.add_argument("--separator", help="what separates documents in .txt")
-    options.add_argument("--unit", default="document", choices=["document", "line"])
+    options.add_argument("--unit", choices=["document", "line"], help="of counting in phase 1 (default document)")
     options.add_argument("--tie-break", default="lowest-ids", help="as in training (default lowest-ids)")
     options.add_argument("--min-count", type=int, default=1, help="rarer pairs are not merged (default 1)")
     arguments = options.parse_args(argv)
@@ -82,7 +129,8 @@ def run(argv: list[str] | None = None) -> int:
         complain(UserError(f"cannot read or write {error.filename}: {error.strerror}"))
         return 2
     except KeyboardInterrupt:
-        complain(KeyboardInterrupt("interrupted: the same command continues where this one stopped"))
+        begins = "begins anew" if arguments.superbpe else "continues where this one stopped"
+        complain(KeyboardInterrupt(f"interrupted: the same command {begins}"))
         return 130
     return 0
 

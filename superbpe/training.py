@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from superbpe.passes import Passes, Veto
 from superbpe.rules import NO_AUTO, PRESETS, Rules, script_aware
+from superbpe.start import Start, cut_at, has_own_layout
 from superbpe.transition import AUTO, check_rivals, check_transition, resolve_transition
 from tokenizer import _native, patterns
 from tokenizer.bpe import Tokenizer
@@ -27,6 +28,7 @@ def train_superbpe(
     rules: Rules | str,
     transition: float | str | None = None,
     transition_merges: int | None = None,
+    keep_ids: bool = False,
     tie_break: str = "lowest-ids",
     veto: Veto | None = None,
     threshold: int | None = None,
@@ -39,14 +41,19 @@ def train_superbpe(
     The merges do not depend on `threshold`, `threads` or how documents are batched.
 
     Args:
-        tokenizer: phase 1; plain BPE with at least as many merges as the transition keeps.
+        tokenizer: phase 1; plain BPE with at least as many merges as the transition keeps. One with ids of another
+            layout than ours, as imported ones have, is cut at the transition (`Tokenizer.cut`), and superwords get the
+            ids behind its special tokens.
         batches: gives the corpus from its beginning, each time it is called.
-        vocab_size: of the result: bytes, merges of both phases, special tokens.
+        vocab_size: of the result: bytes, merges of both phases, special tokens. Where ids stay: one more than the
+            highest id, unused ones included.
         rules: what may be merged: rules, or the name of a preset in `superbpe.rules.PRESETS`.
         transition: where phase 2 takes over; see `resolve_transition`. "auto", for whole pretokens only, lets
             superwords compete with phase-1 merges (`Rules.interleave`); the tokenizer has as many as the vocabulary
             has room for, or more.
         transition_merges: the same as a number of merges, instead.
+        keep_ids: keep the whole tokenizer with every id, special tokens' too, for a model that knows them; superwords
+            get the ids behind the highest. It takes no transition.
         tie_break: which of the most frequent pairs is merged first, as in `train_bpe`, unless the rules say.
         veto: called once with each candidate (left part, right part, count) that the rules allow, as it comes up to be
             merged; true refuses it for good. For experiments: a call costs about as much as a merge. What it raises is
@@ -68,17 +75,24 @@ def train_superbpe(
     if not callable(batches):
         raise UserError("batches must give the corpus anew for each pass: pass corpus.batches, not corpus.batches()")
     specials = sorted(tokenizer.special_tokens, key=tokenizer.special_tokens.__getitem__)
-    n_total = merges_that_fit(vocab_size, specials)
-    competing = _competing(rules, transition, transition_merges)
-    if competing:
-        check_rivals(n_total, tokenizer.n_phase1_merges, tokenizer.provenance)
-        n_given = min(n_total, tokenizer.n_phase1_merges)
-    else:
-        t = resolve_transition(vocab_size, transition, transition_merges)
-        check_transition(t, vocab_size, n_total, tokenizer.n_phase1_merges)
-        n_given = t - 256
+    competing = not keep_ids and _competing(rules, transition, transition_merges)
     started = time.perf_counter()
-    given = tokenizer.ranks()[:n_given]
+    start = None
+    if keep_ids or not (competing or has_own_layout(tokenizer)):
+        start = _start(tokenizer, vocab_size, rules, transition, transition_merges, keep_ids)
+        given, n_given = start.ranks, len(start.ranks)
+        n_total = n_given + vocab_size - start.tokenizer.vocab_size
+        veto = _refusing(start.tokenizer.unmerged, veto)
+    else:
+        n_total = merges_that_fit(vocab_size, specials)
+        if competing:
+            check_rivals(n_total, tokenizer.n_phase1_merges, tokenizer.provenance)
+            n_given = min(n_total, tokenizer.n_phase1_merges)
+        else:
+            t = resolve_transition(vocab_size, transition, transition_merges)
+            check_transition(t, vocab_size, n_total, tokenizer.n_phase1_merges)
+            n_given = t - 256
+        given = tokenizer.ranks()[:n_given]
     pattern = script_aware(tokenizer.pattern) if rules.script_atoms else tokenizer.pattern
     passes = Passes(
         given,
@@ -93,7 +107,7 @@ def train_superbpe(
     found = passes.run(batches, n_total, threshold, competing=competing)
     kept, made = len(found.kept), len(found.superwords.counts)
     if kept + made < n_total:
-        size = 256 + kept + made + len(specials)
+        size = vocab_size - (n_total - kept - made)
         warnings.warn(
             f"the corpus ran out of pairs after {made} of {n_total - kept} superword merges; the vocabulary has "
             f"{size} tokens, not {vocab_size}. Use more text, other rules or a smaller vocabulary",
@@ -102,6 +116,26 @@ def train_superbpe(
     if on_counts is not None:
         on_counts(found.superwords.counts)
     fence = patterns.resolve(rules.fence)
+    mode = "two-pass" if rules.phase1_fence == "kept" else "one-pass"
+    eligible = rules.eligible if rules.atoms == "pretokens" else None
+    new_ids = tokenizer.merge_ids[:n_given, 2] if start is None else start.ids[256:]
+    phase1_tokens = [tokenizer.vocab[i] for i in new_ids.tolist()]
+    unmade = 0 if start is None else len(start.tokenizer.unmerged)
+    provenance = (tokenizer if start is None else start.tokenizer).provenance | {
+        "phase2": {
+            "from": tokenizer.sha256,
+            "transition": 256 + kept if competing else 256 + n_given,
+            **found.about,
+            "ran_out_of_pairs": kept + made < n_total,
+            "last_count": int(found.superwords.counts[-1]) if made else None,
+            "unreachable_phase1_tokens": unmade + _unreachable(phase1_tokens, pattern, fence, rules),
+            "seconds": round(time.perf_counter() - started, 3),
+        }
+    }
+    if start is not None:
+        return start.with_superwords(
+            found.superwords, pattern=pattern, fence=fence, mode=mode, eligible=eligible, provenance=provenance
+        )
     return Tokenizer.from_ranks(
         np.concatenate([found.kept, np.stack([found.superwords.left, found.superwords.right], axis=1)]),
         pattern=pattern,
@@ -109,21 +143,39 @@ def train_superbpe(
         special_layout=tokenizer.special_layout,
         n_phase1_merges=kept,
         fence=fence,
-        mode="two-pass" if rules.phase1_fence == "kept" else "one-pass",
-        eligible=rules.eligible if rules.atoms == "pretokens" else None,
-        provenance=tokenizer.provenance
-        | {
-            "phase2": {
-                "from": tokenizer.sha256,
-                "transition": 256 + kept if competing else 256 + n_given,
-                **found.about,
-                "ran_out_of_pairs": kept + made < n_total,
-                "last_count": int(found.superwords.counts[-1]) if made else None,
-                "unreachable_phase1_tokens": _unreachable(tokenizer, n_given, pattern, fence, rules),
-                "seconds": round(time.perf_counter() - started, 3),
-            }
-        },
+        mode=mode,
+        eligible=eligible,
+        provenance=provenance,
     )
+
+
+def _start(
+    tokenizer: Tokenizer,
+    vocab_size: int,
+    rules: Rules,
+    transition: float | str | None,
+    transition_merges: int | None,
+    keep_ids: bool,
+) -> Start:
+    """What phase 2 goes on from where ids stay: the whole tokenizer, or what is left of it at the transition."""
+    if keep_ids:
+        if transition is not None or transition_merges is not None:
+            raise UserError("keep_ids keeps the whole tokenizer: leave out the transition, or leave out keep_ids")
+    else:
+        tokenizer = cut_at(tokenizer, resolve_transition(vocab_size, transition, transition_merges))
+    if vocab_size < tokenizer.vocab_size:
+        raise UserError(
+            f"vocab_size={vocab_size} is less than the {tokenizer.vocab_size} ids that are kept (special tokens and "
+            "unused ids included); use a larger one"
+        )
+    return Start.of(tokenizer, rules)
+
+
+def _refusing(tokens: Mapping[bytes, int], veto: Veto | None) -> Veto | None:
+    """A veto that also refuses to make tokens that exist, though no merge makes them."""
+    if not tokens:
+        return veto
+    return lambda left, right, count: left + right in tokens or (veto is not None and veto(left, right, count))
 
 
 def _competing(rules: Rules, transition: float | str | None, transition_merges: int | None) -> bool:
@@ -138,12 +190,9 @@ def _competing(rules: Rules, transition: float | str | None, transition_merges: 
     return rules.interleave or transition == AUTO
 
 
-def _unreachable(
-    tokenizer: Tokenizer, n_given: int, pattern: patterns.Pattern, fence: patterns.Pattern, rules: Rules
-) -> int:
+def _unreachable(tokens: list[bytes], pattern: patterns.Pattern, fence: patterns.Pattern, rules: Rules) -> int:
     """Phase-1 tokens that encoding never gives, because what cuts text first cuts their own text."""
     if rules.phase1_fence == "kept" and not rules.script_atoms:
         return 0
     first = pattern if rules.phase1_fence == "kept" else fence
-    tokens = (tokenizer.vocab[i].decode(errors="replace") for i in tokenizer.merge_ids[:n_given, 2].tolist())
-    return sum(len(_native.split(token, first.regex)) > 1 for token in tokens)
+    return sum(len(_native.split(token.decode(errors="replace"), first.regex)) > 1 for token in tokens)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from experiments import export, extend
+from superbpe import train_superbpe
 from tests import texts
 from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
 
@@ -87,3 +88,52 @@ def test_an_existing_folder_is_not_written_over(text: str, tmp_path: Path, capsy
     small = str(tmp_path / "small")
     assert extend.run([small, text, "--vocab-size", "500", "--to", small]) == 2
     assert "exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rules", ["uw-2025", "runs"])
+def test_phase_2_goes_on_where_superwords_are_asked_for(rules: str, text: str, tmp_path: Path) -> None:
+    small = _small()
+    small.save(tmp_path / "small")
+    corpus = Corpus(CorpusConfig(paths=[text], separator="<|doc|>"))
+    arguments = [text, "--separator", "<|doc|>", "--vocab-size", "460", "--superbpe", rules]
+    for options, expected in (
+        ([], {"transition": 399}),
+        (["--keep-ids"], {"keep_ids": True}),
+        (["--transition", "380"], {"transition": 380}),
+    ):
+        to = tmp_path / "-".join(["large", *options])
+        assert extend.run([str(tmp_path / "small"), *arguments, *options, "--to", str(to)]) == 0
+        direct = train_superbpe(small, corpus.batches, vocab_size=460, rules=rules, **expected)
+        assert Tokenizer.load(to).sha256 == direct.sha256
+        assert len(direct.superword_ids())
+
+
+def test_imported_tokenizers_keep_their_ids_beneath_superwords(text: str, tmp_path: Path) -> None:
+    _small().save(tmp_path / "small")
+    assert export.run([str(tmp_path / "small"), str(tmp_path / "start.tiktoken"), "--to", "tiktoken"]) == 0
+    start = Tokenizer.from_file(tmp_path / "start.tiktoken")
+    arguments = [str(tmp_path / "start.tiktoken"), text, "--separator", "<|doc|>", "--vocab-size", "450"]
+    assert extend.run([*arguments, "--superbpe", "uw-2025", "--to", str(tmp_path / "large")]) == 0
+    large = Tokenizer.load(tmp_path / "large")
+    assert large.vocab[: start.vocab_size] == start.vocab
+    assert large.special_tokens == start.special_tokens
+    assert (large.vocab_size, large.fence is None) == (450, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--superbpe", "uw-2025", "--unit", "line"], "--unit is part of the rules"),
+        (["--superbpe", "uw-2025", "--keep-ids", "--transition", "300"], "keep_ids keeps the whole tokenizer"),
+        (["--superbpe", "boundless", "--keep-ids"], "interleave=True choose"),
+        (["--transition", "300"], "it needs --superbpe"),
+    ],
+)
+def test_mistakes_about_phase_2_are_told_with_exit_code_2(
+    arguments: list[str], message: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _small().save(tmp_path / "small")
+    to = tmp_path / "large"
+    assert extend.run([str(tmp_path / "small"), text, "--vocab-size", "450", *arguments, "--to", str(to)]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not to.exists()

@@ -61,6 +61,8 @@ def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
         )
     vocab |= _specials_in_vocab(tokenizer.special_tokens, len(vocab), template.get("specials_in_vocab", ()))
     flags = template.get("added_tokens", {})
+    written = template.get("model", MODEL)
+    ignore_merges = {"ignore_merges": tokenizer.ignore_merges}
     merges = [[names[left], names[right]] for left, right in tokenizer.merge_ids[:, :2].tolist()]
     return {
         "version": template.get("version", "1.0"),
@@ -74,8 +76,8 @@ def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
         "pre_tokenizer": _pre_tokenizer(cut, template),
         "post_processor": template.get("post_processor"),
         "decoder": template.get("decoder", BYTE_LEVEL),
-        "model": template.get("model", MODEL)
-        | ({"ignore_merges": tokenizer.ignore_merges} if tokenizer.ignore_merges or not template else {})
+        "model": written
+        | ({} if tokenizer.ignore_merges == bool(written.get("ignore_merges")) and template else ignore_merges)
         | {
             "vocab": dict(sorted(vocab.items(), key=lambda item: item[1])),
             "merges": [" ".join(pair) for pair in merges] if template.get("merges") == "strings" else merges,

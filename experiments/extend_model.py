@@ -1,0 +1,287 @@
+"""A model for a larger vocabulary: `python -m experiments.extend_model MODEL_FOLDER TOKENIZER_FOLDER OUT_FOLDER`.
+
+MODEL_FOLDER is a causal language model as `transformers` saves it, with its tokenizer (or `--old-tokenizer` says where
+that is). TOKENIZER_FOLDER is the same tokenizer with more tokens and every old id unchanged, as `experiments.extend
+--keep-ids` makes it. The model is written with a row of the embedding, and of the head where it has its own, for each
+new token: the mean of the rows of the old tokens that it is made of. Old rows stay to the bit.
+
+With `--text`, bits per byte of the old model on old tokens and of the new one on new tokens are printed: the loss of
+every text token, over the UTF-8 bytes of the documents.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.console import Reporter, complain, console, si
+from lm.windows import plan_windows
+from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+_MOST_PADDING = 1024
+"""A vocabulary's size is taken to be padded to at most a multiple of this."""
+
+
+def constituents(old: Tokenizer, new: Tokenizer) -> dict[int, list[int]]:
+    """The old ids that each new token is made of: its derivation, down to old tokens.
+
+    A token that no merge makes is what the old tokenizer makes of its text.
+
+    Raises:
+        UserError: an old id means something else in the new tokenizer.
+    """
+    size = old.vocab_size
+    if new.vocab_size < size or new.vocab[:size] != old.vocab:
+        changed = next(
+            (i for i, (a, b) in enumerate(zip(old.vocab, new.vocab, strict=False)) if a != b), new.vocab_size
+        )
+        raise UserError(
+            f"the new tokenizer does not keep the old ids: {changed} is another token, or none. The rows of a model "
+            "are by id; extend the model's own tokenizer with --keep-ids"
+        )
+    if moved := [string for string, i in old.special_tokens.items() if new.special_tokens.get(string) != i]:
+        raise UserError(
+            f"the special token {moved[0]!r} is none in the new tokenizer; extend the model's own tokenizer"
+        )
+    parts: dict[int, list[int]] = {}
+    for left, right, made in new.merge_ids[new.merge_ids[:, 2] >= size].tolist():
+        if made not in parts:  # of several derivations, the first
+            parts[made] = [i for part in (left, right) for i in parts.get(part, [part])]
+    for made in range(size, new.vocab_size):
+        if made not in parts and new.vocab[made]:
+            parts[made] = old.encode_ordinary(new.vocab[made].decode(errors="replace"))
+    if late := [made for made, ids in parts.items() if max(ids) >= size]:
+        raise UserError(f"the new token {late[0]} is made of one that a later merge makes; its old tokens are unclear")
+    return parts
+
+
+def padded_size(needed: int, old_tokens: int, old_rows: int, multiple: int | None) -> int:
+    """Rows of an extended embedding: never fewer, and padded as the old one is.
+
+    Args:
+        needed: ids of the new tokenizer.
+        old_tokens: ids of the old one.
+        old_rows: rows that the model has for them.
+        multiple: to pad to; None for the largest power of two (up to 1024) of which `old_rows` is a multiple, or for no
+            padding where the model has none.
+
+    >>> padded_size(50_300, 50_257, 50_257, None), padded_size(50_300, 50_257, 50_304, None)
+    (50300, 50304)
+    >>> padded_size(160_000, 151_665, 151_936, None)
+    160000
+    """
+    if multiple is None:
+        multiple = 1 if old_rows == old_tokens else math.gcd(old_rows, _MOST_PADDING)
+    return max(old_rows, -(-needed // multiple) * multiple)
+
+
+def extend_model(model: Any, old: Tokenizer, new: Tokenizer, *, multiple: int | None = None) -> None:
+    """Gives a `transformers` causal language model rows for the new tokens, in place; its config says the new size.
+
+    Rows behind the last token (padding) and of unused ids are the mean of all old tokens' rows.
+
+    Raises:
+        UserError: the tokenizers do not belong together, or the model has fewer rows than the old one has ids.
+    """
+    import torch
+
+    parts = constituents(old, new)
+    before = model.get_input_embeddings().weight.shape[0]
+    if before < old.vocab_size:
+        raise UserError(
+            f"the model has {before} rows, and its tokenizer {old.vocab_size} ids; name the model's own tokenizer "
+            "with --old-tokenizer"
+        )
+    multiple = multiple or getattr(model.config, "pad_vocab_size_multiple", None)
+    rows = padded_size(new.vocab_size, old.vocab_size, before, multiple)
+    weights = [matrix.detach().clone() for matrix in _rows_by_token(model)]
+    model.resize_token_embeddings(rows, mean_resizing=False)
+    with torch.no_grad():
+        for matrix, was in zip(_rows_by_token(model), weights, strict=True):
+            matrix[: old.vocab_size] = was[: old.vocab_size]
+            matrix[old.vocab_size :] = was[: old.vocab_size].float().mean(dim=0).to(was.dtype)
+            for token, ids in parts.items():
+                matrix[token] = was[ids].float().mean(dim=0).to(was.dtype)
+
+
+def _rows_by_token(model: Any) -> list[torch.Tensor]:
+    """The embedding; and the head and its bias, where it has its own."""
+    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
+    found = [embedding.weight]
+    if head is not None:
+        if head.weight.data_ptr() != embedding.weight.data_ptr():
+            found.append(head.weight)
+        if getattr(head, "bias", None) is not None:
+            found.append(head.bias)
+    return found
+
+
+def bits_per_byte(
+    model: Any, tokenizer: Tokenizer, documents: Sequence[str], *, context_bytes: int, min_context_bytes: int
+) -> tuple[float, int]:
+    """Loss of every text token over the documents' UTF-8 bytes, and the number of tokens.
+
+    The model's BOS, or else its EOS, precedes every document. Each token is scored once, in windows of at most
+    `context_bytes` of context and of the model's positions, and with at least `min_context_bytes` where there are.
+
+    Raises:
+        UserError: the model names no such token, or a token is longer than the context.
+    """
+    import torch
+
+    first = _first_token(model)
+    lengths = tokenizer.token_byte_lengths().astype(np.int64)
+    if lengths.max() > context_bytes:
+        raise UserError(f"--context-bytes {context_bytes} is below the longest token ({lengths.max()} bytes); use more")
+    positions = getattr(model.config, "max_position_embeddings", None) or context_bytes
+    nats, n_bytes, n_tokens = 0.0, 0, 0
+    ids, offsets = tokenizer.encode_batch(documents)
+    model.eval()
+    for document, (start, end) in zip(documents, itertools.pairwise(offsets.tolist()), strict=True):
+        tokens = ids[start:end].astype(np.int64)
+        size = len(document.encode())
+        if int(lengths[tokens].sum()) != size:
+            raise AssertionError("tokens do not have the bytes of their document")
+        before: npt.NDArray[np.int64] = np.concatenate([[0, 0], np.cumsum(lengths[tokens])])[:-1]
+        x = torch.from_numpy(np.concatenate([[first], tokens])).to(model.device)
+        n_bytes, n_tokens = n_bytes + size, n_tokens + len(tokens)
+        if not len(tokens):
+            continue
+        for window in plan_windows(
+            before, context_bytes=context_bytes, min_context_bytes=min_context_bytes, context_tokens=positions
+        ):
+            with torch.inference_mode():
+                logits = model(x[None, window.start : window.last], use_cache=False).logits[0]
+            scored = logits[window.first - 1 - window.start :].float()
+            targets = x[window.first : window.last + 1]
+            nats += float(torch.nn.functional.cross_entropy(scored, targets, reduction="sum").double())
+    if not n_bytes:
+        raise UserError("the text is empty: there is nothing to score")
+    return nats / math.log(2) / n_bytes, n_tokens
+
+
+def _first_token(model: Any) -> int:
+    for name in ("bos_token_id", "eos_token_id"):
+        found = getattr(model.config, name, None)
+        if isinstance(found, list):
+            found = found[0] if found else None
+        if found is not None:
+            return int(found)
+    raise UserError("the model's config.json names neither bos_token_id nor eos_token_id, which precedes a document")
+
+
+def _load(folder: Path) -> Any:
+    """The model of a local folder."""
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{folder} holds no config.json; name the folder of a model that transformers saved")
+    import transformers
+    from safetensors import SafetensorError
+
+    try:
+        model, info = transformers.AutoModelForCausalLM.from_pretrained(
+            str(folder), dtype="auto", local_files_only=True, use_safetensors=True, output_loading_info=True
+        )
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        raise UserError(f"{folder} cannot be read as a causal language model in safetensors: {error}") from error
+    if info["missing_keys"]:
+        raise UserError(f"{folder} is not the whole model: it lacks {min(info['missing_keys'])}; copy all its files")
+    return model
+
+
+def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
+    source, out = Path(arguments.model), Path(arguments.out)
+    if out.exists():
+        raise UserError(f"{out} exists already; name a new folder")
+    if not 0 <= arguments.min_context_bytes < arguments.context_bytes:
+        raise UserError(
+            f"--min-context-bytes {arguments.min_context_bytes} must be at least 0 and below --context-bytes "
+            f"{arguments.context_bytes}; a quarter of it is a good choice"
+        )
+    if arguments.pad_to is not None and arguments.pad_to < 1:
+        raise UserError(f"--pad-to {arguments.pad_to} is not possible; use 1 or more")
+    old = Tokenizer.from_file(arguments.old_tokenizer or source)
+    new = Tokenizer.from_file(arguments.tokenizer)
+    constituents(old, new)  # before anything heavy
+    documents: list[str] = []
+    if arguments.text:
+        config = CorpusConfig(paths=arguments.text, field=arguments.field, separator=arguments.separator)
+        documents = list(Corpus(config).documents())
+    model = _load(source)
+    windows = {"context_bytes": arguments.context_bytes, "min_context_bytes": arguments.min_context_bytes}
+    before = bits_per_byte(model, old, documents, **windows) if documents else None
+    rows = model.get_input_embeddings().weight.shape[0]
+    extend_model(model, old, new, multiple=arguments.pad_to)
+    after = bits_per_byte(model, new, documents, **windows) if documents else None
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
+    try:
+        model.save_pretrained(partial)
+        new.save(partial)
+        partial.chmod(0o755)  # mkdtemp's is for its owner alone
+        partial.rename(out)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    reporter.say(
+        f"{new.vocab_size - old.vocab_size} new ids; {rows} rows became "
+        f"{model.get_input_embeddings().weight.shape[0]}: {out}"
+    )
+    if before and after:
+        size = sum(len(document.encode()) for document in documents)
+        title = (
+            f"Bits per byte: {len(documents)} documents, {si(size)}B, windows of {arguments.min_context_bytes} to "
+            f"{arguments.context_bytes} bytes of context"
+        )
+        table = [
+            [name, f"{found[0]:.4f}", f"{found[1]:,}", f"{size / found[1]:.3f}"]
+            for name, found in (("before", before), ("after", after))
+        ]
+        reporter.table(title, ["", "bits per byte", "tokens", "bytes per token"], table)
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Reads, extends, scores and writes; returns the exit code."""
+    options = argparse.ArgumentParser(
+        prog="python -m experiments.extend_model", description="Extend a model to a tokenizer with more tokens."
+    )
+    options.add_argument("model", help="folder of a transformers model in safetensors")
+    options.add_argument("tokenizer", help="the larger tokenizer's folder or file")
+    options.add_argument("out", help="folder to write, which does not exist yet")
+    options.add_argument("--old-tokenizer", help="the model's tokenizer, where its folder holds none")
+    options.add_argument("--pad-to", type=int, help="rows are a multiple of this (default: as the model's are)")
+    options.add_argument("--text", nargs="+", help="score .txt, .jsonl[.gz|.zst], .parquet before and after")
+    options.add_argument("--field", default="text", help="field that holds the text (default text)")
+    options.add_argument("--separator", help="what separates documents in .txt")
+    options.add_argument("--context-bytes", type=int, default=2048, help="most context of a token (default 2048)")
+    options.add_argument("--min-context-bytes", type=int, default=512, help="least, where there is (default 512)")
+    arguments = options.parse_args(argv)
+    try:
+        _run(arguments, Reporter(console))
+    except UserError as error:
+        complain(error)
+        return 2
+    except OSError as error:
+        complain(UserError(f"cannot read or write {error.filename}: {error.strerror}"))
+        return 2
+    except KeyboardInterrupt:
+        complain(KeyboardInterrupt("interrupted: nothing is written"))
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run())

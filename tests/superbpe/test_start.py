@@ -1,0 +1,221 @@
+"""Superwords on imported tokenizers: ids out of order, special tokens among the others, tokens of several merges."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from superbpe import PRESETS, Rules, reference, train_superbpe
+from tests.superbpe.oracle import batches, pairs, pieces_of
+from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
+from tokenizer.reference import TIE_BREAKS, ranks_of, replace_pair
+
+LIFTED = {
+    "uw-2025": PRESETS["uw-2025"],
+    "none": PRESETS["none"],
+    "words": Rules(fence="punctuation-fence", max_words=2, counting="non-overlapping"),
+}
+KEPT = {
+    "runs": PRESETS["runs"],
+    "kept": Rules(phase1_fence="kept", fence="punctuation-fence"),
+    "characters": Rules(phase1_fence="kept", script_atoms=True),
+}
+WORDS = ["ab", "abc", "dad", "a", "dada", "bc", ".", "12", "日", "<s>", "cab"]
+
+
+def imported(rng, *, ignore_merges, special_inside=True):
+    """Like tiktoken's ranks as HF files hold them: each token has all its derivations, in the order of the tokens."""
+    ids = list(range(256))
+    rng.shuffle(ids)
+    byte_ids, vocab = list(ids), {bytes([byte]): i for byte, i in enumerate(ids)}
+    merges, unmerged, specials = [], {}, {"<end>": 0}
+    at = 256
+    if special_inside:
+        specials["<s>"] = at
+        at += 1
+    words = (b" abc", b"dada", b" cab", b" dad", b"abab", b"bcdab")
+    spans = {word[i:j] for word in words for i in range(len(word)) for j in range(i + 2, len(word) + 1)}
+    tokens = rng.sample(sorted(spans), 280 - at)
+    # Mostly the short ones first, so that most tokens have derivations, and some none.
+    for token in sorted(tokens, key=lambda token: len(token) + 1.5 * rng.random()):
+        cuts = [(token[:i], token[i:]) for i in range(1, len(token))]
+        found = [(vocab[left], vocab[right], at) for left, right in cuts if left in vocab and right in vocab]
+        merges += found
+        if not found:
+            unmerged[token] = at
+        vocab[token] = at
+        at += 1
+    specials["<end>"] = at
+    return Tokenizer(
+        byte_ids=byte_ids,
+        merge_ids=np.array(merges, np.uint32).reshape(-1, 3),
+        n_phase1_merges=len(merges),
+        pattern=patterns.resolve("gpt2"),
+        special_tokens=specials,
+        ignore_merges=ignore_merges,
+        unmerged=unmerged,
+    )
+
+
+def documents_of(rng):
+    found = ["".join(rng.choice(WORDS) + rng.choice(["", " ", " "]) for _ in range(30)) for _ in range(6)]
+    return [*found, "dada", "", "\n\n dad dada", "ab ab ab ab. ab ab"]
+
+
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+@pytest.mark.parametrize("name", [*LIFTED, *KEPT])
+@pytest.mark.parametrize("seed", range(12))
+def test_superwords_on_imported_tokenizers_are_the_references(name, seed):
+    rng, rules = random.Random(seed), (LIFTED | KEPT)[name]
+    base = imported(rng, ignore_merges=name in LIFTED and seed % 2 == 0, special_inside=seed % 3 > 0)
+    assert len(np.unique(base.merge_ids[:, 2])) < len(base.merge_ids)
+    documents, tie_break = documents_of(rng), TIE_BREAKS[seed % len(TIE_BREAKS)]
+    size = base.vocab_size + 25
+    grown = train_superbpe(base, batches(documents), vocab_size=size, rules=rules, keep_ids=True, tie_break=tie_break)
+    existing = [base.vocab[i] for i in base.ordinary_ids()[256:]]
+    learned = reference.train(
+        pieces_of(documents, base, rules, len(base.merges)),
+        25,
+        rules,
+        tie_break,
+        existing,
+        special_tokens=list(base.special_tokens),
+    )
+    assert grown.merges[grown.n_phase1_merges :] == pairs(learned)
+    assert len(learned) > 2
+    assert grown.vocab[: base.vocab_size] == base.vocab
+    assert (grown.special_tokens, grown.byte_ids) == (base.special_tokens, base.byte_ids)
+    assert grown.vocab_size == base.vocab_size + len(learned)
+    assert (grown.mode, grown.ignore_merges) == ("two-pass" if name in KEPT else "one-pass", False)
+    for document in documents:
+        assert grown.decode(grown.encode(document, allowed_special="all")) == document
+        assert grown.decode(grown.encode_ordinary(document)) == document
+
+
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+@pytest.mark.parametrize("rules", [PRESETS["none"], KEPT["kept"], PRESETS["runs"]])
+@pytest.mark.parametrize("seed", range(8))
+def test_encoding_is_the_segmentation_that_training_ended_with(rules, seed):
+    rng = random.Random(50 + seed)
+    base, documents = imported(rng, ignore_merges=False), documents_of(rng)
+    grown = train_superbpe(base, batches(documents), vocab_size=base.vocab_size + 20, rules=rules, keep_ids=True)
+    phase2, found, expected = grown.merges[grown.n_phase1_merges :], {}, {}
+    for piece, count in pieces_of(documents, base, rules, len(base.merges)).items():
+        trained = piece
+        for merge in phase2:
+            trained = replace_pair(trained, merge)
+        for token in trained:
+            expected[token] = expected.get(token, 0) + count
+    special = set(base.special_tokens.values())
+    for document in documents:
+        for i in grown.encode(document, allowed_special="all"):
+            if i not in special:
+                found[grown.vocab[i]] = found.get(grown.vocab[i], 0) + 1
+    assert found == expected
+    assert ranks_of(phase2).keys() == set(phase2)
+
+
+def test_own_tokenizers_keep_their_ids_and_merges():
+    documents = documents_of(random.Random(1)) * 2
+    counts = count_pretokens([Batch.from_texts(documents)], "gpt2", special_tokens=["<s>"])
+    base = train_bpe(counts, 256 + 12 + 1, special_tokens=["<s>"])
+    for name in ("uw-2025", "runs"):
+        options = {"vocab_size": 256 + 12 + 1 + 8, "rules": name}
+        moved = train_superbpe(base, batches(documents), transition=256 + 12, **options)
+        kept = train_superbpe(base, batches(documents), keep_ids=True, **options)
+        assert kept.merges == moved.merges
+        assert (kept.fence, kept.mode, kept.eligible) == (moved.fence, moved.mode, moved.eligible)
+        assert moved.special_tokens == {"<s>": 276}
+        assert kept.special_tokens == {"<s>": 268}
+        assert kept.vocab[:269] == base.vocab
+        assert kept.provenance["phase2"]["transition"] == moved.provenance["phase2"]["transition"] == 268
+
+
+def test_imported_tokenizers_are_cut_at_the_transition():
+    base, documents = imported(random.Random(4), ignore_merges=True), documents_of(random.Random(4))
+    n_ordinary = 256 + len(set(base.merge_ids[:, 2].tolist())) + len(base.unmerged)
+    assert n_ordinary == 279
+    grown = train_superbpe(base, batches(documents), vocab_size=290, transition=270, rules="uw-2025")
+    cut = base.cut(272)
+    assert cut.special_tokens == {"<s>": 256, "<end>": 271} == grown.special_tokens
+    assert grown.vocab[:272] == cut.vocab
+    kept = train_superbpe(cut, batches(documents), vocab_size=290, keep_ids=True, rules="uw-2025")
+    assert kept.sha256 == grown.sha256
+    whole = train_superbpe(base, batches(documents), vocab_size=290, transition=279, rules="uw-2025")
+    assert (
+        whole.sha256 == train_superbpe(base, batches(documents), vocab_size=290, keep_ids=True, rules="uw-2025").sha256
+    )
+
+
+def _where_merges_do_not_make_a_token():
+    base = imported(random.Random(0), ignore_merges=True)
+    return Tokenizer(
+        byte_ids=base.byte_ids,
+        merge_ids=base.merge_ids,
+        n_phase1_merges=base.n_phase1_merges,
+        pattern=base.pattern,
+        special_tokens=base.special_tokens,
+        ignore_merges=True,
+        unmerged=base.unmerged | {b"lonely": base.vocab_size},
+    )
+
+
+def _used_before_made():
+    byte_ids = list(range(256))
+    merges = [(256, ord("c"), 257), (ord("a"), ord("b"), 256)]
+    return Tokenizer(
+        byte_ids=byte_ids,
+        merge_ids=np.array(merges, np.uint32),
+        n_phase1_merges=2,
+        pattern=patterns.resolve("gpt2"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("base", "options", "message"),
+    [
+        (_where_merges_do_not_make_a_token, {"rules": "runs"}, "ignore_merges.*phase1_fence='lifted'"),
+        (_used_before_made, {}, "uses a token before the merge that makes it"),
+        (_used_before_made, {"keep_ids": False, "transition": 258}, "uses a token before"),
+        (None, {"transition": 256}, "keep_ids keeps the whole tokenizer"),
+        (None, {"transition_merges": 0}, "keep_ids keeps the whole tokenizer"),
+        (None, {"vocab_size": 270}, "vocab_size=270 is less than the 281 ids that are kept"),
+        (None, {"rules": "boundless"}, "interleave=True choose which phase-1 tokens stay"),
+        (None, {"rules": replace(PRESETS["uw-2025"], drop_unused=True)}, "drop_unused=False"),
+        (None, {"keep_ids": False, "transition": 280}, "transition 280 does not fit the tokenizer, which has 279"),
+        (None, {"keep_ids": False, "transition": 256}, "cannot be cut"),
+    ],
+)
+def test_what_cannot_be_exact_is_refused_with_the_reason(base, options, message):
+    tokenizer = base() if base else imported(random.Random(0), ignore_merges=False)
+    options = {"vocab_size": 300, "rules": "uw-2025", "keep_ids": True} | options
+    with pytest.raises(UserError, match=message):
+        train_superbpe(tokenizer, batches(documents_of(random.Random(0))), **options)
+
+
+def test_a_tokenizer_with_superwords_is_no_start_where_ids_stay():
+    documents = documents_of(random.Random(2))
+    base = imported(random.Random(2), ignore_merges=False)
+    grown = train_superbpe(base, batches(documents), vocab_size=285, rules="none", keep_ids=True)
+    with pytest.raises(UserError, match="has superwords already"):
+        train_superbpe(grown, batches(documents), vocab_size=290, rules="none", keep_ids=True)
+
+
+@pytest.mark.parametrize("rules", ["uw-2025", "runs"])
+def test_ignore_merges_does_not_matter_where_merges_make_every_token(rules):
+    documents = documents_of(random.Random(3)) * 2
+    base = train_bpe(count_pretokens([Batch.from_texts(documents)], "gpt2"), 256 + 12 + 1)
+    ignoring = Tokenizer(
+        byte_ids=base.byte_ids,
+        merge_ids=base.merge_ids,
+        n_phase1_merges=base.n_phase1_merges,
+        pattern=base.pattern,
+        special_tokens=base.special_tokens,
+        ignore_merges=True,
+    )
+    grown = [
+        train_superbpe(start, batches(documents), vocab_size=276, rules=rules, keep_ids=True)
+        for start in (base, ignoring)
+    ]
+    assert grown[0].sha256 == grown[1].sha256
