@@ -14,7 +14,8 @@ import numpy as np
 
 from tokenizer import patterns
 from tokenizer.errors import UserError
-from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json, unportable_part
+from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
+from tokenizer.formats.portable import unportable_part
 from tokenizer.patterns import Pattern
 
 if TYPE_CHECKING:

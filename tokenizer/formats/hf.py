@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from tokenizer.errors import UserError
 from tokenizer.formats.alphabet import printable
+from tokenizer.formats.portable import unportable_part
 
 if TYPE_CHECKING:
     from tokenizer.bpe import Tokenizer
@@ -109,31 +109,6 @@ def _pre_tokenizer(cut: Pattern, template: dict[str, Any]) -> dict[str, Any]:
         for regex in cut.regex.split("\n")
     ]
     return {"type": "Sequence", "pretokenizers": [*splits, BYTE_LEVEL]}
-
-
-def unportable_part(pattern: Pattern) -> str | None:
-    r"""What of a custom regex HF's engine (Oniguruma) may read otherwise than ours, or None.
-
-    Known differences: `$` and `^` are the ends of any line there, flags have other letters, `\w`, `\b` and `\h` mean
-    other characters, and `{n,m}+` is a repetition. Named patterns avoid them all.
-    """
-    if pattern.name != "custom":
-        return None
-    tokens = re.findall(r"\\.|\(\?[\w^-]*[:=!<>)]?|\[\[?:?|\{[\d,]+\}\+|.", pattern.regex, re.DOTALL)
-    in_class = 0
-    for part in tokens:
-        if part[0] in "[]":
-            in_class = max(0, in_class + part.count("[") - part.count("]"))
-        if (
-            (part in "^$" and not in_class)
-            or part == "[[:"
-            or (len(part) == 2 and part[0] == "\\" and part[1] in "wWbBhHRXKGAzZ")
-            or (part.startswith("(?") and part not in ("(?:", "(?=", "(?!", "(?<=", "(?<!", "(?<", "(?>", "(?i:"))
-            or part.endswith("}+")
-        ):
-            return repr(part)
-    cased = re.search(r"\\[pP]\{L[ult]\}|\[:(upper|lower):", pattern.regex)
-    return "classes of case in a (?i:...)" if cased and "(?i" in pattern.regex else None
 
 
 def hf_config(tokenizer: Tokenizer) -> dict[str, Any]:

@@ -14,7 +14,8 @@ import numpy as np
 from tokenizer import patterns
 from tokenizer.errors import UserError
 from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, unprintable
-from tokenizer.formats.hf import TEMPLATE, unportable_part
+from tokenizer.formats.hf import TEMPLATE
+from tokenizer.formats.portable import unportable_part
 from tokenizer.formats.text import parse_json
 from tokenizer.vocabulary import NO_TOKEN
 
