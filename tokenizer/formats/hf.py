@@ -36,7 +36,6 @@ MODEL = {
 }
 NEVER_APPLY = ("unk_token", "fuse_unk", "byte_fallback")
 """Options of the model for what is unknown; every byte is a token, so nothing is."""
-_KEPT = frozenset(["normalized", "special"])
 
 
 def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -71,8 +70,8 @@ def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
     inside = _specials_in_vocab(tokenizer.special_tokens, len(vocab), template.get("specials_in_vocab"))
     if tokenizer.ignore_merges and (name := named_as_text(inside)) is not None:
         raise UserError(
-            f"the special token {name!r} is how tokenizer.json writes {unprintable(name)!r}, and with ignore_merges that "
-            "text would get its id there; use another special string"
+            f"the special token {name!r} is how tokenizer.json writes {unprintable(name)!r}, and with ignore_merges "
+            "that text would get its id there; use another special string"
         )
     vocab |= inside
     merges = [[names[left], names[right]] for left, right in tokenizer.merge_ids[:, :2].tolist()]
@@ -81,7 +80,7 @@ def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
         "truncation": template.get("truncation"),
         "padding": template.get("padding"),
         "added_tokens": _added_tokens(tokenizer.special_tokens, _parts(template, "added_tokens")),
-        "normalizer": template["normalizer"] if template.get("normalizer") in NO_NORMALIZER and template else None,
+        "normalizer": template.get("normalizer") if template.get("normalizer") in NO_NORMALIZER else None,
         "pre_tokenizer": _pre_tokenizer(cut, template),
         "post_processor": template.get("post_processor"),
         "decoder": template.get("decoder", BYTE_LEVEL),
@@ -103,7 +102,7 @@ def _added_tokens(specials: dict[str, int], flags: dict[str, Any]) -> list[dict[
     """Special tokens by id, with those of the flags they had that decide no ids."""
     ordered = sorted(specials.items(), key=lambda item: item[1])
     kept = {
-        string: {k: _parts(flags, string).get(k) is True for k in _KEPT & set(_parts(flags, string))}
+        string: {k: v is True for k, v in _parts(flags, string).items() if k in ("normalized", "special")}
         for string in specials
     }
     if overlap(kept):
@@ -128,11 +127,7 @@ def overlap(added: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
 
 def _model(tokenizer: Tokenizer, template: dict[str, Any]) -> dict[str, Any]:
     """What the model says beside vocabulary and merges: as it was read where that decides no ids."""
-    kept = {
-        key: value
-        for key, value in template.items()
-        if key in NEVER_APPLY or (key in MODEL and value in (None, "", False, 0))
-    }
+    kept = {key: template[key] for key in template if key in NEVER_APPLY or (key in MODEL and not template[key])}
     if template.get("type") == "BPE":
         kept = {"type": "BPE"} | kept
     if tokenizer.ignore_merges or not template or "ignore_merges" in template:

@@ -29,8 +29,8 @@ def read(path: Path, ignore: Collection[str] = ()) -> Tokenizer:
 
     Added tokens, special or not, become special tokens: text has them where the caller allows it. Truncation, padding
     and post-processing are kept for writing the file again, and not applied. Where merges are ignored and a special
-    token's string is in the model's vocabulary, HF told to `encode_special_tokens` still gives its id to a pretoken that
-    is that string; here special strings are ordinary text then.
+    token's string is in the model's vocabulary, HF told to `encode_special_tokens` still gives its id to a pretoken
+    that is that string; here special strings are ordinary text then.
 
     Args:
         path: the file.
@@ -81,10 +81,10 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer
     byte_ids = [vocab.get(BYTE_CHARACTERS[byte], NO_TOKEN) for byte in range(256)]
     _warn_of_text(added, path)
     ignore_merges = model.get("ignore_merges") is True
-    if ignore_merges and (name := named_as_text(string for string in added if string in vocab)) is not None:
+    if ignore_merges and (clash := named_as_text(string for string in added if string in vocab)) is not None:
         raise UserError(
-            f"{path} cannot be followed exactly: its added token {name!r} is in the model's vocabulary, where that name "
-            f"spells {unprintable(name)!r}, and with ignore_merges HF gives its id to that text, too"
+            f"{path} cannot be followed exactly: its added token {clash!r} is in the model's vocabulary, where that "
+            f"name spells {unprintable(clash)!r}, and with ignore_merges HF gives its id to that text, too"
         )
     merges, written = _merges(model["merges"], tokens, vocab, path)
     made = set(byte_ids) | set(merges[:, 2].tolist())

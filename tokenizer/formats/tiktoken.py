@@ -42,15 +42,19 @@ def parse(path: Path) -> dict[bytes, int]:
         try:
             token, rank = line.split()
             spelled = base64.b64decode(token, validate=True)
-            if not (rank.isascii() and rank.isdecimal()):  # int() also takes signs and underscores
-                raise ValueError
-            found = int(rank)
+            found = _digits(rank)
         except (ValueError, binascii.Error):
             raise UserError(f"{path}, line {number}: {line[:80]!r} is not a base64 token and its rank") from None
         if spelled in ranks or not spelled:
             raise UserError(f"{path}, line {number}: the token {spelled!r} is empty or there twice")
         ranks[spelled] = found
     return ranks
+
+
+def _digits(text: str) -> int:
+    if not re.fullmatch("[0-9]+", text):  # int() also takes signs and underscores
+        raise ValueError(text)
+    return int(text)
 
 
 def from_ranks(
