@@ -18,7 +18,7 @@ NOT_IN_UTF8 = frozenset([0xC0, 0xC1, *range(0xF5, 0x100)])
 NO_TOKEN = -1
 
 _LONGEST_TOKEN = 1 << 16  # merges of merges could otherwise ask for any amount of memory
-_LARGEST_ID = 1 << 24  # ids may have gaps, so one id alone could ask for any amount of memory
+MOST_IDS = 1 << 24  # ids may have gaps, so one id alone could ask for any amount of memory
 
 SPECIAL_LAYOUTS = ("last", "first", "after-bytes")
 
@@ -48,8 +48,8 @@ def spell(
     largest = max(
         [*byte_ids, *unmerged.values(), *special_tokens.values(), int(merge_ids[:, 2].max(initial=0))], default=0
     )
-    if largest >= _LARGEST_ID:
-        raise UserError(f"id {largest} is out of range: ids are below {_LARGEST_ID}")
+    if largest >= MOST_IDS:
+        raise UserError(f"id {largest} is out of range: ids are below {MOST_IDS}")
     vocab = [b""] * (largest + 1)
 
     def put(token_id: int, spelling: bytes, what: str) -> None:
@@ -75,7 +75,11 @@ def spell(
     for string, token_id in special_tokens.items():
         if not string:
             raise UserError(f"the special token with id {token_id} is empty")
-        put(token_id, string.encode(), f"special token {string!r}")
+        try:
+            spelling = string.encode()
+        except UnicodeEncodeError:
+            raise UserError(f"the special token {string!r} holds half a surrogate pair, which no text does") from None
+        put(token_id, spelling, f"special token {string!r}")
     return vocab
 
 
@@ -138,6 +142,10 @@ def cut(tokenizer: Tokenizer, size: int) -> dict[str, Any]:
             "smaller vocabulary are unclear"
         )
     end = size - len(tail)
+    if not tokenizer.vocab[end - 1]:
+        raise UserError(
+            f"the tokenizer cannot be cut to {size}: no token has the id {end - 1}, which would be the last"
+        )
     made = tokenizer.merge_ids[:, 2].astype(np.int64)
     # Of several merges that make a token, the first gives its rank.
     products, ranks = np.unique(made, return_index=True)

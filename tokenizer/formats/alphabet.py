@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tokenizer.vocabulary import NOT_IN_UTF8
 
@@ -32,6 +32,11 @@ def unprintable(name: str) -> bytes | None:
         return name.translate(_OUTSIDE).encode("latin-1")
     except UnicodeEncodeError:
         return None
+
+
+def named_as_text(special_strings: Iterable[str]) -> str | None:
+    """The first of the strings that is the name of other text in HF's byte alphabet; None if none is."""
+    return next((string for string in special_strings if unprintable(string) not in (None, string.encode())), None)
 
 
 def missing_byte(has: Callable[[int], bool]) -> str | None:

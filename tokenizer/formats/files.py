@@ -58,6 +58,8 @@ def read(
     about = files[0].with_name(files[0].name + _ABOUT)
     stored = parse_json(about) if about.exists() else {}
     pattern = pattern or stored.get("pattern")
+    if not isinstance(pattern, str | Pattern | None):
+        raise UserError(f"{about} is damaged: its pattern {pattern!r} is no string")
     if pattern is None:
         raise UserError(f"{files[0]} holds no pattern; pass pattern= (--pattern), a name or a regex, as cl100k")
     specials = stored.get("special_tokens", {}) if special_tokens is None else special_tokens
@@ -109,7 +111,7 @@ def write(tokenizer: Tokenizer, path: Path | str, kind: str, *, any_pattern: boo
         The files.
 
     Raises:
-        UserError: the format cannot express the tokenizer, or the path does not fit the kind.
+        UserError: the format cannot express the tokenizer, the path does not fit the kind, or a file exists already.
     """
     path = Path(path)
     if kind not in KINDS:
@@ -147,6 +149,9 @@ def write(tokenizer: Tokenizer, path: Path | str, kind: str, *, any_pattern: boo
         target = path.parent
     if target.exists() and not target.is_dir():
         raise UserError(f"{target} is a file; name a folder")
+    # Such a file may hold what no tokenizer here knows, as a chat template.
+    if there := [target / name for name in files if (target / name).exists()]:
+        raise UserError(f"{there[0]} exists already; name a new folder or file")
     write_files(target, files)
     return [target / name for name in files]
 

@@ -14,7 +14,9 @@ import numpy as np
 
 from tokenizer import patterns
 from tokenizer.errors import UserError
-from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json, unportable_part
+from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
+from tokenizer.formats.portable import unportable_part
+from tokenizer.formats.text import write_files
 from tokenizer.patterns import Pattern
 
 if TYPE_CHECKING:
@@ -66,13 +68,9 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
         "provenance": tokenizer.provenance,
         "content": content(tokenizer),
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    for stale in (HF_FILE, HF_CONFIG_FILE, FILE):
-        (folder / stale).unlink(missing_ok=True)
-    for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    # Last: a folder without it is no tokenizer.
-    (folder / FILE).write_text(json.dumps(about) + "\n", encoding="utf-8")
+    # Last: a folder without it is no tokenizer, and beside files of another one it is refused.
+    files[FILE] = json.dumps(about) + "\n"
+    write_files(folder, files, remove=() if HF_FILE in files else (HF_FILE,))
 
 
 def _version(tokenizer: Tokenizer) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from tokenizer import patterns
 from tokenizer.errors import UserError
 from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, printable, unprintable
-from tokenizer.formats.text import parse_json, read_text
+from tokenizer.formats.text import check_ids, parse_json, read_text
 from tokenizer.patterns import Pattern
 from tokenizer.vocabulary import NO_TOKEN
 
@@ -39,8 +39,7 @@ def read(vocab_file: Path, merges_file: Path, pattern: str | Pattern = "gpt2") -
     from tokenizer.bpe import Tokenizer
 
     vocab = parse_json(vocab_file)
-    if not all(type(i) is int and i >= 0 for i in vocab.values()):
-        raise UserError(f"{vocab_file} is damaged: an id is not a whole number; it holds tokens and their ids")
+    check_ids(vocab, vocab_file)
     if missing := missing_byte(lambda byte: BYTE_CHARACTERS[byte] in vocab):
         raise UserError(f"{vocab_file} is not byte-level: {missing}")
     lines = read_text(merges_file).split("\n")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenizer.errors import UserError
-from tokenizer.formats.alphabet import printable
+from tokenizer.formats import cuts
+from tokenizer.formats.alphabet import named_as_text, printable, unprintable
+from tokenizer.formats.portable import unportable_part
 
 if TYPE_CHECKING:
     from tokenizer.bpe import Tokenizer
@@ -17,6 +22,7 @@ HF_CONFIG_FILE = "tokenizer_config.json"
 TEMPLATE = "tokenizer.json"
 """Key in a tokenizer's provenance of what its tokenizer.json said beyond vocabulary, merges and ids."""
 
+NO_NORMALIZER: tuple[Any, ...] = (None, {"type": "Sequence", "normalizers": []})
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 ADDED_TOKEN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 MODEL = {
@@ -28,6 +34,8 @@ MODEL = {
     "fuse_unk": False,
     "byte_fallback": False,
 }
+NEVER_APPLY = ("unk_token", "fuse_unk", "byte_fallback")
+"""Options of the model for what is unknown; every byte is a token, so nothing is."""
 
 
 def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -50,7 +58,7 @@ def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
             f"the pattern {cut.regex!r} cannot be written as tokenizer.json: "
             f"HF's regex engine may read {part} otherwise"
         )
-    template = tokenizer.provenance.get(TEMPLATE) or {}
+    template = _parts(tokenizer.provenance, TEMPLATE)
     special_ids = set(tokenizer.special_tokens.values())
     names = [printable(token) for token in tokenizer.vocab]
     vocab = {name: i for i, name in enumerate(names) if name and i not in special_ids}
@@ -59,25 +67,24 @@ def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
             f"the special token {min(clash)!r} is also how tokenizer.json writes an ordinary token, and would get its "
             "id there; use another special string"
         )
-    vocab |= _specials_in_vocab(tokenizer.special_tokens, len(vocab), template.get("specials_in_vocab", ()))
-    flags = template.get("added_tokens", {})
-    written = template.get("model", MODEL)
-    ignore_merges = {"ignore_merges": tokenizer.ignore_merges}
+    inside = _specials_in_vocab(tokenizer.special_tokens, len(vocab), template.get("specials_in_vocab"))
+    if tokenizer.ignore_merges and (name := named_as_text(inside)) is not None:
+        raise UserError(
+            f"the special token {name!r} is how tokenizer.json writes {unprintable(name)!r}, and with ignore_merges "
+            "that text would get its id there; use another special string"
+        )
+    vocab |= inside
     merges = [[names[left], names[right]] for left, right in tokenizer.merge_ids[:, :2].tolist()]
     return {
         "version": template.get("version", "1.0"),
         "truncation": template.get("truncation"),
         "padding": template.get("padding"),
-        "added_tokens": [
-            {"id": token_id, "content": string} | ADDED_TOKEN | flags.get(string, {})
-            for string, token_id in sorted(tokenizer.special_tokens.items(), key=lambda item: item[1])
-        ],
-        "normalizer": template.get("normalizer"),
+        "added_tokens": _added_tokens(tokenizer.special_tokens, _parts(template, "added_tokens")),
+        "normalizer": template.get("normalizer") if template.get("normalizer") in NO_NORMALIZER else None,
         "pre_tokenizer": _pre_tokenizer(cut, template),
         "post_processor": template.get("post_processor"),
         "decoder": template.get("decoder", BYTE_LEVEL),
-        "model": written
-        | ({} if tokenizer.ignore_merges == bool(written.get("ignore_merges")) and template else ignore_merges)
+        "model": _model(tokenizer, _parts(template, "model"))
         | {
             "vocab": dict(sorted(vocab.items(), key=lambda item: item[1])),
             "merges": [" ".join(pair) for pair in merges] if template.get("merges") == "strings" else merges,
@@ -85,12 +92,55 @@ def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
+def _parts(parent: dict[str, Any], key: str) -> dict[str, Any]:
+    """A part of the provenance, which no hash guards; {} where it is not what we write."""
+    found = parent.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _added_tokens(specials: dict[str, int], flags: dict[str, Any]) -> list[dict[str, Any]]:
+    """Special tokens by id, with those of the flags they had that decide no ids."""
+    ordered = sorted(specials.items(), key=lambda item: item[1])
+    kept = {
+        string: {k: v is True for k, v in _parts(flags, string).items() if k in ("normalized", "special")}
+        for string in specials
+    }
+    if overlap(kept):
+        kept = {}
+    return [{"id": token_id, "content": string} | ADDED_TOKEN | kept.get(string, {}) for string, token_id in ordered]
+
+
+def overlap(added: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
+    """A normalized token and another one that share text: HF looks for the other first. Else it is as if at once."""
+    normalized = [string for string, token in added.items() if token.get("normalized")]
+    others = [string for string, token in added.items() if not token.get("normalized")]
+    for one, other in product(normalized, others):
+        shorter = min(len(one), len(other))
+        if (
+            one in other
+            or other in one
+            or any(one.endswith(other[:n]) or other.endswith(one[:n]) for n in range(1, shorter))
+        ):
+            return one, other
+    return None
+
+
+def _model(tokenizer: Tokenizer, template: dict[str, Any]) -> dict[str, Any]:
+    """What the model says beside vocabulary and merges: as it was read where that decides no ids."""
+    kept = {key: template[key] for key in template if key in NEVER_APPLY or (key in MODEL and not template[key])}
+    if template.get("type") == "BPE":
+        kept = {"type": "BPE"} | kept
+    if tokenizer.ignore_merges or not template or "ignore_merges" in template:
+        kept["ignore_merges"] = tokenizer.ignore_merges
+    return kept if template else MODEL | kept
+
+
 def _specials_in_vocab(specials: dict[str, int], n_ordinary: int, listed: Any) -> dict[str, int]:
     """The special tokens that must be listed in the model's vocabulary as well, and those that were.
 
     Those that are not get the ids after the vocabulary's size there, in their order, whatever ids are written.
     """
-    inside = {string: i for string, i in specials.items() if string in listed}
+    inside = {string: i for string, i in specials.items() if isinstance(listed, list) and string in listed}
     following = n_ordinary + len(inside)
     for string, i in sorted(specials.items(), key=lambda item: item[1]):
         if string not in inside and i != following:
@@ -100,9 +150,10 @@ def _specials_in_vocab(specials: dict[str, int], n_ordinary: int, listed: Any) -
 
 
 def _pre_tokenizer(cut: Pattern, template: dict[str, Any]) -> dict[str, Any]:
-    if template.get("pattern") == cut.regex:  # as it was read; a cut or an extension leaves it
-        found: dict[str, Any] = template["pre_tokenizer"]
-        return found
+    as_read = _parts(template, "pre_tokenizer")
+    with suppress(UserError, AttributeError, KeyError, TypeError):
+        if as_read and cuts.regex(as_read, Path(HF_FILE)) == cut.regex:  # a cut or an extension leaves it
+            return as_read
     if not cut.regex:
         return BYTE_LEVEL
     # Split before ByteLevel: the pattern is about text, not about its byte alphabet.
@@ -111,31 +162,6 @@ def _pre_tokenizer(cut: Pattern, template: dict[str, Any]) -> dict[str, Any]:
         for regex in cut.regex.split("\n")
     ]
     return {"type": "Sequence", "pretokenizers": [*splits, BYTE_LEVEL]}
-
-
-def unportable_part(pattern: Pattern) -> str | None:
-    r"""What of a custom regex HF's engine (Oniguruma) may read otherwise than ours, or None.
-
-    Known differences: `$` and `^` are the ends of any line there, flags have other letters, `\w`, `\b` and `\h` mean
-    other characters, and `{n,m}+` is a repetition. Named patterns avoid them all.
-    """
-    if pattern.name != "custom":
-        return None
-    tokens = re.findall(r"\\.|\(\?[\w^-]*[:=!<>)]?|\[\[?:?|\{[\d,]+\}\+|.", pattern.regex, re.DOTALL)
-    in_class = 0
-    for part in tokens:
-        if part[0] in "[]":
-            in_class = max(0, in_class + part.count("[") - part.count("]"))
-        if (
-            (part in "^$" and not in_class)
-            or part == "[[:"
-            or (len(part) == 2 and part[0] == "\\" and part[1] in "wWbBhHRXKGAzZ")
-            or (part.startswith("(?") and part not in ("(?:", "(?=", "(?!", "(?<=", "(?<!", "(?<", "(?>", "(?i:"))
-            or part.endswith("}+")
-        ):
-            return repr(part)
-    cased = re.search(r"\\[pP]\{L[ult]\}|\[:(upper|lower):", pattern.regex)
-    return "classes of case in a (?i:...)" if cased and "(?i" in pattern.regex else None
 
 
 def hf_config(tokenizer: Tokenizer) -> dict[str, Any]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Collection
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,23 +11,26 @@ import numpy as np
 
 from tokenizer import patterns
 from tokenizer.errors import UserError
-from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, unprintable
-from tokenizer.formats.hf import TEMPLATE, unportable_part
-from tokenizer.formats.text import parse_json
+from tokenizer.formats import cuts
+from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, named_as_text, unprintable
+from tokenizer.formats.hf import NEVER_APPLY, NO_NORMALIZER, TEMPLATE, overlap
+from tokenizer.formats.portable import unportable_part
+from tokenizer.formats.text import check_ids, parse_json
 from tokenizer.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
     from tokenizer.bpe import Tokenizer
 
 IGNORABLE = ("normalizer", "dropout", "regex", "lstrip", "rstrip", "single_word", "normalized")
-_NEVER_APPLY = ("unk_token", "fuse_unk", "byte_fallback")  # every byte is a token, so nothing is unknown
 
 
 def read(path: Path, ignore: Collection[str] = ()) -> Tokenizer:
     """The tokenizer of a tokenizer.json.
 
     Added tokens, special or not, become special tokens: text has them where the caller allows it. Truncation, padding
-    and post-processing are kept for writing the file again, and not applied.
+    and post-processing are kept for writing the file again, and not applied. Where merges are ignored and a special
+    token's string is in the model's vocabulary, HF told to `encode_special_tokens` still gives its id to a pretoken
+    that is that string; here special strings are ordinary text then.
 
     Args:
         path: the file.
@@ -60,9 +61,9 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer
     model = found["model"]
     _check_model(model, path, ignore)
     normalizer = found.get("normalizer")
-    if normalizer not in (None, {"type": "Sequence", "normalizers": []}) and "normalizer" not in ignore:
+    if normalizer not in NO_NORMALIZER and "normalizer" not in ignore:
         raise _refusal(path, f"its normalizer {_name(normalizer)} changes text before it is encoded", "normalizer")
-    regex = _cut(found.get("pre_tokenizer"), path)
+    regex = cuts.regex(found.get("pre_tokenizer"), path)
     pattern = patterns.resolve(regex or "none")
     if (part := unportable_part(pattern)) is not None and "regex" not in ignore:
         raise _refusal(path, f"HF's regex engine may read {part} in its pattern {regex!r} otherwise", "regex")
@@ -79,6 +80,12 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer
         raise UserError(f"{path} is not byte-level: {missing}")
     byte_ids = [vocab.get(BYTE_CHARACTERS[byte], NO_TOKEN) for byte in range(256)]
     _warn_of_text(added, path)
+    ignore_merges = model.get("ignore_merges") is True
+    if ignore_merges and (clash := named_as_text(string for string in added if string in vocab)) is not None:
+        raise UserError(
+            f"{path} cannot be followed exactly: its added token {clash!r} is in the model's vocabulary, where that "
+            f"name spells {unprintable(clash)!r}, and with ignore_merges HF gives its id to that text, too"
+        )
     merges, written = _merges(model["merges"], tokens, vocab, path)
     made = set(byte_ids) | set(merges[:, 2].tolist())
     template = {
@@ -86,7 +93,6 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer
         "truncation": found.get("truncation"),
         "padding": found.get("padding"),
         "normalizer": normalizer if "normalizer" not in ignore else None,
-        "pattern": pattern.regex,
         "pre_tokenizer": found["pre_tokenizer"],
         "post_processor": found.get("post_processor"),
         "decoder": found.get("decoder"),
@@ -106,7 +112,7 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer
         n_phase1_merges=len(merges),
         pattern=pattern,
         special_tokens={string: token["id"] for string, token in added.items()},
-        ignore_merges=model.get("ignore_merges") is True,
+        ignore_merges=ignore_merges,
         unmerged={token: vocab[name] for name, token in tokens.items() if vocab[name] not in made},
         provenance={"imported": {"format": "hf", "ignored": sorted(ignore)}, TEMPLATE: template},
     )
@@ -132,74 +138,9 @@ def _check_model(model: Any, path: Path, ignore: set[str]) -> None:
     if model.get("dropout") and "dropout" not in ignore:
         raise _refusal(path, f"its dropout of {model['dropout']} gives random ids", "dropout")
     known = {"type", "vocab", "merges", "ignore_merges", "dropout", "continuing_subword_prefix", "end_of_word_suffix"}
-    if unknown := set(model) - known - set(_NEVER_APPLY):
+    if unknown := set(model) - known - set(NEVER_APPLY):
         raise UserError(f"{path} has a model option {min(unknown)!r} that is not known here")
-    if not all(type(i) is int and i >= 0 for i in model["vocab"].values()):
-        raise UserError(f"{path} is damaged: an id is not a whole number")
-
-
-# --- pre-tokenizers ---
-
-_GPT2 = patterns.resolve("gpt2").regex
-# Cut anywhere, these give the same as HF's behaviours that drop what does not match: they match all text.
-COVERING = tuple(
-    patterns.resolve(name).regex
-    for name in ("gpt2", "cl100k", "llama3", "digits1", "o200k", "superbpe", "seed-plus", "whitespace")
-)
-
-
-def _cut(pre_tokenizer: Any, path: Path) -> str:
-    """One regex per line, each applied inside the pieces of the one before."""
-    regexes: list[str] = []
-    byte_level = False
-    for part in _flat(pre_tokenizer):
-        kind = part["type"]
-        if byte_level and not (kind == "ByteLevel" and not part.get("use_regex", True)):
-            raise UserError(f"{path} cannot be followed: its {kind} after ByteLevel cuts the byte alphabet, not text")
-        if kind == "ByteLevel":
-            if part.get("add_prefix_space", True):
-                raise UserError(f"{path} cannot be followed: its ByteLevel adds a space in front (add_prefix_space)")
-            byte_level = True
-            regexes += [_GPT2] * bool(part.get("use_regex", True))
-        elif kind == "Split":
-            regexes.append(_split(part, path))
-        elif kind == "Digits":
-            regexes.append(r"\p{N}" if part["individual_digits"] else r"\p{N}+")
-        else:
-            raise UserError(
-                f"{path} cannot be followed: its pre-tokenizer {kind} is not supported; ByteLevel, Split and Digits are"
-            )
-    if not byte_level:
-        raise UserError(f"{path} is not byte-level: it has no ByteLevel pre-tokenizer")
-    return "\n".join(regexes)
-
-
-def _flat(part: Any) -> list[dict[str, Any]]:
-    if part is None:
-        return []
-    if part["type"] == "Sequence":
-        return [piece for each in part["pretokenizers"] for piece in _flat(each)]
-    return [part]
-
-
-def _split(part: dict[str, Any], path: Path) -> str:
-    (kind, written), *_ = part["pattern"].items()
-    regex = re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", written) if kind == "String" else str(written)
-    if "\n" in regex:
-        if "(?x" in regex:
-            raise UserError(f"{path} cannot be followed: its verbose pattern (?x) has several lines; write it in one")
-        regex = regex.replace("\n", r"\n")
-    behavior, invert = part["behavior"], part.get("invert", False)
-    if behavior == "Isolated" or (behavior == "Removed" and invert and regex in COVERING):
-        return regex
-    drops = "; it may drop text" if behavior == "Removed" else ""
-    raise UserError(
-        f"{path} cannot be followed: its Split has the behavior {behavior}{' inverted' if invert else ''}{drops}; "
-        "Isolated is supported"
-    )
-
-
-# --- tokens ---
+    check_ids(model["vocab"], path)
 
 
 def _added(listed: list[Any], vocab: dict[str, int], path: Path, ignore: set[str]) -> dict[str, dict[str, Any]]:
@@ -233,20 +174,12 @@ def _warn_of_text(added: dict[str, dict[str, Any]], path: Path) -> None:
 
 def _check_normalized(added: dict[str, dict[str, Any]], path: Path) -> None:
     """HF looks for tokens that are not normalized first. Where no two overlap, that is the same as at once."""
-    normalized = [string for string, token in added.items() if token.get("normalized")]
-    others = [string for string, token in added.items() if not token.get("normalized")]
-    for one, other in product(normalized, others):
-        shorter = min(len(one), len(other))
-        if (
-            one in other
-            or other in one
-            or any(one.endswith(other[:n]) or other.endswith(one[:n]) for n in range(1, shorter))
-        ):
-            raise _refusal(
-                path,
-                f"its added token {one!r} is normalized, overlaps {other!r}, and is looked for after it",
-                "normalized",
-            )
+    if pair := overlap(added):
+        raise _refusal(
+            path,
+            f"its added token {pair[0]!r} is normalized, overlaps {pair[1]!r}, and is looked for after it",
+            "normalized",
+        )
 
 
 def _merges(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from tokenizer.errors import UserError
+from tokenizer.vocabulary import MOST_IDS
 
 
 def read_text(path: Path) -> str:
@@ -31,18 +34,46 @@ def parse_json(path: Path) -> dict[str, Any]:
         UserError: it is missing, or something else.
     """
     try:
-        parsed = json.loads(read_text(path))
+        text = read_text(path)
+        parsed = json.loads(text)
     except (ValueError, RecursionError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path} is not JSON ({error})") from None
     if not isinstance(parsed, dict):
         raise UserError(f"{path} is not a JSON object")
+    if re.search(r"\\u[dD][89a-fA-F]", text):
+        try:
+            json.dumps(parsed, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise UserError(f"{path} is damaged: a string in it holds half a surrogate pair") from None
     return parsed
 
 
-def write_files(folder: Path, files: dict[str, str | bytes]) -> None:
-    """Writes files of a folder, each whole or not at all, and none before all are ready to be renamed into place."""
+def check_ids(vocab: Mapping[str, Any], path: Path) -> None:
+    """Refuses a vocabulary that does not give every token an id of its own.
+
+    Raises:
+        UserError: an id is not a whole number, or too large, or two tokens have it.
+    """
+    names: dict[int, str] = {}
+    for name, token_id in vocab.items():
+        if type(token_id) is not int or not 0 <= token_id < MOST_IDS:
+            raise UserError(
+                f"{path} is damaged: an id is not a whole number from 0 to {MOST_IDS - 1}, but {token_id!r} ({name!r})"
+            )
+        if names.setdefault(token_id, name) != name:
+            raise UserError(f"{path} is damaged: {names[token_id]!r} and {name!r} both have the id {token_id}")
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collection[str] = ()) -> None:
+    """Writes files of a folder, each whole or not at all, and none before all are ready to be renamed into place.
+
+    Args:
+        folder: made if missing.
+        files: contents by name, in the order in which they are put in place.
+        remove: names of files to delete, once all others are ready.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     ready: list[tuple[Path, Path]] = []
     try:
@@ -50,6 +81,8 @@ def write_files(folder: Path, files: dict[str, str | bytes]) -> None:
             partial = folder / f".{name}.{os.getpid()}.partial"
             ready.append((partial, folder / name))
             partial.write_bytes(content.encode() if isinstance(content, str) else content)
+        for name in remove:
+            (folder / name).unlink(missing_ok=True)
         for partial, final in ready:
             partial.replace(final)
     finally:

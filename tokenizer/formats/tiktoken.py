@@ -20,10 +20,10 @@ import numpy.typing as npt
 from tokenizer import _native, patterns
 from tokenizer.errors import UserError
 from tokenizer.formats.alphabet import missing_byte
-from tokenizer.formats.hf_import import COVERING
+from tokenizer.formats.cuts import COVERING
 from tokenizer.formats.text import read_text
 from tokenizer.patterns import Pattern
-from tokenizer.vocabulary import NO_TOKEN
+from tokenizer.vocabulary import MOST_IDS, NO_TOKEN
 
 if TYPE_CHECKING:
     from tokenizer.bpe import Tokenizer
@@ -42,13 +42,19 @@ def parse(path: Path) -> dict[bytes, int]:
         try:
             token, rank = line.split()
             spelled = base64.b64decode(token, validate=True)
-            found = int(rank)
+            found = _digits(rank)
         except (ValueError, binascii.Error):
             raise UserError(f"{path}, line {number}: {line[:80]!r} is not a base64 token and its rank") from None
         if spelled in ranks or not spelled:
             raise UserError(f"{path}, line {number}: the token {spelled!r} is empty or there twice")
         ranks[spelled] = found
     return ranks
+
+
+def _digits(text: str) -> int:
+    if not re.fullmatch("[0-9]+", text):  # int() also takes signs and underscores
+        raise ValueError(text)
+    return int(text)
 
 
 def from_ranks(
@@ -66,10 +72,14 @@ def from_ranks(
         special_tokens: string to id.
 
     Raises:
-        UserError: a byte is no token, or ranks are taken twice.
+        UserError: a byte is no token, or ranks are taken twice or out of range.
     """
     from tokenizer.bpe import Tokenizer
 
+    if wrong := [token for token, rank in ranks.items() if not 0 <= rank < MOST_IDS]:
+        raise UserError(
+            f"the rank {ranks[wrong[0]]} of {wrong[0]!r} is out of range: ranks are ids, from 0 to {MOST_IDS - 1}"
+        )
     ordered = sorted(ranks, key=ranks.__getitem__)
     if missing := missing_byte(lambda byte: bytes([byte]) in ranks):
         raise UserError(f"the ranks are not byte-level: {missing}")
