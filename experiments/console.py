@@ -21,10 +21,11 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from tokenizer.errors import UserError
 from tokenizer.summary import summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tokenizer.bpe import Tokenizer
 
@@ -67,6 +68,27 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
     return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def exit_code(job: Callable[[], None], interrupted: str = "interrupted: nothing is written") -> int:
+    """Run a command's job; tell a user's mistake in a line with exit code 2, Ctrl-C with 130.
+
+    Args:
+        job: What the command does.
+        interrupted: What to say after Ctrl-C.
+    """
+    try:
+        job()
+    except UserError as error:
+        complain(error)
+        return 2
+    except OSError as error:
+        complain(UserError(f"cannot read or write {error.filename}: {error.strerror}"))
+        return 2
+    except KeyboardInterrupt:
+        stderr.print(f"\n{interrupted}", style="yellow")
+        return 130
+    return 0
 
 
 def training_summary(tokenizer: Tokenizer) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from experiments.console import complain
-from tokenizer import Tokenizer, UserError, formats
+from experiments.console import exit_code
+from tokenizer import Tokenizer, formats
 from tokenizer.formats.hf_import import IGNORABLE
 
 
@@ -44,26 +44,20 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--cut", type=int, metavar="SIZE", help="keep only the first tokens")
     options.add_argument("--any-pattern", action="store_true", help="for gpt2: also where its pattern is another")
     arguments = options.parse_args(argv)
-    try:
-        tokenizer = Tokenizer.from_file(
-            arguments.input,
-            pattern=arguments.pattern,
-            special_tokens=None if arguments.special is None else dict(arguments.special),
-            ignore=arguments.ignore,
-        )
-        if arguments.cut is not None:
-            tokenizer = tokenizer.cut(arguments.cut)
-        written = formats.write(tokenizer, arguments.output, arguments.to, any_pattern=arguments.any_pattern)
-    except UserError as error:
-        complain(error)
-        return 2
-    except OSError as error:
-        complain(UserError(f"cannot read or write {error.filename}: {error.strerror}"))
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    return exit_code(lambda: _export(arguments))
+
+
+def _export(arguments: argparse.Namespace) -> None:
+    tokenizer = Tokenizer.from_file(
+        arguments.input,
+        pattern=arguments.pattern,
+        special_tokens=None if arguments.special is None else dict(arguments.special),
+        ignore=arguments.ignore,
+    )
+    if arguments.cut is not None:
+        tokenizer = tokenizer.cut(arguments.cut)
+    written = formats.write(tokenizer, arguments.output, arguments.to, any_pattern=arguments.any_pattern)
     print(f"{tokenizer!r}: {', '.join(map(str, written))}")
-    return 0
 
 
 if __name__ == "__main__":

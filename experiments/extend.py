@@ -14,7 +14,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.console import Reporter, complain, console, si, training_summary
+from experiments.console import Reporter, console, exit_code, si, training_summary
 from superbpe import PRESETS, train_superbpe
 from superbpe.start import has_own_layout
 from tokenizer import Corpus, CorpusConfig, PretokenCounts, Tokenizer, UserError, count_pretokens, formats, train_bpe
@@ -120,19 +120,8 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--tie-break", default="lowest-ids", help="as in training (default lowest-ids)")
     options.add_argument("--min-count", type=int, default=1, help="rarer pairs are not merged (default 1)")
     arguments = options.parse_args(argv)
-    try:
-        _extend(arguments, Reporter(console))
-    except UserError as error:
-        complain(error)
-        return 2
-    except OSError as error:
-        complain(UserError(f"cannot read or write {error.filename}: {error.strerror}"))
-        return 2
-    except KeyboardInterrupt:
-        begins = "begins anew" if arguments.superbpe else "continues where this one stopped"
-        complain(KeyboardInterrupt(f"interrupted: the same command {begins}"))
-        return 130
-    return 0
+    begins = "begins anew" if arguments.superbpe else "continues where this one stopped"
+    return exit_code(lambda: _extend(arguments, Reporter(console)), f"interrupted: the same command {begins}")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from experiments.console import Reporter, complain, console, si
+from experiments.console import Reporter, console, exit_code, si
 from lm.windows import plan_windows
 from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
 
@@ -269,18 +269,7 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--context-bytes", type=int, default=2048, help="most context of a token (default 2048)")
     options.add_argument("--min-context-bytes", type=int, default=512, help="least, where there is (default 512)")
     arguments = options.parse_args(argv)
-    try:
-        _run(arguments, Reporter(console))
-    except UserError as error:
-        complain(error)
-        return 2
-    except OSError as error:
-        complain(UserError(f"cannot read or write {error.filename}: {error.strerror}"))
-        return 2
-    except KeyboardInterrupt:
-        complain(KeyboardInterrupt("interrupted: nothing is written"))
-        return 130
-    return 0
+    return exit_code(lambda: _run(arguments, Reporter(console)))
 
 
 if __name__ == "__main__":

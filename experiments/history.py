@@ -18,7 +18,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments.console import complain
+from experiments.console import exit_code
 from superbpe import history
 from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
 
@@ -52,17 +52,7 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--jsonl", action="store_true", help="write JSON lines instead of Parquet")
     options.add_argument("--no-published", action="store_true", help="leave the published curves out of the plot")
     arguments = options.parse_args(argv)
-    try:
-        _run(arguments)
-    except UserError as error:
-        complain(error)
-        return 2
-    except OSError as error:
-        complain(UserError(f"cannot read or write {error.filename}: {error.strerror}"))
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return exit_code(lambda: _run(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> None:
