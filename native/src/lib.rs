@@ -5,6 +5,7 @@
 pub mod corpus;
 pub mod counting;
 pub mod encoding;
+pub mod fragments;
 pub mod keys;
 pub mod merging;
 pub mod parallel;

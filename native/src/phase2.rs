@@ -8,13 +8,12 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use hashbrown::hash_table::{Entry, HashTable};
-
 use crate::corpus::Batch;
 use crate::counting::{Specials, Unit};
 use crate::encoding::{Encoder, RankedMerges, State};
+use crate::fragments::Fragments;
 pub use crate::merging::Judge;
-use crate::merging::{Merge, MergeLoop, Refused, Report, Special, Stop, Tie, Veto, Words};
+use crate::merging::{Merge, MergeLoop, Refused, Report, Special, Stop, Tie, Veto};
 use crate::parallel;
 
 const CHUNK_BYTES: usize = 1 << 17;
@@ -34,84 +33,6 @@ pub struct Spans {
     pub cap: usize,
     /// Spans are truncated to this many phase-1 tokens.
     pub longest: Option<usize>,
-}
-
-/// Token sequences and how often each occurred.
-#[derive(Default)]
-pub struct Fragments {
-    ids: Vec<u32>,
-    table: HashTable<Fragment>,
-}
-
-#[derive(Clone, Copy)]
-struct Fragment {
-    start: usize,
-    length: u32,
-    /// Kept, since the ids are far apart in memory: growing a table would read all of them again.
-    hash: u32,
-    count: u64,
-}
-
-impl Fragment {
-    fn of<'a>(&self, ids: &'a [u32]) -> &'a [u32] {
-        &ids[self.start..self.start + self.length as usize]
-    }
-}
-
-fn hash(fragment: &[u32]) -> u32 {
-    // SAFETY: any u32 is four readable bytes; the hash never leaves the process.
-    let bytes = unsafe { std::slice::from_raw_parts(fragment.as_ptr().cast::<u8>(), size_of_val(fragment)) };
-    (xxhash_rust::xxh3::xxh3_64(bytes) >> 32) as u32
-}
-
-/// The table takes its place from the low bits of a hash, and compares the high ones first.
-#[inline(always)]
-fn spread(hash: u32) -> u64 {
-    (hash as u64) << 32 | hash as u64
-}
-
-impl Fragments {
-    fn add(&mut self, fragment: &[u32]) {
-        if fragment.len() > 1 {
-            self.add_hashed(fragment, hash(fragment), 1);
-        }
-    }
-
-    fn add_hashed(&mut self, fragment: &[u32], hash: u32, count: u64) {
-        let Self { ids, table } = self;
-        let equal = |entry: &Fragment| entry.hash == hash && entry.of(ids) == fragment;
-        match table.entry(spread(hash), equal, |entry| spread(entry.hash)) {
-            Entry::Occupied(mut entry) => entry.get_mut().count += count,
-            Entry::Vacant(entry) => {
-                entry.insert(Fragment { start: ids.len(), length: fragment.len() as u32, hash, count });
-                ids.extend_from_slice(fragment);
-            }
-        }
-    }
-
-    fn merge(&mut self, other: Self) {
-        for fragment in &other.table {
-            self.add_hashed(fragment.of(&other.ids), fragment.hash, fragment.count);
-        }
-    }
-
-    /// The fragments as words of a merge loop, in which the `done` merges are made.
-    fn words(&self, done: Option<RankedMerges>) -> Result<Words, String> {
-        let mut fragments: Vec<Fragment> = self.table.iter().copied().collect();
-        let weights: Vec<u64> = fragments.iter().map(|fragment| fragment.count).collect();
-        let Some(mut merges) = done else {
-            return Words::new(&weights, |i| fragments[i].of(&self.ids).iter().copied());
-        };
-        let (mut ids, mut fragment) = (Vec::with_capacity(self.ids.len() / 2), Vec::new());
-        for entry in &mut fragments {
-            fragment.clear();
-            fragment.extend_from_slice(entry.of(&self.ids));
-            merges.apply(&mut fragment);
-            *entry = Fragment { start: ids.len(), length: fragment.len() as u32, ..*entry };
-            ids.extend_from_slice(&fragment);
-        }
-        Words::new(&weights, |i| fragments[i].of(&ids).iter().copied())
-    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -251,8 +172,8 @@ impl Trainer {
                 *total.lengths.entry(length).or_default() += n;
             }
         }
-        total.statistics.fragments = total.fragments.table.len() as u64;
-        total.statistics.cells = total.fragments.ids.len() as u64;
+        total.statistics.fragments = total.fragments.len() as u64;
+        total.statistics.cells = total.fragments.n_tokens() as u64;
         self.statistics = total.statistics;
         if !total.tokens.is_empty() {
             self.token_counts = std::mem::take(&mut total.tokens);

@@ -89,13 +89,14 @@ pub fn sum_counts<'py>(py: Python<'py>, parts: Vec<WeightedCounts<'py>>) -> PyRe
     Ok(count_arrays(py, counts))
 }
 
-fn check_counts(data: &[u8], offsets: &[i64], counts: &[u64]) -> PyResult<()> {
+/// Pretokens are laid end to end in `data`, whatever they consist of.
+fn check_counts<T>(data: &[T], offsets: &[i64], counts: &[u64]) -> PyResult<()> {
     if offsets.len() != counts.len() + 1
         || offsets.first() != Some(&0)
         || offsets.last() != Some(&(data.len() as i64))
         || offsets.windows(2).any(|bounds| bounds[0] > bounds[1])
     {
-        return Err(user_error("counts, offsets and bytes of the pretokens do not fit together".into()));
+        return Err(user_error("the pretokens, their offsets and their counts do not fit together".into()));
     }
     Ok(())
 }
@@ -230,13 +231,9 @@ pub fn continue_bpe<'py>(
     });
     let veto = veto(max_token_bytes, None, Vec::new(), special_tokens);
     let (ranks, offsets, counts) = (ranks.as_slice()?, offsets.as_slice()?, counts.as_slice()?);
-    if ranks.iter().any(|&rank| rank as usize >= tokens.len())
-        || offsets.len() != counts.len() + 1
-        || offsets.first() != Some(&0)
-        || offsets.last() != Some(&(ranks.len() as i64))
-        || offsets.windows(2).any(|bounds| bounds[0] > bounds[1])
-    {
-        return Err(user_error("counts, offsets and tokens of the pretokens do not fit together".into()));
+    check_counts(ranks, offsets, counts)?;
+    if ranks.iter().any(|&rank| rank as usize >= tokens.len()) {
+        return Err(user_error(format!("a pretoken has a rank that is not below the {} tokens", tokens.len())));
     }
     let words = || Words::new(counts, |i| ranks[offsets[i] as usize..offsets[i + 1] as usize].iter().copied());
     let progress = Progress::new(progress, progress_seconds);

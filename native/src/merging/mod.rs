@@ -7,14 +7,22 @@
 //! together hold at most three entries per cell. Pairs that are rarer than a threshold are not tracked at all,
 //! since counts only fall; when the queue runs dry the threshold is lowered and the cells are counted again.
 
+mod queue;
+#[cfg(test)]
+mod tests;
+mod words;
+
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxBuildHasher;
 
+pub use queue::Tie;
+use queue::{key, parts, Candidate, Queue};
+pub use words::Words;
+use words::{Weights, DEAD, SENTINEL};
+
 type Map<K, V> = hashbrown::HashMap<K, V, FxBuildHasher>;
 
-const DEAD: u32 = 1 << 31;
-const SENTINEL: u32 = DEAD - 1;
 const UNTRACKED: u32 = u32::MAX;
 
 /// Byte strings of tokens by id.
@@ -45,29 +53,6 @@ impl Tokens {
     }
 }
 
-/// Which of the most frequent pairs is merged first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tie {
-    /// The smaller (left id, right id).
-    LowestIds,
-    /// The greater or smaller (left bytes, right bytes).
-    LexicographicGreatest,
-    LexicographicSmallest,
-}
-
-impl Tie {
-    pub fn parse(name: &str) -> Result<Self, String> {
-        match name {
-            "lowest-ids" => Ok(Self::LowestIds),
-            "lexicographic-greatest" => Ok(Self::LexicographicGreatest),
-            "lexicographic-smallest" => Ok(Self::LexicographicSmallest),
-            _ => Err(format!(
-                "tie_break is {name:?}; it is one of: lowest-ids, lexicographic-greatest, lexicographic-smallest"
-            )),
-        }
-    }
-}
-
 /// What a new token may not be.
 #[derive(Clone, Debug, Default)]
 pub struct Veto {
@@ -90,70 +75,6 @@ impl Veto {
     }
 }
 
-/// Words as cells, most frequent first, with their weights as runs of equal weight.
-pub struct Words {
-    cells: Vec<u32>,
-    runs: Vec<(u32, u64)>, // (cell after the run, weight)
-}
-
-impl Words {
-    /// `word(i)` gives the ids of word i; words of fewer than two ids have no pairs and are left out.
-    pub fn new<I: ExactSizeIterator<Item = u32>>(weights: &[u64], word: impl Fn(usize) -> I) -> Result<Self, String> {
-        let mut order: Vec<u32> =
-            (0..weights.len() as u32).filter(|&i| weights[i as usize] > 0 && word(i as usize).len() > 1).collect();
-        // The most frequent first, so that equal weights make few runs; and a fixed order of those.
-        order.sort_unstable_by_key(|&i| (std::cmp::Reverse(weights[i as usize]), i));
-        let total = order.iter().map(|&i| word(i as usize).len() + 1).sum::<usize>() + 1;
-        // Every count of the loop is at most the sum of all of them.
-        let sum = order
-            .iter()
-            .try_fold(0u64, |sum, &i| sum.checked_add(weights[i as usize].checked_mul(word(i as usize).len() as u64)?));
-        if sum.is_none() {
-            return Err("the counts add up to more than 64 bits hold; use smaller weights".into());
-        }
-        if total >= DEAD as usize {
-            return Err(format!("{total} cells are too many for one merge loop (at most 2^31)"));
-        }
-        let mut cells = Vec::with_capacity(total);
-        let mut runs: Vec<(u32, u64)> = Vec::new();
-        cells.push(SENTINEL);
-        for i in order {
-            cells.extend(word(i as usize));
-            cells.push(SENTINEL);
-            let weight = weights[i as usize];
-            match runs.last_mut() {
-                Some((end, last)) if *last == weight => *end = cells.len() as u32,
-                _ => runs.push((cells.len() as u32, weight)),
-            }
-        }
-        Ok(Self { cells, runs })
-    }
-}
-
-/// Walks positions upwards and tells each one's weight.
-struct Weights<'a> {
-    runs: &'a [(u32, u64)],
-    at: usize,
-}
-
-impl<'a> Weights<'a> {
-    fn new(runs: &'a [(u32, u64)]) -> Self {
-        Self { runs, at: 0 }
-    }
-
-    #[inline(always)]
-    fn at(&mut self, position: u32) -> u64 {
-        if self.runs[self.at].0 <= position {
-            // Mostly the next run or one nearby; far jumps by bisection.
-            self.at += 1;
-            if self.runs[self.at].0 <= position {
-                self.at += self.runs[self.at..].partition_point(|&(end, _)| end <= position);
-            }
-        }
-        self.runs[self.at].1
-    }
-}
-
 #[derive(Clone, Copy)]
 struct Pair {
     count: u64,
@@ -162,6 +83,7 @@ struct Pair {
 }
 
 const NOWHERE: Pair = Pair { count: 0, start: 0, occurrences: 0 };
+
 /// Up to so many tokens, pairs are counted in a table of all of them.
 const DENSE: usize = 256;
 
@@ -169,83 +91,6 @@ const DENSE: usize = 256;
 struct Selected {
     pair: u64,
     place: Pair,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Candidate {
-    count: u64,
-    pair: u64,
-}
-
-#[inline(always)]
-fn key(left: u32, right: u32) -> u64 {
-    (left as u64) << 32 | right as u64
-}
-
-#[inline(always)]
-fn parts(pair: u64) -> (u32, u32) {
-    ((pair >> 32) as u32, pair as u32)
-}
-
-/// A max-heap whose order needs the token table.
-struct Queue {
-    heap: Vec<Candidate>,
-    tie: Tie,
-}
-
-impl Queue {
-    fn before(&self, tokens: &Tokens, a: Candidate, b: Candidate) -> bool {
-        if a.count != b.count {
-            return a.count > b.count;
-        }
-        if self.tie == Tie::LowestIds {
-            return a.pair < b.pair;
-        }
-        let strings = |pair| {
-            let (left, right) = parts(pair);
-            (tokens.get(left), tokens.get(right))
-        };
-        // Different tokens can spell the same two strings only where a vocabulary was imported so: then by ids.
-        match strings(a.pair).cmp(&strings(b.pair)) {
-            std::cmp::Ordering::Equal => a.pair < b.pair,
-            order => (order == std::cmp::Ordering::Greater) == (self.tie == Tie::LexicographicGreatest),
-        }
-    }
-
-    fn push(&mut self, tokens: &Tokens, candidate: Candidate) {
-        self.heap.push(candidate);
-        let mut at = self.heap.len() - 1;
-        while at > 0 {
-            let parent = (at - 1) / 2;
-            if !self.before(tokens, self.heap[at], self.heap[parent]) {
-                break;
-            }
-            self.heap.swap(at, parent);
-            at = parent;
-        }
-    }
-
-    fn pop(&mut self, tokens: &Tokens) -> Option<Candidate> {
-        let last = self.heap.pop()?;
-        if self.heap.is_empty() {
-            return Some(last);
-        }
-        let top = std::mem::replace(&mut self.heap[0], last);
-        let mut at = 0;
-        loop {
-            let mut best = at;
-            for child in [2 * at + 1, 2 * at + 2] {
-                if child < self.heap.len() && self.before(tokens, self.heap[child], self.heap[best]) {
-                    best = child;
-                }
-            }
-            if best == at {
-                return Some(top);
-            }
-            self.heap.swap(at, best);
-            at = best;
-        }
-    }
 }
 
 /// A place where a pair was merged: the first cell of the new token and of the token before it, and its neighbours.
@@ -302,6 +147,7 @@ pub struct Special<'a> {
 }
 
 pub type Refused = hashbrown::HashSet<u64, FxBuildHasher>;
+
 pub type Judge<'a> = &'a mut dyn FnMut(&[u8], &[u8], u64) -> Option<bool>;
 
 #[derive(Clone, Default)]
@@ -317,6 +163,7 @@ pub struct Report {
 pub struct MergeLoop<'a> {
     cells: Vec<u32>,
     runs: Vec<(u32, u64)>,
+    weighted: u64,
     tokens: Tokens,
     known: hashbrown::HashTable<u32>,
     veto: &'a Veto,
@@ -364,6 +211,7 @@ impl<'a> MergeLoop<'a> {
         Self {
             cells: words.cells,
             runs: words.runs,
+            weighted: words.weighted,
             left: vec![NO_NEIGHBOUR; tokens.len()],
             right: vec![NO_NEIGHBOUR; tokens.len()],
             tokens,
@@ -383,14 +231,8 @@ impl<'a> MergeLoop<'a> {
     /// A count that the last of `total` merges will probably reach. If it does not, lowering the threshold costs one
     /// pass over the cells; a threshold that is far too low costs room for pairs that are never merged.
     fn guess_threshold(&self, total: usize) -> u64 {
-        let mut start = 0;
-        let weighted_cells = self.runs.iter().fold(0u64, |sum, &(end, weight)| {
-            let cells = (end - start) as u64;
-            start = end;
-            sum.saturating_add(cells.saturating_mul(weight))
-        });
         // By Zipf's law count times rank is nearly constant: 1/60 to 1/150 of English text, at 10,000 to 128,000.
-        (weighted_cells / (128 * total.max(1) as u64)).max(self.min_count)
+        (self.weighted / (128 * total.max(1) as u64)).max(self.min_count)
     }
 
     /// Merges until `total` merges are made; `progress(merges so far)` is called each time so much time has gone by,
@@ -506,10 +348,6 @@ impl<'a> MergeLoop<'a> {
     /// Gives up the loop for what it found, and the pairs that it refused.
     pub fn finish(self) -> (Report, Refused) {
         (self.report, self.special.refused)
-    }
-
-    pub fn tokens(&self) -> &Tokens {
-        &self.tokens
     }
 
     #[inline(always)]
@@ -715,137 +553,5 @@ fn note(neighbour: &mut Neighbour, postings: &mut [u32], position: u32) {
     if neighbour.next != usize::MAX {
         postings[neighbour.next] = position;
         neighbour.next += 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bytes() -> Tokens {
-        let mut tokens = Tokens::default();
-        (0..=255u8).for_each(|byte| {
-            tokens.push(&[byte]);
-        });
-        tokens
-    }
-
-    /// The algorithm as its definition says it: recount everything, merge, repeat.
-    fn naive(
-        words: &[(Vec<u32>, u64)],
-        n: usize,
-        tie: Tie,
-        veto: &Veto,
-        min_count: u64,
-        non_overlapping: bool,
-        max_tokens: Option<u32>,
-    ) -> Vec<Merge> {
-        let mut words = words.to_vec();
-        let mut tokens = bytes();
-        let mut dropped = std::collections::HashSet::new();
-        let mut merges = Vec::new();
-        while merges.len() < n {
-            let mut counts = std::collections::HashMap::<(u32, u32), u64>::new();
-            for (word, weight) in &words {
-                let mut row = 0; // pairs of one token and itself, in a row
-                for pair in word.windows(2) {
-                    row = if pair[0] == pair[1] { row + 1 } else { 0 };
-                    if !non_overlapping || row % 2 == 1 || row == 0 {
-                        *counts.entry((pair[0], pair[1])).or_default() += weight;
-                    }
-                }
-            }
-            counts.retain(|pair, count| !dropped.contains(pair) && *count >= min_count.max(1));
-            let text = |&(l, r): &(u32, u32)| (tokens.get(l).to_vec(), tokens.get(r).to_vec());
-            let best = counts.iter().max_by(|(p, c), (q, d)| {
-                c.cmp(d).then_with(|| match tie {
-                    Tie::LowestIds => q.cmp(p),
-                    Tie::LexicographicGreatest => text(p).cmp(&text(q)),
-                    Tie::LexicographicSmallest => text(q).cmp(&text(p)),
-                })
-            });
-            let Some((&(left, right), &count)) = best else { break };
-            let token = [tokens.get(left), tokens.get(right)].concat();
-            // Here tokens of the start are bytes.
-            let too_wide = max_tokens.is_some_and(|most| token.len() > most as usize);
-            if too_wide || veto.rejects(&token) || (0..tokens.len() as u32).any(|id| tokens.get(id) == token) {
-                dropped.insert((left, right));
-                continue;
-            }
-            let new = tokens.push(&token);
-            for (word, _) in &mut words {
-                let mut merged = Vec::new();
-                let mut i = 0;
-                while i < word.len() {
-                    if i + 1 < word.len() && word[i] == left && word[i + 1] == right {
-                        merged.push(new);
-                        i += 2;
-                    } else {
-                        merged.push(word[i]);
-                        i += 1;
-                    }
-                }
-                *word = merged;
-            }
-            merges.push(Merge { left, right, count });
-        }
-        merges
-    }
-
-    fn fast<'a>(
-        words: &[(Vec<u32>, u64)],
-        n: usize,
-        tie: Tie,
-        veto: &'a Veto,
-        min_count: u64,
-        special: Special<'a>,
-    ) -> (Vec<Merge>, Stop) {
-        let weights: Vec<u64> = words.iter().map(|(_, weight)| *weight).collect();
-        let cells = Words::new(&weights, |i| words[i].0.iter().copied()).unwrap();
-        let mut merging = MergeLoop::with(cells, bytes(), tie, veto, min_count, special);
-        let stop = merging.run(n, Duration::MAX, |_| true);
-        (merging.report.merges, stop)
-    }
-
-    #[test]
-    fn equal_to_the_definition_on_generated_corpora() {
-        let mut state = 1u64;
-        let mut below = |n: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 33) % n
-        };
-        for case in 0..3000 {
-            let letters = 1 + below(4);
-            let scale = [1, 3, 1000][case % 3];
-            let words: Vec<(Vec<u32>, u64)> = (0..1 + below(8))
-                .map(|_| {
-                    let word = (0..below(14)).map(|_| 97 + below(letters) as u32).collect();
-                    (word, (1 + below(4)) * scale)
-                })
-                .collect();
-            let tie = [Tie::LowestIds, Tie::LexicographicGreatest, Tie::LexicographicSmallest][below(3) as usize];
-            let veto = Veto {
-                max_bytes: (below(3) == 0).then(|| 2 + below(4) as usize),
-                forbid: if below(4) == 0 { vec![b"aba".to_vec()] } else { vec![] },
-                reserved: if below(4) == 0 { vec![b"ab".to_vec()] } else { vec![] },
-                max_words: None,
-            };
-            let min_count = below(4);
-            let non_overlapping = below(2) == 0;
-            let max_tokens = (below(4) == 0).then(|| 2 + below(4) as u32);
-            let special = Special { non_overlapping, max_tokens, ..Special::default() };
-            let (merges, stop) = fast(&words, 12, tie, &veto, min_count, special);
-            let expected = naive(&words, 12, tie, &veto, min_count, non_overlapping, max_tokens);
-            assert_eq!(merges, expected, "{case}: {words:?} {tie:?} {veto:?} {non_overlapping} {max_tokens:?}");
-            assert_eq!(stop == Stop::Full, merges.len() == 12);
-        }
-    }
-
-    #[test]
-    fn vetoes() {
-        let veto = Veto { max_words: Some(2), forbid: vec![b": ".to_vec()], ..Veto::default() };
-        assert!(!veto.rejects(b" of  the"));
-        assert!(veto.rejects(b"a b c"));
-        assert!(veto.rejects(b"x: y"));
     }
 }
