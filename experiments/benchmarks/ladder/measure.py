@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-import resource
-import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import Corpus, CorpusConfig
+from experiments.benchmarks import common
+from experiments.benchmarks.peers_jobs import memory_mb
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
+
+    from tokenizer import Corpus
 
 T = TypeVar("T")
 PATTERN = "gpt2"
@@ -31,21 +31,12 @@ _FEW = 50
 def corpus(arguments: argparse.Namespace, max_bytes: int | None = None) -> Corpus:
     """The text that the command line names, or the beginning of it."""
     bounds = [bound for bound in (arguments.max_bytes, max_bytes) if bound is not None]
-    return Corpus(CorpusConfig(paths=arguments.paths, field=arguments.field, max_bytes=min(bounds, default=None)))
-
-
-def _peak_mb() -> float:
-    """The most memory that this process has had, in MB."""
-    status = Path("/proc/self/status")
-    if status.exists():  # what getrusage says on Linux may be the parent's peak, handed down by fork and exec
-        lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
-        return int(lines["VmHWM"].split()[0]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+    return common.corpus(arguments.paths, arguments.field, min(bounds, default=None))
 
 
 def _with_peak(job: Callable[..., T], arguments: tuple[Any, ...]) -> tuple[T, float]:
     result = job(*arguments)
-    return result, _peak_mb()
+    return result, memory_mb("VmHWM")
 
 
 def fresh(job: Callable[..., T], *arguments: Any) -> tuple[T, float]:
