@@ -16,8 +16,8 @@ from pathlib import Path
 
 from experiments.console import Reporter, console, exit_code, si, training_summary
 from superbpe import PRESETS, train_superbpe
-from superbpe.start import has_own_layout
 from tokenizer import Corpus, CorpusConfig, PretokenCounts, Tokenizer, UserError, count_pretokens, formats, train_bpe
+from tokenizer.vocabulary import has_own_layout
 
 
 def _corpus(arguments: argparse.Namespace) -> Corpus:

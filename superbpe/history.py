@@ -1,7 +1,7 @@
 """What training did, merge by merge, and what each merge saves.
 
 Every occurrence of a token was put together by the merges of its derivation, each joining two tokens into one. So
-counting the tokens of an encoded text tells how often each merge was applied to it (`applications`), and the number of
+counting the tokens of an encoded text tells how often each merge was applied to it (`times_applied`), and the number of
 tokens after the first k merges, for every k at once: bytes minus applications so far. That is what encoding with the
 tokenizer cut to k merges would give, at the cost of encoding once per phase.
 
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from superbpe.inspection import display, n_words
+from superbpe.transition import times_applied
 from tokenizer import _native
 from tokenizer.bpe import Tokenizer
 from tokenizer.errors import UserError
@@ -70,28 +71,6 @@ class History:
         return self.n_bytes / np.maximum(self.tokens(), 1)
 
 
-def applications(ranks: npt.ArrayLike, token_counts: npt.ArrayLike) -> Ints:
-    """How often each merge was applied to make tokens that occur so often.
-
-    >>> applications([[0, 1], [256, 256]], [0] * 256 + [3, 5])  # "ab" three times left, "abab" five times
-    array([13,  5])
-
-    Args:
-        ranks: [n_merges, 2], as `Tokenizer.ranks` gives them.
-        token_counts: [256 + n_merges], by rank.
-
-    Returns:
-        int64 [n_merges].
-    """
-    uses = np.asarray(token_counts, dtype=np.int64).tolist()
-    merges = np.asarray(ranks, dtype=np.int64).reshape(-1, 2).tolist()
-    for rank in range(len(merges) - 1, -1, -1):
-        left, right = merges[rank]
-        uses[left] += uses[256 + rank]
-        uses[right] += uses[256 + rank]
-    return np.array(uses[256:], dtype=np.int64)
-
-
 def measure(tokenizer: Tokenizer, batches: Iterable[_native.Batch], *, threads: int | None = None) -> History:
     """Encodes a text with a tokenizer, and with its phase 1 alone, and counts what each merge did.
 
@@ -121,8 +100,8 @@ def measure(tokenizer: Tokenizer, batches: Iterable[_native.Batch], *, threads: 
             ids, _ = encoder.encode_documents(batch, threads=threads)
             count += np.bincount(ids, minlength=encoder.vocab_size)
     counts = [count[encoder.ordinary_ids()] for encoder, count in zip(encoders, counts, strict=True)]
-    every = applications(ranks, counts[0])
-    inside = every[:n_phase1] if plain else applications(ranks[:n_phase1], counts[1])
+    every = times_applied(ranks, counts[0])
+    inside = every[:n_phase1] if plain else times_applied(ranks[:n_phase1], counts[1])
     return History(
         n_bytes=n_bytes,
         n_documents=n_documents,

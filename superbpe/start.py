@@ -143,20 +143,6 @@ def _text(token: bytes) -> str | None:
         return None
 
 
-def has_own_layout(tokenizer: Tokenizer) -> bool:
-    """Whether a list of merges and the place of special tokens say all of it."""
-    if tokenizer.ignore_merges:
-        return False
-    try:
-        tokenizer.ranks()
-    except UserError:
-        return False
-    try:
-        return bool(tokenizer.special_layout)
-    except UserError:
-        return False
-
-
 def cut_at(tokenizer: Tokenizer, t: int) -> Tokenizer:
     """The tokenizer with its first `t` ordinary tokens (bytes, and what merges make), special tokens beside them.
 

@@ -11,13 +11,14 @@ import numpy.typing as npt
 
 from superbpe.passes import Passes, Veto
 from superbpe.rules import NO_AUTO, PRESETS, Rules, script_aware
-from superbpe.start import Start, cut_at, has_own_layout
+from superbpe.start import Start, cut_at
 from superbpe.transition import AUTO, check_rivals, check_transition, resolve_transition
 from tokenizer import _native, patterns
 from tokenizer.bpe import Tokenizer
 from tokenizer.errors import UserError
 from tokenizer.progress import Progress, thread_count
 from tokenizer.training import merges_that_fit
+from tokenizer.vocabulary import has_own_layout
 
 
 def train_superbpe(

@@ -39,19 +39,23 @@ def resolve_transition(
     return int(transition)
 
 
-def times_applied(ranks: npt.NDArray[np.int64], token_counts: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+def times_applied(ranks: npt.ArrayLike, token_counts: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """How often each merge joined two tokens on the way to a segmented text: int64 [n].
 
     For a merge that ended in the text as a token, or in a part of one, its token was made once for each. In a row of
     one token that is the number of pairs merged, so a row of three counts once.
 
+    >>> times_applied([[0, 1], [256, 256]], [0] * 256 + [3, 5])  # "ab" three times left, "abab" five times
+    array([13,  5])
+
     Args:
         ranks: merges by rank, [n, 2], as `Tokenizer.ranks` gives them.
         token_counts: how often each token is left in the text, by rank: 256 bytes, then merges.
     """
+    merges = np.asarray(ranks, dtype=np.int64).reshape(-1, 2).tolist()
     # By rank from the last: whatever a token became part of is made later than itself.
-    made = token_counts.astype(np.int64).tolist()
-    for new, (left, right) in zip(range(255 + len(ranks), 255, -1), reversed(ranks.tolist()), strict=True):
+    made = np.asarray(token_counts).astype(np.int64).tolist()
+    for new, (left, right) in zip(range(255 + len(merges), 255, -1), reversed(merges), strict=True):
         made[left] += made[new]
         made[right] += made[new]
     return np.array(made[256:], dtype=np.int64)

@@ -19,6 +19,7 @@ from tokenizer.checkpoint import Checkpoint, Merges
 from tokenizer.counting import DEFAULT_SPECIAL_TOKENS, PretokenCounts
 from tokenizer.errors import UserError
 from tokenizer.progress import Progress, Throttle
+from tokenizer.vocabulary import has_own_layout
 
 
 def train_bpe(
@@ -113,7 +114,7 @@ def train_bpe(
         return Tokenizer.from_ranks(
             found.ranks, pattern=counts.pattern, special_tokens=special_tokens, provenance=provenance
         )
-    if keep_ids or not _is_ours(start):
+    if keep_ids or "imported" in start.provenance or not has_own_layout(start):
         return start.extended(_ids(start, found.ranks), provenance=provenance)
     return Tokenizer.from_ranks(
         np.concatenate([start.ranks(), found.ranks]),
@@ -122,17 +123,6 @@ def train_bpe(
         special_layout=start.special_layout,
         provenance=start.provenance | provenance,
     )
-
-
-def _is_ours(tokenizer: Tokenizer) -> bool:
-    """Whether a list of merges says all of the tokenizer, so that training may lay out its ids anew."""
-    if tokenizer.ignore_merges or "imported" in tokenizer.provenance:
-        return False
-    try:
-        tokenizer.ranks()
-        return bool(tokenizer.special_layout)
-    except UserError:
-        return False
 
 
 def _merges_on_top(start: Tokenizer, vocab_size: int, counts: PretokenCounts) -> int:

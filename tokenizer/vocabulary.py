@@ -123,6 +123,17 @@ def special_layout(tokenizer: Tokenizer) -> str:
     raise UserError("the tokenizer's ids are not laid out as bytes, merges and special tokens in a row")
 
 
+def has_own_layout(tokenizer: Tokenizer) -> bool:
+    """Whether a list of merges and the place of special tokens say all of it, as of one of our own."""
+    if tokenizer.ignore_merges:
+        return False
+    try:
+        tokenizer.ranks()
+        return bool(special_layout(tokenizer))
+    except UserError:
+        return False
+
+
 def cut(tokenizer: Tokenizer, size: int) -> dict[str, Any]:
     """Arguments of `Tokenizer` for its first tokens; see `Tokenizer.cut`."""
     specials, total = tokenizer.special_tokens, tokenizer.vocab_size
