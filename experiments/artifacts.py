@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 # Raised when the layout of artifacts, or what a stage means, changes: older folders are then not reused.
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "manifest.json"
 _PACKAGES = ("superbpe-framework", "numpy", "torch", "pyarrow", "botocore")
 

@@ -93,9 +93,12 @@ class SuperbpeConfig(Rules):
             of tokens, or a fraction of the vocabulary size; or `auto`, for superwords of whole pretokens: they
             compete with phase-1 merges.
         transition_merges: The same as a number of phase-1 merges to keep; given instead of `transition`.
+        sources: Text for phase 2 instead of the corpus: files, folders, globs, read as the corpus is (format, field,
+            filters, held-out split). `PATH:3` counts every document three times.
     """
 
     vocab_size: int | None = None
+    sources: list[str] = field(default_factory=list)
     transition: int | float | str = 0.8
     transition_merges: int | None = None
 

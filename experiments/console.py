@@ -25,7 +25,7 @@ from tokenizer.errors import UserError
 from tokenizer.summary import summary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tokenizer.bpe import Tokenizer
 
@@ -103,6 +103,29 @@ def training_summary(tokenizer: Tokenizer) -> str:
         + ", ".join(repr(token if len(token) <= 24 else f"{token[:23]}…") for token in facts["longest_tokens"])
         + f" ({facts['longest_bytes']} bytes)"
     )
+
+
+def superword_summary(facts: Mapping[str, Any], early: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say in a few lines what phase 2's training was like, and what its first merges brought.
+
+    Args:
+        facts: What the tokenizer's provenance says of phase 2.
+        early: Rows of `superbpe.history.training_statistics`.
+    """
+    dead = facts["dead_seams"] / max(facts["seams"], 1)
+    cut = (
+        f"{si(facts['phase1_tokens'])} tokens of {si(facts['corpus_bytes'])}B, cut at seams that occur less than "
+        f"{facts['threshold']} times ({dead:.0%}): {si(facts['fragments'])} distinct fragments of "
+        f"{si(facts['fragment_tokens'])} tokens"
+    )
+    if facts["last_count"] is None:
+        return [cut]
+    saved = "; ".join(
+        f"{row['merges']:,} merges ({row['superword_share']:.0%} superwords) save {row['saved']:.1%} of the tokens"
+        for row in early
+        if row["merges"]
+    )
+    return [f"{cut}; the last merge occurred {facts['last_count']:,} times", saved]
 
 
 class _Rate(ProgressColumn):

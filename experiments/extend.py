@@ -2,7 +2,8 @@
 
 TOKENIZER is of any format that `tokenizer.formats` reads, and keeps its tokens. Their ids stay too, but for special
 tokens behind the merges of a tokenizer laid out as ours, which stay behind them unless `--keep-ids` is given. TEXT is
-files, folders and globs, counted with the tokenizer's own pattern, or one `counts.parquet`. Phase 1 goes on from there.
+files, folders and globs (`PATH:3` counts three times), counted with the tokenizer's own pattern, or one
+`counts.parquet`. Phase 1 goes on from there.
 With `--superbpe RULES` phase 2 does, from all of the tokenizer or from its first tokens (`--transition`); in imported
 tokenizers, superwords come behind the special tokens.
 """
@@ -15,27 +16,49 @@ from dataclasses import replace
 from pathlib import Path
 
 from experiments.console import Reporter, console, exit_code, si, training_summary
-from superbpe import PRESETS, train_superbpe
-from tokenizer import Corpus, CorpusConfig, PretokenCounts, Tokenizer, UserError, count_pretokens, formats, train_bpe
+from superbpe import PRESETS, Source, train_superbpe
+from tokenizer import (
+    Corpus,
+    CorpusConfig,
+    PretokenCounts,
+    Tokenizer,
+    UserError,
+    count_pretokens,
+    formats,
+    train_bpe,
+)
+from tokenizer.counting import mix_counts, weighted
 from tokenizer.vocabulary import has_own_layout
 
 
-def _corpus(arguments: argparse.Namespace) -> Corpus:
-    return Corpus(CorpusConfig(paths=arguments.text, field=arguments.field, separator=arguments.separator))
+def _corpora(arguments: argparse.Namespace) -> list[tuple[Corpus, int]]:
+    """One corpus for all paths of a weight."""
+    paths: dict[int, list[str]] = {}
+    for entry in arguments.text:
+        path, weight = weighted(entry, "TEXT")
+        paths.setdefault(weight, []).append(path)
+    shared = CorpusConfig(field=arguments.field, separator=arguments.separator)
+    return [(Corpus(replace(shared, paths=of_weight)), weight) for weight, of_weight in paths.items()]
 
 
 def _counts(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter) -> PretokenCounts:
     if len(arguments.text) == 1 and arguments.text[0].endswith("counts.parquet"):
         return PretokenCounts.load(Path(arguments.text[0]))
-    corpus = _corpus(arguments)
     with reporter.stage("count"):
-        counts = count_pretokens(
-            corpus,
-            start.pattern,
-            unit=arguments.unit or "document",
-            special_tokens=list(start.special_tokens),
-            progress=reporter.progress,
-        )
+        counted = [
+            (
+                count_pretokens(
+                    corpus,
+                    start.pattern,
+                    unit=arguments.unit or "document",
+                    special_tokens=list(start.special_tokens),
+                    progress=reporter.progress,
+                ),
+                weight,
+            )
+            for corpus, weight in _corpora(arguments)
+        ]
+        counts = counted[0][0] if counted[0][1] == len(counted) == 1 else mix_counts(counted)
     reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B")
     return counts
 
@@ -70,7 +93,7 @@ def _phase2(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter)
     with reporter.stage("superbpe"):
         return train_superbpe(
             start,
-            _corpus(arguments).batches,
+            [Source(corpus.batches, weight) for corpus, weight in _corpora(arguments)],
             vocab_size=arguments.vocab_size,
             rules=replace(rules, min_count=max(rules.min_count, arguments.min_count)),
             transition=arguments.transition,
@@ -103,7 +126,9 @@ def run(argv: list[str] | None = None) -> int:
         prog="python -m experiments.extend", description="Train a tokenizer on to a larger vocabulary."
     )
     options.add_argument("tokenizer", help="a tokenizer's folder or file, of any known format")
-    options.add_argument("text", nargs="+", help=".txt, .jsonl[.gz|.zst], .parquet; or one counts.parquet")
+    options.add_argument(
+        "text", nargs="+", help=".txt, .jsonl[.gz|.zst], .parquet, each as PATH or PATH:WEIGHT; or one counts.parquet"
+    )
     options.add_argument("--vocab-size", type=int, required=True, help="size of the result, special tokens included")
     options.add_argument("--to", required=True, metavar="FOLDER", help="folder to write, which does not exist yet")
     options.add_argument("--pattern", help="name or regex, for a tokenizer that holds none: GPT-2's files, tiktoken's")

@@ -85,7 +85,7 @@ def measure(tokenizer: Tokenizer, batches: Iterable[_native.Batch], *, threads: 
     if tokenizer.ignore_merges:
         raise UserError(
             "the tokenizer ignores merges (ignore_merges), so that its tokens do not tell which merges made them; "
-            "superbpe.inspection.compression_curve measures it size by size"
+            "encode with `Tokenizer.cut` to each size instead"
         )
     ranks = tokenizer.ranks()
     n_phase1 = tokenizer.n_phase1_merges
@@ -191,10 +191,11 @@ class Progressed:
     bytes_per_token: float
 
 
-def early_statistics(
-    tokenizer: Tokenizer, history: History, shares: Sequence[float] = (0.0, 0.01, 0.1, 0.5, 1.0)
-) -> list[Progressed]:
-    """What phase 2 has brought after these shares of its merges; 0 tells what lifting the fence alone does.
+SHARES = (0.0, 0.01, 0.1, 0.5, 1.0)
+
+
+def early_statistics(tokenizer: Tokenizer, history: History, shares: Sequence[float] = SHARES) -> list[Progressed]:
+    """What phase 2 has brought to a text after these shares of its merges; 0 tells what lifting the fence alone does.
 
     Args:
         tokenizer: one with superwords.
@@ -202,17 +203,42 @@ def early_statistics(
         shares: of the phase-2 merges, from 0 to 1.
     """
     n_phase1 = tokenizer.n_phase1_merges
-    made = tokenizer.merge_ids[n_phase1:, 2]
-    superword = np.isin(made, tokenizer.superword_ids())
     tokens = history.tokens()
     # At the transition `tokens` is phase 1's; without phase 1's fence its merges may do more.
     phase2 = np.concatenate([[history.n_bytes - int(history.lifted.sum())], tokens[n_phase1 + 1 :]])
+    return _progress(tokenizer, phase2, int(tokens[n_phase1]), history.n_bytes, shares)
+
+
+def training_statistics(
+    tokenizer: Tokenizer, counts: npt.ArrayLike, shares: Sequence[float] = SHARES
+) -> list[Progressed]:
+    """The same of the text that phase 2 was trained on, as training saw it, without encoding anything.
+
+    Lifting the fence is not counted as a saving here: training never saw phase 1's own tokens. Nor are row upon row of
+    one token, whose pairs overlap (see above), told from others: there the saving is the upper limit of the true one.
+
+    Args:
+        tokenizer: as `train_superbpe` gave it.
+        counts: what its `on_counts` got.
+        shares: of the phase-2 merges, from 0 to 1.
+    """
+    about = tokenizer.provenance["phase2"]
+    before = int(about["phase1_tokens"])
+    left = before - np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))])
+    return _progress(tokenizer, left, before, int(about["corpus_bytes"]), shares)
+
+
+def _progress(
+    tokenizer: Tokenizer, tokens: Ints, before: int, n_bytes: int, shares: Sequence[float]
+) -> list[Progressed]:
+    """Rows for shares of the phase-2 merges; `tokens` are left after each, the first after none."""
+    superword = np.isin(tokenizer.merge_ids[tokenizer.n_phase1_merges :, 2], tokenizer.superword_ids())
     return [
         Progressed(
             merges=merges,
             superword_share=float(superword[:merges].mean()) if merges else 0.0,
-            saved=1.0 - float(phase2[merges]) / max(int(tokens[n_phase1]), 1),
-            bytes_per_token=history.n_bytes / max(int(phase2[merges]), 1),
+            saved=1.0 - float(tokens[merges]) / max(before, 1),
+            bytes_per_token=n_bytes / max(int(tokens[merges]), 1),
         )
-        for merges in sorted({round(share * len(made)) for share in shares})
+        for merges in sorted({round(share * len(superword)) for share in shares})
     ]

@@ -136,19 +136,3 @@ def curve_sizes(tokenizer: Tokenizer, points: int) -> list[int]:
     if len(tokenizer.merges) > tokenizer.n_phase1_merges:
         sizes.add(256 + tokenizer.n_phase1_merges + specials)
     return sorted(size for size in sizes if 256 + specials <= size <= end)
-
-
-def compression_curve(
-    tokenizer: Tokenizer, texts: Sequence[str], sizes: Iterable[int], *, threads: int | None = None
-) -> list[tuple[int, float]]:
-    """Return (vocabulary size, bytes per token) of the tokenizer cut to each size.
-
-    BPE merges nest, so a smaller vocabulary is the first merges of a larger one and needs no training of its
-    own.
-    """
-    n_bytes = sum(len(text.encode()) for text in texts)
-    curve = []
-    for size in sizes:
-        ids, _ = tokenizer.cut(size).encode_batch(texts, threads=threads)
-        curve.append((size, n_bytes / max(len(ids), 1)))
-    return curve

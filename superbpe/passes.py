@@ -8,7 +8,7 @@ less in another pass, and the loop goes on from the merges it has found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,17 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from superbpe.rules import Rules
+from superbpe.sources import Source, sampled
 from superbpe.transition import Merges, interleave, times_applied
 from tokenizer import _native, patterns
 from tokenizer.bpe import ALPHABET
-from tokenizer.errors import UserError
 from tokenizer.progress import Progress, Throttle
 
 Veto = Callable[[bytes, bytes, int], bool]
 """Told a candidate's left part, right part and count, whether to refuse it."""
-Batches = Callable[[], Iterable[_native.Batch]]
-"""Gives the corpus from its beginning."""
-
 _SATURATED = 2**31 - 1  # the core counts seams up to here
 SAMPLE_EVERY = 25
 """One document in so many estimates how rare the last merge will be."""
@@ -86,7 +83,7 @@ class Passes:
 
     def run(
         self,
-        batches: Batches,
+        sources: Sequence[Source],
         n_total: int,
         threshold: int | None,
         *,
@@ -95,20 +92,19 @@ class Passes:
         """Goes through the corpus two times or more, and merges.
 
         Args:
-            batches: the corpus.
+            sources: the corpus.
             n_total: merges of both phases in the vocabulary.
             threshold: seams that occur less often are cut; None to choose it from a sample.
             competing: whether superwords compete with phase-1 merges for those places.
         """
         rules, trainer = self.rules, self.trainer
+        sources = sampled(sources, rules, self.progress)
         longest = None
         if rules.truncate_quantile is not None:
-            self._stream(batches, "bytes measured", trainer.measure_spans)
+            self._stream(sources, "bytes measured", trainer.measure_spans)
             longest = trainer.truncate_spans(rules.truncate_quantile)
-        self._stream(batches, "bytes: seams", lambda batch: trainer.count_seams(batch, SAMPLE_EVERY))
+        self._stream(sources, "bytes: seams", partial(trainer.count_seams, sample_every=SAMPLE_EVERY))
         seen = trainer.statistics
-        if seen["bytes"] == 0:
-            raise UserError("the corpus is empty: there is no text to train superwords on")
         counts = times_applied(self.given, trainer.token_counts()) if competing or rules.drop_unused else None
         used = np.flatnonzero(counts) if rules.drop_unused and counts is not None else np.arange(len(self.given))
         absent = np.setdiff1d(np.arange(len(self.given)), used)
@@ -126,12 +122,15 @@ class Passes:
             sample = _renumbered(self._merge(n_new, 1, sample=True), used, len(self.given))
             threshold = _guess_threshold(sample, taken, seen["sampled_bytes"] / seen["bytes"])
         threshold = max(threshold, rules.min_count)
-        tick = Throttle(self.progress, "superword merges", n_new)
         passes = 0
         while True:
             count = partial(trainer.count_fragments, threshold=min(threshold, _SATURATED))
-            self._stream(batches, "bytes: fragments", count)
+            self._stream(sources, "bytes: fragments", count)
             passes += 1
+            fragments = trainer.statistics
+            dead = fragments["dead_seams"] / max(fragments["seams"], 1)
+            what = f"superword merges ({dead:.0%} of seams dead, {fragments['fragments']:,} fragments)"
+            tick = Throttle(self.progress, what, n_new)
             trained = self._merge(n_new, threshold, tick=tick)
             merges = _renumbered(trained, used, len(self.given))
             # What is rarer than the threshold was not looked for.
@@ -142,7 +141,6 @@ class Passes:
             threshold = max(rules.min_count, threshold // 4)
         kept, made = sizes
         tick.finish(made)
-        fragments = trainer.statistics
         return Found(
             kept=_kept(self.given, used)[:kept],
             superwords=_behind(merges, len(used), kept, made),
@@ -163,18 +161,11 @@ class Passes:
             },
         )
 
-    def _stream(
-        self,
-        batches: Batches,
-        what: str,
-        add: Callable[[_native.Batch], None],
-    ) -> None:
+    def _stream(self, sources: Sequence[Source], what: str, add: Callable[[_native.Batch, int], None]) -> None:
         tick, done = Throttle(self.progress, what), 0
         self.trainer.begin_pass()
-        for batch in _sampled(batches(), self.rules):
-            add(batch)
-            done += batch.n_bytes
-            tick(done)
+        for source in sources:
+            done = source.read(partial(_weighted, add, source.weight), tick, done)
         self.trainer.end_pass()
         tick.finish(done)
 
@@ -238,19 +229,5 @@ def _guess_threshold(sample: Merges, taken: Callable[[Merges, int], tuple[int, i
     return max(1, int(SAFETY * int(sample.counts[n - 1]) / share)) if n else 1
 
 
-def _sampled(batches: Iterable[_native.Batch], rules: Rules) -> Iterator[_native.Batch]:
-    if rules.sample == 1.0:
-        yield from batches
-        return
-    keep = _native.DocumentFilter(
-        split="all",
-        min_bytes=1,
-        max_bytes=None,
-        budget=None,
-        heldout_fraction=0.0,
-        heldout_salt="",
-        sample_fraction=rules.sample,
-        sample_salt=rules.sample_salt,
-    )
-    for batch in batches:
-        yield keep.apply(batch)[0]
+def _weighted(add: Callable[[_native.Batch, int], None], weight: int, batch: _native.Batch) -> None:
+    add(batch, weight)

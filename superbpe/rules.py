@@ -68,7 +68,9 @@ class Rules:
         interleave: phase-1 merges and superwords compete: the next phase-1 merge, by its count in phase 2's text,
             unless a superword's count is greater. Where the vocabulary is full, the phase-1 merges taken are the
             transition. Needs `atoms="pretokens"`.
-        sample: share of documents to train on, chosen by a hash of their text.
+        sample: share of documents to train on, chosen by a hash of their text: of each source its share, wherever in
+            it they stand.
+        sample_bytes: instead, about so many bytes of text; the share that gives them is found by reading it once more.
         sample_salt: another salt, another choice.
     """
 
@@ -91,6 +93,7 @@ class Rules:
     drop_unused: bool = False
     interleave: bool = False
     sample: float = 1.0
+    sample_bytes: int | None = None
     sample_salt: str = ""
 
     def check(self) -> None:
@@ -117,6 +120,7 @@ class Rules:
             ("span_trigger", 2),
             ("span_cap", 2),
             ("min_count", 1),
+            ("sample_bytes", 1),
         ):
             value = getattr(self, name)
             if value is not None and value < least:
@@ -127,6 +131,11 @@ class Rules:
             raise UserError(f"forbid={self.forbid!r} holds an empty string, which every token contains; leave it out")
         if not 0.0 < self.sample <= 1.0:
             raise UserError(f"sample={self.sample} is no share of documents; use more than 0 and at most 1")
+        if self.sample_bytes is not None and self.sample != 1.0:
+            raise UserError(
+                f"sample={self.sample} and sample_bytes={self.sample_bytes} both say how much to train on; "
+                "set sample=1.0, or sample_bytes=null"
+            )
 
     def _check_pretokens(self) -> None:
         if self.phase1_fence == "lifted":

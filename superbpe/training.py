@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from superbpe.passes import Passes, Veto
 from superbpe.rules import NO_AUTO, PRESETS, Rules, script_aware
+from superbpe.sources import Batches, Source, sources_of
 from superbpe.start import Start, cut_at
 from superbpe.transition import AUTO, check_rivals, check_transition, resolve_transition
 from tokenizer import _native, patterns
@@ -23,7 +24,7 @@ from tokenizer.vocabulary import has_own_layout
 
 def train_superbpe(
     tokenizer: Tokenizer,
-    batches: Callable[[], Iterable[_native.Batch]],
+    text: Batches | Sequence[Source],
     *,
     vocab_size: int,
     rules: Rules | str,
@@ -45,7 +46,8 @@ def train_superbpe(
         tokenizer: phase 1; plain BPE with at least as many merges as the transition keeps. One with ids of another
             layout than ours, as imported ones have, is cut at the transition (`Tokenizer.cut`), and superwords get the
             ids behind its special tokens.
-        batches: gives the corpus from its beginning, each time it is called.
+        text: the corpus, phase 1's or any other: a callable that gives it from its beginning each time (`batches` of a
+            `Corpus`), or sources with weights. Every source must have text (or documents in the sample).
         vocab_size: of the result: bytes, merges of both phases, special tokens. Where ids stay: one more than the
             highest id, unused ones included.
         rules: what may be merged: rules, or the name of a preset in `superbpe.rules.PRESETS`.
@@ -73,8 +75,7 @@ def train_superbpe(
             raise UserError(f"rules={rules!r} is no preset; there are: {', '.join(PRESETS)}")
         rules = PRESETS[rules]
     rules.check()
-    if not callable(batches):
-        raise UserError("batches must give the corpus anew for each pass: pass corpus.batches, not corpus.batches()")
+    sources = sources_of(text)
     specials = sorted(tokenizer.special_tokens, key=tokenizer.special_tokens.__getitem__)
     competing = not keep_ids and _competing(rules, transition, transition_merges)
     started = time.perf_counter()
@@ -105,7 +106,7 @@ def train_superbpe(
         threads=thread_count(threads),
         progress=progress,
     )
-    found = passes.run(batches, n_total, threshold, competing=competing)
+    found = passes.run(sources, n_total, threshold, competing=competing)
     kept, made = len(found.kept), len(found.superwords.counts)
     if kept + made < n_total:
         size = vocab_size - (n_total - kept - made)

@@ -205,6 +205,27 @@ def _feed(counter: _native.PretokenCounter, batches: Iterable[_native.Batch], ti
     return n_bytes, n_documents
 
 
+def weighted(entry: str, what: str) -> tuple[str, int]:
+    """The path and the weight of an entry of a mixture: PATH or PATH:WEIGHT.
+
+    >>> weighted("web.parquet:3", "bpe.counts"), weighted("web.parquet", "bpe.counts")
+    (('web.parquet', 3), ('web.parquet', 1))
+
+    Args:
+        entry: what the user wrote.
+        what: where, for the message.
+
+    Raises:
+        UserError: the weight is no positive integer.
+    """
+    path, _, weight = entry.rpartition(":")
+    if not path or Path(entry).exists():
+        path, weight = entry, "1"
+    if not weight.isdigit() or int(weight) < 1:
+        raise UserError(f"{what} has {entry!r}, whose weight is no positive integer; write PATH or PATH:3")
+    return path, int(weight)
+
+
 def mix_counts(parts: Sequence[tuple[PretokenCounts, int]]) -> PretokenCounts:
     """Adds up the counts of several corpora, each multiplied by its weight: a data mixture.
 

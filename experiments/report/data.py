@@ -11,7 +11,8 @@ from omegaconf import OmegaConf
 from experiments.artifacts import Artifact, command_line
 from experiments.stages.evaluation import Judged, Result, detail, is_demonstration, percent, signed, verdict
 from experiments.stages.models import loss_curve
-from superbpe import inspection
+from superbpe import history, inspection
+from tokenizer import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from experiments.config import ReportConfig
     from experiments.stages.context import Context
     from experiments.stages.text import Text
+    from tokenizer.bpe import Tokenizer
     from tokenizer.corpus import Corpus
 
 _LOSS_POINTS = 200
@@ -50,18 +52,22 @@ def gather(context: Context, text: Text, counts: Artifact, result: Result) -> di
         "compression": [
             {"tokenizer": judged.candidate.trained.label, "vocab_size": size, "bytes_per_token": density}
             for judged in result.judged
-            for size, density in inspection.compression_curve(
-                judged.candidate.trained.tokenizer,
-                heldout,
-                inspection.curve_sizes(judged.candidate.trained.tokenizer, config.curve_points),
-                threads=threads,
-            )
+            for size, density in _compression(judged.candidate.trained.tokenizer, heldout, config.curve_points, threads)
         ],
         "loss": [row for judged in result.judged for row in _loss(judged)],
         "superwords": _superwords(second, heldout, config, threads),
         "sample": _sample(result.judged, text.corpus, config),
         "provenance": _provenance(context, text, counts, result),
     }
+
+
+def _compression(
+    tokenizer: Tokenizer, documents: Sequence[str], points: int, threads: int | None
+) -> list[tuple[int, float]]:
+    """Vocabulary sizes, and bytes per token of the tokenizer cut to each."""
+    found = history.measure(tokenizer, [Batch.from_texts(documents)], threads=threads)
+    values = found.bytes_per_token()
+    return [(size, float(values[size - found.first_size])) for size in inspection.curve_sizes(tokenizer, points)]
 
 
 def _tiles(result: Result) -> list[dict[str, str]]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.artifacts import Artifact, digest
 from experiments.config import part
 from experiments.console import si
+from superbpe.sources import Source
 from tokenizer import embedded
 from tokenizer.corpus import Corpus, CorpusConfig
-from tokenizer.counting import PretokenCounts, count_pretokens, mix_counts
+from tokenizer.counting import PretokenCounts, count_pretokens, mix_counts, weighted
 from tokenizer.errors import UserError
 from tokenizer.patterns import resolve
 
@@ -36,6 +38,21 @@ class Text:
     hash: str
     facts: list[tuple[str, str]]
     artifact: Artifact | None
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The text of phase 2.
+
+    Attributes:
+        sources: It.
+        hash: Of what decides it.
+        read: What the record of the training says that it read.
+    """
+
+    sources: list[Source]
+    hash: str
+    read: dict[str, Any]
 
 
 def prepare(context: Context) -> Text:
@@ -77,7 +94,7 @@ def count(context: Context, text: Text) -> Artifact:
     """Count the pretokens of the training text, or add up the counts that `bpe.counts` names."""
     config = context.config
     pattern = resolve(config.pattern.regex or config.pattern.name)
-    mixture = [_weighted(entry) for entry in config.bpe.counts]
+    mixture = [_counts_file(entry) for entry in config.bpe.counts]
 
     def build(folder: Path) -> dict[str, Any]:
         if mixture:
@@ -132,16 +149,40 @@ def count(context: Context, text: Text) -> Artifact:
     return artifact
 
 
-def _weighted(entry: str) -> tuple[Path, int]:
-    """Split FILE or FILE:WEIGHT."""
-    path, _, weight = entry.rpartition(":")
-    if not path or Path(entry).is_file():
-        path, weight = entry, "1"
-    if not weight.isdigit() or int(weight) < 1:
-        raise UserError(f"bpe.counts has {entry!r}, whose weight is no positive integer; write FILE or FILE:3")
+def _counts_file(entry: str) -> tuple[Path, int]:
+    """Split FILE or FILE:WEIGHT of `bpe.counts`."""
+    path, weight = weighted(entry, "bpe.counts")
     if not Path(path).is_file():
         raise UserError(f"bpe.counts names {path!r}, and there is no such file")
-    return Path(path), int(weight)
+    return Path(path), weight
+
+
+def phase2_sources(context: Context, text: Text) -> Mixture:
+    """Find the text of phase 2: the corpus, or what `superbpe.sources` names.
+
+    Raises:
+        UserError: If a path does not exist, or holds the held-out text.
+    """
+    named = [weighted(entry, "superbpe.sources") for entry in context.config.superbpe.sources]
+    if not named:
+        return Mixture(
+            [Source(lambda: text.corpus.batches("train"))], text.hash, {"corpus": text.hash, "split": "train"}
+        )
+    # Budgets and datasets are about the corpus; what decides which documents are held out stays.
+    shared = dataclasses.replace(text.corpus.config, dataset=None, max_bytes=None)
+    corpora = [(Corpus(dataclasses.replace(shared, paths=[path])), path, weight) for path, weight in named]
+    if shared.heldout_paths:
+        context.reporter.say(
+            "phase 2 trains on superbpe.sources: nothing checks that held-out text is not there as well", style="yellow"
+        )
+    return Mixture(
+        [
+            Source(partial(corpus.batches, "train"), weight, f"superbpe.sources {path}")
+            for corpus, path, weight in corpora
+        ],
+        digest([[corpus.identity(), weight] for corpus, _, weight in corpora]),
+        {"mixture": [f"{path}:{weight}" for path, weight in named]},
+    )
 
 
 def _embedded_facts(contents: dict[str, Any]) -> list[tuple[str, str]]:

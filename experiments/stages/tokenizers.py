@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
 
 from experiments.artifacts import FORMAT, Artifact, digest
 from experiments.config import part, transition_size, vocab_sizes
-from experiments.console import training_summary
+from experiments.console import superword_summary, training_summary
+from experiments.stages.text import phase2_sources
+from superbpe.history import merge_log, training_statistics
 from superbpe.rules import Rules
 from superbpe.training import train_superbpe
 from superbpe.transition import AUTO
@@ -24,8 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    import numpy.typing as npt
+
     from experiments.stages.context import Context
     from experiments.stages.text import Text
+
+
+MERGE_COUNTS = "merge_counts.npy"
+MERGE_LOG = "merges.parquet"
 
 
 @dataclass(frozen=True)
@@ -47,13 +58,20 @@ class Trained:
     record: Artifact
 
 
-def phase1(context: Context, text: Text, counts: Artifact) -> tuple[Trained, Tokenizer]:
+class MergeList(NamedTuple):
+    """The longest list of phase-1 merges at hand, for phase 2 to cut, and the count at which each was made."""
+
+    tokenizer: Tokenizer
+    counts: npt.NDArray[np.uint64]
+
+
+def phase1(context: Context, text: Text, counts: Artifact) -> tuple[Trained, MergeList]:
     """Train BPE, or cut a longer list of merges that is there already.
 
     BPE merges nest, so the list is keyed without its size: the folder is `bpe-<12 hex>-<vocabulary size>`.
 
     Returns:
-        The tokenizer of the configured size, and the longest one at hand, for phase 2 to cut.
+        The tokenizer of the configured size, and the list of merges that it was cut from.
     """
     config = context.config.bpe
     chosen = {
@@ -69,6 +87,7 @@ def phase1(context: Context, text: Text, counts: Artifact) -> tuple[Trained, Tok
 
     def build(folder: Path) -> dict[str, Any]:
         start = None if shorter is None else load(shorter, context)
+        merged = [] if shorter is None else [np.load(shorter.path / MERGE_COUNTS)]
         tokenizer = train_bpe(
             PretokenCounts.load(counts.path / "counts.parquet"),
             wanted,
@@ -80,9 +99,11 @@ def phase1(context: Context, text: Text, counts: Artifact) -> tuple[Trained, Tok
             # By what it starts from: a shorter list may be there when an interrupted training goes on.
             checkpoint=folder / f"merges-{'none' if start is None else start.name}.npz",
             progress=context.reporter.progress,
+            on_counts=merged.append,
         )
         for left in [*folder.glob("merges-*"), *folder.glob(".merges-*")]:
             left.unlink()  # of sittings that started from another list, or were killed while writing
+        np.save(folder / MERGE_COUNTS, np.concatenate(merged))
         found = _keep(context, tokenizer, inputs)
         read: dict[str, Any] = {
             key: counts.contents[key] for key in ("corpus", "split", "mixture") if key in counts.contents
@@ -102,12 +123,16 @@ def phase1(context: Context, text: Text, counts: Artifact) -> tuple[Trained, Tok
     context.done("bpe", record, f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}")
     if record.fresh:
         context.reporter.say(f"  {training_summary(whole)}", style="dim")
-    return Trained("bpe", "BPE", tokenizer, artifact, record), whole
+    merge_list = MergeList(whole, np.load(record.path / MERGE_COUNTS))
+    return Trained("bpe", "BPE", tokenizer, artifact, record), merge_list
 
 
-def phase2(context: Context, text: Text, whole: Tokenizer) -> Trained:
-    """Train the superword tokenizer on the phase-1 merges up to the transition."""
-    config = context.config
+def phase2(context: Context, text: Text, phase1: MergeList) -> Trained:
+    """Train the superword tokenizer on the phase-1 merges up to the transition.
+
+    Its record holds the log of all merges (`superbpe.history.merge_log`).
+    """
+    config, whole = context.config, phase1.tokenizer
     transition, (_, vocab_size) = transition_size(config), vocab_sizes(config)
     specials = len(config.bpe.special_tokens)
     competing = config.superbpe.transition == AUTO
@@ -120,23 +145,36 @@ def phase2(context: Context, text: Text, whole: Tokenizer) -> Trained:
         )
     prefix = whole.cut(transition + specials)
     rules = part(Rules, config.superbpe)
+    mixture = phase2_sources(context, text)
 
     def build(folder: Path) -> dict[str, Any]:
-        del folder
+        counts: list[Any] = []
         tokenizer = train_superbpe(
             prefix,
-            lambda: text.corpus.batches("train"),
+            mixture.sources,
             vocab_size=vocab_size,
             transition=AUTO if competing else transition,
             rules=rules,
             tie_break=config.bpe.tie_break,
             threads=config.runner.threads,
             progress=context.reporter.progress,
+            on_counts=counts.append,
         )
         found = _keep(context, tokenizer, inputs)
-        return {**_about(found, tokenizer), **_read(text), "superwords": len(tokenizer.superword_ids())}
+        facts = tokenizer.provenance["phase2"]
+        # Where phase-1 merges were dropped, those that are left are not the first ones.
+        kept = phase1.counts[:0] if facts["dropped_phase1_merges"] else phase1.counts
+        pq.write_table(merge_log(tokenizer, counts=[kept, *counts]), folder / MERGE_LOG, compression="zstd")
+        early = [dataclasses.asdict(row) for row in training_statistics(tokenizer, counts[0])]
+        return {
+            **_about(found, tokenizer),
+            **mixture.read,
+            "superwords": len(tokenizer.superword_ids()),
+            "training": facts,
+            "early": early,
+        }
 
-    inputs = {"phase1": prefix.sha256, "corpus": text.hash}
+    inputs = {"phase1": prefix.sha256, "corpus": mixture.hash}
     chosen = {
         "rules": dataclasses.asdict(rules),
         "tie_break": config.bpe.tie_break,
@@ -151,6 +189,9 @@ def phase2(context: Context, text: Text, whole: Tokenizer) -> Trained:
     what = f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}, {record.contents['superwords']:,} superwords"
     _say_if_short(context, record, tokenizer, vocab_size)
     context.done("superbpe", record, what)
+    if record.fresh:
+        for line in superword_summary(record.contents["training"], record.contents["early"]):
+            context.reporter.say(f"  {line}", style="dim")
     return Trained("superbpe", "SuperBPE", tokenizer, artifact, record)
 
 
@@ -226,7 +267,3 @@ def _keep(context: Context, tokenizer: Tokenizer, inputs: Mapping[str, str]) -> 
 
 def _about(artifact: Artifact, tokenizer: Tokenizer) -> dict[str, Any]:
     return {"tokenizer": artifact.name, "sha256": tokenizer.sha256, "vocab_size": tokenizer.vocab_size}
-
-
-def _read(text: Text) -> dict[str, str]:
-    return {"corpus": text.hash, "split": "train"}

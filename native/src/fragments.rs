@@ -54,9 +54,9 @@ impl Fragments {
         self.ids.len()
     }
 
-    pub fn add(&mut self, fragment: &[u32]) {
+    pub fn add(&mut self, fragment: &[u32], count: u64) {
         if fragment.len() > 1 {
-            self.add_hashed(fragment, hash(fragment), 1);
+            self.add_hashed(fragment, hash(fragment), count);
         }
     }
 

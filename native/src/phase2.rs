@@ -21,6 +21,9 @@ const CHUNK_BYTES: usize = 1 << 17;
 /// size of the corpus, the noise stays at some 5 % of τ.
 const SKETCH: usize = 1 << 22;
 const SATURATED: u32 = u32::MAX / 2;
+/// Greatest weight of a document: so many threads as there may be, each adding it at once, stay above SATURATED and
+/// below the counter's end.
+pub const MAX_WEIGHT: u32 = 1_000_000;
 /// Phase-1 tokens after which the sample is large enough, whatever the corpus: some 40 MB of text.
 const SAMPLE_TOKENS: u64 = 10_000_000;
 const PROGRESS: std::time::Duration = std::time::Duration::from_millis(100);
@@ -123,7 +126,9 @@ impl Trainer {
         self.spans.longest = Some(longest);
     }
 
-    pub fn add(&mut self, batch: &Batch, pass: Pass) -> Result<(), String> {
+    /// Every document counts as `weight` equal ones, in the statistics too; at most `MAX_WEIGHT`.
+    pub fn add(&mut self, batch: &Batch, pass: Pass, weight: u32) -> Result<(), String> {
+        assert!((1..=MAX_WEIGHT).contains(&weight), "the caller checks weights");
         let chunks = parallel::chunks(&batch.offsets, CHUNK_BYTES);
         let (encoder, spans, specials) = (&self.encoder, self.spans, &self.specials);
         let (sketch, base) = (&self.sketch, self.documents);
@@ -140,15 +145,16 @@ impl Trainer {
                     let text = batch.document(document);
                     let sampled = sampling
                         && matches!(pass, Pass::Seams { sample_every } if (base + document) % sample_every.max(1) == 0);
+                    let bytes = weight as u64 * text.len() as u64;
                     if sampled {
-                        worker.statistics.sampled_bytes += text.len() as u64;
+                        worker.statistics.sampled_bytes += bytes;
                     }
-                    worker.statistics.documents += 1;
-                    worker.statistics.bytes += text.len() as u64;
+                    worker.statistics.documents += weight as u64;
+                    worker.statistics.bytes += bytes;
                     specials.between(text, |text| {
                         encoder.spans(text, spans.unit, state, |span| match pass {
-                            Pass::Lengths => worker.note_length(span.len()),
-                            _ => spans.pieces(span, |piece| worker.gather(piece, pass, sampled, sketch)),
+                            Pass::Lengths => worker.note_length(span.len(), weight),
+                            _ => spans.pieces(span, |piece| worker.gather(piece, pass, sampled, weight, sketch)),
                         })
                     })?;
                 }
@@ -288,39 +294,40 @@ impl Spans {
 }
 
 impl Worker {
-    fn note_length(&mut self, length: usize) {
-        *self.lengths.entry(length).or_default() += 1;
+    fn note_length(&mut self, length: usize, weight: u32) {
+        *self.lengths.entry(length).or_default() += weight as u64;
     }
 
-    fn gather(&mut self, piece: &[u32], pass: Pass, sampled: bool, sketch: &[AtomicU32]) {
-        self.statistics.spans += 1;
-        self.statistics.tokens += piece.len() as u64;
-        self.statistics.seams += piece.len().saturating_sub(1) as u64;
+    fn gather(&mut self, piece: &[u32], pass: Pass, sampled: bool, weight: u32, sketch: &[AtomicU32]) {
+        let times = weight as u64;
+        self.statistics.spans += times;
+        self.statistics.tokens += times * piece.len() as u64;
+        self.statistics.seams += times * piece.len().saturating_sub(1) as u64;
         match pass {
             Pass::Lengths => unreachable!("spans are measured before they are cut"),
             Pass::Seams { .. } => {
-                piece.iter().for_each(|&token| self.tokens[token as usize] += 1);
+                piece.iter().for_each(|&token| self.tokens[token as usize] += times);
                 for seam in piece.windows(2) {
                     let counter = &sketch[slot(seam[0], seam[1])];
                     if counter.load(Ordering::Relaxed) < SATURATED {
-                        counter.fetch_add(1, Ordering::Relaxed);
+                        counter.fetch_add(weight, Ordering::Relaxed);
                     }
                 }
                 if sampled {
                     self.statistics.sampled_tokens += piece.len() as u64;
-                    self.fragments.add(piece);
+                    self.fragments.add(piece, times);
                 }
             }
             Pass::Fragments { threshold } => {
                 let mut start = 0;
                 for at in 1..piece.len() {
                     if sketch[slot(piece[at - 1], piece[at])].load(Ordering::Relaxed) < threshold {
-                        self.statistics.dead_seams += 1;
-                        self.fragments.add(&piece[start..at]);
+                        self.statistics.dead_seams += times;
+                        self.fragments.add(&piece[start..at], times);
                         start = at;
                     }
                 }
-                self.fragments.add(&piece[start..]);
+                self.fragments.add(&piece[start..], times);
             }
         }
     }
@@ -372,7 +379,7 @@ mod tests {
                     eligible: None,
                 });
                 let mut trainer = Trainer::new(encoder, spans, Specials::new(&[]).unwrap(), threads);
-                trainer.add(&batch, Pass::Seams { sample_every }).unwrap();
+                trainer.add(&batch, Pass::Seams { sample_every }, 1).unwrap();
                 trainer.end_pass();
                 trainer
             };
@@ -392,7 +399,7 @@ mod tests {
                     let mut cut = trainer(threads, 1000);
                     let mut found = |threshold| {
                         cut.begin_pass();
-                        cut.add(&batch, Pass::Fragments { threshold }).unwrap();
+                        cut.add(&batch, Pass::Fragments { threshold }, 1).unwrap();
                         cut.end_pass();
                         assert_eq!(cut.statistics.bytes, batch.data.len() as u64);
                         cut.merge(30, &rules, threshold as u64, None, |_| true).unwrap().0.merges.clone()

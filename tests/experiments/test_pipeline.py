@@ -10,9 +10,11 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from experiments import pipeline
@@ -156,7 +158,7 @@ def test_an_interrupted_list_goes_on_although_a_shorter_one_came_between(
     assert run("train_bpe", [*tiny, "bpe.vocab_size=350"]) == 0
     assert run("train_bpe", [*tiny, "bpe.vocab_size=420"]) == 0
     for folder in (tmp_path / "artifacts").glob("bpe-*"):
-        assert [path.name for path in folder.iterdir()] == ["manifest.json"]
+        assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "merge_counts.npy"]
 
 
 def test_counts_of_several_corpora_make_a_mixture(
@@ -179,11 +181,48 @@ def test_counts_of_several_corpora_make_a_mixture(
     assert run("train_bpe", mixture) == 0
     assert len(_artifacts(tmp_path)["count"]) == 2
     assert run("train_bpe", [*tiny, f"bpe.counts=[{counted}:0]"]) == 2
-    assert "FILE:3" in capsys.readouterr().err
+    assert "write PATH or PATH:3" in capsys.readouterr().err
     assert run("train_bpe", [*tiny, "bpe.counts=[nowhere.parquet]"]) == 2
     assert "no such file" in capsys.readouterr().err
     assert run("train_bpe", [*mixture, "pattern=llama3"]) == 2
     assert "were counted with pattern" in capsys.readouterr().err
+
+
+def test_phase_2_on_other_text_with_weights_and_its_log(
+    tiny: list[str], corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = tmp_path / "more.jsonl"
+    more.write_text("".join(json.dumps({"text": f"{i} and so on and so on."}) + "\n" for i in range(400)))
+    sources = f"superbpe.sources=[{corpus}:2,{more}]"
+    assert run("train_superbpe", [*tiny, sources]) == 0
+    out = capsys.readouterr().out
+    assert "of the tokens" in out
+    assert "nothing checks" not in out  # documents are held out by their text, wherever they come from
+    contents = _manifest(tmp_path, "superbpe")["contents"]
+    assert contents["mixture"] == [f"{corpus}:2", f"{more}:1"]
+    heldout = json.loads(next((tmp_path / "artifacts").glob("count-*/manifest.json")).read_text())["contents"]
+    assert contents["training"]["corpus_documents"] == pytest.approx(2 * heldout["n_documents"] + 0.9 * 400, abs=25)
+    (log,) = (tmp_path / "artifacts").glob("superbpe-*/merges.parquet")
+    rows = pq.read_table(log).to_pylist()
+    assert [row["rank"] for row in rows] == list(range(400 - 257))
+    assert rows[-1]["count"] == contents["training"]["last_count"]
+    assert all(row["count"] >= following["count"] for row, following in pairwise(rows[:60]))  # of phase 1
+    assert contents["early"][-1]["merges"] == sum(row["phase"] == 2 for row in rows)
+    assert run("train_superbpe", [*tiny, sources]) == 0
+    assert len(_artifacts(tmp_path)["superbpe"]) == 1
+    os.utime(more)
+    assert run("train_superbpe", [*tiny, sources]) == 0
+    assert len(_artifacts(tmp_path)["superbpe"]) == 2
+
+
+def test_sources_of_phase_2_that_do_not_fit_are_refused(
+    tiny: list[str], corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("train_superbpe", [*tiny, "superbpe.sources=[nowhere.jsonl]"]) == 2
+    assert "nowhere.jsonl: no such file" in capsys.readouterr().err
+    assert run("train_superbpe", [*tiny, f"superbpe.sources=[{corpus}:x]"]) == 2
+    assert "superbpe.sources has" in capsys.readouterr().err
+    assert run("train_superbpe", [*tiny, f"corpus.heldout_paths=[{corpus}]", f"superbpe.sources=[{corpus}]"]) == 2
 
 
 def test_a_failing_cell_does_not_stop_the_others(

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from superbpe import Rules, history, train_superbpe
-from superbpe.inspection import compression_curve
 from tests import texts
 from tokenizer import Batch, UserError, count_pretokens, train_bpe
 
@@ -41,7 +40,7 @@ def test_tokens_by_size_are_those_of_the_tokenizer_cut_to_each_size(trained, doc
     sizes = found.sizes().tolist()
     assert sizes == list(range(257, whole.vocab_size + 1))
     assert found.transition == 257 + 120
-    assert found.bytes_per_token().tolist() == [value for _, value in compression_curve(whole, documents, sizes)]
+    assert found.tokens().tolist() == [len(whole.cut(size).encode_batch(documents)[0]) for size in sizes]
 
 
 def test_of_plain_bpe(trained, documents):
@@ -118,3 +117,19 @@ def test_early_statistics(trained, documents):
     # Lifting the fence alone lets phase-1 merges cross old boundaries, if anything; keeping it does nothing.
     assert first.saved == 0.0 if whole.mode == "two-pass" else first.saved >= 0.0
     assert first.superword_share == 0.0
+
+
+def test_statistics_of_training_are_those_of_its_own_text_but_for_runs(trained, documents):
+    _, whole, (_, counts) = trained
+    rows = history.training_statistics(whole, counts)
+    assert [row.merges for row in rows] == [0, 1, 8, 40, 80]
+    assert rows[0].saved == 0.0
+    about = whole.provenance["phase2"]
+    assert rows[-1].saved == pytest.approx(int(counts.sum()) / about["phase1_tokens"])
+    lines = whole.fence.name == "uw-2025-fence"
+    text = [line for document in documents for line in document.splitlines(keepends=True)] if lines else documents
+    measured = history.early_statistics(whole, history.measure(whole, [Batch.from_texts(text)]))
+    for row, other in zip(rows, measured, strict=True):
+        assert row.superword_share == other.superword_share
+        assert row.bytes_per_token == pytest.approx(other.bytes_per_token, rel=0.02)
+        assert row.bytes_per_token >= other.bytes_per_token

@@ -72,10 +72,6 @@ def test_the_curve_has_the_transition_and_the_end() -> None:
     assert sizes[0] == 257
     assert sizes[-1] == tokenizer.vocab_size == 262
     assert 259 in sizes
-    curve = dict(inspection.compression_curve(tokenizer, ["bc a"], sizes))
-    assert curve[257] == 1.0
-    assert curve[259] == 2.0
-    assert curve[262] == 4.0
 
 
 @pytest.mark.parametrize("points", [2, 5, 50])

@@ -98,7 +98,7 @@ def test_a_dropped_token_may_be_made_again():
     ranks = {letter: ALPHABET.index(letter.encode()) for letter in "abc"}
     merges = [(ranks["b"], ranks["c"]), (ranks["a"], ranks["b"]), (257, ranks["c"])]
     phase1 = Tokenizer.from_ranks(merges, pattern=patterns.resolve("gpt2"))
-    train = {"batches": batches(["abc"] * 2), "vocab_size": 260, "transition": 259}
+    train = {"text": batches(["abc"] * 2), "vocab_size": 260, "transition": 259}
     assert train_superbpe(phase1, **train, rules=Rules()).merges == phase1.merges
     again = train_superbpe(phase1, **train, rules=Rules(drop_unused=True))
     assert again.merges == [(b"b", b"c"), (b"a", b"bc")]

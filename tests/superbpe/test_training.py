@@ -8,7 +8,7 @@ from superbpe import PRESETS, Rules, train_superbpe
 from superbpe.rules import SENTENCE_FENCE, script_aware
 from tests import texts
 from tests.superbpe.oracle import batches, expected, expected_lists, pairs
-from tokenizer import Batch, Tokenizer, UserError, _native, count_pretokens, patterns, train_bpe
+from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
 from tokenizer.reference import TIE_BREAKS
 
 SEED = replace(PRESETS["seed"], sample=1.0)
@@ -256,29 +256,6 @@ def test_caps_and_vetoes_hold(larger):
     assert not any(b": " in token or b"of t" in token for token in made)
     unruled = trained(larger, Rules())
     assert any(b": " in token or b"of t" in token or len(token) > 12 for token in unruled.vocab)
-
-
-def test_a_sample_of_documents_is_chosen_by_their_text(larger):
-    documents, phase1 = larger
-    rules = replace(PRESETS["seed"], sample=0.4, sample_salt="x")
-    keep = _native.DocumentFilter(
-        split="all",
-        min_bytes=1,
-        max_bytes=None,
-        budget=None,
-        heldout_fraction=0.0,
-        heldout_salt="",
-        sample_fraction=0.4,
-        sample_salt="x",
-    )
-    kept, _ = keep.apply(Batch.from_texts(documents))
-    assert 0.2 < len(kept) / len(documents) < 0.6
-    by_hand = train_superbpe(phase1, lambda: [kept], vocab_size=1200, transition=800, rules=SEED)
-    for size in (1, 9, None):
-        sampled = trained(larger, rules, size)
-        assert sampled.sha256 == by_hand.sha256
-        assert sampled.provenance["phase2"]["corpus_documents"] == len(kept)
-    assert trained(larger, replace(rules, sample_salt="y")).sha256 != by_hand.sha256
 
 
 def test_phase2_merges_nest(larger):

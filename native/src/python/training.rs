@@ -320,8 +320,9 @@ impl SuperwordTrainer {
         py.detach(|| self.0.end_pass());
     }
 
-    fn measure_spans(&mut self, py: Python<'_>, batch: &Batch) -> PyResult<()> {
-        py.detach(|| self.0.add(&batch.0, phase2::Pass::Lengths)).map_err(user_error)
+    /// Each pass takes documents with a weight: so many equal ones, 1 to `MAX_WEIGHT`.
+    fn measure_spans(&mut self, py: Python<'_>, batch: &Batch, weight: u32) -> PyResult<()> {
+        py.detach(|| self.0.add(&batch.0, phase2::Pass::Lengths, weight)).map_err(user_error)
     }
 
     /// After a pass of measure_spans: truncates spans at this quantile of their lengths, which it returns.
@@ -331,12 +332,12 @@ impl SuperwordTrainer {
         longest
     }
 
-    fn count_seams(&mut self, py: Python<'_>, batch: &Batch, sample_every: usize) -> PyResult<()> {
-        py.detach(|| self.0.add(&batch.0, phase2::Pass::Seams { sample_every })).map_err(user_error)
+    fn count_seams(&mut self, py: Python<'_>, batch: &Batch, weight: u32, sample_every: usize) -> PyResult<()> {
+        py.detach(|| self.0.add(&batch.0, phase2::Pass::Seams { sample_every }, weight)).map_err(user_error)
     }
 
-    fn count_fragments(&mut self, py: Python<'_>, batch: &Batch, threshold: u32) -> PyResult<()> {
-        py.detach(|| self.0.add(&batch.0, phase2::Pass::Fragments { threshold })).map_err(user_error)
+    fn count_fragments(&mut self, py: Python<'_>, batch: &Batch, weight: u32, threshold: u32) -> PyResult<()> {
+        py.detach(|| self.0.add(&batch.0, phase2::Pass::Fragments { threshold }, weight)).map_err(user_error)
     }
 
     /// How often each phase-1 token occurs, by rank, after a pass of count_seams.

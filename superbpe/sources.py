@@ -1,0 +1,101 @@
+"""The text of phase 2: one source or several, each with a weight, and a sample of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from superbpe.rules import Rules
+from tokenizer import _native
+from tokenizer.errors import UserError
+from tokenizer.progress import Progress, Throttle
+
+Batches = Callable[[], Iterable[_native.Batch]]
+"""Gives the corpus from its beginning, each time it is called."""
+
+MAX_WEIGHT = 1_000_000
+
+
+@dataclass(frozen=True)
+class Source:
+    """Text of one kind, for a mixture.
+
+    Attributes:
+        batches: gives the text from its beginning, each time it is called.
+        weight: every document counts as so many equal ones, 1 to `MAX_WEIGHT`.
+        name: what messages call it.
+    """
+
+    batches: Batches
+    weight: int = 1
+    name: str = "the corpus"
+
+    def __post_init__(self) -> None:
+        """Refuses what would fail in the middle of a pass.
+
+        Raises:
+            UserError: the weight is out of range, or the text can be read only once.
+        """
+        if not 1 <= self.weight <= MAX_WEIGHT:
+            raise UserError(f"{self.name} has the weight {self.weight}; use a whole number from 1 to {MAX_WEIGHT}")
+        if not callable(self.batches):
+            raise UserError(
+                "batches must give the corpus anew for each pass: pass corpus.batches, not corpus.batches()"
+            )
+
+    def read(self, add: Callable[[_native.Batch], object], tick: Throttle, done: int) -> int:
+        """Hands every batch to `add`; returns `done` and the bytes that were read.
+
+        Raises:
+            UserError: there is no text, so that a language, say, would be missing without a word.
+        """
+        before = done
+        for batch in self.batches():
+            add(batch)
+            done += batch.n_bytes
+            tick(done)
+        if done == before:
+            raise UserError(
+                f"{self.name} is empty: there is no text to train superwords on (of a sample, all of its documents may "
+                "have been left out: raise rules.sample or choose another sample_salt)"
+            )
+        return done
+
+
+def sources_of(text: Batches | Sequence[Source]) -> Sequence[Source]:
+    """The sources that `train_superbpe` was given: one without a name may be given as it is."""
+    if isinstance(text, Sequence):
+        if not text:
+            raise UserError("there are no sources: name at least one text to train superwords on")
+        return text
+    return [Source(text)]
+
+
+def sampled(sources: Sequence[Source], rules: Rules, progress: Progress | None) -> Sequence[Source]:
+    """The same share of every source, chosen by hashes of documents, wherever in it they stand."""
+    share = rules.sample
+    if rules.sample_bytes is not None:
+        tick, n_bytes = Throttle(progress, "bytes measured for a sample"), 0
+        for source in sources:
+            n_bytes = source.read(lambda _: None, tick, n_bytes)
+        share = rules.sample_bytes / n_bytes
+    if share >= 1.0:
+        return sources
+    return [replace(source, batches=partial(_taken, source.batches, share, rules.sample_salt)) for source in sources]
+
+
+def _taken(batches: Batches, share: float, salt: str) -> Iterator[_native.Batch]:
+    keep = _native.DocumentFilter(
+        split="all",
+        min_bytes=1,
+        max_bytes=None,
+        budget=None,
+        heldout_fraction=0.0,
+        heldout_salt="",
+        sample_fraction=share,
+        # Not the salt that holds documents out, or the share would be one of what that leaves at the top.
+        sample_salt=f"phase 2 {salt}",
+    )
+    for batch in batches():
+        yield keep.apply(batch)[0]

@@ -1,0 +1,143 @@
+"""Mixtures and samples of the text of phase 2."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+
+from superbpe import PRESETS, Rules, Source, train_superbpe
+from superbpe.sources import sampled
+from tests import texts
+from tests.superbpe.oracle import batches
+from tokenizer import Batch, Corpus, CorpusConfig, UserError, _native, count_pretokens, train_bpe
+
+pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+
+RULES = {
+    "uw-2025": PRESETS["uw-2025"],
+    "runs": PRESETS["runs"],
+    "boundless": PRESETS["boundless"],
+    "truncated": Rules(fence="punctuation-fence", span_trigger=20, truncate_quantile=0.9),
+    "dropping": replace(PRESETS["uw-2025"], drop_unused=True),
+}
+
+
+@pytest.fixture(scope="module")
+def english():
+    return [text[:4000] for text in texts.english()[0][:12]]
+
+
+@pytest.fixture(scope="module")
+def other():
+    """Text with other phrases than the first."""
+    return ["der die das und so weiter, und so fort: " * (i % 2 + 1) + str(i) for i in range(9)]
+
+
+@pytest.fixture(scope="module")
+def phase1(english, other):
+    return train_bpe(count_pretokens([Batch.from_texts(english + other)], "gpt2"), 256 + 240 + 1)
+
+
+def train(phase1, text, rules, **options):
+    transition = "auto" if rules.interleave else 256 + 160
+    return train_superbpe(phase1, text, vocab_size=256 + 240 + 1, transition=transition, rules=rules, **options)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_weight_is_so_many_copies(name, phase1, english, other):
+    copies = train(phase1, batches(english + 3 * other), RULES[name])
+    for options in ({}, {"threshold": 1, "threads": 1}, {"threshold": 9, "threads": 3}):
+        sources = [Source(batches(english, 5)), Source(batches(other), weight=3, name="other")]
+        weighted = train(phase1, sources, RULES[name], **options)
+        assert weighted.sha256 == copies.sha256
+        said = ("corpus_bytes", "corpus_documents", "phase1_tokens", "seams", "last_count", "longest_span")
+        about, expected = weighted.provenance["phase2"], copies.provenance["phase2"]
+        assert {key: about[key] for key in said} == {key: expected[key] for key in said}
+    assert train(phase1, batches(english + other), RULES[name]).sha256 != copies.sha256
+
+
+def test_phase_2_may_read_other_text_than_phase_1(phase1, other):
+    tokenizer = train(phase1, batches(other), RULES["uw-2025"])
+    assert b" und so" in tokenizer.vocab
+    assert tokenizer.provenance["phase1"] == phase1.provenance["phase1"]
+    assert tokenizer.provenance["phase2"]["corpus_documents"] == len(other)
+
+
+@pytest.mark.parametrize("weight", [0, -1, 1_000_001])
+def test_weights_out_of_range_are_refused(weight, other):
+    with pytest.raises(UserError, match=rf"code has the weight {weight}; use a whole number from 1 to 1000000"):
+        Source(batches(other), weight=weight, name="code")
+
+
+def test_the_greatest_weight_counts_right(phase1):
+    tokenizer = train(phase1, [Source(batches(["a b c"] * 3000), weight=1_000_000)], Rules(), threads=4)
+    assert tokenizer.provenance["phase2"]["last_count"] == 3_000_000_000
+
+
+def test_a_source_without_text_is_named(phase1, english):
+    sources = [Source(batches(english)), Source(batches([""]), name="code")]
+    with pytest.raises(UserError, match="code is empty: there is no text to train superwords on"):
+        train(phase1, sources, RULES["uw-2025"])
+    with pytest.raises(UserError, match="no sources"):
+        train(phase1, [], RULES["uw-2025"])
+
+
+def test_a_sample_that_leaves_a_source_out_is_refused(phase1, english, other):
+    sources = [Source(batches(other)), Source(batches(english[:1]), name="english")]
+    salts = [replace(RULES["uw-2025"], sample=0.5, sample_salt=str(i)) for i in range(8)]
+    taken = [len(next(iter(sampled(sources[1:], rules, None)[0].batches()))) == 1 for rules in salts]
+    assert 0 < sum(taken) < len(salts)
+    for rules, there in zip(salts, taken, strict=True):
+        refused = pytest.raises(UserError, match=r"english is empty.*choose another sample_salt")
+        with nullcontext() if there else refused:
+            train(phase1, sources, rules)
+
+
+@pytest.mark.parametrize("name", ["uw-2025", "truncated"])
+def test_a_sample_of_documents_is_chosen_by_their_text(name, phase1, english, other):
+    keep = _native.DocumentFilter(
+        split="all",
+        min_bytes=1,
+        max_bytes=None,
+        budget=None,
+        heldout_fraction=0.0,
+        heldout_salt="",
+        sample_fraction=0.4,
+        sample_salt="phase 2 x",
+    )
+    documents = english + other
+    kept, _ = keep.apply(Batch.from_texts(documents))
+    assert 0.2 < len(kept) / len(documents) < 0.6
+    rules = replace(RULES[name], sample=0.4, sample_salt="x")
+    by_hand = train(phase1, lambda: [kept], RULES[name])
+    for size in (1, 9, None):
+        sampled = train(phase1, batches(documents, size), rules)
+        assert sampled.sha256 == by_hand.sha256
+        assert sampled.provenance["phase2"]["corpus_documents"] == len(kept)
+    assert train(phase1, batches(documents), replace(rules, sample_salt="y")).sha256 != by_hand.sha256
+
+
+def test_a_sample_in_bytes_is_the_share_that_gives_them(phase1):
+    documents = [f"{i} and so on and so on" for i in range(2000)]
+    n_bytes = sum(map(len, documents))
+    sources = [Source(batches(documents[:500]), weight=2), Source(batches(documents[500:], 100))]
+    rules = replace(RULES["uw-2025"], sample_bytes=n_bytes // 5)
+    sampled = train(phase1, sources, rules)
+    assert (
+        sampled.sha256
+        == train(phase1, sources, replace(rules, sample_bytes=None, sample=n_bytes // 5 / n_bytes)).sha256
+    )
+    about = sampled.provenance["phase2"]
+    assert about["corpus_bytes"] == pytest.approx(n_bytes / 5 * (1.25), rel=0.15)  # a quarter of it counts twice
+    whole = train(phase1, sources, replace(rules, sample_bytes=n_bytes))
+    assert whole.provenance["phase2"]["corpus_documents"] == 2500
+
+
+def test_a_sample_is_one_of_what_is_not_held_out(tmp_path, phase1):
+    """The same hash must not decide both, or the held-out share would be missing from the sample."""
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(f"{i} and so on and so on" for i in range(4000)))
+    corpus = Corpus(CorpusConfig(paths=[str(path)], separator="\\n", heldout_fraction=0.3))
+    rules = replace(RULES["uw-2025"], sample=0.3)
+    tokenizer = train(phase1, corpus.batches, rules)
+    assert tokenizer.provenance["phase2"]["corpus_documents"] == pytest.approx(4000 * 0.7 * 0.3, rel=0.1)
