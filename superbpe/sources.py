@@ -94,8 +94,7 @@ def _taken(batches: Batches, share: float, salt: str) -> Iterator[_native.Batch]
         heldout_fraction=0.0,
         heldout_salt="",
         sample_fraction=share,
-        # Not the salt that holds documents out, or the share would be one of what that leaves at the top.
-        sample_salt=f"phase 2 {salt}",
+        sample_salt=salt,
     )
     for batch in batches():
         yield keep.apply(batch)[0]

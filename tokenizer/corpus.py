@@ -48,8 +48,11 @@ class CorpusConfig:
             per file.
         dataset: instead of paths, a Hugging Face dataset: hub name or local path, streamed.
         dataset_config, dataset_split: its configuration and split.
-        max_bytes: budget of text, in order of documents and before the held-out split; the document that
-            reaches it is the last.
+        sample: share of documents to take, chosen by a hash of their text wherever in the files they stand; held-out
+            documents are all taken.
+        sample_salt: another salt, another choice.
+        max_bytes: budget of text, in order of documents and before the held-out split and the sample; the document
+            that reaches it is the last. Of files in several languages it takes the first: `sample` takes of each.
         min_document_bytes, max_document_bytes: shorter and longer documents are left out.
         score_field, min_score: documents whose number at this (dotted) field is missing or lower are left out.
         heldout_fraction: share of documents held out, chosen by a hash of their text.
@@ -66,6 +69,8 @@ class CorpusConfig:
     dataset: str | None = None
     dataset_config: str | None = None
     dataset_split: str = "train"
+    sample: float = 1.0
+    sample_salt: str = ""
     max_bytes: int | None = None
     min_document_bytes: int = 1
     max_document_bytes: int | None = None
@@ -98,6 +103,8 @@ class Corpus:
             )
         if not 0.0 <= config.heldout_fraction < 1.0:
             raise UserError(f"heldout_fraction={config.heldout_fraction} is no share; use 0 or more and less than 1")
+        if not 0.0 < config.sample <= 1.0:
+            raise UserError(f"sample={config.sample} is no share of documents; use more than 0 and at most 1")
         for name in ("max_bytes", "min_document_bytes", "max_document_bytes", "batch_bytes"):
             value = getattr(config, name)
             if value is not None and value < 0:
@@ -134,6 +141,7 @@ class Corpus:
             config.min_document_bytes > 1
             or config.max_document_bytes is not None
             or config.max_bytes is not None
+            or config.sample < 1.0
             or (config.heldout_fraction > 0 and not config.heldout_paths)
         )
         parts = parts and not whole
@@ -148,8 +156,8 @@ class Corpus:
             budget=None if explicit and split == "heldout" else config.max_bytes,
             heldout_fraction=config.heldout_fraction,
             heldout_salt=config.heldout_salt,
-            sample_fraction=1.0,
-            sample_salt="",
+            sample_fraction=1.0 if split == "heldout" else config.sample,
+            sample_salt=f"corpus:{config.sample_salt}",  # not phase 2's, which samples what this leaves
         )
         source = _ahead(self._dataset()) if config.dataset else _read(self.files, config, readers, parts=parts)
         if explicit and split != "train":
@@ -166,8 +174,8 @@ class Corpus:
         if empty:
             raise UserError(
                 f"the corpus is empty: no document of {config.dataset or config.paths} is left for the {split} split "
-                "(see min_document_bytes, max_document_bytes, min_score and heldout_fraction; a .txt file is one "
-                "document unless corpus.separator says what stands between documents)"
+                "(see min_document_bytes, max_document_bytes, min_score, sample and heldout_fraction; a .txt file is "
+                "one document unless corpus.separator says what stands between documents)"
             )
 
     def documents(self, split: Split = "train") -> Iterator[str]:

@@ -631,6 +631,23 @@ def test_the_sample_is_independent_of_the_held_out_split():
     assert 0.2 < len(sampled) / len(train) < 0.3
 
 
+def test_a_sample_takes_its_share_of_every_file_and_leaves_the_held_out_documents(tmp_path):
+    texts_ = {name: [{"text": f"{name} {i}"} for i in range(1000)] for name in ("en", "de")}
+    paths = [write_jsonl(tmp_path / f"{name}.jsonl", records) for name, records in texts_.items()]
+    whole = documents(paths, heldout_fraction=0.2)
+    part = documents(paths, heldout_fraction=0.2, sample=0.25)
+    assert set(part) < set(whole)
+    for name in ("en", "de"):
+        count = [sum(text.startswith(name) for text in taken) for taken in (whole, part)]
+        assert count[1] == pytest.approx(count[0] / 4, rel=0.2)
+    assert documents(paths, "heldout", heldout_fraction=0.2, sample=0.25) == documents(
+        paths, "heldout", heldout_fraction=0.2
+    )
+    assert documents(paths, heldout_fraction=0.2, sample=0.25, sample_salt="x") != part
+    with pytest.raises(UserError, match="sample=0 is no share"):
+        documents(paths, sample=0)
+
+
 def test_a_damaged_parquet_page_is_a_users_error(tmp_path):
     path = write_parquet(tmp_path / "a.parquet", [{"text": f"some text {i}" * 50} for i in range(500)])
     content = bytearray(path.read_bytes())
