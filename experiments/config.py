@@ -133,8 +133,8 @@ class RunnerConfig:
     Attributes:
         name: `local`: threads of this machine.
         threads: How many; None for all cores.
-        memory_mb: Megabytes for tables of counts; past it, counts go to disk and are added up at the end. It changes
-            no result. None for no limit.
+        memory_mb: Megabytes for tables of counts. Past it, phase 1's counts go to disk and are added up at the end, and
+            phase 2 reads the corpus some times more. It changes no result. None for no limit.
     """
 
     name: str = "local"

@@ -117,6 +117,7 @@ def superword_summary(facts: Mapping[str, Any], early: Sequence[Mapping[str, Any
         f"{si(facts['phase1_tokens'])} tokens of {si(facts['corpus_bytes'])}B, cut at seams that occur less than "
         f"{facts['threshold']} times ({dead:.0%}): {si(facts['fragments'])} distinct fragments of "
         f"{si(facts['fragment_tokens'])} tokens"
+        + (f" in the last of {facts['stages']} stages" if facts["stages"] > 1 else "")
     )
     if facts["last_count"] is None:
         return [cut]

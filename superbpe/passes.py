@@ -1,16 +1,21 @@
 """The passes of phase 2 over a corpus, and its merge loop.
 
-Two streaming passes, then a merge loop over what repeats. The first pass counts how often each pair of phase-1 tokens
-meets; the second cuts the text at every seam that is too rare for any merge still to come, and counts the fragments
-between. See `native/src/phase2.rs` for why that is exact. If merges turn out to be rarer than that, the text is cut
-less in another pass, and the loop goes on from the merges it has found.
+Two streaming passes, then a merge loop over what repeats. The first pass counts how often each pair of tokens meets;
+the second cuts the text at every seam that is too rare for any merge still to come, and counts the fragments between.
+See `native/src/phase2.rs` for why that is exact.
+
+If merges turn out to be rarer than the threshold, or if it takes a higher one to make the fragments fit into memory,
+both passes are repeated, on text to which the merges found so far are applied. Its seams are rarer than those of
+phase-1 tokens were, so it falls into fewer and shorter fragments: memory is traded for passes, the merges are the same.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf, isqrt
 from typing import Any
 
 import numpy as np
@@ -41,6 +46,10 @@ class Found:
     about: dict[str, Any]
 
 
+class _MemoryFullError(Exception):
+    """The fragments of a pass take more memory than they may."""
+
+
 class Passes:
     """The passes over the corpus, and the merge loop."""
 
@@ -54,9 +63,11 @@ class Passes:
         tie_break: str,
         veto: Veto | None,
         threads: int,
+        memory_bytes: int | None,
         progress: Progress | None,
     ) -> None:
         self.given, self.rules, self.veto, self.progress = given, rules, veto, progress
+        self.memory_bytes = memory_bytes
         self.n_found = 0
         self.trainer = _native.SuperwordTrainer(
             ALPHABET,
@@ -121,12 +132,12 @@ class Passes:
         if threshold is None:
             sample = _renumbered(self._merge(n_new, 1, sample=True), used, len(self.given))
             threshold = _guess_threshold(sample, taken, seen["sampled_bytes"] / seen["bytes"])
-        threshold = max(threshold, rules.min_count)
-        passes = 0
+        lowest = max(threshold, rules.min_count)  # that seems to be needed
+        threshold, stages = lowest, 0
+        complete = 2**64  # all merges of this count or more are found
         while True:
-            count = partial(trainer.count_fragments, threshold=min(threshold, _SATURATED))
-            self._stream(sources, "bytes: fragments", count)
-            passes += 1
+            threshold = self._count_fragments(sources, threshold, complete)
+            stages += 1
             fragments = trainer.statistics
             dead = fragments["dead_seams"] / max(fragments["seams"], 1)
             what = f"superword merges ({dead:.0%} of seams dead, {fragments['fragments']:,} fragments)"
@@ -137,8 +148,11 @@ class Passes:
             sizes = taken(merges, threshold - 1 if threshold > rules.min_count else 0)
             if sizes is not None:
                 break
-            # The last merges are rarer than the sample told: cut less, and go through the corpus again.
-            threshold = max(rules.min_count, threshold // 4)
+            # The last merges are rarer than the sample told, or than memory allowed to look at at once.
+            complete = threshold
+            threshold = lowest if lowest < threshold else max(rules.min_count, threshold // 4)
+            trainer.start_over()
+            self._stream(sources, "bytes: seams", partial(trainer.count_seams, sample_every=0))
         kept, made = sizes
         tick.finish(made)
         return Found(
@@ -150,7 +164,7 @@ class Passes:
                 "phase1_tokens": seen["tokens"],
                 "dropped_phase1_merges": len(absent),
                 "threshold": threshold,
-                "fragment_passes": passes,
+                "stages": stages,
                 "dead_seams": fragments["dead_seams"],
                 "seams": fragments["seams"],
                 "fragments": fragments["fragments"],
@@ -160,6 +174,39 @@ class Passes:
                 "already_tokens": trained["already_tokens"],
             },
         )
+
+    def _count_fragments(self, sources: Sequence[Source], threshold: int, complete: int) -> int:
+        """Counts fragments; returns the threshold, which is raised where memory does not hold what it leaves."""
+        limit = inf if self.memory_bytes is None else self.memory_bytes
+        while True:
+            count = partial(self.trainer.count_fragments, threshold=min(threshold, _SATURATED))
+            if self._fits(sources, count, limit):
+                return threshold
+            # Four times where merges are not bounded yet, else halfway (on a logarithmic scale) to the known ones.
+            higher = min(4 * threshold, isqrt(threshold * complete))
+            if threshold < higher < 0.9 * complete and threshold < _SATURATED:
+                threshold = higher
+            else:  # nothing is left between to look for first
+                warnings.warn(
+                    f"phase 2 needs more memory than {limit / 1e6:.0f} MB, even for a few merges at a time, and takes "
+                    "it; a narrower fence, a smaller vocabulary or a sample of the text need less",
+                    stacklevel=4,
+                )
+                limit = inf
+
+    def _fits(self, sources: Sequence[Source], count: Callable[[_native.Batch, int], None], limit: float) -> bool:
+        """Counts fragments, unless they need more bytes than the limit."""
+
+        def add(batch: _native.Batch, weight: int) -> None:
+            count(batch, weight)
+            if self.trainer.memory > limit:
+                raise _MemoryFullError
+
+        try:
+            self._stream(sources, "bytes: fragments", add)
+        except _MemoryFullError:
+            return False
+        return True
 
     def _stream(self, sources: Sequence[Source], what: str, add: Callable[[_native.Batch, int], None]) -> None:
         tick, done = Throttle(self.progress, what), 0

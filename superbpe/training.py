@@ -35,12 +35,13 @@ def train_superbpe(
     veto: Veto | None = None,
     threshold: int | None = None,
     threads: int | None = None,
+    memory_bytes: int | None = None,
     progress: Progress | None = None,
     on_counts: Callable[[npt.NDArray[np.int64]], object] | None = None,
 ) -> Tokenizer:
     """Resumes training from the first merges of a tokenizer, with the whitespace fence lifted.
 
-    The merges do not depend on `threshold`, `threads` or how documents are batched.
+    The merges do not depend on `threshold`, `threads`, `memory_bytes` or how documents are batched.
 
     Args:
         tokenizer: phase 1; plain BPE with at least as many merges as the transition keeps. One with ids of another
@@ -63,6 +64,8 @@ def train_superbpe(
             raised here.
         threshold: seams that occur less often are cut; None to choose it from a sample.
         threads: worker threads; None for SUPERBPE_THREADS or all cores.
+        memory_bytes: for the fragments of text and the merge loop; where they need more, the corpus is read some times
+            more, for the frequent merges first. None for no limit.
         progress: called with bytes of text and merges done.
         on_counts: called at the end with the count at which each phase-2 merge was made, by rank, for
             `superbpe.history.merge_log`.
@@ -104,6 +107,7 @@ def train_superbpe(
         tie_break=tie_break,
         veto=veto,
         threads=thread_count(threads),
+        memory_bytes=memory_bytes,
         progress=progress,
     )
     found = passes.run(sources, n_total, threshold, competing=competing)

@@ -65,7 +65,7 @@ def ours(arguments: argparse.Namespace, max_bytes: int | None) -> dict[str, Any]
         "cells": found["fragment_tokens"],
         "threshold": found["threshold"],
         "last count": found["last_count"],
-        "passes": found["fragment_passes"],
+        "stages": found["stages"],
         "dead seams": f"{found['dead_seams'] / max(found['seams'], 1):.0%}",
     }
 
@@ -98,7 +98,7 @@ def hugging_face(arguments: argparse.Namespace) -> dict[str, Any]:
 def by_size(title: str, results: list[common.Result]) -> Table:
     """Medians of ours for each amount of text."""
     table = Table(title=title)
-    columns = ("threshold", "last count", "passes", "dead seams")
+    columns = ("threshold", "last count", "stages", "dead seams")
     for column in (*NAMES, *columns):
         table.add_column(column, justify="right")
     for result in results:

@@ -157,6 +157,7 @@ def phase2(context: Context, text: Text, phase1: MergeList) -> Trained:
             rules=rules,
             tie_break=config.bpe.tie_break,
             threads=config.runner.threads,
+            memory_bytes=None if config.runner.memory_mb is None else config.runner.memory_mb * 1_000_000,
             progress=context.reporter.progress,
             on_counts=counts.append,
         )

@@ -2,8 +2,10 @@
 
 use hashbrown::hash_table::{Entry, HashTable};
 
-use crate::encoding::RankedMerges;
 use crate::merging::Words;
+
+/// Bytes per token of a merge loop: its cell, and three postings at most.
+const LOOP_BYTES: usize = 16;
 
 /// Token sequences and how often each occurred.
 #[derive(Default)]
@@ -78,21 +80,23 @@ impl Fragments {
         }
     }
 
-    /// The fragments as words of a merge loop, in which the `done` merges are made.
-    pub fn words(&self, done: Option<RankedMerges>) -> Result<Words, String> {
-        let mut fragments: Vec<Fragment> = self.table.iter().copied().collect();
+    /// Bytes that they take, and that a merge loop over them will take beside them at most: cells and postings.
+    pub fn memory(&self) -> usize {
+        self.ids.capacity() * size_of::<u32>() + self.table.allocation_size() + self.ids.len() * LOOP_BYTES
+    }
+
+    /// The fragments as words of a merge loop.
+    pub fn into_words(self) -> Result<Words, String> {
+        let fragments: Vec<Fragment> = self.table.iter().copied().collect();
+        drop(self.table);
         let weights: Vec<u64> = fragments.iter().map(|fragment| fragment.count).collect();
-        let Some(mut merges) = done else {
-            return Words::new(&weights, |i| fragments[i].of(&self.ids).iter().copied());
-        };
-        let (mut ids, mut fragment) = (Vec::with_capacity(self.ids.len() / 2), Vec::new());
-        for entry in &mut fragments {
-            fragment.clear();
-            fragment.extend_from_slice(entry.of(&self.ids));
-            merges.apply(&mut fragment);
-            *entry = Fragment { start: ids.len(), length: fragment.len() as u32, ..*entry };
-            ids.extend_from_slice(&fragment);
-        }
-        Words::new(&weights, |i| fragments[i].of(&ids).iter().copied())
+        Words::new(&weights, |i| fragments[i].of(&self.ids).iter().copied())
+    }
+
+    /// The same, of fragments that stay.
+    pub fn words(&self) -> Result<Words, String> {
+        let fragments: Vec<&Fragment> = self.table.iter().collect();
+        let weights: Vec<u64> = fragments.iter().map(|fragment| fragment.count).collect();
+        Words::new(&weights, |i| fragments[i].of(&self.ids).iter().copied())
     }
 }

@@ -13,7 +13,7 @@ use crate::counting::{Specials, Unit};
 use crate::encoding::{Encoder, RankedMerges, State};
 use crate::fragments::Fragments;
 pub use crate::merging::Judge;
-use crate::merging::{Merge, MergeLoop, Refused, Report, Special, Stop, Tie, Veto};
+use crate::merging::{Merge, MergeLoop, Refused, Report, Special, Stop, Tie, Veto, Words};
 use crate::parallel;
 
 const CHUNK_BYTES: usize = 1 << 17;
@@ -59,15 +59,18 @@ struct Worker {
     fragments: Fragments,
     statistics: Statistics,
     lengths: BTreeMap<usize, u64>,
-    /// How often each phase-1 token occurs, by id.
+    /// How often each token occurs, by id.
     tokens: Vec<u64>,
+    /// The merges that the text has seen already.
+    seen: Option<RankedMerges>,
+    merged: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub enum Pass {
     /// Histogram of span lengths.
     Lengths,
-    /// Counts seams and tokens; every n-th document is also kept whole, as a sample.
+    /// Counts seams and tokens; every n-th document is also kept whole, as a sample (0: none is).
     Seams { sample_every: usize },
     /// Counts fragments between seams that occur at least `threshold` times.
     Fragments { threshold: u32 },
@@ -96,6 +99,8 @@ pub struct Trainer {
     /// What `merge` found until now, at thresholds that were too high for all of it.
     found: Report,
     refused: Refused,
+    /// How many of those merges the passes apply to the text.
+    applied: usize,
 }
 
 impl Trainer {
@@ -112,12 +117,26 @@ impl Trainer {
             token_counts: Vec::new(),
             found: Report::default(),
             refused: Refused::default(),
+            applied: 0,
         }
+    }
+
+    /// From now on passes see the text with all the merges that were found until now; seams are to be counted anew.
+    /// The seams of that text are rarer, so that fewer of them live at the same threshold.
+    pub fn start_over(&mut self) {
+        self.applied = self.found.merges.len();
+        self.sketch.iter_mut().for_each(|counter| *counter.get_mut() = 0);
     }
 
     /// Forgets what passes have gathered but the seams and merges, so that another pass can begin.
     pub fn begin_pass(&mut self) {
-        self.workers.iter_mut().for_each(|worker| *worker = Worker::default());
+        let seen = self.found.merges[..self.applied].iter().enumerate();
+        let first = self.encoder.tokens().len();
+        let seen = seen.map(|(i, merge)| (merge.left, merge.right, (first + i) as u32));
+        self.workers.iter_mut().for_each(|worker| {
+            *worker = Worker::default();
+            worker.seen = (self.applied > 0).then(|| RankedMerges::new(seen.clone()));
+        });
         self.statistics = Statistics::default();
         self.documents = 0;
     }
@@ -136,15 +155,16 @@ impl Trainer {
         let sampling = self.workers.iter().map(|worker| worker.statistics.sampled_tokens).sum::<u64>() < SAMPLE_TOKENS;
         let threads = self.workers.len();
         if matches!(pass, Pass::Seams { .. }) {
-            self.workers.iter_mut().for_each(|worker| worker.tokens.resize(encoder.tokens().len(), 0));
+            let n = encoder.tokens().len() + self.applied;
+            self.workers.iter_mut().for_each(|worker| worker.tokens.resize(n, 0));
         }
         encoder.with_states(threads, |states| {
             let mut pairs: Vec<(&mut State, &mut Worker)> = states.iter_mut().zip(&mut self.workers).collect();
             parallel::for_each(&mut pairs, chunks.len(), |(state, worker), i| {
                 for document in chunks[i].clone() {
                     let text = batch.document(document);
-                    let sampled = sampling
-                        && matches!(pass, Pass::Seams { sample_every } if (base + document) % sample_every.max(1) == 0);
+                    let sampled =
+                        sampling && matches!(pass, Pass::Seams { sample_every: n @ 1.. } if (base + document) % n == 0);
                     let bytes = weight as u64 * text.len() as u64;
                     if sampled {
                         worker.statistics.sampled_bytes += bytes;
@@ -163,6 +183,11 @@ impl Trainer {
         })?;
         self.documents += batch.len();
         Ok(())
+    }
+
+    /// Bytes of the fragments that the pass has gathered so far, and of a merge loop over them.
+    pub fn memory(&self) -> usize {
+        self.workers.iter().map(|worker| worker.fragments.memory()).sum()
     }
 
     /// Ends a pass: adds up what the threads gathered.
@@ -211,13 +236,15 @@ impl Trainer {
         rules: &MergeRules,
         progress: impl FnMut(&[Merge]) -> bool,
     ) -> Result<(Report, Stop), String> {
-        let mut merging = self.merge_loop(&Report::default(), rules, 1, Refused::default(), None)?;
+        let words = self.workers[0].fragments.words()?;
+        let mut merging = self.merge_loop(words, rules, 1, Refused::default(), None);
         let stop = merging.run(total, PROGRESS, progress);
         Ok((merging.finish().0, stop))
     }
 
-    /// Goes on from the merges found so far until there are `total`, or none of the fragments' pairs is left with
-    /// `min_count`, which must be at least the threshold they were cut at. `progress` gets the new merges.
+    /// Goes on from the merges found so far, which the fragments must have seen (`start_over`), until there are
+    /// `total`, or none of the fragments' pairs is left with `min_count`, which must be at least the threshold they
+    /// were cut at. The fragments are used up. `progress` gets the new merges.
     pub fn merge<'a>(
         &mut self,
         total: usize,
@@ -226,8 +253,10 @@ impl Trainer {
         judge: Option<Judge<'a>>,
         progress: impl FnMut(&[Merge]) -> bool,
     ) -> Result<(&Report, Stop), String> {
+        assert_eq!(self.applied, self.found.merges.len(), "the fragments have seen all merges");
         let refused = std::mem::take(&mut self.refused);
-        let mut merging = self.merge_loop(&self.found, rules, min_count, refused, judge)?;
+        let words = std::mem::take(&mut self.workers[0].fragments).into_words()?;
+        let mut merging = self.merge_loop(words, rules, min_count, refused, judge);
         let stop = merging.run(total.saturating_sub(self.found.merges.len()), PROGRESS, progress);
         let (report, refused) = merging.finish();
         self.refused = refused;
@@ -240,22 +269,19 @@ impl Trainer {
 
     fn merge_loop<'a>(
         &self,
-        found: &Report,
+        words: Words,
         rules: &MergeRules<'a>,
         min_count: u64,
         refused: Refused,
         judge: Option<Judge<'a>>,
-    ) -> Result<MergeLoop<'a>, String> {
+    ) -> MergeLoop<'a> {
         let mut tokens = self.encoder.tokens().clone();
-        let n = tokens.len();
-        let mut widths = vec![1u32; n];
-        for merge in &found.merges {
+        let mut widths = vec![1u32; tokens.len()];
+        for merge in &self.found.merges {
             let token = [tokens.get(merge.left), tokens.get(merge.right)].concat();
             tokens.push(&token);
             widths.push(widths[merge.left as usize].saturating_add(widths[merge.right as usize]));
         }
-        let done = found.merges.iter().enumerate().map(|(i, merge)| (merge.left, merge.right, (n + i) as u32));
-        let words = self.workers[0].fragments.words((!found.merges.is_empty()).then(|| RankedMerges::new(done)))?;
         let special = Special {
             max_tokens: rules.max_tokens,
             widths,
@@ -264,7 +290,7 @@ impl Trainer {
             refused,
             judge,
         };
-        Ok(MergeLoop::with(words, tokens, rules.tie, rules.veto, min_count, special))
+        MergeLoop::with(words, tokens, rules.tie, rules.veto, min_count, special)
     }
 }
 
@@ -298,7 +324,18 @@ impl Worker {
         *self.lengths.entry(length).or_default() += weight as u64;
     }
 
+    /// A piece of phase-1 tokens.
     fn gather(&mut self, piece: &[u32], pass: Pass, sampled: bool, weight: u32, sketch: &[AtomicU32]) {
+        let Some(seen) = &mut self.seen else { return self.gather_merged(piece, pass, sampled, weight, sketch) };
+        let mut merged = std::mem::take(&mut self.merged);
+        merged.clear();
+        merged.extend_from_slice(piece);
+        seen.apply(&mut merged);
+        self.gather_merged(&merged, pass, sampled, weight, sketch);
+        self.merged = merged;
+    }
+
+    fn gather_merged(&mut self, piece: &[u32], pass: Pass, sampled: bool, weight: u32, sketch: &[AtomicU32]) {
         let times = weight as u64;
         self.statistics.spans += times;
         self.statistics.tokens += times * piece.len() as u64;
@@ -397,16 +434,21 @@ mod tests {
                     let expected: Vec<Merge> =
                         whole.merges.iter().copied().take_while(|merge| merge.count >= threshold as u64).collect();
                     let mut cut = trainer(threads, 1000);
-                    let mut found = |threshold| {
+                    let found = |cut: &mut Trainer, threshold| {
                         cut.begin_pass();
                         cut.add(&batch, Pass::Fragments { threshold }, 1).unwrap();
                         cut.end_pass();
+                        assert!(cut.memory() > 0 || cut.statistics.fragments == 0);
                         assert_eq!(cut.statistics.bytes, batch.data.len() as u64);
                         cut.merge(30, &rules, threshold as u64, None, |_| true).unwrap().0.merges.clone()
                     };
-                    assert_eq!(found(threshold), expected, "case {case}, threshold {threshold}");
+                    assert_eq!(found(&mut cut, threshold), expected, "case {case}, threshold {threshold}");
+                    cut.start_over();
+                    cut.begin_pass();
+                    cut.add(&batch, Pass::Seams { sample_every: 0 }, 1).unwrap();
+                    cut.end_pass();
                     // Too high: going on at a lower one gives what the lower one gives alone.
-                    assert_eq!(found(1), whole.merges, "case {case}, from threshold {threshold} on");
+                    assert_eq!(found(&mut cut, 1), whole.merges, "case {case}, from threshold {threshold} on");
                 }
             }
         }

@@ -50,7 +50,7 @@ def test_a_weight_is_so_many_copies(name, phase1, english, other):
         sources = [Source(batches(english, 5)), Source(batches(other), weight=3, name="other")]
         weighted = train(phase1, sources, RULES[name], **options)
         assert weighted.sha256 == copies.sha256
-        said = ("corpus_bytes", "corpus_documents", "phase1_tokens", "seams", "last_count", "longest_span")
+        said = ("corpus_bytes", "corpus_documents", "phase1_tokens", "last_count", "longest_span")
         about, expected = weighted.provenance["phase2"], copies.provenance["phase2"]
         assert {key: about[key] for key in said} == {key: expected[key] for key in said}
     assert train(phase1, batches(english + other), RULES[name]).sha256 != copies.sha256

@@ -238,9 +238,32 @@ def test_thresholds_threads_and_batches_change_nothing(name, options, larger):
 def test_too_high_a_threshold_is_lowered_and_counted(larger):
     tokenizer = trained(larger, RULES["uw-2025"], threshold=10_000)
     phase2 = tokenizer.provenance["phase2"]
-    assert phase2["fragment_passes"] > 1
+    assert phase2["stages"] > 1
     assert phase2["threshold"] <= phase2["last_count"]
     assert tokenizer.sha256 == trained(larger, RULES["uw-2025"]).sha256
+
+
+@pytest.mark.parametrize("name", ["uw-2025", "spans", "kept, uw fence", "runs", "boundless", "dropped"])
+def test_memory_changes_nothing_but_the_passes(name, larger):
+    unlimited = trained(larger, RULES[name], threshold=2)
+    with pytest.warns(UserWarning, match="phase 2 needs more memory than 0 MB, even for a few merges at a time"):
+        tight = trained(larger, RULES[name], threshold=2, memory_bytes=1)
+    assert tight.sha256 == unlimited.sha256
+    assert tight.provenance["phase2"]["last_count"] == unlimited.provenance["phase2"]["last_count"]
+    some = trained(larger, RULES[name], threshold=2, memory_bytes=400_000)
+    assert some.sha256 == unlimited.sha256
+
+
+def test_less_memory_takes_more_stages_and_leaves_fewer_fragments(larger):
+    about = [
+        trained(larger, RULES["uw-2025"], threshold=2, memory_bytes=memory).provenance["phase2"]
+        for memory in (None, 1_000_000, 300_000)
+    ]
+    assert [facts["stages"] for facts in about] == sorted(facts["stages"] for facts in about)
+    assert about[0]["stages"] == 1
+    assert about[2]["stages"] > 1
+    assert about[2]["fragment_tokens"] < about[0]["fragment_tokens"]
+    assert about[2]["phase1_tokens"] == about[0]["phase1_tokens"]
 
 
 def test_rules_change_merges(larger):

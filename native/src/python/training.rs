@@ -316,6 +316,17 @@ impl SuperwordTrainer {
         self.0.begin_pass();
     }
 
+    /// From now on passes see the text with the merges found so far; its seams are to be counted anew.
+    fn start_over(&mut self) {
+        self.0.start_over();
+    }
+
+    /// Bytes that the fragments of this pass and a merge loop over them take.
+    #[getter]
+    fn memory(&self) -> usize {
+        self.0.memory()
+    }
+
     fn end_pass(&mut self, py: Python<'_>) {
         py.detach(|| self.0.end_pass());
     }
@@ -345,8 +356,8 @@ impl SuperwordTrainer {
         self.0.token_counts().to_vec().into_pyarray(py)
     }
 
-    /// Merges the fragments that the last pass gathered, on top of the merges that earlier calls found: all of them
-    /// come back. With `sample`, what count_seams kept instead, which nothing else is built on.
+    /// Merges the fragments that the last pass gathered, on top of the merges that earlier calls found and the pass has
+    /// seen (`start_over`): all of them come back. With `sample`, what count_seams kept instead, which nothing else is built on.
     /// `judge(left, right, count)` refuses a candidate with true. `absent`: ranks of tokens that are as good as not there.
     #[pyo3(signature = (n_merges, *, sample, tie_break, min_count, max_bytes, max_words, max_tokens, forbid, special_tokens, non_overlapping, absent, judge, progress))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
