@@ -100,6 +100,7 @@ def _phase2(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter)
             transition_merges=start.n_phase1_merges if whole else None,
             keep_ids=keep_ids,
             tie_break=arguments.tie_break,
+            memory_bytes=arguments.memory_mb * 1_000_000,
             progress=reporter.progress,
         )
 
@@ -138,6 +139,9 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--superbpe", choices=list(PRESETS), metavar="RULES", help=f"phase 2: {', '.join(PRESETS)}")
     options.add_argument(
         "--transition", type=float, help="with --superbpe: keep only this many tokens, or this share of the vocabulary"
+    )
+    options.add_argument(
+        "--memory-mb", type=int, default=4096, help="with --superbpe: for fragments of text; changes no result"
     )
     options.add_argument("--field", default="text", help="field that holds the text (default text)")
     options.add_argument("--separator", help="what separates documents in .txt")

@@ -52,6 +52,7 @@ def ours(arguments: argparse.Namespace, max_bytes: int | None) -> dict[str, Any]
         transition=arguments.transition,
         rules=rules,
         threads=arguments.threads,
+        memory_bytes=arguments.memory,
     )
     ended = time.perf_counter()
     found = trained.provenance["phase2"]
@@ -132,6 +133,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     options.add_argument("--pattern", default="superbpe", help="phase 1's pattern (default superbpe)")
     options.add_argument("--rules", default="uw-2025", choices=sorted(PRESETS), help="(default uw-2025)")
     options.add_argument("--threads", type=common.positive, default=None, help="ours (default: all cores)")
+    options.add_argument(
+        "--memory", type=common.size, default=None, metavar="SIZE", help="ours, in phase 2 (default: no limit)"
+    )
     options.add_argument(
         "--hf-bytes", type=common.size, default="5MB", metavar="SIZE", help="text for HF (default 5MB)"
     )
