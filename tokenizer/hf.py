@@ -187,8 +187,8 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
                 self._tokenizer.no_truncation()
             for row in rows:
                 first, second = row if isinstance(row, Pair) else (row, None)
-                pair = None if second is None else encode(second)
-                made.append(self._tokenizer.post_process(encode(first), pair, call.add_special_tokens))
+                pair = None if second is None else encode(second, 1)
+                made.append(self._tokenizer.post_process(encode(first, 0), pair, call.add_special_tokens))
         finally:
             self._tokenizer.no_truncation()  # what was encoded must not change what a pickle of this is
         padding = self._padding(call)
@@ -209,7 +209,7 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
         for token in new_tokens:
             content = str(token)
             known = self._tokenizer.token_to_id(content)
-            flags = [name for name in ("lstrip", "rstrip", "single_word") if getattr(token, name, False)]
+            flags = [name for name in ("lstrip", "rstrip", "single_word") if getattr(token, name, None) is True]
             if flags and content not in tokenizer.special_tokens:
                 raise UserError(
                     f"the added token {content!r} has {flags[0]}=True, which is not supported: add it without"
@@ -278,7 +278,7 @@ def _is_ours(name: Any, options: dict[str, Any]) -> bool:
 
 
 def register() -> None:
-    """Done on import: make `AutoTokenizer.from_pretrained` open what holds our file with our class, and all else as before.
+    """Make `AutoTokenizer.from_pretrained` open what holds our file with our class, all else as before; done on import.
 
     `AutoTokenizer.register` cannot do it: our folders name `PreTrainedTokenizerFast` as their class, so that they open
     without this module as well, and that name is never looked up.

@@ -153,8 +153,11 @@ class TextEncoder:
             np.concatenate(all_ids), np.cumsum(offsets), np.concatenate(all_spans) if lengths is not None else None
         )
 
-    def encoding(self, text: str | Sequence[str], backend: Any, *, split_special_tokens: bool) -> Any:
-        """The `tokenizers.Encoding` of a text, or of words, before truncation, special tokens around it and padding."""
+    def encoding(self, text: str | Sequence[str], type_id: int, backend: Any, *, split_special_tokens: bool) -> Any:
+        """The `tokenizers.Encoding` of a text, or of words, before truncation, special tokens around it and padding.
+
+        `type_id` is 0, or 1 for the second text of a pair.
+        """
         pieces = [text] if isinstance(text, str) else list(text)
         encoded = self.encode(pieces, backend, split_special_tokens=split_special_tokens, spans=True)
         assert encoded.spans is not None
@@ -169,7 +172,7 @@ class TextEncoder:
                 names[at] = text[slice(*encoded.spans[at].tolist())]  # with the spaces that it took in
         state = {
             "ids": encoded.ids.tolist(),
-            "type_ids": [0] * n,
+            "type_ids": [type_id] * n,
             "tokens": names,
             "words": words.tolist(),
             "offsets": encoded.spans.tolist(),
