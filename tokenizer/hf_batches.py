@@ -188,6 +188,7 @@ class LazyBatchEncoding(BatchEncoding):  # type: ignore[misc]
 
     def __init__(self, columns: dict[str, Any], encode: Callable[[], Any], tensors: Any, *, paired: bool) -> None:
         self._encode: Callable[[], Any] | None = encode
+        self._made: list[Any] | None = None
         if tensors in ("np", "pt") and len({len(ids) for ids in columns["input_ids"]}) == 1:
             # Numbers in rectangles, which is much quicker than to find that out from lists.
             columns = {name: np.asarray(rows, np.int64) for name, rows in columns.items()}
@@ -198,13 +199,13 @@ class LazyBatchEncoding(BatchEncoding):  # type: ignore[misc]
         super().__init__(columns, None, tensors, n_sequences=2 if paired else 1)
 
     @property
-    def _encodings(self) -> Any:
+    def _encodings(self) -> list[Any] | None:
         if self._made is None and self._encode is not None:
             self._made = [encoding for _, encoding in self._encode()]
         return self._made
 
     @_encodings.setter
-    def _encodings(self, encodings: Any) -> None:
+    def _encodings(self, encodings: list[Any] | None) -> None:
         self._made = encodings
 
     @property

@@ -208,8 +208,10 @@ def _spans(text: str, lengths: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 def arguments(tokenizer: Tokenizer) -> dict[str, Any]:
     """What `Tokenizer` made it of."""
-    names = ("byte_ids", "merge_ids", "n_phase1_merges", "pattern", "fence", "mode", "eligible")
-    names += ("special_tokens", "ignore_merges", "unmerged", "provenance")
+    names = [
+        *("byte_ids", "merge_ids", "n_phase1_merges", "pattern", "fence", "mode", "eligible"),
+        *("special_tokens", "ignore_merges", "unmerged", "provenance"),
+    ]
     return {name: getattr(tokenizer, name) for name in names}
 
 
