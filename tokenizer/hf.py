@@ -15,9 +15,8 @@ What is not supported is refused: added tokens that take in spaces or want to be
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,7 +28,18 @@ from tokenizer import formats
 from tokenizer.bpe import Tokenizer
 from tokenizer.errors import UserError
 from tokenizer.formats.hf import TEMPLATE, hf_config
-from tokenizer.hf_batches import Call, Columns, LazyBatchEncoding, Padding, Pair, columns_of, rows_of, windows
+from tokenizer.hf_batches import (
+    Call,
+    Column,
+    Columns,
+    LazyBatchEncoding,
+    Padding,
+    Pair,
+    columns_of,
+    cut_rows,
+    rows_of,
+    windows,
+)
 from tokenizer.hf_encoding import TextEncoder, arguments, backend, template_ids
 
 _AROUND = (0, 0)  # the span of what is not in the text
@@ -97,11 +107,11 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
         columns = self._columns(rows, call, names)
         if columns is None:
             columns = columns_of(encode(), names)
-        if columns["input_ids"]:
+        if len(columns["input_ids"]):
             longest = max(columns["input_ids"], key=len)
             self._eventual_warn_about_too_long_sequence(longest, call.max_length, call.verbose)
         if not batched and call.return_tensors is None and not call.return_overflowing_tokens:
-            columns = {name: rows[0] if isinstance(rows[0], list) else rows for name, rows in columns.items()}
+            columns = {name: got[0] if isinstance(got[0], list) else got for name, got in columns.items()}
         paired = any(isinstance(row, Pair) for row in rows)
         return LazyBatchEncoding(columns, encode, call.return_tensors, paired=paired)
 
@@ -110,59 +120,50 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
 
     def _padding(self, call: Call) -> Padding:
         side = self.padding_side if call.padding_side is None else call.padding_side
-        token = ("", 0, 0)
+        token: tuple[str, int, int] = ("", 0, 0)
         if call.padding_strategy != PaddingStrategy.DO_NOT_PAD:
             token = (self.pad_token, self.pad_token_id, self.pad_token_type_id)
-        return Padding(call.padding_strategy, call.max_length, call.pad_to_multiple_of, side, token)
+        return Padding(call.padding_strategy, call.max_length, call.pad_to_multiple_of, side, *token)
 
     def _columns(self, rows: Sequence[Any], call: Call, names: set[str]) -> Columns | None:
         """The columns, straight from our encoder; None where only `tokenizers` knows what comes out."""
         processor, longest = self._tokenizer.post_processor, call.longest
-        around = template_ids(processor, add_special_tokens=call.add_special_tokens)
-        if around is None or not all(isinstance(row, str) for row in rows):
+        template = template_ids(processor, add_special_tokens=call.add_special_tokens)
+        if template is None or not all(isinstance(row, str) for row in rows):
             return None
         if call.return_offsets_mapping and processor and b'"trim_offsets":true' in processor.__getstate__():
             return None
-        before, behind, types = around
+        before, behind, types = template
         room = None if longest is None else longest - len(before) - len(behind)
         if room is not None and (
-            room <= call.stride or room < 1 or call.truncation_strategy == TruncationStrategy.ONLY_SECOND
+            room < 1 or call.stride >= room or call.truncation_strategy == TruncationStrategy.ONLY_SECOND
         ):
             return None
         encoded = self._text.encode(
             rows, self._tokenizer, split_special_tokens=self._splits(call), spans=call.return_offsets_mapping
         )
-        ids, spans = encoded.ids, encoded.spans
-        parts: list[tuple[int, int]] = []
-        samples: list[int] = []
-        offsets = encoded.offsets.tolist()
-        for sample, (start, stop) in enumerate(pairwise(offsets)):
-            if room is None or stop - start <= room:
-                cuts = [(0, stop - start)]
-            else:
-                cuts = list(windows(stop - start, room, call.stride, self.truncation_side))
-            for a, b in cuts if call.return_overflowing_tokens else cuts[:1]:
-                parts.append((start + a, start + b))
-                samples.append(sample)
-        n_before, n_behind = len(before), len(behind)
-        lengths = [n_before + b - a + n_behind for a, b in parts]
-        build: dict[str, Callable[[int, int], list[Any]]] = {
-            "input_ids": lambda a, b: (
-                [*before, *ids[a:b].tolist(), *behind] if n_before + n_behind else ids[a:b].tolist()
-            ),
-            "token_type_ids": lambda a, b: types[:n_before] + [types[n_before]] * (b - a) + types[n_before + 1 :],
-            "attention_mask": lambda a, b: [1] * (n_before + b - a + n_behind),
-            "special_tokens_mask": lambda a, b: [1] * n_before + [0] * (b - a) + [1] * n_behind,
-        }
-        if spans is not None:
-            build["offset_mapping"] = lambda a, b: [
-                *[_AROUND] * n_before, *map(tuple, spans[a:b].tolist()), *[_AROUND] * n_behind,
-            ]  # fmt: skip
-        columns: Columns = {name: [make(a, b) for a, b in parts] for name, make in build.items() if name in names}
+        cut = partial(windows, room=room, stride=call.stride, side=self.truncation_side)
+        parts, samples = cut_rows(encoded.offsets.tolist(), cut, overflow=call.return_overflowing_tokens)
         padding = self._padding(call)
-        padding.fill(columns, lengths)
+        lengths = [len(before) + stop - start + len(behind) for start, stop in parts]
+        target = padding.target(lengths)
+        ones, more_ones = [1] * len(before), [1] * len(behind)
+        text_type = types[len(before)]
+        made = {
+            "input_ids": Column(before, encoded.ids, behind, padding.token_id),
+            "token_type_ids": Column(types[: len(before)], text_type, types[len(before) + 1 :], padding.type_id),
+            "attention_mask": Column(ones, 1, more_ones, 0),
+            "special_tokens_mask": Column(ones, 0, more_ones, 1),
+        }
+        if encoded.spans is not None:
+            made["offset_mapping"] = Column([_AROUND] * len(before), encoded.spans, [_AROUND] * len(behind), _AROUND)
+        columns: Columns = {}
+        for name, column in made.items():
+            if name in names:
+                arrays = call.return_tensors in ("np", "pt") and name != "offset_mapping"
+                columns[name] = (column.array if arrays else column.lists)(parts, target, padding.side)
         if "length" in names:
-            columns["length"] = [max(length, padding.target(lengths)) for length in lengths]
+            columns["length"] = [max(length, target) for length in lengths]
         if "overflow_to_sample_mapping" in names:
             columns["overflow_to_sample_mapping"] = samples
         return columns

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 from transformers import BatchEncoding
 from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils import PaddingStrategy
 
-Columns = dict[str, list[Any]]
-"""Rows by name: `input_ids`, `attention_mask`, ..."""
+Columns = dict[str, Any]
+"""Rows by name: `input_ids`, `attention_mask`, ...; lists, or arrays where tensors are asked for."""
 
 
 class Pair(NamedTuple):
@@ -77,14 +79,18 @@ class Padding:
         max_length: Tokens, for `max_length`.
         multiple_of: Lengths are rounded up to a multiple of this.
         side: "right" or "left".
-        token: The padding token, with its id and its type id.
+        token: The padding token.
+        token_id: Its id.
+        type_id: Its type.
     """
 
     strategy: Any
     max_length: int | None
     multiple_of: int | None
     side: str
-    token: tuple[str, int, int]
+    token: str
+    token_id: int
+    type_id: int
 
     def target(self, lengths: Sequence[int]) -> int:
         """Length up to which rows of these lengths are filled, 0 for not at all."""
@@ -93,22 +99,60 @@ class Padding:
         target = max(lengths) if self.strategy == PaddingStrategy.LONGEST else self.max_length or 0
         return -(-target // self.multiple_of) * self.multiple_of if self.multiple_of else target
 
-    def fill(self, columns: Columns, lengths: Sequence[int]) -> None:
-        """Fill the rows of all columns, which have these lengths."""
-        target = self.target(lengths)
-        if target <= min(lengths, default=0):
-            return
-        _, token_id, type_id = self.token
-        fillers = {"input_ids": token_id, "token_type_ids": type_id, "attention_mask": 0, "special_tokens_mask": 1}
-        for name, filler in (*fillers.items(), ("offset_mapping", (0, 0))):
-            for row, n in zip(columns.get(name, ()), lengths, strict=False):
-                at = n if self.side == "right" else 0
-                row[at:at] = [filler] * (target - n)
-
     def fill_encoding(self, encoding: Any, target: int) -> None:
         """Fill a `tokenizers.Encoding`, and what overflowed."""
-        token, token_id, type_id = self.token
-        encoding.pad(target, direction=self.side, pad_id=token_id, pad_type_id=type_id, pad_token=token)
+        encoding.pad(target, direction=self.side, pad_id=self.token_id, pad_type_id=self.type_id, pad_token=self.token)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column before it is cut into rows.
+
+    Attributes:
+        before: What stands before every text.
+        text: By token of all texts, or the same for every token.
+        behind: What stands behind every text.
+        filler: What rows are filled with.
+    """
+
+    before: list[Any]
+    text: npt.NDArray[Any] | int
+    behind: list[Any]
+    filler: Any
+
+    def lists(self, parts: Sequence[tuple[int, int]], target: int, side: str) -> list[list[Any]]:
+        """A row for each part (start, stop) of the tokens, filled up to `target` on this side."""
+        rows = []
+        around = len(self.before) + len(self.behind)
+        for start, stop in parts:
+            row = [self.text] * (stop - start) if isinstance(self.text, int) else self.text[start:stop].tolist()
+            if isinstance(self.filler, tuple):
+                row = list(map(tuple, row))
+            if around:
+                row = [*self.before, *row, *self.behind]
+            if len(row) < target:
+                at = len(row) if side == "right" else 0
+                row[at:at] = [self.filler] * (target - len(row))
+            rows.append(row)
+        return rows
+
+    def array(self, parts: Sequence[tuple[int, int]], target: int, side: str) -> npt.NDArray[Any]:
+        """The same as int64 [rows, length], or where lengths differ, as an array of arrays."""
+        around = len(self.before) + len(self.behind)
+        lengths = [max(around + stop - start, target) for start, stop in parts]
+        rows: npt.NDArray[Any]
+        if len(set(lengths)) == 1:
+            rows = np.full((len(parts), lengths[0]), self.filler, np.int64)
+        else:
+            rows = np.empty(len(parts), object)
+            rows[:] = [np.full(length, self.filler, np.int64) for length in lengths]
+        for row, (start, stop) in zip(rows, parts, strict=True):
+            at = 0 if side == "right" else len(row) - (around + stop - start)
+            text = at + len(self.before)
+            row[at:text] = self.before
+            row[text : text + stop - start] = self.text if isinstance(self.text, int) else self.text[start:stop]
+            row[text + stop - start : at + around + stop - start] = self.behind
+        return rows
 
 
 def rows_of(text: Any, text_pair: Any, *, words: bool) -> tuple[bool, list[Any]]:
@@ -144,22 +188,39 @@ def _pair(row: Any) -> Any:
     return Pair(*row) if isinstance(row, list | tuple) and len(row) == 2 else row
 
 
-def windows(length: int, room: int, stride: int, side: str) -> Iterator[tuple[int, int]]:
+def windows(length: int, *, room: int | None, stride: int, side: str) -> list[tuple[int, int]]:
     """Tokens of the parts that truncation makes of a text: the first is kept, the others overflow.
 
     Args:
         length: Of the text, in tokens.
-        room: Tokens per part, at least 1.
+        room: Tokens per part, at least 1; None for no truncation.
         stride: Tokens that a part shares with the one before, fewer than `room`.
         side: "right" cuts from the front on, "left" from the end on.
     """
-    covered = 0
-    while True:
-        end = min(covered + room, length)
-        yield (covered, end) if side == "right" else (length - end, length - covered)
-        if end == length:
-            return
-        covered += room - stride
+    if room is None or length <= room:
+        return [(0, length)]
+    starts = range(0, length - stride, room - stride)
+    parts = [(start, min(start + room, length)) for start in starts]
+    return parts if side == "right" else [(length - stop, length - start) for start, stop in parts]
+
+
+def cut_rows(
+    offsets: Sequence[int], cut: Callable[[int], list[tuple[int, int]]], *, overflow: bool
+) -> tuple[list[tuple[int, int]], list[int]]:
+    """Tokens (start, stop) of each row, and the number of the text that it is of.
+
+    Args:
+        offsets: Of the texts in the tokens of all, with the end of the last.
+        cut: Parts of a text, by its length.
+        overflow: Make a row of every part, not only of the first.
+    """
+    parts = []
+    texts = []
+    for text, (start, stop) in enumerate(pairwise(offsets)):
+        for a, b in cut(stop - start)[: None if overflow else 1]:
+            parts.append((start + a, start + b))
+            texts.append(text)
+    return parts, texts
 
 
 def columns_of(encodings: Sequence[tuple[int, Any]], names: set[str]) -> Columns:
@@ -189,13 +250,14 @@ class LazyBatchEncoding(BatchEncoding):  # type: ignore[misc]
     def __init__(self, columns: dict[str, Any], encode: Callable[[], Any], tensors: Any, *, paired: bool) -> None:
         self._encode: Callable[[], Any] | None = encode
         self._made: list[Any] | None = None
-        if tensors in ("np", "pt") and len({len(ids) for ids in columns["input_ids"]}) == 1:
-            # Numbers in rectangles, which is much quicker than to find that out from lists.
-            columns = {name: np.asarray(rows, np.int64) for name, rows in columns.items()}
-            if tensors == "pt":
-                import torch
+        if tensors == "pt":
+            import torch
 
-                columns = {name: torch.from_numpy(rows) for name, rows in columns.items()}
+            # Rectangles; what is ragged is refused in the usual words.
+            columns = {
+                name: torch.from_numpy(rows) if isinstance(rows, np.ndarray) and rows.dtype != object else rows
+                for name, rows in columns.items()
+            }
         super().__init__(columns, None, tensors, n_sequences=2 if paired else 1)
 
     @property

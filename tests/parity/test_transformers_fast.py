@@ -64,6 +64,8 @@ def batch(seed=0):
 
 
 def plain(value):
+    if getattr(value, "dtype", None) == np.dtype(object):  # an array of arrays
+        return [(row.dtype, row.tolist()) for row in value]
     return value.tolist() if hasattr(value, "tolist") else value
 
 
@@ -91,6 +93,15 @@ CALLS = [
     {"padding": True, "padding_side": "left", "return_offsets_mapping": True, "return_special_tokens_mask": True},
     {"padding": True, "return_tensors": "np", "return_offsets_mapping": True},
     {"padding": True, "return_tensors": "pt", "return_length": True},
+    {"return_tensors": "np"},
+    {"padding": True, "padding_side": "left", "return_tensors": "np", "return_token_type_ids": True},
+    {
+        "truncation": True,
+        "max_length": 9,
+        "padding": "max_length",
+        "return_tensors": "pt",
+        "return_special_tokens_mask": True,
+    },
     {"truncation": True, "max_length": 7},
     {"truncation": "only_first", "max_length": 7, "return_overflowing_tokens": True},
     {"truncation": True, "max_length": 9, "stride": 3, "return_overflowing_tokens": True, "padding": True},
@@ -289,6 +300,8 @@ def test_what_is_not_supported_is_refused(hf, folders):
         ours.train_new_from_iterator([["a"]], 300)
     with pytest.raises(UserError, match="filename_prefix='x' is not supported"):
         ours.save_pretrained(folders / "two_pass", filename_prefix="x")
+    with pytest.raises(ValueError, match="padding=True"):
+        ours(["a", "of the operation"], return_tensors="pt")
     for wrong in (1, [1], [["a", 2]], np.array(["a"])):
         with pytest.raises(ValueError, match="text input must be of type"):
             ours(wrong)
