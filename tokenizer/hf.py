@@ -8,6 +8,8 @@ Calls, and what they give, are those of `PreTrainedTokenizerFast`; the ids of a 
 those of a two-pass one, which the stock class cannot have, are ours. As everywhere in `transformers`, and unlike in
 `Tokenizer.encode`, strings of special tokens in a text become those tokens, unless `split_special_tokens=True`.
 
+In `datasets.map`, `return_tensors="np"` hands over arrays instead of lists of Python numbers, and takes half the time.
+
 What is not supported is refused: added tokens that take in spaces or want to be words (`lstrip`, `rstrip`,
 `single_word`), `train_new_from_iterator`, and file name prefixes.
 """
