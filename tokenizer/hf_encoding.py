@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,10 @@ class TextEncoder:
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (arguments(self.tokenizer),)
 
+    @cached_property
+    def _lengths(self) -> npt.NDArray[np.int32]:
+        return self.tokenizer.token_byte_lengths()
+
     def forget_added_tokens(self) -> None:
         """To be called when the backend has got another one."""
         self._splitter: Any = None
@@ -133,7 +138,7 @@ class TextEncoder:
         parts = [self._parts(text, split_special_tokens) for text in texts]
         between = [text[a:b] for text, cut in zip(texts, parts, strict=True) for a, b, i in cut if i is None]
         ids, ends = self.tokenizer.encode_batch(between, threads=_threads())
-        lengths = self.tokenizer.token_byte_lengths() if spans else None
+        lengths = self._lengths if spans else None
         all_ids: list[npt.NDArray[Any]] = [ids[:0]]
         all_spans: list[npt.NDArray[np.int64]] = [np.empty((0, 2), np.int64)]
         offsets = np.zeros(len(texts) + 1, np.int64)

@@ -258,7 +258,7 @@ def test_the_auto_class_opens_ours_with_ours_and_others_with_theirs(hf, folders,
     stock = transformers.PreTrainedTokenizerFast.from_pretrained(folders / "superwords")
     stock.save_pretrained(tmp_path)
     assert type(auto(tmp_path)) is transformers.PreTrainedTokenizerFast
-    with pytest.raises(OSError, match="no-such/repository"):
+    with pytest.raises(OSError, match="(?i)offline|no-such"):  # in the stock class's words
         auto("no-such/repository")
     with pytest.raises(UserError, match=r"has no superbpe.json"):
         hf.SuperBPETokenizerFast.from_pretrained(tmp_path)
