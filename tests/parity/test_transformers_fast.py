@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import random
 import subprocess
@@ -196,6 +197,26 @@ def test_added_tokens(both):
     assert theirs.convert_ids_to_tokens(ids) == ours.convert_ids_to_tokens(ids) == ours.tokenize("<|tool|>a newword")
 
 
+@pytest.mark.parametrize("trim", [False, True])
+def test_an_imported_tokenizer_keeps_its_post_processor(hf, folders, tmp_path, trim):
+    path = folders / "llama3" / "tokenizer.json"
+    told = json.loads(path.read_text())
+    byte_level = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": trim, "use_regex": True}
+    template = tokenizers.processors.TemplateProcessing(
+        single=f"{EOT} $A", pair=f"{EOT} $A {EOT}:1 $B:1", special_tokens=[(EOT, 1199)]
+    )
+    processors = [byte_level, json.loads(template.__getstate__())]
+    told["post_processor"] = {"type": "Sequence", "processors": processors}
+    told["model"]["ignore_merges"] = True
+    (tmp_path / "tokenizer.json").write_text(json.dumps(told))
+    Tokenizer.from_file(tmp_path / "tokenizer.json").save(tmp_path / "ours")
+    classes = (transformers.PreTrainedTokenizerFast, hf.SuperBPETokenizerFast)
+    theirs, ours = (cls.from_pretrained(tmp_path / "ours", pad_token=EOT) for cls in classes)
+    for call in (CALLS[0], CALLS[5], CALLS[12], {"add_special_tokens": False, "return_offsets_mapping": True}):
+        same(theirs(batch(), **call), ours(batch(), **call))
+    same(theirs("a b", " c ", return_offsets_mapping=True), ours("a b", " c ", return_offsets_mapping=True))
+
+
 @pytest.mark.parametrize("name", TWO_PASS)
 def test_two_pass_tokenizers_give_our_ids(hf, trained, folders, name):
     expected = trained[name]
@@ -258,7 +279,7 @@ def test_the_auto_class_opens_ours_with_ours_and_others_with_theirs(hf, folders,
     stock = transformers.PreTrainedTokenizerFast.from_pretrained(folders / "superwords")
     stock.save_pretrained(tmp_path)
     assert type(auto(tmp_path)) is transformers.PreTrainedTokenizerFast
-    with pytest.raises(OSError, match="(?i)offline|no-such"):  # in the stock class's words
+    with pytest.raises(OSError, match=r"(?i)offline|no-such"):  # in the stock class's words
         auto("no-such/repository")
     with pytest.raises(UserError, match=r"has no superbpe.json"):
         hf.SuperBPETokenizerFast.from_pretrained(tmp_path)
