@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from experiments.tracking import MODES
 from lm.evaluation import EvalConfig
 from lm.model import ModelConfig
+from lm.sharding import ShardConfig
 from lm.training import TrainConfig
 from superbpe.rules import Rules
 from superbpe.transition import AUTO, resolve_transition
@@ -181,6 +182,7 @@ class Config:
     pattern: PatternConfig = field(default_factory=PatternConfig)
     bpe: BpeConfig = field(default_factory=BpeConfig)
     superbpe: SuperbpeConfig = field(default_factory=SuperbpeConfig)
+    shards: ShardConfig = field(default_factory=ShardConfig)
     lm: LmConfig = field(default_factory=LmConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)

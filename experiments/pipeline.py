@@ -64,7 +64,8 @@ def _run(context: Context, last: int) -> None:
         return
     both = (bpe, superbpe)
     heldout = [models.shard(context, corpus, trained, "heldout") for trained in both]
-    training = [models.shard(context, corpus, trained, "train") for trained in both]
+    n_bytes = counts.contents["n_bytes"] if "corpus" in counts.contents else None  # a mixture counted other text
+    training = [models.shard(context, corpus, trained, "train", n_bytes) for trained in both]
     if last < STAGES.index("train_lm"):
         return
     pairs = list(zip(both, training, strict=True))

@@ -5,6 +5,7 @@ A folder of shards holds
 - `shards.json`: format version, dtype, vocabulary size, hash of the tokenizer, counts and sizes of all files;
 - `tokens-00000.bin`, ...: ids as uint16 (vocabularies up to 65,536) or uint32. Every document is
   `<|endoftext|>` followed by its tokens, and no document is cut by the end of a file;
+- `tokens-00000.json`, ...: of each such file its tokens, documents, bytes of text, SHA-256, and which documents;
 - `document_ends.bin`: uint64, position in the whole stream just after each document;
 - `document_bytes.bin`: uint64, UTF-8 bytes of each original document;
 - `token_bytes.bin`: uint32, bytes of each token of the vocabulary, 0 for special tokens.
@@ -13,182 +14,24 @@ A folder of shards holds
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
-    from types import TracebackType
 
     from numpy.typing import NDArray
 
-    from tokenizer._native import Batch
     from tokenizer.bpe import Tokenizer
-    from tokenizer.progress import Progress
 
 FORMAT = "superbpe-shards"
 FORMAT_VERSION = 1
 MANIFEST = "shards.json"
 END_OF_TEXT = "<|endoftext|>"
-_DTYPES = {"uint16": "<u2", "uint32": "<u4"}
-
-
-def write_shards(
-    folder: Path,
-    tokenizer: Tokenizer,
-    batches: Iterable[Batch],
-    *,
-    tokens_per_shard: int = 100_000_000,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> dict[str, Any]:
-    """Encode documents into a folder of shards, which appears only when it is whole.
-
-    Args:
-        folder: Where to write; must not exist, or be empty.
-        tokenizer: Encodes the documents; must have the special token `<|endoftext|>`.
-        batches: Documents, as `tokenizer.corpus.Corpus.batches` yields them.
-        tokens_per_shard: A new file starts once the last one holds this many tokens.
-        threads: Threads of the encoder; None uses all cores.
-        progress: Called after every batch with ("shards", bytes of text done, None).
-
-    Returns:
-        The manifest, as in `shards.json`.
-
-    Raises:
-        UserError: If the folder is taken, no document came, or tokens do not spell their document.
-    """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} exists and is not empty; remove it or choose another folder for the shards")
-    # One name, not one per process: a killed attempt is swept away by the next.
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
-        with _Writer(partial, tokenizer, tokens_per_shard) as writer:
-            for batch in batches:
-                ids, offsets = tokenizer.encode_documents(batch, threads=threads)
-                writer.add(ids, offsets, np.diff(batch.offsets))
-                if progress is not None:
-                    progress("shards", writer.n_bytes, None)
-            manifest = writer.finish()
-        partial.replace(folder)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
-    return manifest
-
-
-class _Writer:
-    """Appends encoded documents to the files of one folder and keeps the counts."""
-
-    def __init__(self, folder: Path, tokenizer: Tokenizer, tokens_per_shard: int) -> None:
-        self.n_tokens = self.n_documents = self.n_bytes = 0
-        self._folder = folder
-        self._tokens_per_shard = tokens_per_shard
-        self._sha256 = tokenizer.sha256
-        self._lengths = np.asarray(tokenizer.token_byte_lengths())
-        self._dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
-        if END_OF_TEXT not in tokenizer.special_tokens:
-            names = ", ".join(tokenizer.special_tokens) or "none"
-            raise UserError(
-                f"the tokenizer has no special token {END_OF_TEXT} to part documents (it has: {names}); "
-                f"train or import it with special_tokens=['{END_OF_TEXT}']"
-            )
-        self._eos = tokenizer.special_tokens[END_OF_TEXT]
-        self._shards: list[dict[str, Any]] = []
-        self._open: BinaryIO | None = None
-        self._ends = (folder / "document_ends.bin").open("wb")
-        self._bytes = (folder / "document_bytes.bin").open("wb")
-
-    def __enter__(self) -> _Writer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for file in (self._open, self._ends, self._bytes):
-            if file is not None:
-                file.close()
-
-    def add(self, ids: NDArray[Any], offsets: NDArray[Any], document_bytes: NDArray[Any]) -> None:
-        """Append documents: ids[n_tokens], offsets[n_documents + 1] into them, bytes of each document."""
-        if len(document_bytes) == 0:
-            return
-        offsets = offsets.astype(np.int64)
-        self._check(ids, offsets, document_bytes)
-        stream = np.insert(ids, offsets[:-1], self._eos).astype(_DTYPES[self._dtype])
-        ends = offsets[1:] + np.arange(1, len(offsets))
-        self._ends.write((ends + self.n_tokens).astype("<u8").tobytes())
-        self._bytes.write(document_bytes.astype("<u8").tobytes())
-        # A file takes whole documents until it is full.
-        start = document = 0
-        while document < len(ends):
-            if self._open is None or self._shards[-1]["n_tokens"] >= self._tokens_per_shard:
-                self._next_file()
-            room = self._tokens_per_shard - self._shards[-1]["n_tokens"]
-            stop_document = min(len(ends), int(np.searchsorted(ends, start + room)) + 1)
-            stop = int(ends[stop_document - 1])
-            assert self._open is not None
-            self._open.write(stream[start:stop].tobytes())
-            self._shards[-1]["n_tokens"] += stop - start
-            self._shards[-1]["n_documents"] += stop_document - document
-            start, document = stop, stop_document
-        self.n_tokens += len(stream)
-        self.n_documents += len(ends)
-        self.n_bytes += int(document_bytes.sum())
-
-    def _check(self, ids: NDArray[Any], offsets: NDArray[Any], document_bytes: NDArray[Any]) -> None:
-        """Every loss per byte rests on this: the tokens of a document have exactly its bytes."""
-        spelled = np.concatenate(([0], np.cumsum(self._lengths[ids], dtype=np.int64)))[offsets]
-        wrong = np.flatnonzero(np.diff(spelled) != document_bytes)
-        if len(wrong):
-            first = int(wrong[0])
-            raise UserError(
-                f"document {self.n_documents + first} has {document_bytes[first]} bytes, but its tokens have "
-                f"{spelled[first + 1] - spelled[first]}: this tokenizer does not reproduce text, so a loss "
-                "per byte would be wrong; use one that covers every byte"
-            )
-        if (ids == self._eos).any():
-            raise UserError(f"the tokenizer encoded ordinary text as {END_OF_TEXT}; it must never do that")
-
-    def _next_file(self) -> None:
-        if self._open is not None:
-            self._open.close()
-        name = f"tokens-{len(self._shards):05}.bin"
-        self._shards.append({"name": name, "n_tokens": 0, "n_documents": 0})
-        self._open = (self._folder / name).open("wb")
-
-    def finish(self) -> dict[str, Any]:
-        """Close the files, write the manifest and return it."""
-        if self.n_bytes == 0:
-            raise UserError("no documents to encode: the corpus (or its split) is empty; check its paths and filters")
-        self.__exit__(None, None, None)
-        (self._folder / "token_bytes.bin").write_bytes(self._lengths.astype("<u4").tobytes())
-        manifest = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "dtype": self._dtype,
-            "vocab_size": len(self._lengths),
-            "tokenizer_sha256": self._sha256,
-            "eos_id": self._eos,
-            "n_tokens": self.n_tokens,
-            "n_documents": self.n_documents,
-            "n_bytes": self.n_bytes,
-            "shards": self._shards,
-            "file_bytes": {path.name: path.stat().st_size for path in sorted(self._folder.iterdir())},
-        }
-        with (self._folder / MANIFEST).open("w", encoding="utf-8") as file:
-            file.write(json.dumps(manifest, indent=2) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        return manifest
+DTYPES = {"uint16": "<u2", "uint32": "<u4"}
 
 
 class Shards:
@@ -216,7 +59,8 @@ class Shards:
         self.vocab_size: int = manifest["vocab_size"]
         self.eos_id: int = manifest["eos_id"]
         self.tokenizer_sha256: str = manifest["tokenizer_sha256"]
-        self._files = [np.memmap(folder / s["name"], manifest["dtype"], "r") for s in manifest["shards"]]
+        # As plain arrays: slicing a memmap costs microseconds.
+        self._files = [np.asarray(np.memmap(folder / s["name"], manifest["dtype"], "r")) for s in manifest["shards"]]
         self._starts = np.cumsum([0] + [len(file) for file in self._files])
         # Stored as uint64, viewed as int64: numpy turns uint64 minus int into float.
         self.document_ends = _map_int64(folder / "document_ends.bin")
@@ -229,7 +73,7 @@ class Shards:
         """Map the shards in `folder`.
 
         Args:
-            folder: As written by `write_shards`.
+            folder: As `lm.sharding.write_shards` wrote it.
             tokenizer: If given, the one that must have written them.
 
         Raises:
@@ -267,6 +111,15 @@ class Shards:
         if len(out) and out.max() >= self.vocab_size:
             raise UserError(self._damage(f"id {out.max()} is outside the vocabulary of {self.vocab_size}"))
         return out
+
+    def stored(self, documents: NDArray[np.int64]) -> NDArray[Any]:
+        """Tokens of these documents one after another as they are stored, each after its `<|endoftext|>`."""
+        stops = self.document_ends[documents]
+        starts = np.where(documents > 0, self.document_ends[documents - 1], 0)
+        files = np.searchsorted(self._starts, starts, side="right") - 1
+        shift = self._starts[files]
+        places = zip(files.tolist(), (starts - shift).tolist(), (stops - shift).tolist(), strict=True)
+        return np.concatenate([self._files[file][start:stop] for file, start, stop in places])
 
     def _check(self) -> None:
         """What can be checked without reading all tokens; `tokens` checks the rest as it reads."""
@@ -309,7 +162,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
                     f"the shards in {folder} are damaged: {name} has {actual} bytes, not {size}; "
                     "delete the folder and write it again"
                 )
-        manifest["dtype"] = _DTYPES[manifest["dtype"]]
+        manifest["dtype"] = DTYPES[manifest["dtype"]]
         width = np.dtype(manifest["dtype"]).itemsize
         for shard in manifest["shards"]:
             if manifest["file_bytes"][shard["name"]] != width * shard["n_tokens"]:

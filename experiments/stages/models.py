@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from experiments.console import si
 from lm.device import precision, resolve_device
 from lm.run import FREE_TO_CHANGE
-from lm.shards import Shards, write_shards
+from lm.sharding import ShardConfig, write_shards
+from lm.shards import MANIFEST, Shards
 from lm.stream import DocumentStream
 from lm.training import train
 
@@ -25,27 +26,53 @@ _SHARDS = "shards"
 METRICS = "metrics.jsonl"
 
 
-def shard(context: Context, text: Text, trained: Trained, split: Literal["train", "heldout"]) -> Artifact:
-    """Encode one split of the corpus."""
+def shard(
+    context: Context,
+    text: Text,
+    trained: Trained,
+    split: Literal["train", "heldout"],
+    n_bytes: int | None = None,
+) -> Artifact:
+    """Encode one split of the corpus; an interrupted one continues behind its finished shards.
+
+    Args:
+        context: Of the run.
+        text: The corpus.
+        trained: The tokenizer.
+        split: Held-out documents keep their order, whatever `shards.shuffle_seed` says.
+        n_bytes: Of the split, if they are known; for the time that is left.
+    """
+    chosen = context.config.shards
+    if split == "heldout":
+        chosen = dataclasses.replace(chosen, shuffle_seed=None)
 
     def build(folder: Path) -> dict[str, Any]:
-        manifest = write_shards(
-            folder / _SHARDS,
-            trained.tokenizer,
-            text.corpus.batches(split),
-            threads=context.config.runner.threads,
-            progress=context.reporter.progress,
-        )
+        if (folder / _SHARDS / MANIFEST).exists():  # killed just before the artifact got its name
+            manifest = json.loads((folder / _SHARDS / MANIFEST).read_text(encoding="utf-8"))
+        else:
+            manifest = write_shards(
+                folder / _SHARDS,
+                trained.tokenizer,
+                text.corpus.batches(split),
+                chosen,
+                threads=context.config.runner.threads,
+                progress=context.reporter.progress,
+                n_bytes=n_bytes,
+            )
         counts = {key: manifest[key] for key in ("n_tokens", "n_documents", "n_bytes", "dtype", "vocab_size")}
         return {"corpus": text.hash, "split": split, **counts}
 
+    usual = dataclasses.asdict(ShardConfig())
+    # What is as usual is left out: shards keep the names they had before it could be chosen.
+    layout = {key: value for key, value in dataclasses.asdict(chosen).items() if value != usual[key]}
     stage = f"shards {trained.key}"
     with context.reporter.stage(stage):
         artifact = context.store.make(
             "shards",
-            config={"split": split},
+            config={"split": split, **layout},
             inputs={"tokenizer": trained.tokenizer.sha256, "corpus": text.hash},
             build=build,
+            resumable=True,
         )
     found = artifact.contents
     density = found["n_bytes"] / max(found["n_tokens"] - found["n_documents"], 1)

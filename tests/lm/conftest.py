@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from lm.shards import Shards, write_shards
+from lm.sharding import ShardConfig, write_shards
+from lm.shards import Shards
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +91,7 @@ def make_shards(tmp_path: Path):
     def make(texts=TEXTS, tokenizer=None, **options) -> Shards:
         tokenizer = tokenizer or ToyTokenizer()
         folder = tmp_path / f"shards-{next(count)}"
-        write_shards(folder, tokenizer, [ToyBatch(texts)], **options)
+        write_shards(folder, tokenizer, [ToyBatch(texts)], ShardConfig(**options))
         return Shards.open(folder, tokenizer)
 
     return make

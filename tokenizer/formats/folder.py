@@ -47,9 +47,15 @@ def content(tokenizer: Tokenizer) -> dict[str, Any]:
     return known
 
 
-def save(tokenizer: Tokenizer, folder: Path) -> None:
-    """Writes the folder. Where `tokenizer.json` could not be exact there is none, so that stock loaders fail loudly."""
-    files = {HF_CONFIG_FILE: json.dumps(hf_config(tokenizer), indent=2) + "\n"}
+def save(tokenizer: Tokenizer, folder: Path, config: dict[str, Any] | None = None) -> None:
+    """Writes the folder. Where `tokenizer.json` could not be exact there is none, so that stock loaders fail loudly.
+
+    Args:
+        tokenizer: Any.
+        folder: Made if missing.
+        config: What `tokenizer_config.json` says, if more than `hf_config`.
+    """
+    files = {HF_CONFIG_FILE: json.dumps(config or hf_config(tokenizer), indent=2) + "\n"}
     part = unportable_part(tokenizer.fence or tokenizer.pattern)
     if part is not None:
         warnings.warn(

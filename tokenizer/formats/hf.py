@@ -79,7 +79,7 @@ def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
         "version": template.get("version", "1.0"),
         "truncation": template.get("truncation"),
         "padding": template.get("padding"),
-        "added_tokens": _added_tokens(tokenizer.special_tokens, _parts(template, "added_tokens")),
+        "added_tokens": added_tokens(tokenizer.special_tokens, _parts(template, "added_tokens")),
         "normalizer": template.get("normalizer") if template.get("normalizer") in NO_NORMALIZER else None,
         "pre_tokenizer": _pre_tokenizer(cut, template),
         "post_processor": template.get("post_processor"),
@@ -98,7 +98,7 @@ def _parts(parent: dict[str, Any], key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _added_tokens(specials: dict[str, int], flags: dict[str, Any]) -> list[dict[str, Any]]:
+def added_tokens(specials: dict[str, int], flags: dict[str, Any]) -> list[dict[str, Any]]:
     """Special tokens by id, with those of the flags they had that decide no ids."""
     ordered = sorted(specials.items(), key=lambda item: item[1])
     kept = {

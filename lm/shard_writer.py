@@ -1,0 +1,299 @@
+"""Shards as they are being written: files that are either finished or can be thrown away.
+
+A shard is finished when its tokens are on the disk and after them its record, `tokens-00000.json`. Whatever kills the
+process costs the shard at hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from lm.shards import DTYPES, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+    from tokenizer._native import Batch
+    from tokenizer.bpe import Tokenizer
+
+IN_ORDER = "in-order"
+"""The folder inside, with the documents in the order of the corpus, from which a shuffled one is made."""
+_SETTINGS = "settings.json"
+_LISTS = ("document_ends.bin", "document_bytes.bin")
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Documents as they are written: stream[n_tokens], and for each its end in the stream and its bytes of text."""
+
+    stream: NDArray[Any]
+    ends: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    def without(self, documents: int) -> Encoded:
+        """The same without the first documents."""
+        start = int(self.ends[documents - 1]) if documents else 0
+        return Encoded(self.stream[start:], self.ends[documents:] - start, self.sizes[documents:])
+
+
+class Writer:
+    """Writes encoded documents into the files of one folder, behind the shards that are finished there."""
+
+    def __init__(self, folder: Path, tokenizer: Tokenizer, tokens_per_shard: int, shuffle_seed: int | None) -> None:
+        if END_OF_TEXT not in tokenizer.special_tokens:
+            names = ", ".join(tokenizer.special_tokens) or "none"
+            raise UserError(
+                f"the tokenizer has no special token {END_OF_TEXT} to part documents (it has: {names}); "
+                f"train or import it with special_tokens=['{END_OF_TEXT}']"
+            )
+        self.folder = folder
+        self._eos = tokenizer.special_tokens[END_OF_TEXT]
+        self._lengths = np.asarray(tokenizer.token_byte_lengths())
+        self._dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
+        self._tokens_per_shard = tokens_per_shard
+        # What decides the content beside the text.
+        self._settings = {
+            "tokenizer_sha256": tokenizer.sha256,
+            "tokens_per_shard": tokens_per_shard,
+            "shuffle_seed": shuffle_seed,
+        }
+        self.manifest = self._whole()
+        self._shards = self.manifest["shards"] if self.manifest else self._finished()
+        self.n_documents = self._total("n_documents")
+        self.n_bytes = self._total("n_bytes")
+        self._n_tokens = self._total("n_tokens")
+        self._sizes_written = np.fromfile(folder / "document_bytes.bin", "<u8", self.n_documents).astype(np.int64)
+        self._ends, self._bytes = ((folder / name).open("ab") for name in _LISTS)
+        self._shard: _Shard | None = None
+
+    def _total(self, key: str) -> int:
+        return sum(int(shard[key]) for shard in self._shards)
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in (self._shard, self._ends, self._bytes):
+            if file is not None:
+                file.close()
+
+    def _whole(self) -> dict[str, Any] | None:
+        """The manifest, if everything was written that these settings ask for."""
+        found = _read_json(self.folder / MANIFEST)
+        if found is None or {key: found.get(key) for key in self._settings} != self._settings:
+            return None
+        self._remove_scaffold()
+        return found
+
+    def _remove_scaffold(self) -> None:
+        (self.folder / _SETTINGS).unlink(missing_ok=True)
+        shutil.rmtree(self.folder / IN_ORDER, ignore_errors=True)
+
+    def _finished(self) -> list[dict[str, Any]]:
+        """Records of the finished shards, beside which nothing is left; none if other settings wrote them."""
+        if _read_json(self.folder / _SETTINGS) != self._settings:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for path in self.folder.iterdir():
+                if path.is_file():
+                    path.unlink()
+                elif path.name != IN_ORDER or self._settings["shuffle_seed"] is None:
+                    shutil.rmtree(path)
+            _write_json(self.folder / _SETTINGS, self._settings)
+        found: list[dict[str, Any]] = []
+        documents = 0
+        listed = min(path.stat().st_size if path.exists() else 0 for path in map(self.folder.joinpath, _LISTS)) // 8
+        while (record := _read_json(self.folder / f"tokens-{len(found):05}.json")) is not None:
+            path = self.folder / record["name"]
+            size = np.dtype(DTYPES[self._dtype]).itemsize * record["n_tokens"]
+            if not path.exists() or path.stat().st_size != size or documents + record["n_documents"] > listed:
+                break
+            documents += record["n_documents"]
+            found.append(record)
+        kept = {name for record in found for name in (record["name"], _record_name(record["name"]))}
+        for path in self.folder.glob("tokens-*"):
+            if path.name not in kept:
+                path.unlink()
+        for name in _LISTS:
+            with (self.folder / name).open("ab") as file:
+                file.truncate(8 * documents)
+        return found
+
+    def check_sizes(self, first: int, sizes: NDArray[np.int64]) -> None:
+        """Refuse documents, from number `first` on, that are not as long as those of the finished shards."""
+        wrong = np.flatnonzero(self._sizes_written[first : first + len(sizes)] != sizes)
+        if len(wrong):
+            at = int(wrong[0])
+            raise UserError(
+                f"{self.folder} holds finished shards of another text: document {first + at} has {sizes[at]} bytes now "
+                f"and had {self._sizes_written[first + at]}; bring back that text, or delete that folder to start anew"
+            )
+
+    def encode(self, tokenizer: Tokenizer, batch: Batch, first: int) -> Encoded:
+        """Encode documents, the first of which has the number `first`, on the calling thread."""
+        ids, offsets = tokenizer.encode_documents(batch, threads=1)
+        offsets, sizes = offsets.astype(np.int64), np.diff(batch.offsets)
+        self._check(ids, offsets, sizes, first)
+        ends = offsets[1:] + np.arange(1, len(offsets))
+        stream = np.full(len(ids) + len(sizes), self._eos, DTYPES[self._dtype])
+        text = np.ones(len(stream), np.bool_)
+        text[offsets[:-1] + np.arange(len(sizes))] = False
+        stream[text] = ids
+        return Encoded(stream, ends, sizes)
+
+    def _check(self, ids: NDArray[Any], offsets: NDArray[np.int64], sizes: NDArray[np.int64], first: int) -> None:
+        """Every loss per byte rests on this: the tokens of a document have exactly its bytes."""
+        spelled = np.zeros(len(sizes), np.int64)
+        filled = np.flatnonzero(np.diff(offsets))  # where a document has no token, reduceat would take the next one's
+        if len(filled):
+            spelled[filled] = np.add.reduceat(self._lengths.take(ids), offsets[filled], dtype=np.int64)
+        wrong = np.flatnonzero(spelled != sizes)
+        if len(wrong):
+            at = int(wrong[0])
+            raise UserError(
+                f"document {first + at} has {sizes[at]} bytes, but its tokens have "
+                f"{spelled[at]}: this tokenizer does not reproduce text, so a loss "
+                "per byte would be wrong; use one that covers every byte"
+            )
+        if (ids == self._eos).any():
+            raise UserError(f"the tokenizer encoded ordinary text as {END_OF_TEXT}; it must never do that")
+
+    def add(self, encoded: Encoded) -> None:
+        """Append documents; a file takes whole ones until it is full."""
+        stream, ends, sizes = encoded.stream, encoded.ends, encoded.sizes
+        start = document = 0
+        while document < len(ends):
+            if self._shard is None:
+                path = self.folder / f"tokens-{len(self._shards):05}.bin"
+                self._shard = _Shard(path, first_document=self.n_documents)
+            room = self._tokens_per_shard - self._shard.n_tokens
+            stop_document = min(len(ends), int(np.searchsorted(ends, start + room)) + 1)
+            stop = int(ends[stop_document - 1])
+            n_bytes = int(sizes[document:stop_document].sum())
+            self._shard.write(stream[start:stop], stop_document - document, n_bytes)
+            self._ends.write((ends[document:stop_document] - start + self._n_tokens).astype("<u8").data)
+            self._bytes.write(sizes[document:stop_document].astype("<u8").data)
+            self._n_tokens += stop - start
+            self.n_documents += stop_document - document
+            self.n_bytes += n_bytes
+            start, document = stop, stop_document
+            if self._shard.n_tokens >= self._tokens_per_shard:
+                self._finish_shard()
+
+    def _finish_shard(self) -> None:
+        """Bring the shard to the disk, then its record: with that it is finished."""
+        if self._shard is None:
+            return
+        _flush(self._ends)
+        _flush(self._bytes)
+        record = self._shard.finish()
+        _write_json(self.folder / _record_name(record["name"]), record)
+        self._shards.append(record)
+        self._shard = None
+
+    def finish(self) -> dict[str, Any]:
+        """Close the files, write the manifest and return it."""
+        if self.n_bytes == 0:
+            raise UserError("no documents to encode: the corpus (or its split) is empty; check its paths and filters")
+        self._finish_shard()
+        self.__exit__(None, None, None)
+        (self.folder / "token_bytes.bin").write_bytes(self._lengths.astype("<u4").tobytes())
+        # Not what a killed attempt left of this very file.
+        files = [path for path in sorted(self.folder.iterdir()) if path.suffix in (".bin", ".json")]
+        manifest = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "dtype": self._dtype,
+            "vocab_size": len(self._lengths),
+            "eos_id": self._eos,
+            **self._settings,
+            "n_tokens": self._n_tokens,
+            "n_documents": self.n_documents,
+            "n_bytes": self.n_bytes,
+            "shards": self._shards,
+            "file_bytes": {path.name: path.stat().st_size for path in files if path.name != _SETTINGS},
+        }
+        _write_json(self.folder / MANIFEST, manifest)
+        self._remove_scaffold()
+        return manifest
+
+
+class _Shard:
+    """One file of tokens, called `.partial` until it is whole."""
+
+    def __init__(self, path: Path, *, first_document: int) -> None:
+        self.n_tokens = 0
+        self._path = path
+        self._partial = path.with_name(path.name + ".partial")
+        self._file = self._partial.open("wb")
+        self._sha256 = hashlib.sha256()
+        self._first_document = first_document
+        self._n_documents = self._n_bytes = 0
+
+    def write(self, tokens: NDArray[Any], n_documents: int, n_bytes: int) -> None:
+        """Append whole documents."""
+        data = np.ascontiguousarray(tokens).data
+        self._file.write(data)
+        self._sha256.update(data)
+        self.n_tokens += len(tokens)
+        self._n_documents += n_documents
+        self._n_bytes += n_bytes
+
+    def close(self) -> None:
+        """Leave it unfinished."""
+        self._file.close()
+
+    def finish(self) -> dict[str, Any]:
+        """Flush it, give it its name and return its record."""
+        _flush(self._file)
+        self._file.close()
+        self._partial.replace(self._path)
+        return {
+            "name": self._path.name,
+            "n_tokens": self.n_tokens,
+            "n_documents": self._n_documents,
+            "n_bytes": self._n_bytes,
+            # Numbers in the whole stream, the last one excluded.
+            "documents": [self._first_document, self._first_document + self._n_documents],
+            "sha256": self._sha256.hexdigest(),
+        }
+
+
+def _flush(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write beside the final name and rename, both to the disk: a file of this name is whole."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(value, indent=2) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _record_name(name: str) -> str:
+    return f"{name.removesuffix('.bin')}.json"
