@@ -202,8 +202,8 @@ def show(title: str, measured: Measured, options: argparse.Namespace) -> bool:
     table = Table(
         title=title,
         caption="each: one call for each document; batch: one for all; MB/s of CPU time on one core, by the clock on "
-        f"{options.cores}; medians of {options.rounds}; text new to the process but for the column again; ids: of so many "
-        "documents, beside HF's",
+        f"{options.cores}; medians of {options.rounds}; text new to the process but for the column again; ids: of how "
+        "many documents, beside HF's",
     )
     for column in columns:
         table.add_column(column, justify="left" if column in ("", "text", "ids") else "right", no_wrap=True)
