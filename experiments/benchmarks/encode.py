@@ -1,106 +1,289 @@
-"""Encoding beside HF tokenizers: `python -m experiments.benchmarks.encode FILES [--tokenizer FOLDER]`.
+"""Encoding beside other people's encoders: `python -m experiments.benchmarks.encode FILES [--tokenizers NAMES]`.
 
-Without a tokenizer it trains one on the text first: 32,000 tokens, transition 0.8, rules uw-2025.
-Cold is the first pass over the text in a fresh process, warm the second. HF encodes the first `--hf-bytes` of
-the same documents; its ids are compared with ours.
+A table for each tokenizer: one call for each document and one for all, on one core and on more, text not seen before
+in the process (cold) and the same text again, documents as they are and cut to `--length` bytes, and out of a file.
+Every run is a process of its own. Whoever reads `tokenizer.json` gets the one that we save, tiktoken our ranks. The ids
+of the first `--slow-bytes` are compared with HF's in the same run, document by document.
+
+Tokenizers are folders, or names of `RECIPES`, which are trained on the text first.
 """
 
 from __future__ import annotations
 
+import argparse
+import importlib.metadata
+import json
+import shutil
+import sys
 import tempfile
-import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
 
-import numpy as np
+from rich.table import Table
 
-from experiments.benchmarks import common
-from experiments.benchmarks.train_bpe import corpus
-from superbpe import PRESETS, train_superbpe
-from tokenizer import Tokenizer, count_pretokens, train_bpe
-from tokenizer.formats import HF_FILE
+from experiments.benchmarks import common, peers
+from experiments.benchmarks.peers import Contender
+from experiments.console import complain
+from superbpe import train_superbpe
+from tokenizer import Tokenizer, UserError, count_pretokens, train_bpe
+from tokenizer.formats import HF_FILE, write
 
-if TYPE_CHECKING:
-    import argparse
+HF, OURS = "tokenizers", "ours"
+SLOW = (HF, "tiktoken")
+LONG, SHORT, FILES = "long", "short", "file"
+CALLS = {LONG: "batch", SHORT: "batch", FILES: "files"}
+"""The call for all documents."""
+
+EQUAL = "equal"
 
 
-def ours(arguments: argparse.Namespace) -> dict[str, Any]:
-    """From documents in memory to ids as arrays."""
-    batches = list(corpus(arguments).batches())
-    n_bytes = sum(batch.n_bytes for batch in batches)
-    tokenizer = Tokenizer.load(arguments.tokenizer)
-    tokenizer.encode_ordinary("builds the encoder")
-    rates = []
-    for _ in range(2):
-        started = time.perf_counter()
-        n_tokens = sum(len(tokenizer.encode_documents(batch, threads=arguments.threads)[0]) for batch in batches)
-        rates.append(time.perf_counter() - started)
-    return {
-        "seconds": rates[0],
-        "cold MB/s": f"{n_bytes / rates[0] / 1e6:.1f}",
-        "warm MB/s": f"{n_bytes / rates[1] / 1e6:.1f}",
-        "bytes/token": f"{n_bytes / n_tokens:.3f}",
-        "bytes": n_bytes,
+@dataclass(frozen=True)
+class Recipe:
+    """How a tokenizer is trained; with a transition, superwords by the rules `uw-2025`."""
+
+    pattern: str
+    vocab_size: int
+    transition: int | None = None
+
+
+RECIPES = {
+    "superwords": Recipe("superbpe", 50_000, 40_000),
+    "gpt2": Recipe("gpt2", 32_000),
+    "cl100k": Recipe("cl100k", 100_000),
+    "llama3": Recipe("llama3", 100_000),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one process does.
+
+    Attributes:
+        encoder: "ours", or the distribution.
+        documents: as they are (`LONG`), cut (`SHORT`), or as they are and in a file (`FILES`).
+        call: "loop" (one call for each document), "batch" (one for all) or "files".
+        cores: that the process may use.
+    """
+
+    encoder: str
+    documents: str
+    call: str
+    cores: int
+
+
+def runs(options: argparse.Namespace) -> list[Run]:
+    """All runs with one tokenizer, in order."""
+    found = []
+    for documents in (LONG, SHORT):
+        for encoder in (OURS, *options.peers, HF):
+            found.append(Run(encoder, documents, "loop", 1))
+            found += [Run(encoder, documents, "batch", cores) for cores in (1, options.cores)]
+    readers = [OURS, *(peer for peer in options.peers if peer == "gigatoken")]  # of the peers, the one that reads files
+    return found + [Run(encoder, FILES, "files", cores) for encoder in readers for cores in (1, options.cores)]
+
+
+def trained(name: str, options: argparse.Namespace) -> Path:
+    """The folder of a recipe's tokenizer, trained on the text unless it is there.
+
+    Raises:
+        UserError: the text cannot be read.
+    """
+    recipe = RECIPES[name]
+    size = options.vocab_size or recipe.vocab_size
+    corpus = common.corpus(options.paths, options.field, options.max_bytes)
+    key = sha256(json.dumps([corpus.identity(), name, size]).encode()).hexdigest()[:16]
+    folder: Path = options.cache / f"tokenizer-{key}"
+    if not folder.is_dir():
+        tokenizer = train_bpe(count_pretokens(corpus, recipe.pattern), size)
+        if recipe.transition is not None:
+            share = recipe.transition / recipe.vocab_size
+            tokenizer = train_superbpe(tokenizer, corpus.batches, vocab_size=size, transition=share, rules="uw-2025")
+        unfinished = folder.with_suffix(".unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        tokenizer.save(unfinished)
+        unfinished.rename(folder)
+    return folder
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All runs with one tokenizer, and what to say about each one's ids."""
+
+    results: dict[Run, common.Result]
+    ids: dict[Run, str]
+
+    def refused(self, run: Run) -> bool:
+        """Whether the encoder cannot do it."""
+        return "refused" in self.results[run].facts
+
+    def rate(self, run: Run, seconds: str) -> float:
+        """Megabytes a second. `seconds` are "cold" or "warm", by the clock, or "cold cpu" or "warm cpu"."""
+        result = self.results[run]
+        return float(result.facts["bytes"]) / result.median(seconds) / 1e6
+
+    def cells(self, run: Run) -> tuple[str, str]:
+        """The rate on one core, and ours as a multiple of it; empty where the run is not among the results."""
+        if run not in self.results:
+            return "", ""
+        rate, own = self.rate(run, "cold cpu"), self.rate(replace(run, encoder=OURS), "cold cpu")
+        return f"{rate:.1f}", f"{own / rate:.1f}"
+
+
+def measure(folder: Path, text: common.PlainText, options: argparse.Namespace, python: Path | None) -> Measured:
+    """Measurements of all runs with one tokenizer.
+
+    Raises:
+        UserError: the tokenizer has no tokenizer.json.
+    """
+    if not (folder / HF_FILE).is_file():
+        raise UserError(f"{folder} has no {HF_FILE}, which the others read: name a folder of a one-pass tokenizer")
+    with tempfile.TemporaryDirectory() as work:
+        arguments = {
+            "folder": str(folder),
+            "json": str(folder / HF_FILE),
+            "text": str(text.documents),
+            "separator": common.SEPARATOR,
+            "checked_bytes": options.slow_bytes,
+        } | _ranks(Tokenizer.load(folder), Path(work))
+        outs = {run: Path(work) / str(number) for number, run in enumerate(runs(options))}
+        names = {run: f"{run.encoder}, {run.documents}, {run.call}, {run.cores}" for run in outs}
+        calls = {names[run]: partial(peers.run, _contender(run, arguments, options, python), outs[run]) for run in outs}
+        results = dict(zip(outs, common.in_turn(calls, options.rounds), strict=True))
+        digests = {run: out.read_text(encoding="ascii").split() for run, out in outs.items()}
+    for run, result in results.items():
+        if run.encoder in (HF, OURS) and "refused" in result.facts:
+            raise UserError(f"{run.encoder} cannot encode with {folder}: {result.facts['refused']}")
+    words = {}
+    for run, result in results.items():
+        expected = digests[Run(HF, SHORT if run.documents == SHORT else LONG, "batch", 1)]
+        refusal = result.facts.get("refused")
+        words[run] = refusal.splitlines()[0] if refusal else _agreement(expected, digests[run])
+    return Measured(results, words)
+
+
+def _ranks(tokenizer: Tokenizer, work: Path) -> dict[str, Any]:
+    """What those need who do not read tokenizer.json, or not with this pattern."""
+    file, refusal = work / "ranks.tiktoken", None
+    try:
+        write(tokenizer, file, "tiktoken")
+    except UserError as error:
+        refusal = str(error)
+    named = tokenizer.fence is None and tokenizer.pattern.name == "cl100k" and refusal is None
+    return {"ranks": str(file), "no_ranks": refusal, "cl100k": named}
+
+
+def _contender(run: Run, arguments: dict[str, Any], options: argparse.Namespace, python: Path | None) -> Contender:
+    given = arguments | {
+        "call": run.call,
+        "cores": run.cores,
+        "length": options.length if run.documents == SHORT else None,
+        "max_bytes": options.slow_bytes if run.encoder in SLOW else None,
     }
+    interpreter = Path(sys.executable) if run.encoder in (HF, OURS) or python is None else python
+    return Contender(run.encoder, run.encoder, given, interpreter, Path(__file__).with_name("encode_jobs.py"))
 
 
-def hugging_face(arguments: argparse.Namespace) -> dict[str, Any]:
-    """`encode_batch` on as many threads; every document's ids are compared with ours."""
-    import os
-
-    os.environ["RAYON_NUM_THREADS"] = str(arguments.threads)
-    from tokenizers import Tokenizer as HFTokenizer
-
-    arguments.max_bytes = arguments.hf_bytes
-    texts = list(corpus(arguments).documents())
-    n_bytes = sum(len(text.encode()) for text in texts)
-    hf = HFTokenizer.from_file(f"{arguments.tokenizer}/{HF_FILE}")
-    hf.encode_special_tokens = True
-    started = time.perf_counter()
-    encoded = hf.encode_batch(texts, add_special_tokens=False)
-    seconds = time.perf_counter() - started
-    ids, offsets = Tokenizer.load(arguments.tokenizer).encode_batch(texts)
-    differing = sum(not np.array_equal(ids[offsets[i] : offsets[i + 1]], encoded[i].ids) for i in range(len(texts)))
-    return {
-        "seconds": seconds,
-        "cold MB/s": f"{n_bytes / seconds / 1e6:.1f}",
-        "documents differing": f"{differing} of {len(texts)}",
-        "bytes": n_bytes,
-        "differing": differing,
-    }
+def _agreement(expected: Sequence[str], found: Sequence[str]) -> str:
+    differ = sum(one != other for one, other in zip_longest(expected, found))
+    return f"wrong: {differ:,} of {len(expected):,}" if differ else f"{len(expected):,} {EQUAL}"
 
 
-def train(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The tokenizer for those who name none."""
-    text = corpus(arguments)
-    phase1 = train_bpe(count_pretokens(text.batches(), "gpt2"), 32_000)
-    trained = train_superbpe(phase1, text.batches, vocab_size=32_000, transition=0.8, rules=PRESETS["uw-2025"])
-    trained.save(arguments.tokenizer)
-    return {}
+def show(title: str, measured: Measured, options: argparse.Namespace) -> bool:
+    """Prints a tokenizer's table, and who refuses it; returns whether our ids are HF's."""
+    columns = (
+        *("", "text", "MB", "each", "ours / its", "batch", "ours / its", "again"),
+        *(f"{options.cores} cores", "times", "load s", "peak MB", "ids"),
+    )
+    table = Table(
+        title=title,
+        caption="each: one call for each document; batch: one for all; MB/s of CPU time on one core, by the clock on "
+        f"{options.cores}; medians of {options.rounds}; text new to the process but for the column again; ids: of how "
+        "many documents, beside HF's",
+    )
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("", "text", "ids") else "right", no_wrap=True)
+    versions = {HF: importlib.metadata.version(HF), OURS: ""} | {peer: peers.ENCODERS[peer] for peer in options.peers}
+    refusals = {}
+    for encoder, documents in dict.fromkeys((run.encoder, run.documents) for run in measured.results):
+        name = f"{encoder} {versions[encoder]}".strip()
+        each = Run(encoder, documents, "loop", 1)
+        one, several = (Run(encoder, documents, CALLS[documents], cores) for cores in (1, options.cores))
+        if measured.refused(one):
+            refusals[name] = measured.ids[one]
+            continue
+        said = [measured.ids[run] for run in (one, several, each) if run in measured.ids]
+        wide = measured.rate(several, "cold")
+        table.add_row(
+            *(name, documents, f"{measured.results[one].facts['bytes'] / 1e6:.1f}"),
+            *(*measured.cells(each), *measured.cells(one), f"{measured.rate(one, 'warm cpu'):.1f}"),
+            *(f"{wide:.1f}", f"{wide / measured.rate(one, 'cold'):.2f}"),
+            *(f"{measured.results[one].median(key):.{digits}f}" for key, digits in (("load", 2), ("peak_mb", 0))),
+            next((words for words in said if not words.endswith(EQUAL)), said[0]),
+        )
+    common.CONSOLE.print(table)
+    for name, words in refusals.items():
+        common.CONSOLE.print(f"{name} refuses: {words}", markup=False)
+    return all(words.endswith(EQUAL) for run, words in measured.ids.items() if run.encoder == OURS)
 
 
-def report(arguments: argparse.Namespace) -> int:
-    """Compares, prints, and returns how many documents got other ids than HF's."""
-    results = common.compare({"ours": ours, "HF tokenizers": hugging_face}, arguments)
-    extra = ("cold MB/s", "warm MB/s", "bytes/token", "documents differing")
-    title = f"encoding, {arguments.threads} thread(s), {len(Tokenizer.load(arguments.tokenizer).vocab)} tokens"
-    common.CONSOLE.print(common.table(title, results, extra))
-    return int(results[1].facts["differing"])
+def parse(argv: list[str]) -> argparse.Namespace:
+    """The command line."""
+    options = common.parser("Encoding beside other people's encoders.")
+    options.add_argument(
+        "--tokenizers",
+        nargs="+",
+        default=list(RECIPES),
+        help=f"folders of one-pass tokenizers, or of {' '.join(RECIPES)} (default), trained on the text",
+    )
+    options.add_argument("--vocab-size", type=common.positive, help="of those that are trained (default: each its own)")
+    names = [name for name in peers.ENCODERS if name != HF]
+    options.add_argument(
+        "--peers",
+        nargs="*",
+        default=names,
+        choices=[*names, "none"],
+        help=f"which to compare with, besides HF (default {' '.join(names)})",
+    )
+    options.add_argument("--cores", type=common.positive, default=2, help="beside one (default 2)")
+    options.add_argument("--length", type=common.positive, default=200, help="bytes of short documents (default 200)")
+    options.add_argument(
+        "--slow-bytes",
+        type=common.size,
+        default="5MB",
+        metavar="SIZE",
+        help=f"text for {' and '.join(SLOW)}, and whose ids are compared (default 5MB)",
+    )
+    options.add_argument(
+        "--cache", type=Path, default=Path("artifacts/benchmarks"), help="for plain text and trained tokenizers"
+    )
+    options.add_argument("--peers-venv", type=Path, default=None, help="for the peers (default CACHE/peers-venv)")
+    arguments = options.parse_args(argv)
+    arguments.peers = [peer for peer in arguments.peers if peer != "none"]
+    return arguments
 
 
-def main() -> None:
-    """Runs the contenders and prints the table."""
-    options = common.parser("Encoding beside HF tokenizers.")
-    options.add_argument("--tokenizer", help="folder of a one-pass tokenizer")
-    options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--hf-bytes", type=int, default=5_000_000, help="text for HF (default 5 MB)")
-    arguments = options.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        if arguments.tokenizer is None:
-            arguments.tokenizer = folder
-            common.run(train, arguments)
-        differing = report(arguments)
-    raise SystemExit(1 if differing else 0)
+def main(argv: list[str]) -> int:
+    """Runs the contenders and prints the tables; 1 if our ids are not HF's, 2 for a user's mistake."""
+    options = parse(argv)
+    try:
+        text = common.PlainText.of(common.corpus(options.paths, options.field, options.max_bytes), options.cache)
+        folders = [trained(name, options) if name in RECIPES else Path(name) for name in options.tokenizers]
+        loaded = [Tokenizer.load(folder) for folder in folders]
+        python = peers.environment(options.peers_venv or options.cache / "peers-venv") if options.peers else None
+        equal = []
+        for name, folder, tokenizer in zip(options.tokenizers, folders, loaded, strict=True):
+            title = f"{name}: {tokenizer.vocab_size:,} tokens, {(tokenizer.fence or tokenizer.pattern).name}"
+            equal.append(show(title, measure(folder, text, options, python), options))
+    except UserError as error:
+        complain(error)
+        return 2
+    return 0 if all(equal) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Other people's trainers, in an environment of their own, which the benchmark makes.
+"""Other people's trainers and encoders, in an environment of their own, which the benchmark makes.
 
 They need not share a Python environment with this framework, whose dependencies they could change, and nobody
 who uses the framework has to install them.
@@ -19,8 +19,19 @@ from typing import Any
 import tokenizer
 from tokenizer.errors import UserError
 
-PINNED = {"gigabpe": "0.1.0", "gigatoken": "0.10.0", "rustbpe": "0.1.0", "tokenizers": "0.23.3"}
-"""Distribution and version of each peer; `peers_jobs` says how each is called."""
+TRAINERS = {"gigabpe": "0.1.0", "gigatoken": "0.10.0", "rustbpe": "0.1.0", "tokenizers": "0.23.3"}
+"""Distribution and version of each; `peers_jobs` says how each is called."""
+
+ENCODERS = {
+    "fastokens": "0.3.5",
+    "gigatoken": "0.10.0",
+    "splintr-rs": "0.22.0",
+    "tiktoken": "0.14.0",
+    "tokenizers": "0.23.3",
+}
+"""The same of those that encode; `encode_jobs` says how each is called."""
+
+PINNED = TRAINERS | ENCODERS
 
 _MARK = "superbpe-benchmark.json"
 _JOBS = Path(__file__).with_name("peers_jobs.py")
@@ -32,15 +43,17 @@ class Contender:
 
     Attributes:
         name: what the table calls it.
-        job: which of `peers_jobs.CONTENDERS` it is.
+        job: which of the script's `CONTENDERS` it is.
         arguments: what the job gets, as JSON.
         python: the interpreter that has the library.
+        script: `peers_jobs.py`, or another that is called alike.
     """
 
     name: str
     job: str
     arguments: dict[str, Any] = field(default_factory=dict)
     python: Path = field(default_factory=lambda: Path(sys.executable))
+    script: Path = _JOBS
 
 
 def environment(folder: Path) -> Path:
@@ -80,14 +93,14 @@ def environment(folder: Path) -> Path:
     return python
 
 
-def run(contender: Contender, merges: Path) -> dict[str, Any]:
-    """Runs a contender in a process of its own; its merges are written to `merges`.
+def run(contender: Contender, out: Path) -> dict[str, Any]:
+    """Runs a contender in a process of its own; what it made (merges, or digests of ids) is written to `out`.
 
     Returns:
-        What the job measured (`seconds`, `cpu` of the call; `peak_mb`, `bare_mb`, `imports_mb`), `wall` seconds of
-        the whole process, and `others`: cores that other processes kept busy meanwhile (nan where unknown).
+        What the job measured (of a trainer: `seconds`, `cpu` of the call; `peak_mb`, `bare_mb`, `imports_mb`), `wall`
+        seconds of the whole process, and `others`: cores that other processes kept busy meanwhile (nan where unknown).
     """
-    arguments = contender.arguments | {"merges": str(merges)}
+    arguments = contender.arguments | {"out": str(out)}
     # Our own job must import the very packages that this process runs; a peer must not see them.
     ours = contender.job == "ours"
     root = str(Path(tokenizer.__file__).parents[1])
@@ -95,7 +108,7 @@ def run(contender: Contender, merges: Path) -> dict[str, Any]:
     flags, variables = (["-P"], os.environ | {"PYTHONPATH": path}) if ours else (["-I"], dict(os.environ))
     before = (_busy_seconds(), _own_seconds(), time.perf_counter())
     done = subprocess.run(
-        [str(contender.python), *flags, str(_JOBS), contender.job, json.dumps(arguments)],
+        [str(contender.python), *flags, str(contender.script), contender.job, json.dumps(arguments)],
         env=variables,
         capture_output=True,
         text=True,

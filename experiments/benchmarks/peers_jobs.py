@@ -177,7 +177,7 @@ def main() -> None:
     seconds = time.perf_counter() - started
     peak = memory_mb("VmHWM")
     used = resource.getrusage(resource.RUSAGE_SELF)
-    with open(arguments["merges"], "w", encoding="ascii") as file:
+    with open(arguments["out"], "w", encoding="ascii") as file:
         file.writelines(" ".join(part.hex() for part in merge) + "\n" for merge in merges())
     facts |= {
         "seconds": seconds,

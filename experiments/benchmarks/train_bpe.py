@@ -67,7 +67,7 @@ def beside_peers(options: argparse.Namespace, vocab_size: int, python: Path | No
     ]
     for job in options.peers:
         assert python is not None
-        version = f"{job} {peers.PINNED[job]}"
+        version = f"{job} {peers.TRAINERS[job]}"
         regex = patterns.resolve("gpt2").regex
         if job in ("gigabpe", "tokenizers"):
             arguments = {"paths": [str(text.lines)], "vocab_size": vocab_size, "regex": regex}
@@ -230,9 +230,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     options.add_argument(
         "--peers",
         nargs="*",
-        default=list(peers.PINNED),
-        choices=[*peers.PINNED, "none"],
-        help=f"which to compare with (default {' '.join(peers.PINNED)})",
+        default=list(peers.TRAINERS),
+        choices=[*peers.TRAINERS, "none"],
+        help=f"which to compare with (default {' '.join(peers.TRAINERS)})",
     )
     options.add_argument(
         "--threads", type=common.positive, default=None, help="ours (default: all cores, as the peers)"

@@ -6,12 +6,16 @@ import argparse
 import json
 import subprocess
 import sys
+from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from experiments.benchmarks import common, peers, scanning, train_bpe
+from experiments.benchmarks import common, encode, encode_jobs, peers, scanning, train_bpe
 from experiments.benchmarks.peers_jobs import memory_mb
+from superbpe import train_superbpe
 from tokenizer import Corpus, CorpusConfig, count_pretokens
 from tokenizer import train_bpe as train
 from tokenizer.errors import UserError
@@ -153,3 +157,70 @@ def test_without_a_package_index_the_remedy_is_named(tmp_path: Path, monkeypatch
     for _ in range(2):  # and a folder left half made is made again
         with pytest.raises(UserError, match=r"No matching distribution found for gigabpe.*use --peers none"):
             peers.environment(tmp_path / "venv")
+
+
+ENCODE = ["--rounds", "1", "--vocab-size", "400", "--slow-bytes", "20kB", "--length", "50"]
+
+
+def test_encoding_beside_hf_prints_a_table_for_each_tokenizer(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [*ENCODE, "--peers", "none", "--cache", str(tmp_path), "--tokenizers", "superwords"]
+    assert encode.main([str(corpus), *options]) == 0
+    out = capsys.readouterr().out
+    assert "superwords: 400 tokens, uw-2025-fence" in out
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if line.count("│") > 12]
+    assert [row[:2] for row in rows] == [
+        [name, text] for text in ("long", "short") for name in ("ours", f"tokenizers {version('tokenizers')}")
+    ] + [["ours", "file"]]
+    for row in rows:
+        assert row[-1].endswith(" equal")
+        assert all(float(cell) >= 0 for cell in row[2:-1] if cell)
+    (folder,) = tmp_path.glob("tokenizer-*")  # and it serves again, by its path
+    options[-1] = str(folder)
+    trained = folder.stat().st_mtime_ns
+    assert encode.main([str(corpus), *options, "--cores", "1"]) == 0
+    assert folder.stat().st_mtime_ns == trained
+
+
+def test_other_ids_and_refusals_are_shown(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = peers.run
+
+    def run(contender: peers.Contender, out: Path) -> dict[str, Any]:
+        """HF stands for the peers; one of them has a tokenizer with other merges, the other cannot load one."""
+        if contender.job not in ("tiktoken", "gigatoken"):
+            return found(contender, out)
+        arguments = contender.arguments | {"json": str(tmp_path / f"{contender.job}.json")}
+        return found(replace(contender, job="tokenizers", arguments=arguments), out)
+
+    monkeypatch.setattr(peers, "run", run)
+    monkeypatch.setattr(peers, "environment", lambda folder: Path(sys.executable))
+    train(count_pretokens(common.corpus([str(corpus)], "text", None), "gpt2"), 300).save(tmp_path / "other")
+    (tmp_path / "other" / "tokenizer.json").rename(tmp_path / "tiktoken.json")
+    (tmp_path / "gigatoken.json").write_text("{}")
+    options = [*ENCODE, "--peers", "tiktoken", "gigatoken", "--cache", str(tmp_path), "--tokenizers", "llama3"]
+    assert encode.main([str(corpus), *options]) == 0
+    out = capsys.readouterr().out
+    assert out.count("wrong: ") == 2
+    assert out.count("gigatoken 0.10.0 refuses: ") == 1
+
+
+def test_encoding_refuses_a_tokenizer_of_two_passes(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = common.corpus([str(corpus)], "text", None)
+    phase1 = train(count_pretokens(text, "gpt2"), 300)
+    train_superbpe(phase1, text.batches, vocab_size=300, transition=299, rules="runs").save(tmp_path / "runs")
+    options = ["--peers", "none", "--cache", str(tmp_path), "--tokenizers", str(tmp_path / "runs")]
+    assert encode.main([str(corpus), *options]) == 2
+    assert "has no tokenizer.json" in capsys.readouterr().err
+
+
+def test_documents_are_cut_between_characters() -> None:
+    assert encode_jobs.cut(["naïve!", "", "🙂🙂"], 5) == ["naïv", "e!", "🙂", "🙂"]
+    assert encode_jobs.cut(["abcdef"], 3) == ["abc", "def"]
+    assert encode_jobs.first(["ab", "éé", "c"], 3) == ["ab", "éé"]
+    assert encode_jobs.first(["ab", "c"], None) == ["ab", "c"]
+    assert encode_jobs.digest([1, 2]) == encode_jobs.digest(bytes([1, 0, 0, 0, 2, 0, 0, 0]))

@@ -77,7 +77,6 @@ SHARED = [
     *(patterns.resolve(name).regex for name in patterns.NAMES),
     # Other people's spellings, but for those with `$` or `{n,m}+`.
     *(regex for regex, _ in _native.equivalent_patterns() if "$" not in regex and "}+" not in regex),
-    rules.SENTENCE_FENCE,
     rules.SCRIPT_ATOMS,
     rules.script_aware("gpt2").regex,
     r"[^$^]+|\s",

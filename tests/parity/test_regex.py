@@ -86,7 +86,8 @@ def test_malformed_bytes_that_were_replaced_are_cut_where_regex_cuts(name):
 
 
 CRAMPED = st.text(
-    alphabet="aSstTlLrRvVeEmMdD'’ſ1٣½ \t\r\n\x85\u2028\u3000!/_,.%+-#\u0301Ǆǅʰ日🙂\u200d🏽\ufe0f\u20e3🇩\ufffd",
+    alphabet="aSstTlLrRvVeEmMdD'’ſ1٣½ \t\r\n\x85\u2028\u3000!/_,.%+-#\u0301Ǆǅʰ日🙂\u200d🏽\ufe0f\u20e3🇩\ufffd"
+    '?"”»…。」।',
     max_size=24,
 )
 

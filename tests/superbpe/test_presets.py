@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from superbpe import PRESETS, Rules, train_superbpe
-from superbpe.rules import SENTENCE_FENCE, script_aware
+from superbpe.rules import script_aware
 from tests.superbpe.oracle import batches
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
 from tokenizer.bpe import ALPHABET
@@ -202,7 +202,7 @@ def test_none_crosses_everything():
     ],
 )
 def test_sentences(text, sentences):
-    assert patterns.split(text, SENTENCE_FENCE) == sentences
+    assert patterns.split(text, "sentence-fence") == sentences
 
 
 def test_sentence_superwords_stay_in_theirs():

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superbpe import PRESETS, Rules, train_superbpe
-from superbpe.rules import SENTENCE_FENCE, script_aware
+from superbpe.rules import script_aware
 from tests import texts
 from tests.superbpe.oracle import batches, expected, expected_lists, pairs
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
@@ -126,7 +126,7 @@ SMALL_RULES = st.builds(
     atoms=TOKENS | PRETOKENS,
     unit=st.sampled_from(["document", "line"]),
     fence=st.sampled_from(
-        ["none", "uw-2025-fence", "punctuation-fence", "uw-paper-fence", "[b]", "(?=a)", SENTENCE_FENCE]
+        ["none", "uw-2025-fence", "punctuation-fence", "uw-paper-fence", "[b]", "(?=a)", "sentence-fence"]
     ),
     max_words=st.sampled_from([None, None, 1, 2]),
     max_bytes=st.sampled_from([None, None, 2, 5]),

@@ -19,6 +19,8 @@ from tokenizer.patterns import Pattern, resolve, split
         ("superbpe", "camelCase don't ABCdef//\n/", ["camel", "Case", " don", "'t", " ABCdef", "//\n/"]),
         ("uw-2025-fence", "of the 1234 a.b -- c  d ", ["of the ", "123", "4", " a.b", " --", " c", " ", " d", " "]),
         ("punctuation-fence", "of the, end.\n\nThe", ["of the", ",", " end", ".\n\n", "The"]),
+        ("sentence-fence", "Is pi 3.14? “Yes.” So.\n\nEnd", ["Is pi 3.14?", " “Yes.”", " So.", "\n\n", "End"]),
+        ("sentence-fence", "「はい。」と。です\n\n\n।」", ["「はい。」", "と。", "です\n\n\n", "।」"]),
         ("none", "of the, end.\n\nThe", ["of the, end.\n\nThe"]),
         ("digits1", "it's 123", ["it", "'s", " ", "1", "2", "3"]),
         ("whitespace", "it's  12.5,\n ok", ["it's", " ", " 12.5,", "\n", " ok"]),

@@ -10,6 +10,7 @@ mod masks;
 mod named;
 mod scalar;
 mod seed_plus;
+mod sentences;
 #[cfg(test)]
 mod tests;
 mod windows;
@@ -70,7 +71,8 @@ impl Scanner {
             Self::Named(kind) => match kind {
                 Kind::Gpt2 | Kind::Cl100k | Kind::Llama3 | Kind::Digits1 | Kind::SeedPlus => true,
                 Kind::O200k | Kind::Superbpe | Kind::UwPaper | Kind::Whitespace => true,
-                Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence | Kind::Whole => false,
+                Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence => false,
+                Kind::SentenceFence | Kind::Whole => false,
             },
             Self::Regex(_) | Self::Sequence(_) => false,
         }
@@ -104,6 +106,7 @@ fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut piece: impl FnMut(usize, 
         Kind::Uw2025Fence => fences::pieces(text, piece, |at| fences::uw_2025(classes, text, at)),
         Kind::UwPaperFence => fences::pieces(text, piece, |at| fences::uw_paper(classes, text, at)),
         Kind::PunctuationFence => fences::pieces(text, piece, |at| fences::punctuation(classes, text, at)),
+        Kind::SentenceFence => sentences::pieces::<B>(classes, text, piece),
         Kind::Whole => {
             if !text.is_empty() {
                 piece(0, text.len());

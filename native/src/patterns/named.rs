@@ -15,6 +15,7 @@ pub enum Kind {
     Uw2025Fence,
     UwPaperFence,
     PunctuationFence,
+    SentenceFence,
     Whole,
 }
 
@@ -98,6 +99,17 @@ const SEED_PLUS: &str = concat!(
     r"]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 );
 
+/// Ends of sentences, as positions: behind the last mark and a closing quote or bracket, and behind a blank line. The
+/// marks themselves may merge with the words before them. Abbreviations end sentences, too: some superwords are lost, and
+/// none crosses an end.
+const SENTENCES: &str = concat!(
+    // White space must follow, or 3.14 would hold two sentences.
+    r#"(?<=[.!?…؟۔])(?=\s)|(?<=[.!?…؟۔][\"'”’»)\]])(?=\s)"#,
+    // These need no white space.
+    r"|(?<=[。！？｡।॥။።។])(?![」』”’）])|(?<=[。！？｡][」』”’）])",
+    r"|(?<=\n\n)(?!\n)"
+);
+
 /// Names, regexes and what each is, in the order in which they are listed to users.
 /// The regexes are written so that Python's `regex`, Oniguruma and Rust engines read them alike.
 pub const NAMED: &[(&str, &str, Kind)] = &[
@@ -118,6 +130,7 @@ pub const NAMED: &[(&str, &str, Kind)] = &[
     ("whitespace", r" ?\S+|\s+(?!\S)|\s+", Kind::Whitespace),
     // Phase 2 stops at any punctuation.
     ("punctuation-fence", r" ?[^\s\p{L}\p{N}]+[\r\n]*", Kind::PunctuationFence),
+    ("sentence-fence", SENTENCES, Kind::SentenceFence),
     ("none", "", Kind::Whole),
 ];
 

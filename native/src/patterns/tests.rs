@@ -27,7 +27,7 @@ const ALPHABET: &[&str] = &[
     "!", "/", ":", "(", "#", "*", "é", "É", "ǅ", "ʰ", "中", "の", "ก", "\u{301}", "\u{903}", "א", "\u{5b0}",
     "🦊", "👩\u{200d}💻", "👍🏽", "\u{1f3fd}", "🇩🇪", "🇩", "1\u{fe0f}\u{20e3}", "#\u{20e3}", "\u{20e3}", "☎\u{fe0f}", "❤",
     "🏴\u{e0067}\u{e0062}\u{e007f}", "🏴\u{e0067}", "\u{e007f}", "\u{200d}", "\u{fe0f}", "\u{200b}", "\u{feff}",
-    "\u{fffd}", "\u{10ffff}", "\0", "\u{7f}",
+    "\u{fffd}", "\u{10ffff}", "\0", "\u{7f}", "?", "…", "؟", "।", "。", "？", ")", "\"", "”", "»", "」", "\n\n",
 ];
 
 /// The same without what stops the windows, so that they get far.
@@ -117,6 +117,32 @@ fn scanners_cut_like_their_regexes() {
                 _ => generated(&mut random, ALPHABET, 12),
             };
             assert_alike(name, &text, cut(&fast, text.as_bytes()), cut(&slow, text.as_bytes()));
+        }
+    }
+}
+
+/// Every three characters in a row of those that ends of sentences ask for, and where blocks of text meet.
+#[test]
+fn sentences_end_like_their_regex() {
+    let marks = [".", "!", "?", "…", "؟", "۔", "。", "！", "？", "｡", "।", "॥", "။", "።", "។"];
+    let closing = ["\"", "'", ")", "]", "”", "’", "»", "」", "』", "）"];
+    let others = [" ", "\n", "\t", "\u{3000}", "\u{2029}", "a", "1", "é", "€", "中", "؞", "ۓ", "、", "＂", "ၐ"];
+    let all = [&marks[..], &closing, &others].concat();
+    let (_, pattern, kind) = NAMED.iter().find(|(name, _, _)| *name == "sentence-fence").unwrap();
+    let slow = by_regex(pattern);
+    for first in &all {
+        for second in &all {
+            let texts = all.iter().map(|third| format!("{first}{second}{third}"));
+            let text = texts.collect::<Vec<_>>().join("ab");
+            let expected = cut(&slow, text.as_bytes());
+            assert_alike("sentence-fence", &text, cut(&Scanner::Named(*kind), text.as_bytes()), expected);
+        }
+        for letters in 55..70 {
+            for second in &others[..6] {
+                let text = "x".repeat(letters) + first + second + "yz" + first + "”" + second;
+                let expected = cut(&slow, text.as_bytes());
+                assert_alike("sentence-fence", &text, cut(&Scanner::Named(*kind), text.as_bytes()), expected);
+            }
         }
     }
 }

@@ -1,0 +1,265 @@
+"""One encoder in a process of its own: `python encode_jobs.py CONTENDER ARGUMENTS`, a JSON object on stdout.
+
+Like `peers_jobs`, it runs in the peers' environment and in ours. The process sees each document once before the clock
+of the first pass (cold) stops, and again in the second (warm), since caches make a text look fast that is repeated.
+Left out are loading, and some words, which build what is built at first use. A digest of each of the first documents'
+ids goes to a file.
+
+The pattern `cl100k` has no spelling that HF's engine and all these encoders know; they get its name and ranks.
+"""
+
+# ruff: noqa: PTH123 (the peers' environment holds no more than it must)
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import sys
+import time
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))  # of an isolated interpreter, which leaves it out
+from peers_jobs import memory_mb  # type: ignore[import-not-found,unused-ignore]
+
+FIRST = "What is built at first use"
+Ids = Any
+"""Of one document: a list, an array, or bytes of little-endian uint32."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """What a library offers, each the fastest of its public ways.
+
+    Attributes:
+        one: encodes a document.
+        many: encodes a list of documents.
+        rows: the ids of each document out of what `many` or `files` gave.
+        files: encodes a file of documents with separators, if it reads by itself.
+    """
+
+    one: Callable[[str], Ids]
+    many: Callable[[list[str]], Any]
+    rows: Callable[[Any], Iterable[Ids]]
+    files: Callable[[str, str], Any] | None = None
+
+
+def ours(arguments: dict[str, Any]) -> Library:
+    """This framework."""
+    from tokenizer import Corpus, CorpusConfig, Tokenizer
+
+    loaded, threads = Tokenizer.load(arguments["folder"]), arguments["cores"]
+
+    def files(path: str, separator: str) -> Any:
+        corpus = Corpus(CorpusConfig(paths=[path], separator=separator))
+        return [loaded.encode_documents(batch, threads=threads) for batch in corpus.batches()]
+
+    return Library(
+        one=lambda text: loaded.encode_batch([text], threads=1)[0],
+        many=lambda texts: [loaded.encode_batch(texts, threads=threads)],
+        rows=lambda parts: (row for ids, offsets in parts for row in _cut(ids, offsets)),
+        files=files,
+    )
+
+
+def fastokens(arguments: dict[str, Any]) -> Library:
+    """Its flat batch makes no Python objects per token, of one document neither."""
+    library: Any = importlib.import_module("fastokens")
+    if arguments["cl100k"]:
+        loaded = library.Tokenizer.from_tiktoken(arguments["ranks"], encoding="cl100k_base")
+    else:
+        loaded = library.Tokenizer.from_file(arguments["json"])
+    return Library(lambda text: loaded.encode_batch_flat([text])[0], loaded.encode_batch_flat, _flat)
+
+
+def gigatoken(arguments: dict[str, Any]) -> Library:
+    """The one that reads files by itself."""
+    library: Any = importlib.import_module("gigatoken")
+    if arguments["cl100k"]:
+        loaded = library.gigatoken_rs.BPETokenizer.from_tiktoken(arguments["ranks"], "gpt4")
+    else:
+        loaded = library.Tokenizer(arguments["json"])
+    parallel = arguments["cores"] > 1
+
+    def files(path: str, separator: str) -> Any:
+        return loaded.encode_files(library.TextFileSource([path], separator=separator), parallel=parallel)
+
+    return Library(loaded.encode, lambda texts: loaded.encode_batch(texts, parallel=parallel), _arrays, files)
+
+
+def splintr_rs(arguments: dict[str, Any]) -> Library:
+    """The distribution is splintr-rs, the package splintr."""
+    library: Any = importlib.import_module("splintr")
+    if arguments["cl100k"]:
+        loaded = library.Tokenizer(arguments["ranks"], library.CL100K_BASE_PATTERN, {})
+    else:
+        loaded = library.from_json(arguments["json"])
+    return Library(loaded.encode_flat, loaded.encode_batch_flat, _flat)
+
+
+def tiktoken(arguments: dict[str, Any]) -> Library:
+    """From the ranks, with the pattern beside them."""
+    library: Any = importlib.import_module("tiktoken")
+    if arguments["ranks"] is None:
+        raise ValueError(arguments["no_ranks"])
+    with open(arguments["ranks"] + ".json", encoding="utf-8") as file:
+        pattern = json.load(file)["pat_str"]
+    ranks = importlib.import_module("tiktoken.load").load_tiktoken_bpe(arguments["ranks"])
+    loaded = library.Encoding("benchmark", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+    threads = arguments["cores"]
+    return Library(
+        loaded.encode_ordinary,
+        lambda texts: loaded.encode_ordinary_batch(texts, num_threads=threads),
+        lambda rows: rows,
+    )
+
+
+def tokenizers(arguments: dict[str, Any]) -> Library:
+    """HF, whose ids are the reference."""
+    library: Any = importlib.import_module("tokenizers")
+    loaded = library.Tokenizer.from_file(arguments["json"])
+    return Library(
+        one=lambda text: loaded.encode(text, add_special_tokens=False).ids,
+        many=lambda texts: loaded.encode_batch(texts, add_special_tokens=False),
+        rows=lambda encodings: (encoding.ids for encoding in encodings),
+    )
+
+
+CONTENDERS = {
+    "ours": ours,
+    "fastokens": fastokens,
+    "gigatoken": gigatoken,
+    "splintr-rs": splintr_rs,
+    "tiktoken": tiktoken,
+    "tokenizers": tokenizers,
+}
+
+
+def _cut(ids: Any, offsets: Any) -> Iterator[Any]:
+    return (ids[start:end] for start, end in pairwise(offsets))
+
+
+def _flat(found: tuple[bytes, bytes]) -> Iterator[bytes]:
+    """Bytes of all ids, and of 64-bit offsets."""
+    ids, offsets = memoryview(found[0]).cast("I"), memoryview(found[1]).cast("Q")
+    return (bytes(row) for row in _cut(ids, offsets))
+
+
+def _arrays(found: Any) -> Iterator[Any]:
+    """Rows of an `awkward.Array`, by its two NumPy arrays."""
+    awkward: Any = importlib.import_module("awkward")
+    return _cut(awkward.flatten(found).to_numpy(), [0, *awkward.num(found).to_numpy().cumsum().tolist()])
+
+
+def digest(ids: Ids) -> str:
+    """Short hash of a document's ids."""
+    spelled = ids if isinstance(ids, bytes) else array("I", ids).tobytes()
+    return hashlib.blake2b(spelled, digest_size=8).hexdigest()
+
+
+def first(texts: list[str], n_bytes: int | None) -> list[str]:
+    """The first documents, up to about so many bytes of UTF-8."""
+    if n_bytes is None:
+        return texts
+    found: list[str] = []
+    for text in texts:
+        if n_bytes <= 0:
+            break
+        found.append(text)
+        n_bytes -= len(text.encode())
+    return found
+
+
+def cut(texts: list[str], length: int) -> list[str]:
+    """Documents of at most `length` bytes of UTF-8, and of no less where it is possible.
+
+    >>> cut(["naïve!"], 4)
+    ['naï', 've!']
+    """
+    found = []
+    for text in texts:
+        spelled = text.encode()
+        start = 0
+        while start < len(spelled):
+            end = min(start + length, len(spelled))
+            while end < len(spelled) and spelled[end] & 0xC0 == 0x80:  # inside a character
+                end -= 1
+            found.append(spelled[start:end].decode())
+            start = end
+    return found
+
+
+def passes(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
+    """Does the work twice; what the first pass gave, and seconds of both, by the clock and of the processor."""
+    facts: dict[str, float] = {}
+    given = None
+    for name in ("cold", "warm"):
+        clock, cpu = time.perf_counter(), time.process_time()
+        found = work()
+        facts |= {name: time.perf_counter() - clock, f"{name} cpu": time.process_time() - cpu}
+        given = found if name == "cold" else given
+        del found
+    return given, facts
+
+
+def measure(name: str, arguments: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+    """Digests of the first documents' ids, and what was measured."""
+    with open(arguments["text"], encoding="utf-8", newline="") as file:
+        texts = first(file.read().split(arguments["separator"]), arguments["max_bytes"])
+    if arguments["length"] is not None:
+        texts = cut(texts, arguments["length"])
+    started = time.perf_counter()
+    library = CONTENDERS[name](arguments)
+    library.one(FIRST)
+    loaded = time.perf_counter() - started
+    call = arguments["call"]
+    if call == "files":
+        files = library.files
+        if files is None:
+            message = "it does not read files"
+            raise ValueError(message)
+        few = arguments["out"] + ".txt"
+        with open(few, "w", encoding="utf-8") as file:
+            file.write(FIRST)
+        files(few, arguments["separator"])
+        given, facts = passes(lambda: files(arguments["text"], arguments["separator"]))
+    elif call == "batch":
+        library.many([FIRST])
+        given, facts = passes(lambda: library.many(texts))
+    else:
+        one = library.one
+        given, facts = passes(lambda: [one(text) for text in texts])
+    rows = given if call == "loop" else library.rows(given)
+    checked = len(first(texts, arguments["checked_bytes"]))
+    digests = [digest(ids) for ids, _ in zip(rows, range(checked), strict=False)]
+    n_bytes = sum(len(text.encode()) for text in texts)
+    return digests, facts | {"load": loaded, "bytes": n_bytes, "peak_mb": memory_mb("VmHWM")}
+
+
+def main() -> None:
+    """Runs the contender that the command line names, on as many cores as it says."""
+    answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a library prints is no part of the answer
+    name, arguments = sys.argv[1], json.loads(sys.argv[2])
+    cores = arguments["cores"]
+    os.environ["RAYON_NUM_THREADS"] = str(cores)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    try:
+        digests, facts = measure(name, arguments)
+    except BaseException as error:  # whatever a library raises, a panic in Rust too: it is what the table shows
+        digests, facts = [], {"refused": str(error) or type(error).__name__}
+    with open(arguments["out"], "w", encoding="ascii") as file:
+        file.writelines(f"{line}\n" for line in digests)
+    json.dump(facts, answer)
+    answer.close()
+
+
+if __name__ == "__main__":
+    main()
