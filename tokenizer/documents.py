@@ -44,8 +44,7 @@ def _buffers(texts: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.uint8], 
         )
     if isinstance(texts, pa.ChunkedArray):
         # Casting gives offsets of 64 bits, which all chunks together may need.
-        chunks = texts.chunks if texts.num_chunks == 1 else [chunk.cast(pa.large_string()) for chunk in texts.chunks]
-        texts = pa.concat_arrays(chunks) if chunks else pa.array([], pa.large_string())
+        texts = texts.chunk(0) if texts.num_chunks == 1 else texts.cast(pa.large_string()).combine_chunks()
     width: Any = np.int32 if pa.types.is_string(texts.type) else np.int64
     _, offsets, data = texts.buffers()
     if not len(texts):

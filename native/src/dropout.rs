@@ -8,7 +8,8 @@
 //! The paper's steps are those of one word. Here a *stretch* has steps of its own: the longest run of symbols that the
 //! pattern, and for superwords the seams that no merge can join, leave together. In plain BPE that is the pretoken, as
 //! in the paper. Superword tokenizers have two kinds: bytes between which phase-1 merges can join, then phase-1 tokens
-//! between which phase-2 merges can. Steps of a whole fenced piece, hundreds of bytes long, would hardly drop anything
+//! between which phase-2 merges can; where a tokenizer does not say where its phase 2 begins, that is at the first merge
+//! over the start of a word. Steps of a whole fenced piece, hundreds of bytes long, would hardly drop anything
 //! for good: a merge that one step drops is there again in the next, which is likely to be elsewhere.
 
 use rustc_hash::{FxHashMap, FxHashSet};

@@ -99,20 +99,19 @@ def encode_with_dropout(
         merges: by rank; every token is made by one of them, and after its parts.
         n_phase1: how many of them are phase 1's.
         drops: the coin.
-        pattern: the pattern of a plain or a two-pass tokenizer.
-        fence: the fence of one with superwords.
-        two_pass: whether it has two passes.
+        pattern: the phase-1 pattern; the fence of a one-pass tokenizer with superwords.
+        fence: the pattern that cuts phase 2, with two passes.
+        two_pass: whether there are two.
     """
     phase1, phase2 = merges[:n_phase1], merges[n_phase1:]
     ranks1, ranks2 = ranks_of(phase1), ranks_of(phase2)
-    superwords = bool(phase2)
     bytes_joined = {(left[-1:], right[:1]) for left, right in phase1}
     leaves = _leaves(merges, n_phase1)
     seams = {(leaves.get(left, (left,))[-1], leaves.get(right, (right,))[0]) for left, right in phase2}
 
     def bytes_of(piece: str) -> list[bytes]:
         def joins(left: bytes, right: bytes) -> bool:
-            return two_pass or not superwords or (left, right) in bytes_joined
+            return two_pass or not phase2 or (left, right) in bytes_joined
 
         stretches = _chunks(as_bytes(piece), joins)
         return [token for stretch in stretches for token in merge_with_dropout(stretch, ranks1, drops)]
@@ -125,5 +124,4 @@ def encode_with_dropout(
         tokens = [token for piece in split(text, pattern) for token in bytes_of(piece)]
         runs = open_runs(tokens, byte_positions(text, boundaries(text, fence)))
         return [token for run in runs for token in superwords_of(run)]
-    pieces = split(text, fence if superwords else pattern)
-    return [token for piece in pieces for token in superwords_of(bytes_of(piece))]
+    return [token for piece in split(text, pattern) for token in superwords_of(bytes_of(piece))]

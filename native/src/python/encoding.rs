@@ -141,6 +141,13 @@ impl Encoder {
         self.core.plain
     }
 
+    /// The rank of the first merge of the second level: phase 2's, or, where the tokenizer does not say so, the first
+    /// over the start of a word.
+    #[getter]
+    fn phase1(&self) -> usize {
+        self.core.definition().phase1
+    }
+
     /// Ids of one text; the strings of `special` in it are special tokens.
     #[pyo3(signature = (text, special=None))]
     fn encode(&self, py: Python<'_>, text: &str, special: Option<&SpecialStrings>) -> PyResult<Vec<u32>> {
