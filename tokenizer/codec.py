@@ -163,7 +163,8 @@ class Codec(ABC):
         (by rank, then from the left) is applied; the first step that drops all ends it. HF's `dropout` has the same
         coins, except that merges that other merges made impossible take part in HF's. A step is one of a pretoken.
         For superwords it is one of a run of bytes between which phase-1 merges can join, and then of a run of phase-1
-        tokens between which phase-2 merges can: see `native/src/dropout.rs`. Special strings are ordinary text.
+        tokens between which phase-2 merges can: see `native/src/dropout.rs`, also for imported superwords. Special
+        strings are ordinary text.
 
         Args:
             text: any text.

@@ -8,9 +8,10 @@
 //! The paper's steps are those of one word. Here a *stretch* has steps of its own: the longest run of symbols that the
 //! pattern, and for superwords the seams that no merge can join, leave together. In plain BPE that is the pretoken, as
 //! in the paper. Superword tokenizers have two kinds: bytes between which phase-1 merges can join, then phase-1 tokens
-//! between which phase-2 merges can; where a tokenizer does not say where its phase 2 begins, that is at the first merge
-//! over the start of a word. Steps of a whole fenced piece, hundreds of bytes long, would hardly drop anything
-//! for good: a merge that one step drops is there again in the next, which is likely to be elsewhere.
+//! between which phase-2 merges can. (Where a tokenizer does not say where its phase 2 begins, as imported superwords,
+//! the rank counts at which the encoder parts its levels.) Steps of a whole fenced piece, hundreds of bytes long, would
+//! hardly drop anything: a merge that one step drops is there again in the next, which is likely to be elsewhere. With
+//! p = 0.1 they gave 0.2 % more tokens of English than without, where stretches give 20 %, and words of plain BPE 15 %.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -141,8 +141,8 @@ impl Encoder {
         self.core.plain
     }
 
-    /// The rank of the first merge of the second level: phase 2's, or, where the tokenizer does not say so, the first
-    /// over the start of a word.
+    /// The rank of the first merge of the second level: phase 2's, or, where the tokenizer does not say so, that from
+    /// which on merges make superwords.
     #[getter]
     fn phase1(&self) -> usize {
         self.core.definition().phase1
