@@ -68,7 +68,7 @@ def spell(
     spelled = _native.spell(vocab, np.ascontiguousarray(merge_ids).reshape(-1), _LONGEST_TOKEN)
     if spelled is not None:
         vocab = spelled
-    else:  # something is wrong with the merges, or they are out of order: this says what, or puts up with it
+    else:  # something is wrong with the merges: this says what
         _put_merges(merge_ids, vocab, put)
         _check_distinct(vocab)
     for string, token_id in special_tokens.items():

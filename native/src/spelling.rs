@@ -1,46 +1,53 @@
 //! Vocabularies and merges as files have them.
 
 use hashbrown::HashSet;
+use rustc_hash::FxHashMap;
 
 use crate::merging::Tokens;
 
-/// Bytes of the tokens that merges make, by rank, given those of all others by id (none where nothing has the id).
+/// Ids and bytes of the tokens that merges make, given those of all others by id (none where nothing has the id).
+/// Imported lists may use a token before the merge that makes it: those merges wait.
 ///
-/// None where it is not as plain as that: an operand is made later or never, a token has the id or the bytes of
-/// another one, or is longer than `longest`.
-pub fn spell(given: &Tokens, merges: &[[u32; 3]], longest: usize) -> Option<Vec<Box<[u8]>>> {
+/// None where not all merges can be spelled: an operand is never made, a token has the id or the bytes of another one,
+/// or is longer than `longest`.
+pub fn spell(given: &Tokens, merges: &[[u32; 3]], longest: usize) -> Option<Vec<(u32, Box<[u8]>)>> {
     let n = given.len();
-    let mut made: Vec<Option<u32>> = vec![None; n]; // rank of the first merge that makes an id
-    let mut tokens: Vec<Box<[u8]>> = Vec::with_capacity(merges.len());
+    let mut place: Vec<Option<u32>> = vec![None; n]; // in `made`, by id
+    let mut made: Vec<(u32, Box<[u8]>)> = Vec::with_capacity(merges.len());
+    let mut waiting: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
+    let mut ready = Vec::new();
+    for first in 0..merges.len() {
+        ready.push(first);
+        while let Some(rank) = ready.pop() {
+            let [left, right, new] = merges[rank];
+            if [left, right, new].into_iter().any(|id| id as usize >= n) {
+                return None;
+            }
+            let bytes = |id: u32| match place[id as usize] {
+                Some(place) => &*made[place as usize].1,
+                None => given.get(id),
+            };
+            if let Some(missing) = [left, right].into_iter().find(|&id| bytes(id).is_empty()) {
+                waiting.entry(missing).or_default().push(rank);
+                continue;
+            }
+            let token: Box<[u8]> = [bytes(left), bytes(right)].concat().into();
+            let before = bytes(new);
+            if token.len() > longest || !before.is_empty() && before != &*token {
+                return None;
+            }
+            if before.is_empty() {
+                place[new as usize] = Some(made.len() as u32);
+                made.push((new, token));
+                ready.extend(waiting.remove(&new).into_iter().flatten());
+            }
+        }
+    }
     let mut seen: HashSet<&[u8], rustc_hash::FxBuildHasher> = HashSet::with_capacity_and_hasher(n, Default::default());
-    if (0..n as u32).map(|id| given.get(id)).any(|token| !token.is_empty() && !seen.insert(token)) {
-        return None;
-    }
-    for (rank, &[left, right, new]) in merges.iter().enumerate() {
-        let bytes = |id: u32| match made.get(id as usize)? {
-            Some(rank) => Some(&*tokens[*rank as usize]),
-            None => Some(given.get(id)).filter(|token| !token.is_empty()),
-        };
-        let token: Box<[u8]> = [bytes(left)?, bytes(right)?].concat().into();
-        let new = new as usize;
-        if token.len() > longest || new >= n {
-            return None;
-        }
-        match made[new] {
-            Some(first) if tokens[first as usize] != token => return None,
-            Some(_) => {}
-            None if !given.get(new as u32).is_empty() => return None,
-            None => made[new] = Some(rank as u32),
-        }
-        tokens.push(token);
-    }
-    for (rank, &[_, _, new]) in merges.iter().enumerate() {
-        if made[new as usize] == Some(rank as u32) && !seen.insert(&tokens[rank]) {
-            return None;
-        }
-    }
+    let others = (0..n as u32).map(|id| given.get(id)).filter(|token| !token.is_empty());
+    let distinct = others.chain(made.iter().map(|(_, token)| &**token)).all(|token| seen.insert(token));
     drop(seen);
-    Some(tokens)
+    (distinct && waiting.is_empty()).then_some(made)
 }
 
 /// Merges as Python's `json` writes a list of lists of three: `[[97, 98, 256], [256, 99, 257]]`.
@@ -109,12 +116,14 @@ mod tests {
     fn merges_spell_their_parts() {
         let table = given(&[b"a", b"b", b"", b""]);
         let spelled = |merges: &[[u32; 3]]| {
-            spell(&table, merges, 4).map(|tokens| tokens.iter().map(|token| token.to_vec()).collect::<Vec<_>>())
+            spell(&table, merges, 4)
+                .map(|made| made.iter().map(|(id, token)| (*id, token.to_vec())).collect::<Vec<_>>())
         };
-        assert_eq!(spelled(&[[0, 1, 2], [2, 0, 3]]), Some(vec![b"ab".to_vec(), b"aba".to_vec()]));
-        assert_eq!(spelled(&[[0, 1, 2], [0, 1, 2]]), Some(vec![b"ab".to_vec(), b"ab".to_vec()]));
+        assert_eq!(spelled(&[[0, 1, 2], [2, 0, 3]]), Some(vec![(2, b"ab".to_vec()), (3, b"aba".to_vec())]));
+        assert_eq!(spelled(&[[0, 1, 2], [0, 1, 2]]), Some(vec![(2, b"ab".to_vec())]));
+        assert_eq!(spelled(&[[2, 0, 3], [0, 1, 2]]), Some(vec![(2, b"ab".to_vec()), (3, b"aba".to_vec())]));
         for irregular in [
-            &[[3, 0, 2], [0, 1, 3]][..],        // used before it is made
+            &[[3, 0, 2], [2, 1, 3]][..],        // never made
             &[[0, 1, 1]],                       // an id that is taken
             &[[0, 1, 2], [1, 0, 2]],            // by other bytes
             &[[0, 1, 2], [0, 1, 3]],            // the same bytes twice

@@ -90,8 +90,8 @@ fn triples(merges: &PyReadonlyArray1<u32>) -> PyResult<Vec<[u32; 3]>> {
     Ok(merges.as_slice()?.chunks_exact(3).map(|ids| [ids[0], ids[1], ids[2]]).collect())
 }
 
-/// `given` with the tokens that merges make put in; None where a merge cannot be spelled at its turn, where two tokens
-/// share an id or their bytes, or where one has more than `longest` bytes.
+/// `given` with the tokens that merges make put in; None where a merge cannot be spelled, where two tokens share an id
+/// or their bytes, or where one has more than `longest` bytes.
 #[pyfunction]
 pub fn spell<'py>(
     given: &Bound<'py, PyList>,
@@ -100,10 +100,10 @@ pub fn spell<'py>(
 ) -> PyResult<Option<Bound<'py, PyList>>> {
     let py = given.py();
     let (table, merges) = (table(given)?, triples(&merges)?);
-    let Some(tokens) = py.detach(|| spelling::spell(&table, &merges, longest)) else { return Ok(None) };
+    let Some(made) = py.detach(|| spelling::spell(&table, &merges, longest)) else { return Ok(None) };
     let vocabulary = given.get_slice(0, given.len());
-    for ([_, _, new], token) in merges.iter().zip(&tokens) {
-        vocabulary.set_item(*new as usize, PyBytes::new(py, token))?;
+    for (id, token) in made {
+        vocabulary.set_item(id as usize, PyBytes::new(py, &token))?;
     }
     Ok(Some(vocabulary))
 }
