@@ -1,23 +1,20 @@
-"""The tokenizer: encode, decode, save, load."""
+"""The tokenizer: what it is made of; save, load."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import regex
 
 from tokenizer import _native, formats, vocabulary
+from tokenizer.codec import Codec
 from tokenizer.errors import UserError
 from tokenizer.patterns import Pattern
-from tokenizer.progress import thread_count
 
 ALPHABET: bytes = formats.BYTE_ORDER
 """The 256 byte values in the order of HF's alphabet: the order in which `lowest-ids` ranks them."""
@@ -25,8 +22,8 @@ ALPHABET: bytes = formats.BYTE_ORDER
 SPECIAL_LAYOUTS = vocabulary.SPECIAL_LAYOUTS
 
 
-class Tokenizer:
-    """A byte-level BPE tokenizer, with or without superwords.
+class Tokenizer(Codec):
+    """A byte-level BPE tokenizer, with or without superwords. What it does with text is in `Codec`.
 
     Attributes:
         mode: "one-pass" (the fence, or without one the pattern, cuts the text; then merges apply by rank) or
@@ -204,7 +201,7 @@ class Tokenizer:
     @cached_property
     def sha256(self) -> str:
         """Hash of everything that decides which ids a text gets; names the tokenizer."""
-        return hashlib.sha256(json.dumps(formats.content(self), sort_keys=True).encode()).hexdigest()
+        return formats.identity(self)
 
     @property
     def name(self) -> str:
@@ -224,8 +221,6 @@ class Tokenizer:
             i for i in phase2 if len(_native.split(self.vocab[i].decode(errors="replace"), self.pattern.regex)) > 1
         ]
         return np.array(crossing, dtype=np.int64)
-
-    # --- encoding ---
 
     @cached_property
     def _encoder(self) -> _native.Encoder:
@@ -247,91 +242,6 @@ class Tokenizer:
                 stacklevel=3,
             )
         return encoder
-
-    def encode(
-        self,
-        text: str,
-        *,
-        allowed_special: Set[str] | Literal["all"] = frozenset(),
-        disallowed_special: Collection[str] | Literal["all"] = "all",
-    ) -> list[int]:
-        """Ids of a text. Special strings in it are an error, unless allowed or declared to be ordinary text.
-
-        Args:
-            text: any text without lone surrogates.
-            allowed_special: special tokens whose strings become their ids; "all" for every one.
-            disallowed_special: strings that raise; "all" for every special token that is not allowed, an empty
-                collection to encode them as ordinary text.
-
-        Raises:
-            UserError: a disallowed special string occurs in the text.
-        """
-        allowed = set(self.special_tokens) if allowed_special == "all" else set(allowed_special)
-        if unknown := allowed - set(self.special_tokens):
-            raise UserError(f"{sorted(unknown)[0]!r} is no special token; there are {sorted(self.special_tokens)}")
-        disallowed = set(self.special_tokens) - allowed if disallowed_special == "all" else set(disallowed_special)
-        self._refuse(text, disallowed)
-        if not allowed:
-            return self.encode_ordinary(text)
-        ids: list[int] = []
-        # Longest first: alternation takes the first that matches.
-        special = regex.compile("(" + "|".join(map(regex.escape, sorted(allowed, key=len, reverse=True))) + ")")
-        for i, part in enumerate(special.split(text)):
-            if i % 2:
-                ids.append(self.special_tokens[part])
-            elif part:
-                ids.extend(self.encode_ordinary(part))
-        return ids
-
-    @staticmethod
-    def _refuse(text: str, disallowed: Set[str]) -> None:
-        for string in sorted(disallowed):
-            if string in text:
-                raise UserError(
-                    f"the text contains the special string {string!r}: pass allowed_special={{{string!r}}} to make it "
-                    "a special token, or disallowed_special=() to encode it as ordinary text"
-                )
-
-    def encode_ordinary(self, text: str) -> list[int]:
-        """Ids of a text in which special strings are ordinary text."""
-        return self._encoder.encode(text)
-
-    def encode_batch(
-        self, texts: Sequence[str], *, threads: int | None = None
-    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-        """Ids of many texts, special strings as ordinary text, on several threads and without the GIL.
-
-        Returns:
-            ids: uint32, of all texts in order.
-            offsets: int64 [len(texts) + 1]; text i has `ids[offsets[i]:offsets[i + 1]]`.
-        """
-        if isinstance(texts, str):
-            raise UserError("encode_batch takes a list of texts; use encode for one, or put it in a list")
-        return self.encode_documents(_native.Batch.from_texts(list(texts)), threads=threads)
-
-    def encode_documents(
-        self, batch: _native.Batch, *, threads: int | None = None
-    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-        """`encode_batch` for documents that are a Batch already."""
-        return self._encoder.encode_batch(batch, thread_count(threads))
-
-    def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """The bytes that ids spell.
-
-        Raises:
-            UserError: an id is not in the vocabulary.
-        """
-        try:
-            tokens = [self.vocab[i] for i in _non_negative(ids)]
-        except IndexError:
-            raise UserError(f"an id is not below the vocabulary size {self.vocab_size}") from None
-        if not all(tokens):
-            raise UserError("an id is in a gap of the vocabulary: no token has it")
-        return b"".join(tokens)
-
-    def decode(self, ids: Iterable[int], *, errors: str = "replace") -> str:
-        """The text that ids spell; malformed UTF-8, which no text encodes to, by `errors` as in bytes.decode."""
-        return self.decode_bytes(ids).decode("utf-8", errors=errors)
 
     # --- other sizes, storage ---
 
@@ -404,10 +314,3 @@ class Tokenizer:
     def __repr__(self) -> str:
         superwords = "" if self.fence is None else f", phase 1: {256 + self.n_phase1_merges}, fence={self.fence.name}"
         return f"<Tokenizer {self.name}: {self.vocab_size} tokens, {self.pattern.name}{superwords}, {self.mode}>"
-
-
-def _non_negative(ids: Iterable[int]) -> Iterable[int]:
-    for i in ids:
-        if i < 0:
-            raise IndexError
-        yield i

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer import _native
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def spell(
         raise UserError(f"id {largest} is out of range: ids are below {MOST_IDS}")
     vocab = [b""] * (largest + 1)
 
-    def put(token_id: int, spelling: bytes, what: str) -> None:
+    def put(token_id: int, spelling: bytes, what: str) -> None:  # into whichever list `vocab` is by then
         if token_id < 0 or vocab[token_id]:
             raise UserError(f"id {token_id} of {what} is out of range or taken (vocabulary of {len(vocab)} tokens)")
         vocab[token_id] = spelling
@@ -64,14 +65,12 @@ def spell(
         if len(spelling) < 2:
             raise UserError(f"the token {spelling!r} with id {token_id} is no merge, and has less than two bytes")
         put(token_id, spelling, f"token {spelling!r}")
-    _put_merges(merge_ids, vocab, put)
-    # A file names a token by its bytes, so two ordinary tokens with the same ones could not be told apart.
-    seen: set[bytes] = set()
-    for token_id, spelling in enumerate(vocab):
-        if spelling in seen:
-            raise UserError(f"{spelling!r} is spelled by two tokens, the second with id {token_id}")
-        if spelling:
-            seen.add(spelling)
+    spelled = _native.spell(vocab, np.ascontiguousarray(merge_ids).reshape(-1), _LONGEST_TOKEN)
+    if spelled is not None:
+        vocab = spelled
+    else:  # something is wrong with the merges: this says what
+        _put_merges(merge_ids, vocab, put)
+        _check_distinct(vocab)
     for string, token_id in special_tokens.items():
         if not string:
             raise UserError(f"the special token with id {token_id} is empty")
@@ -81,6 +80,16 @@ def spell(
             raise UserError(f"the special token {string!r} holds half a surrogate pair, which no text does") from None
         put(token_id, spelling, f"special token {string!r}")
     return vocab
+
+
+def _check_distinct(vocab: list[bytes]) -> None:
+    # A file names a token by its bytes, so two ordinary tokens with the same ones could not be told apart.
+    seen: set[bytes] = set()
+    for token_id, spelling in enumerate(vocab):
+        if spelling in seen:
+            raise UserError(f"{spelling!r} is spelled by two tokens, the second with id {token_id}")
+        if spelling:
+            seen.add(spelling)
 
 
 def _put_merges(merge_ids: npt.NDArray[np.uint32], vocab: list[bytes], put: Callable[[int, bytes, str], None]) -> None:

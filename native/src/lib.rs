@@ -4,16 +4,22 @@
 
 pub mod corpus;
 pub mod counting;
+pub mod documents;
+pub mod dropout;
 pub mod encoding;
 pub mod fragments;
 pub mod keys;
 pub mod merging;
+pub mod offsets;
 pub mod parallel;
 pub mod patterns;
 pub mod phase2;
 pub mod reading;
 pub mod records;
+pub mod special;
+pub mod spelling;
 pub mod spill;
+pub mod streaming;
 pub mod table;
 pub mod unicode;
 

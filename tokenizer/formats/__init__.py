@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from tokenizer.formats.alphabet import BYTE_CHARACTERS, BYTE_ORDER, printable, unprintable
 from tokenizer.formats.files import KINDS, read, write
-from tokenizer.formats.folder import FILE, content, load, save
+from tokenizer.formats.folder import FILE, content, identity, load, save
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_json
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "KINDS",
     "content",
     "hf_json",
+    "identity",
     "load",
     "printable",
     "read",

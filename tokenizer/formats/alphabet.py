@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, pairwise
 
 from tokenizer.vocabulary import NOT_IN_UTF8
 
@@ -32,6 +33,14 @@ def unprintable(name: str) -> bytes | None:
         return name.translate(_OUTSIDE).encode("latin-1")
     except UnicodeEncodeError:
         return None
+
+
+def unprintable_all(names: Sequence[str]) -> list[bytes] | None:
+    """`unprintable` of many names; None if one has a character that is not of that alphabet."""
+    spelled = unprintable("".join(names))
+    if spelled is None:
+        return None
+    return [spelled[start:end] for start, end in pairwise(accumulate(map(len, names), initial=0))]
 
 
 def named_as_text(special_strings: Iterable[str]) -> str | None:

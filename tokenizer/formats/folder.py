@@ -6,13 +6,14 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from tokenizer import patterns
+from tokenizer import _native, patterns
 from tokenizer.errors import UserError
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.formats.portable import unportable_part
@@ -24,16 +25,18 @@ if TYPE_CHECKING:
 
 FILE = "superbpe.json"
 FORMAT_VERSION = 3  # 2 has tokens that merges do not make, 3 eligible pretokens; without them, less is written
+_MERGES = b'"merges": '
+_NO_MERGES = _MERGES + b"[]"  # a quotation mark inside a string has a backslash, so that this is the key and its value
 
 
-def content(tokenizer: Tokenizer) -> dict[str, Any]:
-    """What decides which ids a text gets, as JSON values."""
+def content(tokenizer: Tokenizer, merges: Sequence[Any] | None = None) -> dict[str, Any]:
+    """What decides which ids a text gets, as JSON values; `merges` in the place of its own."""
     known: dict[str, Any] = {
         "mode": tokenizer.mode,
         "pattern": tokenizer.pattern.regex,
         "fence": None if tokenizer.fence is None else tokenizer.fence.regex,
         "byte_ids": list(tokenizer.byte_ids),
-        "merges": tokenizer.merge_ids.tolist(),
+        "merges": tokenizer.merge_ids.tolist() if merges is None else list(merges),
         "phase1_merges": tokenizer.n_phase1_merges,
         "special_tokens": tokenizer.special_tokens,
     }
@@ -45,6 +48,26 @@ def content(tokenizer: Tokenizer) -> dict[str, Any]:
     if tokenizer.unmerged:
         known["unmerged"] = [[token.hex(), token_id] for token, token_id in sorted(tokenizer.unmerged.items())]
     return known
+
+
+def identity(tokenizer: Tokenizer) -> str:
+    """The hash of `content`."""
+    return _identity(content(tokenizer, merges=()), _native.write_merges(tokenizer.merge_ids.reshape(-1)).encode())
+
+
+def _identity(content: dict[str, Any], merges: bytes) -> str:
+    """The hash of a content without merges, and of what `json` writes for them: most of it is merges."""
+    before, _, behind = json.dumps(content | {"merges": []}, sort_keys=True).encode().partition(_NO_MERGES)
+    digest = hashlib.sha256(before + _MERGES)
+    digest.update(merges)
+    digest.update(behind)
+    return digest.hexdigest()
+
+
+def _stored_identity(stored: dict[str, Any], written_merges: bytes | None) -> str:
+    if written_merges is None:
+        return _hash(json.dumps(stored, sort_keys=True).encode())
+    return _identity(stored, written_merges)
 
 
 def save(tokenizer: Tokenizer, folder: Path, config: dict[str, Any] | None = None) -> None:
@@ -96,11 +119,11 @@ def load(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: files are missing or damaged, or what decides the ids was changed.
     """
-    about = _read(folder / FILE, f"{folder} is not a tokenizer folder: it has no {FILE}")
+    about, merges, written_merges = _read_quickly(folder)
     if about.get("format") != "superbpe-tokenizer" or about.get("version") not in range(1, FORMAT_VERSION + 1):
         raise UserError(f"{folder / FILE} is not a tokenizer of format version 1 to {FORMAT_VERSION}; train it again")
     stored = about.get("content")
-    if not isinstance(stored, dict) or _hash(json.dumps(stored, sort_keys=True).encode()) != about.get("sha256"):
+    if not isinstance(stored, dict) or _stored_identity(stored, written_merges) != about.get("sha256"):
         raise UserError(
             f"{folder / FILE} was changed after it was written: its mode, patterns, ids, merges or special tokens do "
             "not match its hash. Restore the file or train again"
@@ -108,7 +131,7 @@ def load(folder: Path) -> dict[str, Any]:
     try:
         arguments = {
             "byte_ids": _integers(stored["byte_ids"]),
-            "merge_ids": np.array([_integers(merge) for merge in stored["merges"]], dtype=np.uint32).reshape(-1, 3),
+            "merge_ids": _merges(stored["merges"]) if merges is None else merges,
             "n_phase1_merges": _integers([stored["phase1_merges"]])[0],
             "pattern": _pattern(about["pattern_name"], stored["pattern"]),
             "fence": None if stored["fence"] is None else _pattern(about["fence_name"], stored["fence"]),
@@ -129,6 +152,10 @@ def load(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder / FILE} is damaged ({error!r}); restore the file or train again") from None
     _check_hf_files(folder, written, arguments)
     return arguments
+
+
+def _merges(listed: list[list[Any]]) -> npt.NDArray[np.uint32]:
+    return np.array([_integers(merge) for merge in listed], dtype=np.uint32).reshape(-1, 3)
 
 
 def _integers(values: Iterable[Any]) -> list[int]:
@@ -153,9 +180,9 @@ def _pattern(name: str, regex: str) -> Pattern:
     return resolved
 
 
-def _read(path: Path, missing: str) -> dict[str, Any]:
+def _read(path: Path, missing: str, text: bytes | None = None) -> dict[str, Any]:
     try:
-        parsed = json.loads(path.read_bytes())
+        parsed = json.loads(path.read_bytes() if text is None else text)
     except FileNotFoundError:
         raise UserError(missing) from None
     except (ValueError, RecursionError) as error:
@@ -163,6 +190,25 @@ def _read(path: Path, missing: str) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise UserError(f"{path} is not a JSON object; restore the file or train again")
     return parsed
+
+
+def _read_quickly(folder: Path) -> tuple[dict[str, Any], npt.NDArray[np.uint32] | None, bytes | None]:
+    """`FILE`, its merges and how they are written: without a Python object for each of their numbers.
+
+    None for merges that are not written as `save` does; they are in the file's content as always then.
+    """
+    path, missing = folder / FILE, f"{folder} is not a tokenizer folder: it has no {FILE}"
+    text = path.read_bytes() if path.is_file() else b""
+    place = text.find(_MERGES + b"[[", max(text.rfind(b'"content": {'), 0))
+    start = place + len(_MERGES)
+    found = _native.read_merges(text, start) if place >= 0 else None
+    if found is not None:
+        merges, end = found
+        about = _read(path, missing, text[:start] + b"[]" + text[end:])
+        stored = about.get("content")
+        if isinstance(stored, dict) and stored.get("merges") == []:
+            return about, merges.reshape(-1, 3), text[start:end]
+    return _read(path, missing), None, None
 
 
 _HF_PARTS = (

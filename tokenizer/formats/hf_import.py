@@ -12,7 +12,7 @@ import numpy as np
 from tokenizer import patterns
 from tokenizer.errors import UserError
 from tokenizer.formats import cuts
-from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, named_as_text, unprintable
+from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, named_as_text, unprintable, unprintable_all
 from tokenizer.formats.hf import NEVER_APPLY, NO_NORMALIZER, TEMPLATE, overlap
 from tokenizer.formats.portable import unportable_part
 from tokenizer.formats.text import check_ids, parse_json
@@ -69,13 +69,12 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer
         raise _refusal(path, f"HF's regex engine may read {part} in its pattern {regex!r} otherwise", "regex")
     vocab: dict[str, int] = model["vocab"]
     added = _added(found.get("added_tokens") or [], vocab, path, ignore)
-    tokens: dict[str, bytes] = {}
-    for name in vocab:
-        if name not in added:
-            spelled = unprintable(name)
-            if not spelled:
-                raise UserError(f"{path} is not byte-level: its token {name!r} is not in the byte alphabet")
-            tokens[name] = spelled
+    names = [name for name in vocab if name not in added]
+    spelled = unprintable_all(names)
+    if spelled is None or not all(spelled):
+        wrong = next(name for name in names if not unprintable(name))
+        raise UserError(f"{path} is not byte-level: its token {wrong!r} is not in the byte alphabet")
+    tokens = dict(zip(names, spelled, strict=True))
     if missing := missing_byte(lambda byte: BYTE_CHARACTERS[byte] in tokens):
         raise UserError(f"{path} is not byte-level: {missing}")
     byte_ids = [vocab.get(BYTE_CHARACTERS[byte], NO_TOKEN) for byte in range(256)]
@@ -186,8 +185,10 @@ def _merges(
     listed: list[Any], tokens: dict[str, bytes], vocab: dict[str, int], path: Path
 ) -> tuple[np.ndarray[Any, np.dtype[np.uint32]], str]:
     strings = bool(listed) and isinstance(listed[0], str)
+    if columns := _columns(listed, {name: vocab[name] for name in tokens}):
+        return np.array(columns, dtype=np.uint32).T, "strings" if strings else "pairs"
     rows = []
-    for rank, entry in enumerate(listed):
+    for rank, entry in enumerate(listed):  # an empty list, or one with a mistake: this says which
         pair = entry.split(" ") if isinstance(entry, str) else entry
         if len(pair) != 2 or isinstance(entry, str) != strings:
             raise UserError(f"{path} is damaged: merge {rank} is {entry!r}")
@@ -196,3 +197,18 @@ def _merges(
             raise UserError(f"{path} is damaged: merge {rank}, {left!r} and {right!r}, is not of its vocabulary")
         rows.append((vocab[left], vocab[right], vocab[left + right]))
     return np.array(rows, dtype=np.uint32).reshape(-1, 3), "strings" if strings else "pairs"
+
+
+def _columns(listed: list[Any], ids: dict[str, int]) -> list[list[int]] | None:
+    """Ids of all left parts, right parts and products; None if some entry is not as it should be."""
+    kinds = set(map(type, listed))
+    if kinds not in ({str}, {list}):
+        return None
+    pairs: list[list[str]] = [entry.split(" ") for entry in listed] if kinds == {str} else listed
+    if set(map(len, pairs)) != {2}:
+        return None
+    try:
+        left, right = ([ids[pair[side]] for pair in pairs] for side in (0, 1))
+        return [left, right, [ids[first + second] for first, second in pairs]]
+    except (KeyError, TypeError):
+        return None

@@ -56,6 +56,13 @@ def check_ids(vocab: Mapping[str, Any], path: Path) -> None:
     Raises:
         UserError: an id is not a whole number, or too large, or two tokens have it.
     """
+    ids = vocab.values()
+    if (
+        set(map(type, ids)) <= {int}
+        and len(set(ids)) == len(ids)
+        and 0 <= min(ids, default=0) <= max(ids, default=0) < MOST_IDS
+    ):
+        return
     names: dict[int, str] = {}
     for name, token_id in vocab.items():
         if type(token_id) is not int or not 0 <= token_id < MOST_IDS:

@@ -8,10 +8,11 @@ documents on the way from the textbook's four lines to a practical trainer, and 
 - `pairs`: tokens, pairs, and which of several equally frequent pairs is merged.
 - `words`, `selection`, `parallel`: how a rung holds the corpus, and how it finds the best pair.
 - `training`: the loop over both, and `TRAINERS`, every rung by its name.
-- `encoding`, `two_pass`: `ENCODERS`, and the two ways to encode a text.
+- `encoding`, `two_pass`: `ENCODERS`, and the two ways to encode a text; `dropout`: both with merges left out.
 """
 
 from tokenizer.reference.chunks import chunk_boundaries, count_file, cutting_token
+from tokenizer.reference.dropout import Coin, coins, distribution, encode_with_dropout, merge_with_dropout
 from tokenizer.reference.encoding import (
     ENCODERS,
     Encoder,
@@ -59,6 +60,7 @@ __all__ = [
     "TIE_BREAKS",
     "TRAINERS",
     "CachedTopPairs",
+    "Coin",
     "Encoder",
     "HeapPairs",
     "Merge",
@@ -78,18 +80,22 @@ __all__ = [
     "byte_alphabet",
     "byte_positions",
     "chunk_boundaries",
+    "coins",
     "count_file",
     "count_pairs",
     "count_pretokens",
     "cut_at_special",
     "cut_into_units",
     "cutting_token",
+    "distribution",
     "divergence",
     "encode",
     "encode_two_pass",
+    "encode_with_dropout",
     "learn",
     "merge_by_rank",
     "merge_linked",
+    "merge_with_dropout",
     "open_runs",
     "ranks_of",
     "replace_pair",

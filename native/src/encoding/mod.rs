@@ -23,8 +23,8 @@ pub use pairs::{PairTable, RankedMerges};
 use rules::*;
 pub use rules::{recover_merges, superword_rank};
 
-use crate::corpus::Batch;
 use crate::counting::Unit;
+use crate::documents::Documents;
 use crate::keys::{hash_key, prefetch, short_key, SHORT};
 use crate::merging::Tokens;
 use crate::parallel;
@@ -246,6 +246,10 @@ impl Encoder {
         })
     }
 
+    pub(crate) fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
     pub fn tokens(&self) -> &Tokens {
         &self.definition.tokens
     }
@@ -306,13 +310,17 @@ impl Encoder {
     }
 
     /// Ids of all documents of a batch, and where each document's begin and end.
-    pub fn encode_batch(&self, batch: &Batch, threads: usize) -> Result<(Vec<u32>, Vec<i64>), String> {
-        let chunks = parallel::chunks(&batch.offsets, CHUNK_BYTES);
+    pub fn encode_batch(
+        &self,
+        batch: &(impl Documents + ?Sized),
+        threads: usize,
+    ) -> Result<(Vec<u32>, Vec<i64>), String> {
+        let chunks = parallel::chunks(batch.offsets(), CHUNK_BYTES);
         let results: Vec<Mutex<(Vec<u32>, Vec<usize>)>> = chunks.iter().map(|_| Mutex::default()).collect();
         let threads = threads.min(chunks.len()).max(1);
         self.with_states(threads, |states| {
             parallel::for_each(states, chunks.len(), |state, i| {
-                let bytes = batch.offsets[chunks[i].end] - batch.offsets[chunks[i].start];
+                let bytes = batch.offsets()[chunks[i].end] - batch.offsets()[chunks[i].start];
                 let mut ids = Vec::with_capacity(bytes as usize / 3);
                 let mut ends = Vec::with_capacity(chunks[i].len());
                 for document in chunks[i].clone() {
@@ -324,7 +332,7 @@ impl Encoder {
             })
         })?;
         let mut all = Vec::new();
-        let mut offsets = Vec::with_capacity(batch.len() + 1);
+        let mut offsets = Vec::with_capacity(batch.count() + 1);
         offsets.push(0);
         for result in results {
             let (ids, ends) = result.into_inner().expect("no panic while held");
@@ -561,7 +569,12 @@ impl Level2 {
 
 /// Emits the tokens between seams at which phase 2 must not merge: a boundary lies at them, or inside a token
 /// on either side.
-fn between_closed_seams(tokens: &[u32], ends: &[usize], boundaries: &[usize], span: &mut impl FnMut(&[u32])) {
+pub(crate) fn between_closed_seams(
+    tokens: &[u32],
+    ends: &[usize],
+    boundaries: &[usize],
+    span: &mut impl FnMut(&[u32]),
+) {
     let mut boundary = boundaries.iter().copied().peekable();
     let (mut start, mut inside_before) = (0, false);
     let mut at_end_before = false;

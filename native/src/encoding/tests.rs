@@ -1,4 +1,5 @@
 use super::*;
+use crate::corpus::Batch;
 
 pub struct Random(pub u64);
 

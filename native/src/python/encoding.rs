@@ -1,18 +1,58 @@
 //! The encoder.
 
+use std::sync::OnceLock;
+
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString};
 
 use super::text::Batch;
 use super::user_error;
+use super::vocabulary::table;
+use crate::documents::{self, Buffers, Documents, Strings};
+use crate::dropout::{Coins, Dropout};
 use crate::encoding::{self, Definition, MergeRule};
-use crate::merging::Tokens;
+use crate::offsets;
 use crate::patterns::Scanner;
+use crate::special;
+use crate::streaming;
 
-type Encoded<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<i64>>);
+type Array<'py, T> = Bound<'py, PyArray1<T>>;
+type Encoded<'py> = (Array<'py, u32>, Array<'py, i64>);
 
 #[pyclass(frozen, module = "tokenizer._native")]
-pub struct Encoder(encoding::Encoder);
+pub struct Encoder {
+    core: encoding::Encoder,
+    ignores_merges: bool,
+    cuts: OnceLock<streaming::Cuts>,
+    dropout: OnceLock<Dropout>,
+}
+
+/// Documents as Python has them.
+#[derive(FromPyObject)]
+enum Texts<'py> {
+    Batch(PyRef<'py, Batch>),
+    /// UTF-8 and offsets into it, Arrow's layout.
+    Buffers(PyReadonlyArray1<'py, u8>, PyReadonlyArray1<'py, i64>),
+    Strings(Vec<Bound<'py, PyString>>),
+}
+
+impl Texts<'_> {
+    /// The documents, which must be UTF-8, where they lie.
+    fn documents(&self, py: Python<'_>) -> PyResult<Box<dyn Documents + '_>> {
+        Ok(match self {
+            Self::Batch(batch) => Box::new(batch.0.as_ref()),
+            Self::Buffers(data, offsets) => {
+                let (data, offsets) = (data.as_slice()?, offsets.as_slice()?);
+                Box::new(py.detach(|| Buffers::new(data, offsets)).map_err(user_error)?)
+            }
+            // Lone surrogates cannot be UTF-8: Python raises UnicodeEncodeError with their place.
+            Self::Strings(texts) => Box::new(Strings::new(
+                texts.iter().map(|text| text.to_str().map(str::as_bytes)).collect::<PyResult<_>>()?,
+            )),
+        })
+    }
+}
 
 #[pymethods]
 impl Encoder {
@@ -23,7 +63,7 @@ impl Encoder {
     #[pyo3(signature = (tokens, byte_ids, merges, *, phase1, pattern, fence, two_pass, whole, eligible=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
-        tokens: Vec<Vec<u8>>,
+        tokens: &Bound<'_, PyList>,
         byte_ids: [u32; 256],
         merges: PyReadonlyArray1<u32>,
         phase1: usize,
@@ -33,11 +73,8 @@ impl Encoder {
         whole: PyReadonlyArray1<u32>,
         eligible: Option<&str>,
     ) -> PyResult<Self> {
-        let n = tokens.len();
-        let mut table = Tokens::default();
-        tokens.iter().for_each(|token| {
-            table.push(token);
-        });
+        let table = table(tokens)?;
+        let n = table.len();
         let merges: Vec<MergeRule> = merges
             .as_slice()?
             .chunks_exact(3)
@@ -68,15 +105,20 @@ impl Encoder {
             // Ids do not depend on where the levels part; imported superwords do not say where phase 2 began.
             definition.phase1 = encoding::superword_rank(&definition);
         }
-        let encoder = encoding::Encoder::new(definition);
+        let core = encoding::Encoder::new(definition);
         let whole = whole.as_slice()?;
-        Ok(Self(if whole.is_empty() { encoder } else { encoder.ignoring_merges(whole) }))
+        Ok(Self {
+            core: if whole.is_empty() { core } else { core.ignoring_merges(whole) },
+            ignores_merges: !whole.is_empty(),
+            cuts: OnceLock::new(),
+            dropout: OnceLock::new(),
+        })
     }
 
     /// (left, right) by rank, flat, where tiktoken's rule makes token `rank` of those two; 2**32 - 1 where it makes
     /// it of none. `tokens`: bytes by rank, all single bytes among them.
     #[staticmethod]
-    fn recover_merges<'py>(py: Python<'py>, tokens: Vec<Vec<u8>>) -> Bound<'py, PyArray1<u32>> {
+    fn recover_merges<'py>(py: Python<'py>, tokens: Vec<Vec<u8>>) -> Array<'py, u32> {
         let parts = py.detach(|| encoding::recover_merges(&tokens));
         let flat: Vec<u32> =
             parts.into_iter().flat_map(|parts| parts.map_or([u32::MAX; 2], |(left, right)| [left, right])).collect();
@@ -84,42 +126,209 @@ impl Encoder {
     }
 
     /// Ranks of the merges that can apply: not an earlier one of a repeated pair, nor a token's other derivations.
-    fn live_merges<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
-        py.detach(|| self.0.live_merges()).into_pyarray(py)
+    fn live_merges<'py>(&self, py: Python<'py>) -> Array<'py, u32> {
+        py.detach(|| self.core.live_merges()).into_pyarray(py)
     }
 
     /// By id: how many tokens the merges make of the token's own bytes. For one-pass tokenizers.
-    fn tokens_in_tokens<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u32>> {
-        py.detach(|| self.0.tokens_in_tokens()).into_pyarray(py)
+    fn tokens_in_tokens<'py>(&self, py: Python<'py>) -> Array<'py, u32> {
+        py.detach(|| self.core.tokens_in_tokens()).into_pyarray(py)
     }
 
     /// Whether superword merges share one level with the others because two levels could differ from it.
     #[getter]
     fn plain(&self) -> bool {
-        self.0.plain
+        self.core.plain
     }
 
-    fn encode(&self, py: Python<'_>, text: &str) -> PyResult<Vec<u32>> {
-        py.detach(|| {
-            let mut ids = Vec::new();
-            self.0.with_states(1, |states| self.0.encode(text.as_bytes(), &mut states[0], &mut ids))?;
-            Ok(ids)
-        })
-        .map_err(user_error)
+    /// The rank of the first merge of the second level: phase 2's, or, where the tokenizer does not say so, that from
+    /// which on merges make superwords.
+    #[getter]
+    fn phase1(&self) -> usize {
+        self.core.definition().phase1
     }
 
-    fn encode_batch<'py>(&self, py: Python<'py>, batch: &Batch, threads: usize) -> PyResult<Encoded<'py>> {
-        let (ids, offsets) = py.detach(|| self.0.encode_batch(&batch.0, threads)).map_err(user_error)?;
+    /// Ids of one text; the strings of `special` in it are special tokens.
+    #[pyo3(signature = (text, special=None))]
+    fn encode(&self, py: Python<'_>, text: &str, special: Option<&SpecialStrings>) -> PyResult<Vec<u32>> {
+        py.detach(|| self.ids(text, special)).map_err(user_error)
+    }
+
+    /// The same as an array.
+    #[pyo3(signature = (text, special=None))]
+    fn encode_array<'py>(
+        &self,
+        py: Python<'py>,
+        text: &str,
+        special: Option<&SpecialStrings>,
+    ) -> PyResult<Array<'py, u32>> {
+        Ok(py.detach(|| self.ids(text, special)).map_err(user_error)?.into_pyarray(py))
+    }
+
+    #[pyo3(signature = (texts, threads, special=None))]
+    fn encode_batch<'py>(
+        &self,
+        py: Python<'py>,
+        texts: Texts<'py>,
+        threads: usize,
+        special: Option<&SpecialStrings>,
+    ) -> PyResult<Encoded<'py>> {
+        let documents = texts.documents(py)?;
+        let documents = &*documents;
+        let encode = || match special {
+            None => self.core.encode_batch(documents, threads),
+            Some(SpecialStrings(special)) => self.core.with_states(threads, |states| {
+                documents::map(documents, states, |state, _, text, out| special.encode(&self.core, text, state, out))
+            }),
+        };
+        let (ids, offsets) = py.detach(encode).map_err(user_error)?;
         Ok((ids.into_pyarray(py), offsets.into_pyarray(py)))
+    }
+
+    /// Tokens of each text, special strings as ordinary text; ids are kept for no longer than one document.
+    fn count_tokens<'py>(&self, py: Python<'py>, texts: Texts<'py>, threads: usize) -> PyResult<Array<'py, i64>> {
+        let documents = texts.documents(py)?;
+        let documents = &*documents;
+        let count = || {
+            self.core.with_states(threads, |states| {
+                let mut states: Vec<_> = states.iter_mut().map(|state| (state, Vec::new())).collect();
+                documents::map(documents, &mut states, |(state, ids), _, text, out| {
+                    ids.clear();
+                    self.core.encode(text, state, ids)?;
+                    out.push(ids.len() as i64);
+                    Ok(())
+                })
+            })
+        };
+        Ok(py.detach(count).map_err(user_error)?.0.into_pyarray(py))
+    }
+
+    /// Start and end of every token in bytes, and in characters, both flat.
+    fn spans<'py>(
+        &self,
+        py: Python<'py>,
+        text: &str,
+        ids: PyReadonlyArray1<u32>,
+    ) -> PyResult<(Array<'py, i64>, Array<'py, i64>)> {
+        let ids = ids.as_slice()?;
+        let tokens = self.core.tokens();
+        if ids.iter().any(|&id| id as usize >= tokens.len()) {
+            return Err(user_error("an id is not in the vocabulary".to_string()));
+        }
+        let (bytes, characters) =
+            py.detach(|| offsets::spans(text.as_bytes(), ids, |id| tokens.get(id).len())).map_err(user_error)?;
+        Ok((bytes.into_pyarray(py), characters.into_pyarray(py)))
+    }
+
+    /// Ids of each text with merges dropped at random: document i by the coins of (seed, i).
+    fn encode_dropout<'py>(
+        &self,
+        py: Python<'py>,
+        texts: Texts<'py>,
+        p: f64,
+        seed: u64,
+        threads: usize,
+    ) -> PyResult<Encoded<'py>> {
+        let documents = texts.documents(py)?;
+        let documents = &*documents;
+        let encode = || {
+            let definition = self.core.definition();
+            let dropout = self.dropout.get_or_init(|| Dropout::new(definition));
+            let mut states: Vec<_> = std::iter::repeat_with(Default::default).take(threads.max(1)).collect();
+            documents::map(documents, &mut states, |scratch, i, text, out| {
+                dropout.encode(definition, text, &mut Coins::new(p, seed, i as u64), scratch, out)
+            })
+        };
+        let (ids, offsets) = py.detach(encode).map_err(user_error)?;
+        Ok((ids.into_pyarray(py), offsets.into_pyarray(py)))
+    }
+}
+
+impl Encoder {
+    fn ids(&self, text: &str, special: Option<&SpecialStrings>) -> Result<Vec<u32>, String> {
+        let mut ids = Vec::new();
+        self.core.with_states(1, |states| match special {
+            None => self.core.encode(text.as_bytes(), &mut states[0], &mut ids),
+            Some(SpecialStrings(special)) => special.encode(&self.core, text.as_bytes(), &mut states[0], &mut ids),
+        })?;
+        Ok(ids)
+    }
+
+    fn cuts(&self) -> &streaming::Cuts {
+        self.cuts.get_or_init(|| streaming::Cuts::new(self.core.definition(), self.ignores_merges))
+    }
+}
+
+/// Strings that are looked for in text, and the ids that they have where they are special tokens.
+#[pyclass(frozen, module = "tokenizer._native")]
+pub struct SpecialStrings(special::Specials);
+
+#[pymethods]
+impl SpecialStrings {
+    #[new]
+    fn new(strings: Vec<String>, ids: Vec<u32>) -> PyResult<Self> {
+        special::Specials::new(&strings, ids).map(Self).map_err(user_error)
+    }
+
+    /// Which string is the first in the text, by its place in the list; the longest where several start there.
+    fn find(&self, py: Python<'_>, text: &str) -> Option<usize> {
+        py.detach(|| self.0.find(text.as_bytes()))
+    }
+
+    /// The first document that holds one of the strings, and which.
+    fn find_in_batch(&self, py: Python<'_>, texts: Texts<'_>, threads: usize) -> PyResult<Option<(usize, usize)>> {
+        let documents = texts.documents(py)?;
+        let documents = &*documents;
+        let find = || {
+            documents::map(documents, &mut vec![(); threads.max(1)], |(), i, text, out| {
+                out.extend(self.0.find(text).map(|string| (i, string)));
+                Ok(())
+            })
+        };
+        Ok(py.detach(find).map_err(user_error)?.0.first().copied())
+    }
+}
+
+/// The encoding of a text that comes in parts.
+#[pyclass(module = "tokenizer._native")]
+pub struct EncodeStream {
+    encoder: Py<Encoder>,
+    stream: streaming::Stream,
+    limit: usize,
+}
+
+#[pymethods]
+impl EncodeStream {
+    #[new]
+    fn new(encoder: Py<Encoder>, limit: usize) -> Self {
+        Self { encoder, stream: streaming::Stream::default(), limit }
+    }
+
+    /// Ids that no later part can change.
+    fn push<'py>(&mut self, py: Python<'py>, part: &str) -> PyResult<Array<'py, u32>> {
+        let (encoder, stream, limit) = (self.encoder.get(), &mut self.stream, self.limit);
+        let mut ids = Vec::new();
+        py.detach(|| {
+            encoder.core.with_states(1, |states| {
+                stream.push(part.as_bytes(), &encoder.core, encoder.cuts(), limit, &mut states[0], &mut ids)
+            })
+        })
+        .map_err(user_error)?;
+        Ok(ids.into_pyarray(py))
+    }
+
+    /// Ids of what is left.
+    fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Array<'py, u32>> {
+        let (encoder, stream) = (self.encoder.get(), &mut self.stream);
+        let mut ids = Vec::new();
+        py.detach(|| encoder.core.with_states(1, |states| stream.finish(&encoder.core, &mut states[0], &mut ids)))
+            .map_err(user_error)?;
+        Ok(ids.into_pyarray(py))
     }
 }
 
 /// Whether the regex is found in each token; never in one that is no whole characters.
 #[pyfunction]
-pub fn eligible(tokens: Vec<Vec<u8>>, pattern: &str) -> PyResult<Vec<bool>> {
-    let mut table = Tokens::default();
-    tokens.iter().for_each(|token| {
-        table.push(token);
-    });
-    encoding::eligible(pattern, &table).map_err(user_error)
+pub fn eligible(tokens: &Bound<'_, PyList>, pattern: &str) -> PyResult<Vec<bool>> {
+    encoding::eligible(pattern, &table(tokens)?).map_err(user_error)
 }

@@ -3,6 +3,7 @@
 mod encoding;
 mod text;
 mod training;
+mod vocabulary;
 
 use pyo3::prelude::*;
 
@@ -56,8 +57,11 @@ fn count_pieces(py: Python<'_>, batch: &text::Batch, pattern: &str) -> PyResult<
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<text::Batch>()?;
+    module.add_class::<vocabulary::Decoder>()?;
     module.add_class::<text::DocumentFilter>()?;
+    module.add_class::<encoding::EncodeStream>()?;
     module.add_class::<encoding::Encoder>()?;
+    module.add_class::<encoding::SpecialStrings>()?;
     module.add_class::<training::PretokenCounter>()?;
     module.add_class::<text::Reader>()?;
     module.add_class::<training::SuperwordTrainer>()?;
@@ -67,6 +71,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(named_patterns, module)?)?;
     module.add_function(wrap_pyfunction!(split, module)?)?;
     module.add_function(wrap_pyfunction!(training::continue_bpe, module)?)?;
+    module.add_function(wrap_pyfunction!(vocabulary::read_merges, module)?)?;
+    module.add_function(wrap_pyfunction!(vocabulary::spell, module)?)?;
+    module.add_function(wrap_pyfunction!(vocabulary::write_merges, module)?)?;
     module.add_function(wrap_pyfunction!(training::sum_counts, module)?)?;
     module.add_function(wrap_pyfunction!(training::train_bpe, module)?)?;
     Ok(())

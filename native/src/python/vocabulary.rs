@@ -1,0 +1,122 @@
+//! What ids spell: decoding, spelling merges, merges as files have them.
+
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use super::user_error;
+use crate::merging::Tokens;
+use crate::spelling;
+
+/// Byte strings by id.
+pub fn table(tokens: &Bound<'_, PyList>) -> PyResult<Tokens> {
+    let mut table = Tokens::default();
+    for token in tokens.iter() {
+        table.push(token.cast::<PyBytes>()?.as_bytes());
+    }
+    Ok(table)
+}
+
+/// Decodes ids.
+#[pyclass(frozen, module = "tokenizer._native")]
+pub struct Decoder(Tokens);
+
+#[pymethods]
+impl Decoder {
+    /// `tokens`: bytes by id, empty where no token has the id.
+    #[new]
+    fn new(tokens: &Bound<'_, PyList>) -> PyResult<Self> {
+        table(tokens).map(Self)
+    }
+
+    fn decode<'py>(&self, py: Python<'py>, ids: PyReadonlyArray1<u32>) -> PyResult<Bound<'py, PyBytes>> {
+        let ids = ids.as_slice()?;
+        let text = py.detach(|| self.spell(ids)).map_err(user_error)?;
+        Ok(PyBytes::new(py, &text))
+    }
+
+    /// The bytes of all documents of flat ids, and the offsets at which each begins and ends.
+    fn decode_batch<'py>(
+        &self,
+        py: Python<'py>,
+        ids: PyReadonlyArray1<u32>,
+        offsets: PyReadonlyArray1<i64>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyArray1<i64>>)> {
+        let (ids, offsets) = (ids.as_slice()?, offsets.as_slice()?);
+        let (text, ends) = py
+            .detach(|| {
+                let mut text = Vec::new();
+                let mut ends = vec![0];
+                for (i, bounds) in offsets.windows(2).enumerate() {
+                    let ids = usize::try_from(bounds[0])
+                        .ok()
+                        .zip(usize::try_from(bounds[1]).ok())
+                        .and_then(|(start, end)| ids.get(start..end))
+                        .ok_or_else(|| format!("offsets of document {i} do not fit the {} ids", ids.len()))?;
+                    self.append(ids, &mut text)?;
+                    ends.push(text.len() as i64);
+                }
+                Ok((text, ends))
+            })
+            .map_err(user_error)?;
+        Ok((PyBytes::new(py, &text), ends.into_pyarray(py)))
+    }
+}
+
+impl Decoder {
+    fn spell(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
+        let mut text = Vec::with_capacity(4 * ids.len());
+        self.append(ids, &mut text)?;
+        Ok(text)
+    }
+
+    fn append(&self, ids: &[u32], text: &mut Vec<u8>) -> Result<(), String> {
+        let n = self.0.len();
+        for &id in ids {
+            if id as usize >= n {
+                return Err(format!("the id {id} is not in the vocabulary: ids are below the vocabulary size {n}"));
+            }
+            let token = self.0.get(id);
+            if token.is_empty() {
+                return Err(format!("the id {id} is in a gap of the vocabulary: no token has it"));
+            }
+            text.extend_from_slice(token);
+        }
+        Ok(())
+    }
+}
+
+fn triples(merges: &PyReadonlyArray1<u32>) -> PyResult<Vec<[u32; 3]>> {
+    Ok(merges.as_slice()?.chunks_exact(3).map(|ids| [ids[0], ids[1], ids[2]]).collect())
+}
+
+/// `given` with the tokens that merges make put in; None where a merge cannot be spelled, where two tokens share an id
+/// or their bytes, or where one has more than `longest` bytes.
+#[pyfunction]
+pub fn spell<'py>(
+    given: &Bound<'py, PyList>,
+    merges: PyReadonlyArray1<u32>,
+    longest: usize,
+) -> PyResult<Option<Bound<'py, PyList>>> {
+    let py = given.py();
+    let (table, merges) = (table(given)?, triples(&merges)?);
+    let Some(made) = py.detach(|| spelling::spell(&table, &merges, longest)) else { return Ok(None) };
+    let vocabulary = given.get_slice(0, given.len());
+    for (id, token) in made {
+        vocabulary.set_item(id as usize, PyBytes::new(py, &token))?;
+    }
+    Ok(Some(vocabulary))
+}
+
+/// Flat merges as `json.dumps` writes a list of lists of three.
+#[pyfunction]
+pub fn write_merges(merges: PyReadonlyArray1<u32>) -> PyResult<String> {
+    Ok(spelling::write_merges(&triples(&merges)?))
+}
+
+/// The merges that start at a place of a JSON text, flat, and where they end; None if they are written otherwise.
+#[pyfunction]
+pub fn read_merges<'py>(py: Python<'py>, text: &[u8], start: usize) -> Option<(Bound<'py, PyArray1<u32>>, usize)> {
+    let (merges, length) = py.detach(|| spelling::read_merges(text.get(start..)?))?;
+    Some((merges.into_pyarray(py), start + length))
+}

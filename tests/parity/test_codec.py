@@ -1,0 +1,76 @@
+"""Spans and dropout beside HF `tokenizers`, special strings beside `tiktoken`, on generated text."""
+
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import texts
+from tests.parity.test_tiktoken import as_tiktoken
+from tokenizer import Tokenizer, UserError, patterns, reference
+
+tokenizers = pytest.importorskip("tokenizers")
+pytest.importorskip("tiktoken")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama3", "none", "superwords", "seed_superwords", "unfenced"])
+def test_character_spans_are_hfs(name, trained, tmp_path):
+    ours = trained[name]
+    ours.save(tmp_path)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    for text in [
+        *texts.various(),
+        *texts.english()[1][:10],
+        texts.generated(11),
+        "🙂🙂é日本",
+        "",
+        "x<|endoftext|>é<|endoftext|>",
+    ]:
+        expected = theirs.encode(text)
+        found = ours.encode_with_offsets(text, allowed_special="all")
+        assert found.ids.tolist() == expected.ids
+        assert [tuple(span) for span in found.characters.tolist()] == expected.offsets
+
+
+# No string is the start of another: where one is, tiktoken takes whichever its table lists first, we the longest.
+SPECIALS = ["<|a|>", "<|b|>", "[x]", "|>[", "日本", " y "]
+
+
+@given(
+    text=st.text(alphabet="<|ab>[x] y日本", max_size=24),
+    allowed=st.one_of(st.just("all"), st.sets(st.sampled_from(SPECIALS))),
+    disallowed=st.one_of(st.just("all"), st.sets(st.sampled_from([*SPECIALS, "a", "<|"]))),
+)
+@settings(max_examples=1000, deadline=None, derandomize=True)
+def test_special_strings_of_generated_text_are_tiktokens(trained, text, allowed, disallowed):
+    ours = Tokenizer.from_ranks(trained["gpt2"].ranks(), pattern=patterns.resolve("gpt2"), special_tokens=SPECIALS)
+    theirs = THEIRS.setdefault("gpt2", as_tiktoken(ours))
+    options = {"allowed_special": allowed, "disallowed_special": disallowed}
+    try:
+        expected = theirs.encode(text, **options)
+    except ValueError:
+        with pytest.raises(UserError, match="contains the special string"):
+            ours.encode(text, **options)
+    else:
+        assert ours.encode(text, **options) == expected
+
+
+THEIRS = {}
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_dropout_has_hfs_frequencies(p):
+    """Where no merge makes another impossible that ranks behind one still possible, HF throws the same coins."""
+    merges = [("a", "b"), ("b", "c"), ("ab", "c"), ("abc", "d")]
+    vocab = {name: i for i, name in enumerate([*"abcd", "ab", "bc", "abc", "abcd"])}
+    theirs = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, merges, dropout=p))
+    n = 5000
+    counts = Counter(tuple(token.encode() for token in theirs.encode("abcd").tokens) for _ in range(n))
+    chances = reference.distribution(
+        reference.as_bytes("abcd"), reference.ranks_of([(a.encode(), b.encode()) for a, b in merges]), p
+    )
+    assert counts.keys() <= chances.keys()
+    for word, chance in chances.items():
+        assert abs(counts[word] - n * chance) < 6 * math.sqrt(n * chance * (1 - chance)) + 1

@@ -1,0 +1,335 @@
+"""What goes in and comes out: batches of any kind, special strings, spans, counts, decoding."""
+
+import random
+import threading
+import time
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import texts
+from tests.tokenizer.test_bpe import ONE_PASS, TWO_PASS
+from tokenizer import Batch, Tokenizer, UserError, patterns
+
+DOCUMENTS = [*texts.various(), "", "é", "", *texts.english()[1][:20], "end"]
+
+
+def assert_same(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+
+
+# ------------------------------------------------------------------------------- batches
+
+
+@pytest.mark.parametrize("name", ["gpt2", "superwords", "two_pass"])
+def test_arrow_arrays_are_encoded_as_lists(name, trained):
+    tokenizer = trained[name]
+    expected = tokenizer.encode_batch(DOCUMENTS)
+    for type_ in (pa.string(), pa.large_string()):
+        array = pa.array(DOCUMENTS, type_)
+        assert_same(tokenizer.encode_batch(array, threads=2), expected)
+        assert_same(tokenizer.encode_batch(pa.chunked_array([array])), expected)
+        chunked = pa.chunked_array([array[:7], array[7:7], array[7:]])
+        assert_same(tokenizer.encode_batch(chunked), expected)
+        assert_same(tokenizer.encode_batch(array[5:17]), tokenizer.encode_batch(DOCUMENTS[5:17]))
+        assert_same(tokenizer.encode_batch(pa.array([], type_)), tokenizer.encode_batch([]))
+        assert_same(tokenizer.encode_batch(pa.chunked_array([], type_)), tokenizer.encode_batch([]))
+        assert_same(tokenizer.encode_batch(pa.array(["", ""], type_)), tokenizer.encode_batch(["", ""]))
+        assert_same(tokenizer.encode_batch(array[3:3]), tokenizer.encode_batch([]))
+    assert_same(tokenizer.encode_batch(tuple(DOCUMENTS)), expected)
+    assert_same(tokenizer.encode_batch(Batch.from_texts(DOCUMENTS)), expected)
+
+
+def test_arrow_text_is_read_where_it_lies():
+    from tokenizer import documents
+
+    array = pa.array(["abc", "de"], pa.large_string())
+    for given_ in (array, pa.chunked_array([array]), pa.array(["abc", "de"])):
+        data, _ = documents.given(given_)
+        buffers = (given_.chunk(0) if isinstance(given_, pa.ChunkedArray) else given_).buffers()
+        assert data.__array_interface__["data"][0] == buffers[2].address
+
+
+def test_what_is_no_text_is_refused(trained):
+    encode, count = trained["gpt2"].encode_batch, trained["gpt2"].count_tokens_batch
+    null = pa.array(["a", None, "b", None])
+    for array in (null, pa.chunked_array([["a"], [None, "b", None]])):
+        for use in (encode, count):
+            with pytest.raises(UserError, match=r"text 1 of the Arrow array is null \(2 are\).*drop_null\(\)"):
+                use(array)
+    assert_same(encode(null.drop_null()), encode(["a", "b"]))
+    with pytest.raises(UserError, match=r"an Arrow array of int64; cast it to pyarrow\.large_string\(\)"):
+        encode(pa.array([1]))
+    for wrong, kind in ((None, "NoneType"), (b"bytes", "bytes"), (3, "int")):
+        for use in (encode, count, lambda batch: encode(batch, disallowed_special="all")):
+            with pytest.raises(UserError, match=f"text 1 is no string but {kind}"):
+                use(["a", wrong])
+        with pytest.raises(UserError, match=f"text 1 is no string but {kind}"):
+            trained["gpt2"].encode_batch_dropout(["a", wrong], 0.5, seed=1)
+    with pytest.raises(UserError, match="a batch is a list of texts; use encode for one"):
+        encode("text")
+    with pytest.raises(UserError, match="threads=0 is not possible; use 1 or more"):
+        encode(["a"], threads=0)
+    bad = pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.py_buffer(np.array([0, 1, 3], np.int32)), pa.py_buffer(b"a\xc3(")]
+    )
+    with pytest.raises(UserError, match="document 1 of the batch is not UTF-8 at its byte 0"):
+        encode(bad)
+
+
+def test_threads_come_from_the_environment(trained, monkeypatch):
+    monkeypatch.setenv("SUPERBPE_THREADS", "none")
+    with pytest.raises(UserError, match="SUPERBPE_THREADS='none' is not a number of threads"):
+        trained["gpt2"].encode_batch(["a"])
+    monkeypatch.setenv("SUPERBPE_THREADS", "3")
+    assert trained["gpt2"].encode_batch(["a"])[1].tolist() == [0, 1]
+
+
+def test_other_threads_run_meanwhile(trained):
+    """The GIL is released: Python goes on while one text of 4 MB is encoded, decoded and searched."""
+    tokenizer, text = trained["superwords"], "the quick brown fox, and so on. " * (1 << 17)
+    ids = np.array(tokenizer.encode_ordinary(text), np.uint32)
+    for work in (
+        lambda: tokenizer.encode_batch([text], threads=1),
+        lambda: tokenizer.count_tokens(text),
+        lambda: tokenizer.encode_batch_dropout([text], 0.1, seed=1, threads=1),
+        lambda: list(tokenizer.encode_iter([text])),
+        lambda: tokenizer._decoder.decode_batch(np.tile(ids, 8), np.array([0, 8 * len(ids)])),
+    ):
+        worker = threading.Thread(target=work)
+        ticks = 0
+        worker.start()
+        while worker.is_alive():
+            time.sleep(0.0005)
+            ticks += 1
+        assert ticks > 2
+
+
+@pytest.mark.parametrize("name", ONE_PASS + TWO_PASS)
+def test_counts_are_lengths(name, trained):
+    tokenizer = trained[name]
+    _, offsets = tokenizer.encode_batch(DOCUMENTS)
+    for threads in (1, 3):
+        counts = tokenizer.count_tokens_batch(DOCUMENTS, threads=threads)
+        assert counts.dtype == np.int64
+        np.testing.assert_array_equal(counts, np.diff(offsets))
+    np.testing.assert_array_equal(tokenizer.count_tokens_batch(pa.array(DOCUMENTS)), np.diff(offsets))
+    assert [tokenizer.count_tokens(text) for text in DOCUMENTS[:9]] == counts[:9].tolist()
+    assert tokenizer.count_tokens_batch([]).tolist() == []
+
+
+# ------------------------------------------------------------------------------- special strings
+
+NESTED = ("<a>", "<a><b>", "a><", "<", "日", "<|long special token|>")
+
+
+@pytest.fixture(scope="module")
+def nested(trained):
+    return Tokenizer.from_ranks(trained["gpt2"].ranks(), pattern=patterns.resolve("gpt2"), special_tokens=NESTED)
+
+
+def by_definition(tokenizer, text, allowed):
+    """Ids by looking for every allowed string at every place; the longest first."""
+    ids, start, at = [], 0, 0
+    while at < len(text):
+        here = max((string for string in allowed if text.startswith(string, at)), key=len, default=None)
+        if here is None:
+            at += 1
+            continue
+        ids += [*tokenizer.encode_ordinary(text[start:at]), tokenizer.special_tokens[here]]
+        start = at = at + len(here)
+    return ids + tokenizer.encode_ordinary(text[start:])
+
+
+@given(text=st.text(alphabet="<a>b |日", max_size=20), allowed=st.sets(st.sampled_from(NESTED)))
+@settings(max_examples=500, deadline=None, derandomize=True)
+def test_special_strings_are_found_leftmost_and_longest(nested, text, allowed):
+    expected = by_definition(nested, text, allowed)
+    assert nested.encode(text, allowed_special=allowed, disallowed_special=()) == expected
+    forbidden = [string for string in NESTED if string not in allowed and string in text]
+    if forbidden:
+        with pytest.raises(UserError, match="contains the special string") as error:
+            nested.encode(text, allowed_special=allowed)
+        named = next(string for string in NESTED if f"special string {string!r}:" in str(error.value))
+        first = min(text.index(string) for string in forbidden)
+        assert named == max((string for string in forbidden if text.startswith(string, first)), key=len)
+    else:
+        assert nested.encode(text, allowed_special=allowed) == expected
+    ids, offsets = nested.encode_batch(["x", text, ""], allowed_special=allowed, threads=2)
+    assert ids[offsets[1] : offsets[2]].tolist() == expected
+
+
+def test_batches_take_special_strings_as_text_unless_told(nested):
+    documents = ["plain", "a <a> b", "日"]
+    ordinary = nested.encode_batch(documents)
+    assert ordinary[0].tolist() == [i for text in documents for i in nested.encode_ordinary(text)]
+    with pytest.raises(UserError, match="text 1 contains the special string '<a>': pass allowed_special"):
+        nested.encode_batch(documents, disallowed_special="all")
+    with pytest.raises(UserError, match="text 2 contains the special string '日'"):
+        nested.encode_batch(pa.array(documents), allowed_special={"<a>"}, disallowed_special={"日", "no token"})
+    ids, offsets = nested.encode_batch(documents, allowed_special="all", disallowed_special="all")
+    assert [ids[a:b].tolist() for a, b in pairwise(offsets)] == [
+        nested.encode(text, allowed_special="all") for text in documents
+    ]
+
+
+def test_sets_of_special_strings_are_sets(nested):
+    for options in ({"allowed_special": "<a>"}, {"disallowed_special": "<a>"}):
+        with pytest.raises(UserError, match=r"special='<a>' is one string; pass a set of them, \{'<a>'\}, or 'all'"):
+            nested.encode("a", **options)
+    with pytest.raises(UserError, match="an empty string"):
+        nested.encode("a", disallowed_special={""})
+    for i in range(200):  # searches are kept, but not without end
+        assert nested.encode("a", disallowed_special={f"x{i}"}) == nested.encode("a")
+    assert len(nested._specials._compiled) <= 64
+
+
+def test_many_special_strings_cost_no_more_than_few(trained):
+    """One search for all, made once: 1,000 strings in 1 MB of text take less than a scan of it for each of them."""
+    many = [f"<|special {i}|>" for i in range(1000)]
+    tokenizer = Tokenizer.from_ranks(trained["gpt2"].ranks(), pattern=patterns.resolve("gpt2"), special_tokens=many)
+    text = "several words < here | and there > " * 30_000
+    tokenizer.encode(text[:100])
+
+    def seconds(work):
+        times = []
+        for _ in range(3):
+            start = time.process_time()
+            work()
+            times.append(time.process_time() - start)
+        return min(times)
+
+    assert seconds(lambda: tokenizer._specials.check(text, frozenset(), "all")) < seconds(
+        lambda: [string in text for string in many]
+    )
+
+
+# ------------------------------------------------------------------------------- spans
+
+
+@pytest.mark.parametrize("name", ONE_PASS + TWO_PASS)
+def test_spans_show_the_tokens(name, trained):
+    tokenizer = trained[name]
+    for text in [*texts.various(), texts.english()[1][0], ""]:
+        spans = tokenizer.encode_with_offsets(text, disallowed_special=())
+        assert spans.ids.dtype == np.uint32
+        assert spans.ids.tolist() == tokenizer.encode_ordinary(text)
+        data = text.encode()
+        assert [data[a:b] for a, b in spans.bytes.tolist()] == [tokenizer.vocab[i] for i in spans.ids]
+        for places in (spans.bytes, spans.characters):
+            assert (places.dtype, places.shape) == (np.int64, (len(spans.ids), 2))
+        for (start, end), (first, last) in zip(spans.characters.tolist(), spans.bytes.tolist(), strict=True):
+            before, inside = text[:start].encode(), text[start:end].encode()
+            # The characters cover the token, and not one of them could be left out.
+            assert len(before) <= first < last <= len(before) + len(inside)
+            assert len(text[: start + 1].encode()) > first
+            assert len(text[: end - 1].encode()) < last
+
+
+def test_spans_of_parts_of_a_character(trained):
+    tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("none"))
+    ids, in_bytes, in_characters = tokenizer.encode_with_offsets("aé")
+    assert ids.tolist() == [97, 0xC3, 0xA9]
+    assert in_bytes.tolist() == [[0, 1], [1, 2], [2, 3]]
+    assert in_characters.tolist() == [[0, 1], [1, 2], [1, 2]]
+
+
+def test_spans_of_special_tokens(nested):
+    text = "é<a>日 x"
+    with pytest.raises(UserError, match="the special string '<a>'"):
+        nested.encode_with_offsets(text)
+    spans = nested.encode_with_offsets(text, allowed_special="all")
+    assert spans.ids.tolist() == nested.encode(text, allowed_special="all")
+    places = dict(
+        zip(spans.ids.tolist(), zip(spans.bytes.tolist(), spans.characters.tolist(), strict=True), strict=True)
+    )
+    assert places[nested.special_tokens["<a>"]] == ([2, 5], [1, 4])
+    assert places[nested.special_tokens["日"]] == ([5, 8], [4, 5])
+
+
+# ------------------------------------------------------------------------------- decoding
+
+
+def test_ids_of_any_kind_are_decoded(trained):
+    tokenizer = trained["gpt2"]
+    ids = tokenizer.encode_ordinary("Decoding, 日本 and 🙂")
+    expected = "Decoding, 日本 and 🙂"
+    kinds = [ids, tuple(ids), iter(ids), *(np.array(ids, kind) for kind in ("u2", "u4", "i4", "i8", "u8", ">u4"))]
+    for kind in [*kinds, np.repeat(np.array(ids, np.uint32), 2)[::2]]:
+        assert tokenizer.decode(kind) == expected
+    assert tokenizer.decode(range(97, 99)) == "ab"
+    for wrong, message in (
+        ([0.5], "ids are one row of whole numbers"),
+        (["a"], "ids are one row of whole numbers"),
+        ([[1, 2]], "ids are one row of whole numbers"),
+        ([[1], [2, 3]], "ids are one row of whole numbers"),
+        ([True], "ids are one row of whole numbers"),
+        ([10**30], "the id 1000000000000000000000000000000 is not in the vocabulary"),
+        (
+            np.array([97, 1200], np.uint32),
+            "the id 1200 is not in the vocabulary: ids are below the vocabulary size 1200",
+        ),
+        (np.array([97, -1]), "the id -1 is not in the vocabulary: ids are below the vocabulary size 1200"),
+    ):
+        with pytest.raises(UserError, match=message):
+            tokenizer.decode_bytes(wrong)
+
+
+def test_ids_that_no_token_has_are_named():
+    tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("none"))
+    gap = Tokenizer(
+        byte_ids=range(256), merge_ids=tokenizer.merge_ids, n_phase1_merges=0, pattern=tokenizer.pattern,
+        special_tokens={"<s>": 300},
+    )  # fmt: skip
+    assert gap.decode([97, 300]) == "a<s>"
+    for decode in (gap.decode_bytes, lambda ids: gap.decode_batch(ids, [0, 1])):
+        with pytest.raises(UserError, match="the id 299 is in a gap of the vocabulary: no token has it"):
+            decode([299])
+
+
+@pytest.mark.parametrize("name", ["gpt2", "two_pass"])
+def test_batches_are_decoded_as_they_were_encoded(name, trained):
+    tokenizer = trained[name]
+    ids, offsets = tokenizer.encode_batch(DOCUMENTS)
+    assert tokenizer.decode_batch(ids, offsets) == DOCUMENTS
+    assert tokenizer.decode_batch(ids.tolist(), offsets.tolist(), errors="strict") == DOCUMENTS
+    assert tokenizer.decode_batch(ids.astype(np.uint16), offsets[5:9]) == DOCUMENTS[5:8]
+    assert tokenizer.decode_batch([], [0]) == []
+    assert tokenizer.decode_batch([], [0, 0]) == [""]
+
+
+def test_malformed_text_is_decoded_by_policy_in_each_document(trained):
+    tokenizer = trained["none"]
+    data, offsets = [0xF0, 0x9F, 0xFF, 0x61], [0, 2, 4]
+    assert tokenizer.decode_batch(data, offsets) == ["\ufffd", "\ufffda"]
+    assert tokenizer.decode_batch(data, offsets, errors="ignore") == ["", "a"]
+    with pytest.raises(UnicodeDecodeError):
+        tokenizer.decode_batch(data, offsets, errors="strict")
+
+
+@pytest.mark.parametrize("offsets", [[0, 3], [-1, 1], [2, 1]])
+def test_offsets_that_do_not_fit_are_refused(offsets, trained):
+    with pytest.raises(UserError, match="offsets of document 0 do not fit the 2 ids"):
+        trained["gpt2"].decode_batch([97, 98], offsets)
+
+
+@pytest.mark.parametrize("offsets", [[], [0.5], [[0, 1]]])
+def test_offsets_are_a_row_of_whole_numbers(offsets, trained):
+    with pytest.raises(UserError, match="offsets are a row of whole numbers, one more than there are texts"):
+        trained["gpt2"].decode_batch([97], offsets)
+
+
+def test_decoding_is_python_decoding_of_the_tokens(trained):
+    tokenizer, choose = trained["superwords"], random.Random(4)
+    for _ in range(200):
+        ids = [choose.randrange(tokenizer.vocab_size) for _ in range(choose.randrange(12))]
+        data = b"".join(tokenizer.vocab[i] for i in ids)
+        assert tokenizer.decode_bytes(ids) == data
+        for errors in ("replace", "ignore", "backslashreplace"):
+            assert tokenizer.decode(ids, errors=errors) == data.decode(errors=errors)

@@ -1,0 +1,168 @@
+"""Text and ids in parts: the same as at once, however they are cut."""
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from superbpe import PRESETS, train_superbpe
+from tests import texts
+from tests.tokenizer.test_bpe import ONE_PASS, TWO_PASS, arbitrary_tokenizers
+from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
+from tokenizer.formats import tiktoken
+
+
+def streamed(tokenizer, parts, **options):
+    found = list(tokenizer.encode_iter(parts, **options))
+    assert all(len(ids) and ids.dtype == np.uint32 for ids in found)
+    return [i for ids in found for i in ids.tolist()]
+
+
+def cut(text, places):
+    return [text[a:b] for a, b in pairwise([0, *sorted(places), len(text)])]
+
+
+def random_parts(text, choose, n):
+    return cut(text, [choose.randint(0, len(text)) for _ in range(n)])
+
+
+@pytest.mark.parametrize("name", ONE_PASS + TWO_PASS)
+def test_streams_have_the_ids_of_the_whole(name, trained):
+    tokenizer, choose = trained[name], random.Random(1)
+    for text in [*texts.various(), *texts.english()[1][:8], texts.code()[:20_000], texts.generated(5)]:
+        whole = tokenizer.encode_ordinary(text)
+        for n in (0, 1, 7, 40):
+            assert streamed(tokenizer, random_parts(text, choose, n)) == whole
+    short = texts.generated(6)[:300]
+    assert streamed(tokenizer, list(short)) == tokenizer.encode_ordinary(short)
+
+
+@pytest.fixture(scope="module")
+def presets():
+    batches = [Batch.from_texts(texts.sample(100_000))]
+    phase1 = train_bpe(count_pretokens(batches, "superbpe"), 700)
+    return {
+        name: train_superbpe(phase1, lambda: batches, vocab_size=900, transition=600, rules=rules)
+        for name, rules in PRESETS.items()
+        if name != "boundless"  # finds its own transition, and is otherwise "runs"
+    }
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_streams_of_every_preset(presets):
+    choose = random.Random(2)
+    for tokenizer in presets.values():
+        for text in [*texts.english()[1][:5], texts.code()[:5000], texts.generated(7)]:
+            assert streamed(tokenizer, random_parts(text, choose, 30)) == tokenizer.encode_ordinary(text)
+
+
+@pytest.mark.parametrize("pattern", [*patterns.NAMES, r"a+| b", "\\p{N}\n" + patterns.resolve("gpt2").regex])
+def test_streams_of_every_pattern(pattern, trained):
+    """The merges were trained without a pattern, so that they join whatever they may."""
+    tokenizer = Tokenizer.from_ranks(trained["none"].ranks(), pattern=patterns.resolve(pattern))
+    choose = random.Random(3)
+    for text in [*texts.various()[:20], texts.generated(8), texts.generated(9), texts.code()[:3000]]:
+        assert streamed(tokenizer, random_parts(text, choose, 50)) == tokenizer.encode_ordinary(text)
+
+
+@given(tokenizer=arbitrary_tokenizers(), text=st.text(alphabet="aab  .1\n'eè日", max_size=30), seed=st.integers(0, 99))
+@settings(max_examples=1500, deadline=None, derandomize=True)
+def test_streams_of_arbitrary_tokenizers(tokenizer, text, seed):
+    whole = tokenizer.encode_ordinary(text)
+    assert streamed(tokenizer, list(text)) == whole
+    assert streamed(tokenizer, random_parts(text, random.Random(seed), 3)) == whole
+
+
+@given(text=st.text(alphabet="ab .", max_size=20))
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_streams_where_merges_are_ignored(text):
+    """A whole piece may be a token that merges do not make: no cut inside a piece, though no merge joins there."""
+    ranks = {bytes([i]): i for i in range(256)} | {b"ab": 256, b"ab.": 257, b"a b": 258, b" ab": 259, b"b.a": 260}
+    for pattern in ("none", "gpt2", "punctuation-fence"):
+        tokenizer = tiktoken.from_ranks(ranks, pattern=pattern)
+        assert tokenizer.ignore_merges
+        assert streamed(tokenizer, list(text)) == tokenizer.encode_ordinary(text)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama3", "superbpe", "superwords", "two_pass", "unfenced"])
+def test_little_text_waits(name, trained):
+    """Of English: what is not given out after each part stays short, so that the limit is never reached."""
+    text = "".join(texts.english()[1])[:300_000]
+    parts = [text[i : i + 100] for i in range(0, len(text), 100)]
+    assert streamed(trained[name], parts, max_pending_bytes=10_000) == trained[name].encode_ordinary(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["早上好，世界！你好吗？" * 500, "Доброе утро, мир! " * 500, "สวัสดี ชาวโลก " * 500, "deadbeef0" * 900]
+)
+def test_little_text_of_other_scripts_waits(text, trained):
+    for name in ("llama3", "superbpe", "gpt2"):
+        parts = [text[i : i + 10] for i in range(0, len(text), 10)]
+        assert streamed(trained[name], parts, max_pending_bytes=200) == trained[name].encode_ordinary(text)
+
+
+@pytest.mark.parametrize(("name", "letter"), [("gpt2", "a"), ("none", "a"), ("superwords", " "), ("two_pass", "!")])
+def test_the_limit_names_itself(name, letter, trained):
+    with pytest.raises(UserError, match=r"1100 bytes of the stream .* max_pending_bytes=1000; raise it, or encode"):
+        list(trained[name].encode_iter((letter * 100 for _ in range(100)), max_pending_bytes=1000))
+    assert streamed(trained[name], [letter * 100] * 10, max_pending_bytes=1000)
+    with pytest.raises(UserError, match="max_pending_bytes=0 is not possible; use 1 or more"):
+        trained[name].encode_iter([letter], max_pending_bytes=0)
+
+
+def test_streams_of_nothing(trained):
+    assert streamed(trained["gpt2"], []) == streamed(trained["gpt2"], ["", ""]) == []
+    with pytest.raises(UserError, match="encode_iter takes parts of a text"):
+        trained["gpt2"].encode_iter("text")
+    with pytest.raises(UnicodeEncodeError):
+        list(trained["gpt2"].encode_iter(["a\ud800"]))
+
+
+# ------------------------------------------------------------------------------- decoding
+
+
+@pytest.mark.parametrize("name", ["gpt2", "none", "two_pass"])
+@given(text=st.text(max_size=40))
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_decoding_in_parts_gives_the_text(name, trained, text):
+    tokenizer = trained[name]
+    decoder = tokenizer.stream_decoder(errors="strict")
+    for ids in ([*text.encode()], tokenizer.encode_ordinary(text)):
+        shown = [decoder.push(i) for i in ids]
+        assert "".join(shown) + decoder.finish() == text
+        assert "\ufffd" not in "".join(shown) or "\ufffd" in text
+
+
+@given(
+    data=st.lists(
+        st.sampled_from([0x61, 0xC3, 0xA9, 0xE2, 0x82, 0xAC, 0xF0, 0x9F, 0x80, 0xFF, 0xED, 0xA0]), max_size=12
+    )
+)
+@settings(max_examples=500, deadline=None, derandomize=True)
+def test_decoding_malformed_text_in_parts_is_decoding_it_at_once(data):
+    tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("none"))
+    for errors in ("replace", "ignore", "backslashreplace"):
+        decoder = tokenizer.stream_decoder(errors=errors)
+        assert "".join(map(decoder.push, data)) + decoder.finish() == tokenizer.decode(data, errors=errors)
+        assert decoder.push(data) + decoder.finish() == tokenizer.decode(data, errors=errors)
+        decoder.finish()
+
+
+def test_a_stream_decoder_holds_back_characters(trained):
+    decoder = trained["none"].stream_decoder()
+    assert [decoder.push(byte) for byte in "é🙂".encode()] == ["", "é", "", "", "", "🙂"]
+    assert decoder.push(np.array([0xF0, 0x9F], np.uint16)) == ""
+    with pytest.raises(UserError, match="the id 1200 is not in the vocabulary"):
+        decoder.push([97, 1200])
+    assert decoder.push([0x99, 0x82]) == "🙂"
+    assert decoder.push(0xC3) == ""
+    assert decoder.finish() == "\ufffd"
+    assert decoder.finish() == ""
+    assert decoder.push(97) == "a"
+    strict = trained["none"].stream_decoder(errors="strict")
+    strict.push(0xC3)
+    with pytest.raises(UnicodeDecodeError):
+        strict.finish()

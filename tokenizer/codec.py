@@ -1,0 +1,250 @@
+"""Text to ids and back: the methods of `Tokenizer` that take and give them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Set
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer import _native, documents, streaming
+from tokenizer.documents import Texts
+from tokenizer.errors import UserError
+from tokenizer.progress import thread_count
+from tokenizer.special import SpecialSets
+
+Ids = npt.NDArray[np.uint32]
+Offsets = npt.NDArray[np.int64]
+
+
+class Spans(NamedTuple):
+    """Ids of a text and where their tokens lie in it.
+
+    Attributes:
+        ids: uint32 [n].
+        bytes: int64 [n, 2]: start and end of each token in the text's UTF-8. They follow each other without gaps.
+        characters: int64 [n, 2]: the same in characters, so that `text[start:end]` shows a token. A token that holds
+            part of a character covers it whole, as its neighbour does with the other part (as in HF `tokenizers`).
+    """
+
+    ids: Ids
+    bytes: npt.NDArray[np.int64]
+    characters: npt.NDArray[np.int64]
+
+
+class Codec(ABC):
+    """Encodes and decodes; see `Tokenizer`.
+
+    Texts are Python strings without lone surrogates: those raise UnicodeEncodeError. All but the very small work is
+    done by the native core without the GIL. `threads` is how many threads take part: by default those that the
+    environment variable SUPERBPE_THREADS says, else the cores that the process may use.
+    """
+
+    vocab: list[bytes]
+    special_tokens: dict[str, int]
+
+    @property
+    @abstractmethod
+    def _encoder(self) -> _native.Encoder: ...
+
+    @cached_property
+    def _decoder(self) -> _native.Decoder:
+        return _native.Decoder(self.vocab)
+
+    @cached_property
+    def _specials(self) -> SpecialSets:
+        return SpecialSets(self.special_tokens)
+
+    def encode(
+        self,
+        text: str,
+        *,
+        allowed_special: Set[str] | Literal["all"] = frozenset(),
+        disallowed_special: Collection[str] | Literal["all"] = "all",
+    ) -> list[int]:
+        """Ids of a text. Special strings in it are an error, unless allowed or declared to be ordinary text.
+
+        This is tiktoken's rule. Where several allowed strings begin at one place the longest is taken; a disallowed
+        string raises wherever it is, also inside an allowed one.
+
+        Args:
+            text: any text.
+            allowed_special: special tokens whose strings become their ids; "all" for every one.
+            disallowed_special: strings that raise; "all" for every special token that is not allowed, an empty
+                collection to encode them as ordinary text.
+
+        Raises:
+            UserError: a disallowed special string occurs in the text, or an allowed one is no special token.
+        """
+        return self._encoder.encode(text, self._specials.check(text, allowed_special, disallowed_special))
+
+    def encode_ordinary(self, text: str) -> list[int]:
+        """Ids of a text in which special strings are ordinary text."""
+        return self._encoder.encode(text)
+
+    def encode_batch(
+        self,
+        texts: Texts,
+        *,
+        allowed_special: Set[str] | Literal["all"] = frozenset(),
+        disallowed_special: Collection[str] | Literal["all"] = (),
+        threads: int | None = None,
+    ) -> tuple[Ids, Offsets]:
+        """Ids of many texts, on several threads. Special strings are ordinary text unless the arguments say otherwise.
+
+        Args:
+            texts: strings, or a pyarrow Array or ChunkedArray of them (string or large_string; nulls are refused).
+                Arrays in one chunk are read where they lie.
+            allowed_special: as in `encode`.
+            disallowed_special: as in `encode`, but nothing by default.
+            threads: see the class.
+
+        Returns:
+            ids: uint32, of all texts in order.
+            offsets: int64 [len(texts) + 1]; text i has `ids[offsets[i]:offsets[i + 1]]`.
+
+        Raises:
+            UserError: what is given is no sequence of texts, or a text holds a disallowed special string.
+        """
+        given, count = documents.given(texts), thread_count(threads)
+        with documents.named(texts):
+            special = self._specials.check_batch(given, allowed_special, disallowed_special, count)
+            return self._encoder.encode_batch(given, count, special)
+
+    def encode_documents(self, batch: _native.Batch, *, threads: int | None = None) -> tuple[Ids, Offsets]:
+        """`encode_batch` for documents that are a Batch already."""
+        return self._encoder.encode_batch(batch, thread_count(threads))
+
+    def encode_with_offsets(
+        self,
+        text: str,
+        *,
+        allowed_special: Set[str] | Literal["all"] = frozenset(),
+        disallowed_special: Collection[str] | Literal["all"] = "all",
+    ) -> Spans:
+        """`encode`, and where each token lies in the text, in bytes and in characters: see `Spans`."""
+        special = self._specials.check(text, allowed_special, disallowed_special)
+        ids = self._encoder.encode_array(text, special)
+        in_bytes, in_characters = self._encoder.spans(text, ids)
+        return Spans(ids, in_bytes.reshape(-1, 2), in_characters.reshape(-1, 2))
+
+    def encode_iter(
+        self, parts: Iterable[str], *, max_pending_bytes: int = streaming.MAX_PENDING_BYTES
+    ) -> Iterator[Ids]:
+        r"""Ids of a text that comes in parts, special strings as ordinary text: those of `encode_ordinary` at once.
+
+        Text waits until a place comes at which this tokenizer surely cuts, whatever follows. Those are places between
+        two characters at which the pattern and the fence are known to cut, or to cut both sides as they cut the
+        whole, and over which no merge can join; `native/src/streaming.rs` has the rules and why they are exact. The
+        named patterns and the numbers that imported ones cut out in front have rules; about any other regex nothing
+        is known, so that its text waits for the end of the stream. In English some hundred bytes wait, rarely 5 kB.
+
+        Args:
+            parts: parts of one text, of any length, cut anywhere; empty ones are allowed.
+            max_pending_bytes: most text that may wait, in bytes of UTF-8.
+
+        Yields:
+            uint32 ids, as soon as they are certain, in parts that are not empty.
+
+        Raises:
+            UserError: more than `max_pending_bytes` of text would have to wait.
+        """
+        return streaming.encode(self._encoder, parts, max_pending_bytes)
+
+    def encode_dropout(self, text: str, p: float, *, seed: int) -> list[int]:
+        """Ids with merges left out at random: BPE dropout, for training that shall see a word in several ways.
+
+        Provilkov, Emelianenko and Voita 2020 (https://aclanthology.org/2020.acl-main.170), algorithm 1: in each step
+        every merge that is possible, at each of its places, is dropped with probability `p`, and the first of the rest
+        (by rank, then from the left) is applied; the first step that drops all ends it. HF's `dropout` has the same
+        coins, except that merges that other merges made impossible take part in HF's. A step is one of a pretoken.
+        For superwords it is one of a run of bytes between which phase-1 merges can join, and then of a run of phase-1
+        tokens between which phase-2 merges can: see `native/src/dropout.rs`, also for imported superwords. Special
+        strings are ordinary text.
+
+        Args:
+            text: any text.
+            p: probability of dropping a merge, from 0 (the ids of `encode_ordinary`) to 1 (single bytes). The paper
+                takes 0.1. Tokens that no merge makes (`ignore_merges`) only occur with 0.
+            seed: 0 to 2**64 - 1. The same seed gives the same ids; take another one in each epoch.
+        """
+        ids: list[int] = self.encode_batch_dropout([text], p, seed=seed, threads=1)[0].tolist()
+        return ids
+
+    def encode_batch_dropout(
+        self, texts: Texts, p: float, *, seed: int, threads: int | None = None
+    ) -> tuple[Ids, Offsets]:
+        """`encode_dropout` of many texts, arguments and result as in `encode_batch`.
+
+        The ids of text i depend on (text, p, seed, i): not on the other texts, nor on the number of threads. Those of
+        the first are `encode_dropout`'s.
+        """
+        if not 0 <= p <= 1:
+            raise UserError(f"p={p} is no probability: it is from 0 to 1")
+        if not 0 <= seed < 1 << 64:
+            raise UserError(f"seed={seed} is out of range: it is from 0 to 2**64 - 1")
+        if p == 0:
+            return self.encode_batch(texts, threads=threads)
+        with documents.named(texts):
+            return self._encoder.encode_dropout(documents.given(texts), p, seed, thread_count(threads))
+
+    def count_tokens(self, text: str) -> int:
+        """How many ids `encode_ordinary` gives."""
+        return int(self._encoder.count_tokens([text], 1)[0])
+
+    def count_tokens_batch(self, texts: Texts, *, threads: int | None = None) -> npt.NDArray[np.int64]:
+        """int64 [len(texts)]: how many ids each text has, special strings as ordinary text.
+
+        Arguments as in `encode_batch`. Each thread holds the ids of one text at a time.
+        """
+        with documents.named(texts):
+            return self._encoder.count_tokens(documents.given(texts), thread_count(threads))
+
+    def decode_bytes(self, ids: Iterable[int] | npt.NDArray[np.integer]) -> bytes:
+        """The bytes that ids spell; special tokens spell their strings.
+
+        Args:
+            ids: whole numbers, or an array of any integer type; uint32 arrays are not copied.
+
+        Raises:
+            UserError: an id is not in the vocabulary.
+        """
+        return self._decoder.decode(documents.ids(ids, len(self.vocab)))
+
+    def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, errors: str = "replace") -> str:
+        """The text that ids spell; malformed UTF-8, which no text encodes to, by `errors` as in bytes.decode."""
+        return self.decode_bytes(ids).decode("utf-8", errors)
+
+    def decode_batch(
+        self,
+        ids: Iterable[int] | npt.NDArray[np.integer],
+        offsets: npt.ArrayLike,
+        *,
+        errors: str = "replace",
+    ) -> list[str]:
+        """The texts that flat ids spell, `encode_batch` turned around.
+
+        Args:
+            ids: of all texts in order.
+            offsets: [n + 1]; text i has `ids[offsets[i]:offsets[i + 1]]`.
+            errors: as in `decode`, for each text on its own.
+
+        Raises:
+            UserError: an id is not in the vocabulary, or the offsets do not fit the ids.
+        """
+        places = np.asarray(offsets)
+        if places.ndim != 1 or len(places) < 1 or places.dtype.kind not in "iu":
+            raise UserError("offsets are a row of whole numbers, one more than there are texts")
+        data, ends = self._decoder.decode_batch(
+            documents.ids(ids, len(self.vocab)), np.ascontiguousarray(places, dtype=np.int64)
+        )
+        bounds = ends.tolist()
+        return [data[start:end].decode("utf-8", errors) for start, end in pairwise(bounds)]
+
+    def stream_decoder(self, *, errors: str = "replace") -> streaming.StreamDecoder:
+        """A decoder for ids that come one after the other, as from a model: see `StreamDecoder`."""
+        return streaming.StreamDecoder(self.decode_bytes, errors=errors)

@@ -1,0 +1,95 @@
+"""Texts and ids as users have them, for the native core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tokenizer import _native
+from tokenizer.errors import UserError
+
+Texts: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray | _native.Batch"
+Given: TypeAlias = "list[str] | tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | _native.Batch"
+"""What the core takes: strings, UTF-8 and offsets into it, or a batch of its own."""
+
+
+def given(texts: Texts) -> Given:
+    """The texts for the core; Arrow arrays of one chunk without a copy of the text.
+
+    Raises:
+        UserError: it is one string, or an Arrow array of something else, or has a null.
+    """
+    if isinstance(texts, str):
+        raise UserError("a batch is a list of texts; use encode for one text, or put it in a list")
+    if isinstance(texts, _native.Batch):
+        return texts
+    if isinstance(texts, pa.Array | pa.ChunkedArray):
+        return _buffers(texts)
+    return texts if isinstance(texts, list) else list(texts)
+
+
+def _buffers(texts: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
+        raise UserError(f"texts are an Arrow array of {texts.type}; cast it to pyarrow.large_string()")
+    if texts.null_count:
+        first = int(np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False))[0])
+        raise UserError(
+            f"text {first} of the Arrow array is null ({texts.null_count} are): leave nulls out with drop_null(), or "
+            "make them empty with fill_null('')"
+        )
+    if isinstance(texts, pa.ChunkedArray):
+        # Casting gives offsets of 64 bits, which all chunks together may need.
+        texts = texts.chunk(0) if texts.num_chunks == 1 else texts.cast(pa.large_string()).combine_chunks()
+    width: Any = np.int32 if pa.types.is_string(texts.type) else np.int64
+    _, offsets, data = texts.buffers()
+    if not len(texts):
+        return np.empty(0, np.uint8), np.zeros(1, np.int64)
+    places = np.frombuffer(offsets, width)[texts.offset : texts.offset + len(texts) + 1]
+    text = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return text, places.astype(np.int64, copy=False)
+
+
+@contextmanager
+def named(texts: Texts) -> Iterator[None]:
+    """Says which of the texts is none, where the core found that something is."""
+    try:
+        yield
+    except TypeError:
+        if isinstance(texts, Iterable) and not isinstance(texts, pa.Array | pa.ChunkedArray):
+            for i, text in enumerate(texts):
+                if not isinstance(text, str):
+                    raise UserError(f"text {i} is no string but {type(text).__name__}: {text!r:.80}") from None
+        raise
+
+
+def ids(values: Iterable[int] | npt.NDArray[np.integer], vocab_size: int) -> npt.NDArray[np.uint32]:
+    """Ids for the core; uint32 arrays as they are.
+
+    Raises:
+        UserError: they are no row of whole numbers, or one of another type is not below the vocabulary's size.
+    """
+    if not hasattr(values, "__array__") and not isinstance(values, Sequence):
+        values = list(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise UserError("ids are one row of whole numbers; use decode_batch for several texts") from None
+    if not array.size:
+        return np.empty(0, np.uint32)
+    if array.dtype.kind == "O":  # whole numbers beyond 64 bits, or no numbers
+        found = next((value for value in array.ravel() if isinstance(value, int)), array.ravel()[0])
+        raise UserError(f"the id {found!r} is not in the vocabulary: ids are below the vocabulary size {vocab_size}")
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise UserError(f"ids are one row of whole numbers, not {array.ndim}-dimensional {array.dtype}")
+    if array.dtype != np.uint32:
+        outside = (array < 0) | (array >= vocab_size)
+        if outside.any():
+            raise UserError(
+                f"the id {array[outside][0]} is not in the vocabulary: ids are below the vocabulary size {vocab_size}"
+            )
+    return np.ascontiguousarray(array, dtype=np.uint32)
