@@ -1,7 +1,10 @@
 //! What a list of merges means: which derivations ever apply, and where its superwords begin.
 
-use super::pairs::*;
+use super::merging::merge_lowest;
+use super::pairs::{found, rank, Found, PairTable};
 use super::{Bits, Definition, MergeRule};
+
+const NONE: u32 = u32::MAX;
 
 /// A merge that can apply, and its rank.
 pub(super) struct Rule {
@@ -17,8 +20,8 @@ pub(super) fn effective_rules(definition: &Definition) -> Vec<Rule> {
         return rules.collect();
     }
     let mut pairs = PairTable::new(definition.merges.len());
-    definition.merges.iter().enumerate().for_each(|(rank, m)| pairs.insert(m.left, m.right, rank as u32, m.new));
-    let mut rules: Vec<Rule> = rules.filter(|r| pairs.get(r.merge.left, r.merge.right).0 == r.rank).collect();
+    definition.merges.iter().enumerate().for_each(|(rank, m)| pairs.insert(m.left, m.right, found(rank as u32, m.new)));
+    let mut rules: Vec<Rule> = rules.filter(|r| rank(pairs.get(r.merge.left, r.merge.right)) == r.rank).collect();
     keep_live(&mut rules, &pairs, definition);
     rules
 }
@@ -45,7 +48,7 @@ pub(super) fn keep_live(rules: &mut Vec<Rule>, pairs: &PairTable, definition: &D
         return;
     }
     let mut live: hashbrown::HashMap<u32, (u32, u32), rustc_hash::FxBuildHasher> = Default::default();
-    let (mut ids, mut ranks) = (Vec::new(), Vec::new());
+    let (mut ids, mut found) = (Vec::new(), Vec::new());
     rules.retain(|Rule { merge, .. }| {
         let bytes = definition.tokens.get(merge.new);
         if !several.get(merge.new as usize) || bytes.len() > LONGEST_DERIVED {
@@ -54,9 +57,9 @@ pub(super) fn keep_live(rules: &mut Vec<Rule>, pairs: &PairTable, definition: &D
         let last = *live.entry(merge.new).or_insert_with(|| {
             ids.clear();
             ids.extend(bytes.iter().map(|&byte| definition.byte_ids[byte as usize]));
-            ranks.clear();
-            ranks.extend(ids.windows(2).map(|pair| pairs.get(pair[0], pair[1])));
-            merge_to_two(&mut ids, &mut ranks, pairs);
+            found.clear();
+            found.extend(ids.windows(2).map(|pair| pairs.get(pair[0], pair[1])));
+            merge_to_two(&mut ids, &mut found, pairs);
             if ids.len() == 2 {
                 (ids[0], ids[1])
             } else {
@@ -67,8 +70,12 @@ pub(super) fn keep_live(rules: &mut Vec<Rule>, pairs: &PairTable, definition: &D
     });
 }
 
-pub(super) fn merge_to_two(ids: &mut Vec<u32>, ranks: &mut Vec<(u32, u32)>, table: &PairTable) {
-    while ids.len() > 2 && merge_lowest(ids, ranks, table) {}
+fn merge_to_two(ids: &mut Vec<u32>, found: &mut [Found], pairs: &PairTable) {
+    let mut n = ids.len();
+    while n > 2 && merge_lowest(&mut ids[..n], &mut found[..n - 1], |left, right| pairs.get(left, right)) {
+        n -= 1;
+    }
+    ids.truncate(n);
 }
 
 /// The rank at which a second level pays: that of the first merge over the start of a word. The number of merges
@@ -107,6 +114,15 @@ pub(super) fn leaves(definition: &Definition, rules: &[Rule], at: usize) -> Opti
         }
     }
     Some((leftmost, rightmost))
+}
+
+/// Whether every merge ranks behind all merges that make what it joins.
+pub(super) fn in_order(definition: &Definition, rules: &[Rule]) -> bool {
+    let mut last_made = vec![0; definition.tokens.len()];
+    rules.iter().for_each(|rule| last_made[rule.merge.new as usize] = rule.rank + 1);
+    rules.iter().all(|Rule { rank, merge }| {
+        last_made[merge.left as usize] <= *rank && last_made[merge.right as usize] <= *rank
+    })
 }
 
 /// Whether a phase-2 merge makes an operand of a phase-1 merge.

@@ -1,4 +1,6 @@
+use super::rules::effective_rules;
 use super::*;
+use crate::corpus::Batch;
 
 pub struct Random(pub u64);
 
