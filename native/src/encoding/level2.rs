@@ -1,13 +1,16 @@
 //! Level 2: phase-2 merges over runs of phase-1 tokens, cut at the seams that they cannot cross.
 
 use super::merging::{merge, merge_long, merge_short, Scratch, SCAN};
-use super::pairs::{found, joins, made, Found, PairTable, ABSENT, SEAM};
+use super::pairs::{found, joins, made, FixedPairs, Found, PairTable, ABSENT, SEAM};
 use super::rules::Rule;
 use super::words::{FIRST, ID, LEFT_OF_SEAM, LEFT_PART, RIGHT_OF_SEAM, RIGHT_PART};
 
+/// Seams that are looked up together.
+const BLOCK: usize = 256;
+
 /// Phase-2 merges, and the seams that they can cross, in one table.
 pub(super) struct Level2 {
-    pairs: PairTable,
+    pairs: FixedPairs,
     /// Whether seams are known: otherwise only those at the ends of the scanner's pieces are closed.
     seams: bool,
     ordered: bool,
@@ -39,7 +42,7 @@ impl Level2 {
         for Rule { rank, merge } in rules {
             pairs.insert(merge.left, merge.right, found(*rank, words[merge.new as usize]));
         }
-        (Self { pairs, seams, ordered }, words)
+        (Self { pairs: FixedPairs::new(&pairs), seams, ordered }, words)
     }
 
     /// What merging two neighbours in a run gives.
@@ -57,44 +60,71 @@ impl Level2 {
         if !self.seams {
             return self.merge_between_firsts(words, scratch, out);
         }
-        let mut start = 0;
-        scratch.found.clear();
-        for at in 1..words.len() {
-            let (left, right) = (words[at - 1], words[at]);
-            if left & LEFT_OF_SEAM != 0 && right & (RIGHT_OF_SEAM | FIRST) == RIGHT_OF_SEAM {
-                let found = self.pairs.get(left & ID, right & ID);
-                if found != ABSENT {
-                    scratch.found.push(found);
+        // Whether phase 2 may cross a seam is unpredictable and its answer far away in memory: first all seams worth
+        // asking about, then their places, then the answers, and branches only for those that may be crossed.
+        let mut done = 0;
+        let mut seams = [(0, 0); BLOCK];
+        let mut run = std::mem::take(&mut scratch.found);
+        run.clear();
+        for begin in (1..words.len()).step_by(BLOCK) {
+            let mut n = 0;
+            for (i, two) in words[begin - 1..words.len().min(begin + BLOCK)].windows(2).enumerate() {
+                seams[n & (BLOCK - 1)].0 = begin + i;
+                n += (two[0] & LEFT_OF_SEAM != 0 && two[1] & (RIGHT_OF_SEAM | FIRST) == RIGHT_OF_SEAM) as usize;
+            }
+            for (at, place) in &mut seams[..n] {
+                *place = self.pairs.place_ahead(words[*at - 1] & ID, words[*at] & ID);
+            }
+            for &(at, place) in &seams[..n] {
+                let found = self.pairs.get_at(place, words[at - 1] & ID, words[at] & ID);
+                if found == ABSENT {
                     continue;
                 }
+                // A run of k tokens has k - 1 seams; it ends where the next one does not follow.
+                if run.is_empty() || at != done + run.len() + 1 {
+                    self.end_run(words, &mut done, &mut run, at - 1, scratch, out);
+                }
+                run.push(found);
             }
-            self.merge_run(&words[start..at], scratch, out);
-            start = at;
         }
-        self.merge_run(&words[start..], scratch, out);
+        self.end_run(words, &mut done, &mut run, words.len(), scratch, out);
+        scratch.found = run;
     }
 
-    /// Merges a run whose pairs are looked up already, in `scratch.found`, which it empties.
+    /// Merges the run that begins at `done`, where there is one, and puts what stands alone up to `next`.
     #[inline(always)]
-    fn merge_run(&self, run: &[u32], scratch: &mut Scratch, out: &mut Vec<u32>) {
-        match *run {
+    fn end_run(
+        &self,
+        words: &[u32],
+        done: &mut usize,
+        run: &mut Vec<Found>,
+        next: usize,
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) {
+        match **run {
             [] => {}
-            [token] => return out.push(token & ID),
-            [left, right] => {
-                let found = scratch.found[0];
+            [found] => {
                 if joins(found) {
                     out.push(made(found) & ID);
                 } else {
-                    out.extend_from_slice(&[left & ID, right & ID]);
+                    out.extend_from_slice(&[words[*done] & ID, words[*done + 1] & ID]);
                 }
+                *done += 2;
             }
-            _ => self.merge_long_run(run, scratch, out),
+            _ => {
+                let end = *done + run.len() + 1;
+                self.merge_long_run(&words[*done..end], run, scratch, out);
+                *done = end;
+            }
         }
-        scratch.found.clear();
+        run.clear();
+        out.extend(words[*done..next].iter().map(|word| word & ID));
+        *done = next;
     }
 
     #[inline(never)]
-    fn merge_long_run(&self, run: &[u32], scratch: &mut Scratch, out: &mut Vec<u32>) {
+    fn merge_long_run(&self, run: &[u32], found: &mut [Found], scratch: &mut Scratch, out: &mut Vec<u32>) {
         let mut ids = std::mem::take(&mut scratch.run);
         ids.clear();
         ids.extend_from_slice(run);
@@ -102,7 +132,7 @@ impl Level2 {
         if ids.len() > SCAN {
             merge_long(&mut ids, pair, self.ordered, scratch);
         } else {
-            let n = merge_short(&mut ids, &mut scratch.found, pair);
+            let n = merge_short(&mut ids, found, pair);
             ids.truncate(n);
         }
         out.extend(ids.iter().map(|&word| word & ID));

@@ -78,12 +78,12 @@ fn merge_to_two(ids: &mut Vec<u32>, found: &mut [Found], pairs: &PairTable) {
     ids.truncate(n);
 }
 
-/// The rank at which a second level pays: that of the first merge over the start of a word. The number of merges
-/// if there is none, as with every pattern that cuts there, or if that split would not be exact.
+/// The rank at which a second level pays: from which on merges make tokens with a word's start inside, as superwords
+/// have, much more often than before. The number of merges if there is no such rank, as with every pattern that cuts
+/// there, or if that split would not be exact.
 pub fn superword_rank(definition: &Definition) -> usize {
-    let crosses = |token: &[u8]| token.windows(2).any(|pair| pair[1] == b' ' && !pair[0].is_ascii_whitespace());
     let n = definition.merges.len();
-    let Some(rank) = definition.merges.iter().position(|merge| crosses(definition.tokens.get(merge.new))) else {
+    let Some(rank) = change(definition.merges.iter().map(|merge| holds_a_start(definition.tokens.get(merge.new)))) else {
         return n;
     };
     let rules = effective_rules(definition);
@@ -93,6 +93,36 @@ pub fn superword_rank(definition: &Definition) -> usize {
     } else {
         rank
     }
+}
+
+/// Whether a space stands behind something else.
+fn holds_a_start(token: &[u8]) -> bool {
+    token.windows(2).any(|pair| pair[1] == b' ' && !pair[0].is_ascii_whitespace())
+}
+
+/// Superwords are at least this share of what later merges make. Tokens that hold a space are rarer in any plain BPE: they
+/// are odd white space, or behind punctuation.
+const SUPERWORDS: f64 = 0.05;
+
+/// Where a row of answers turns from mostly no to more often yes: the most likely place, with one rate on either side.
+fn change(answers: impl ExactSizeIterator<Item = bool> + Clone) -> Option<usize> {
+    let n = answers.len() as f64;
+    let all = answers.clone().filter(|&yes| yes).count() as f64;
+    let surprise = |yes: f64, of: f64| {
+        let term = |k: f64| if k > 0.0 { -k * (k / of).ln() } else { 0.0 };
+        term(yes) + term(of - yes)
+    };
+    let (mut best, mut place, mut before) = (surprise(all, n), None, 0.0);
+    for (i, yes) in answers.enumerate() {
+        let (i_before, i_after) = (i as f64, n - i as f64);
+        let (rate_before, rate_after) = (before / i_before.max(1.0), (all - before) / i_after);
+        let found = surprise(before, i_before) + surprise(all - before, i_after);
+        if yes && rate_after >= SUPERWORDS && rate_after > rate_before && (found < best || i == 0) {
+            (best, place) = (found, Some(i));
+        }
+        before += yes as u8 as f64;
+    }
+    place
 }
 
 /// The leftmost and the rightmost phase-1 token of every token, where phase 2 begins with rule `at`; None if some
