@@ -9,16 +9,12 @@ use super::rules::{effective_rules, feeds_back, in_order, leaves};
 use super::whole::WholeTokens;
 use super::words::{FIRST, MOST_IDS};
 use super::Definition;
-use crate::corpus::Batch;
 use crate::counting::Unit;
 use crate::keys::SHORT;
 use crate::merging::Tokens;
-use crate::parallel;
 
 /// Entries of a thread's cache of pieces, in pairs of 64 bytes: at most 8 MiB. Small vocabularies need less.
 const CACHE_PAIRS: std::ops::RangeInclusive<usize> = 1 << 6..=1 << 17;
-
-const CHUNK_BYTES: usize = 1 << 17;
 
 /// Tokens of level 1 that are gathered before level 2 merges them.
 pub(super) const GATHERED: usize = 1 << 10;
@@ -216,38 +212,5 @@ impl Encoder {
         put(&mut words, state, out);
         state.words = words;
         result
-    }
-
-    /// Ids of all documents of a batch, and where each document's begin and end.
-    pub fn encode_batch(&self, batch: &Batch, threads: usize) -> Result<(Vec<u32>, Vec<i64>), String> {
-        let chunks = parallel::chunks(&batch.offsets, CHUNK_BYTES);
-        let results: Vec<Mutex<(Vec<u32>, Vec<usize>)>> = chunks.iter().map(|_| Mutex::default()).collect();
-        let threads = threads.min(chunks.len()).max(1);
-        self.with_states(threads, |states| {
-            parallel::for_each(states, chunks.len(), |state, i| {
-                let bytes = batch.offsets[chunks[i].end] - batch.offsets[chunks[i].start];
-                let mut ids = Vec::with_capacity(bytes as usize / 3);
-                let mut ends = Vec::with_capacity(chunks[i].len());
-                for document in chunks[i].clone() {
-                    self.encode(batch.document(document), state, &mut ids)?;
-                    ends.push(ids.len());
-                }
-                *results[i].lock().expect("no panic while held") = (ids, ends);
-                Ok::<(), String>(())
-            })
-        })?;
-        let mut all = Vec::new();
-        let mut offsets = Vec::with_capacity(batch.len() + 1);
-        offsets.push(0);
-        for result in results {
-            let (ids, ends) = result.into_inner().expect("no panic while held");
-            offsets.extend(ends.into_iter().map(|end| (all.len() + end) as i64));
-            if all.is_empty() {
-                all = ids;
-            } else {
-                all.extend_from_slice(&ids);
-            }
-        }
-        Ok((all, offsets))
     }
 }

@@ -11,6 +11,7 @@
 //! A list may give a token several derivations (files made from tiktoken ranks do). Only one of them ever applies:
 //! see `keep_live`. The others are dropped before anything is checked or built.
 
+mod batch;
 mod cache;
 mod encoder;
 mod level2;
