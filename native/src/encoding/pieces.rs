@@ -1,8 +1,9 @@
 //! Level 1: text is cut into pieces that are looked up instead of merged.
 
 use super::cache::{Pending, State, AHEAD, TOKENS};
+use super::memory::on_huge_pages;
 use super::merging::{merge_long, merge_short, Scratch, SCAN};
-use super::pairs::{found, Found, PairTable, ABSENT};
+use super::pairs::{found, FixedPairs, Found, PairTable, ABSENT};
 use super::rules::Rule;
 use super::words::{COUNT, COUNT_SHIFT};
 use super::Definition;
@@ -10,7 +11,7 @@ use crate::keys::{hash_key, short_key, SHORT};
 
 /// The merges of level 1, and what follows from them.
 pub(super) struct Level1 {
-    pairs: PairTable,
+    pairs: FixedPairs,
     /// Merges of two bytes, by the bytes.
     bytes: Vec<Found>,
     byte_words: [u32; 256],
@@ -44,6 +45,7 @@ impl Level1 {
             _ => ABSENT,
         });
         let bytes = bytes.collect();
+        let pairs = FixedPairs::new(&pairs);
         let mut level =
             Self { pairs, bytes, byte_words: *byte_ids, dead, ordered, cut_all, keep_long: false, known: Known::default(), words };
         level.known = level.known_tokens(definition);
@@ -243,33 +245,44 @@ fn byte_pair(left: u8, right: u8) -> usize {
 /// Ids by keys: what a piece becomes that one token spells.
 #[derive(Default)]
 struct Known {
-    slots: Vec<(u128, u32)>,
+    /// Part of a hash, and an id; few bytes, since most pieces that come here are no token.
+    slots: Vec<(u32, u32)>,
+    /// By id.
+    keys: Vec<u128>,
 }
+
+const NO_ID: u32 = u32::MAX;
 
 impl Known {
     fn new(n: usize) -> Self {
-        Self { slots: super::memory::on_huge_pages((n * 3 / 2).next_power_of_two().max(16), (0, 0)) }
+        let slots = on_huge_pages((n * 3 / 2).next_power_of_two().max(16), (0, NO_ID));
+        Self { slots, keys: on_huge_pages(n, 0) }
     }
 
+    /// Where a key is, or would be.
     #[inline(always)]
-    fn slot(&self, key: u128) -> usize {
-        let mask = self.slots.len() - 1;
-        // Other bits than the cache's, which has the low ones.
-        let mut at = (hash_key(key) >> 32) as usize & mask;
-        while self.slots[at].0 != key && self.slots[at].0 != 0 {
+    fn slot(&self, key: u128) -> (usize, u32) {
+        let (hash, mask) = (hash_key(key), self.slots.len() - 1);
+        // Other bits for the place than the cache takes, which has the low ones.
+        let (mut at, part) = ((hash >> 32) as usize & mask, hash as u32);
+        loop {
+            let (found, id) = self.slots[at];
+            if id == NO_ID || found == part && self.keys[id as usize] == key {
+                return (at, part);
+            }
             at = (at + 1) & mask;
         }
-        at
     }
 
     fn insert(&mut self, key: u128, id: u32) {
-        let at = self.slot(key);
-        self.slots[at] = (key, id);
+        let (at, part) = self.slot(key);
+        self.slots[at] = (part, id);
+        self.keys[id as usize] = key;
     }
 
     #[inline(always)]
     fn get(&self, key: u128) -> Option<u32> {
-        let (found, id) = self.slots[self.slot(key)];
-        (found == key).then_some(id)
+        let id = self.slots[self.slot(key).0].1;
+        (id != NO_ID).then_some(id)
     }
 }
