@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use super::cache::State;
 use super::level2::Level2;
 use super::pieces::Level1;
-use super::rules::{effective_rules, feeds_back, in_order, leaves};
+use super::rules::{effective_rules, feeds_back, leaves};
 use super::whole::WholeTokens;
 use super::words::{FIRST, MOST_IDS};
 use super::Definition;
@@ -40,7 +40,6 @@ impl Encoder {
         let superwords = definition.phase1 < n;
         let two_pass = definition.fence.is_some();
         let rules = effective_rules(&definition);
-        let ordered = in_order(&definition, &rules);
         let at = rules.partition_point(|rule| (rule.rank as usize) < definition.phase1);
         let leaves = superwords.then(|| leaves(&definition, &rules, at)).flatten();
         let plain = superwords && !two_pass && (leaves.is_none() || feeds_back(&definition, &rules, at));
@@ -49,11 +48,11 @@ impl Encoder {
         let (level2, words) = if second.is_empty() {
             (None, (0..n_tokens as u32).collect())
         } else {
-            let (level2, words) = Level2::new(n_tokens, second, leaves, ordered);
+            let (level2, words) = Level2::new(n_tokens, second, leaves);
             (Some(level2), words)
         };
         Self {
-            level1: Level1::new(&definition, first, ordered, superwords && !two_pass, words),
+            level1: Level1::new(&definition, first, superwords && !two_pass, words),
             level2,
             whole: None,
             plain,

@@ -13,17 +13,11 @@ pub(super) struct Level2 {
     pairs: FixedPairs,
     /// Whether seams are known: otherwise only those at the ends of the scanner's pieces are closed.
     seams: bool,
-    ordered: bool,
 }
 
 impl Level2 {
     /// The level, and by id the words of all tokens. `leaves`: the leftmost and the rightmost phase-1 token of each.
-    pub(super) fn new(
-        n_tokens: usize,
-        rules: &[Rule],
-        leaves: Option<(Vec<u32>, Vec<u32>)>,
-        ordered: bool,
-    ) -> (Self, Vec<u32>) {
+    pub(super) fn new(n_tokens: usize, rules: &[Rule], leaves: Option<(Vec<u32>, Vec<u32>)>) -> (Self, Vec<u32>) {
         let mut words: Vec<u32> = (0..n_tokens as u32).collect();
         let seams = leaves.is_some();
         for Rule { merge, .. } in rules {
@@ -42,7 +36,7 @@ impl Level2 {
         for Rule { rank, merge } in rules {
             pairs.insert(merge.left, merge.right, found(*rank, words[merge.new as usize]));
         }
-        (Self { pairs: FixedPairs::new(&pairs), seams, ordered }, words)
+        (Self { pairs: FixedPairs::new(&pairs), seams }, words)
     }
 
     /// What merging two neighbours in a run gives.
@@ -130,7 +124,7 @@ impl Level2 {
         ids.extend_from_slice(run);
         let pair = |left: u32, right: u32| self.pair(left, right);
         if ids.len() > SCAN {
-            merge_long(&mut ids, pair, self.ordered, scratch);
+            merge_long(&mut ids, pair, scratch);
         } else {
             let n = merge_short(&mut ids, found, pair);
             ids.truncate(n);
@@ -148,7 +142,7 @@ impl Level2 {
             let mut ids = std::mem::take(&mut scratch.run);
             ids.clear();
             ids.extend_from_slice(&words[start..end]);
-            merge(&mut ids, |left, right| self.pair(left, right), self.ordered, scratch);
+            merge(&mut ids, |left, right| self.pair(left, right), scratch);
             out.extend(ids.iter().map(|&word| word & ID));
             scratch.run = ids;
             start = end;

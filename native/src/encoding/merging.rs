@@ -1,4 +1,4 @@
-//! Merging by rank, the leftmost first among equals: by scanning for the lowest rank, by lists of places, or with a heap.
+//! Merging by rank, the leftmost first among equals: by scanning for the lowest rank, or by lists of places.
 //!
 //! `pair` says what is found for two neighbours (see `pairs`); it is asked about what merges make as well.
 
@@ -12,7 +12,7 @@ const NONE: u32 = u32::MAX;
 /// Sequences up to this length are merged by scanning for the lowest rank.
 pub(super) const SCAN: usize = 48;
 
-/// Longest sequence whose room to work is kept for the next one: 24 bytes for each token.
+/// Longest sequence whose room to work is kept for the next one: 20 bytes for each token.
 const KEPT: usize = 1 << 20;
 
 /// Room to work, kept from one sequence to the next.
@@ -23,23 +23,11 @@ pub(super) struct Scratch {
     long: Long,
 }
 
-#[derive(Default)]
-struct Long {
-    /// By place: the next one that is left, and the one before.
-    next: Vec<u32>,
-    previous: Vec<u32>,
-    /// By place: the rank of the pair that begins there, or `NONE`.
-    ranks: Vec<u32>,
-    lists: Lists,
-    places: Vec<u32>,
-    heap: BinaryHeap<Reverse<(u32, u32)>>,
-}
-
-/// Merges a sequence. `ordered`: every merge ranks behind the merges that make what it joins.
+/// Merges a sequence.
 #[inline(always)]
-pub(super) fn merge(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> Found, ordered: bool, scratch: &mut Scratch) {
+pub(super) fn merge(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> Found, scratch: &mut Scratch) {
     if ids.len() > SCAN {
-        return merge_long(ids, pair, ordered, scratch);
+        return merge_long(ids, pair, scratch);
     }
     let found = &mut scratch.found;
     found.clear();
@@ -83,18 +71,17 @@ pub(super) fn merge_lowest(ids: &mut [u32], found: &mut [Found], pair: impl Fn(u
     true
 }
 
+/// Merges a sequence of any length, in time that grows as it does but for queues and sorting.
+///
+/// Mostly each rank comes up once, as merges rank behind those that make what they join, and all its places are merged
+/// from left to right. Imported lists may have a merge that makes a pair of lower rank: then that goes first, and the
+/// places of the higher rank wait.
 #[inline(never)]
-pub(super) fn merge_long(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> Found, ordered: bool, scratch: &mut Scratch) {
-    let long = &mut scratch.long;
+pub(super) fn merge_long(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> Found, scratch: &mut Scratch) {
     let n = ids.len();
-    long.next.clear();
-    long.next.extend(1..=n as u32);
-    long.previous.clear();
-    long.previous.extend((0..n as u32).map(|i| i.wrapping_sub(1)));
-    if ordered {
-        long.with_lists(ids, pair);
-    } else {
-        long.with_heap(ids, pair);
+    scratch.long.begin(ids, &pair);
+    while let Some((at, new)) = scratch.long.next_place(ids, &pair) {
+        scratch.long.merge_at(at, new, ids, &pair);
     }
     ids.retain(|&id| id != NONE);
     if n > KEPT {
@@ -102,139 +89,166 @@ pub(super) fn merge_long(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> Found, o
     }
 }
 
-impl Long {
-    /// Where merges rank behind those that make what they join, ranks come up in order, each once: all places of one
-    /// rank are merged together. Linear but for the queue of ranks and the sorting of places of pairs like "aa", which
-    /// may overlap and so have an order.
-    fn with_lists(&mut self, ids: &mut [u32], pair: impl Fn(u32, u32) -> Found) {
-        let n = ids.len();
-        self.ranks.clear();
-        self.ranks.resize(n, NONE);
-        self.lists.begin(n);
-        for i in (1..n).rev() {
-            self.set(i - 1, pair(ids[i - 1], ids[i]));
-        }
-        while let Some(lowest) = self.lists.take_lowest(&mut self.places) {
-            let Some(&first) = self.places.first() else { continue };
-            let (left, right) = (ids[first as usize], ids[self.next[first as usize] as usize]);
-            let new = made(pair(left, right));
-            if left == right {
-                self.places.sort_unstable();
-            }
-            for i in 0..self.places.len() {
-                let at = self.places[i] as usize;
-                if self.ranks[at] != lowest {
-                    continue; // the pair overlapped with one that is merged
-                }
-                let gone = self.next[at] as usize;
-                let after = self.next[gone] as usize;
-                ids[at] = new;
-                ids[gone] = NONE;
-                self.forget(gone, lowest);
-                self.ranks[at] = NONE;
-                self.next[at] = after as u32;
-                if after < n {
-                    self.previous[after] = at as u32;
-                    self.set(at, pair(new, ids[after]));
-                }
-                let before = self.previous[at];
-                if before != NONE {
-                    self.forget(before as usize, lowest);
-                    self.set(before as usize, pair(ids[before as usize], new));
-                }
-            }
-        }
-    }
-
-    fn set(&mut self, at: usize, found: Found) {
-        if joins(found) {
-            self.ranks[at] = rank(found);
-            self.lists.link(at as u32, rank(found));
-        }
-    }
-
-    /// Forgets the pair at a place; the list of rank `taken` is taken out already.
-    fn forget(&mut self, at: usize, taken: u32) {
-        let rank = std::mem::replace(&mut self.ranks[at], NONE);
-        if rank != NONE && rank != taken {
-            self.lists.unlink(at as u32, rank);
-        }
-    }
-
-    /// Whatever the ranks.
-    fn with_heap(&mut self, ids: &mut [u32], pair: impl Fn(u32, u32) -> Found) {
-        let n = ids.len() as u32;
-        let Self { next, previous, heap, .. } = self;
-        heap.clear();
-        let push = |heap: &mut BinaryHeap<_>, found: Found, at: u32| {
-            if joins(found) {
-                heap.push(Reverse((rank(found), at)));
-            }
-        };
-        for i in 1..n {
-            push(heap, pair(ids[i as usize - 1], ids[i as usize]), i - 1);
-        }
-        while let Some(Reverse((lowest, at))) = heap.pop() {
-            let right = next[at as usize];
-            if ids[at as usize] == NONE || right >= n {
-                continue;
-            }
-            let now = pair(ids[at as usize], ids[right as usize]);
-            if !joins(now) || rank(now) != lowest {
-                continue;
-            }
-            let new = made(now);
-            ids[at as usize] = new;
-            ids[right as usize] = NONE;
-            let after = next[right as usize];
-            next[at as usize] = after;
-            if after < n {
-                previous[after as usize] = at;
-                push(heap, pair(new, ids[after as usize]), at);
-            }
-            let before = previous[at as usize];
-            if before != NONE {
-                push(heap, pair(ids[before as usize], new), before);
-            }
-        }
-    }
-}
-
-/// Places by rank: linked lists, and a queue of the ranks that have one.
+/// A long sequence: its pairs, and lists of the places of each rank.
 #[derive(Default)]
-struct Lists {
-    /// By rank: the first place. `NONE` everywhere between two sequences.
-    heads: Vec<u32>,
-    /// By place: its neighbours in the list of its rank.
+struct Long {
+    /// By place: the next one that is left, and the one before.
+    next: Vec<u32>,
+    previous: Vec<u32>,
+    /// By place: the rank of the pair that begins there, or `NONE`.
+    ranks: Vec<u32>,
+    /// By place: its neighbours in the list of its rank. In front of the first is `NONE`.
     after: Vec<u32>,
     before: Vec<u32>,
+    /// By rank: the first place of the list. `NONE` everywhere between two sequences.
+    heads: Vec<u32>,
+    /// Ranks that have a list, some twice, some no longer.
     queue: BinaryHeap<Reverse<u32>>,
+    /// Ranks at work, each lower than the one below that waits for it.
+    batches: Vec<Batch>,
+    spare: Vec<Batch>,
 }
 
-impl Lists {
-    fn begin(&mut self, n: usize) {
-        self.after.clear();
-        self.after.resize(n, NONE);
-        self.before.clear();
-        self.before.resize(n, NONE);
+/// Places of one rank, which have left their list.
+#[derive(Default)]
+struct Batch {
+    rank: u32,
+    new: u32,
+    /// From left to right; `done` of them are merged.
+    places: Vec<u32>,
+    done: usize,
+    /// Those that came while the batch waited.
+    late: BinaryHeap<Reverse<u32>>,
+}
+
+/// In `before`: the place is in a batch.
+const IN_BATCH: u32 = NONE - 1;
+
+impl Long {
+    fn begin(&mut self, ids: &[u32], pair: &impl Fn(u32, u32) -> Found) {
+        let n = ids.len();
+        self.next.clear();
+        self.next.extend(1..=n as u32);
+        self.previous.clear();
+        self.previous.extend((0..n as u32).map(|i| i.wrapping_sub(1)));
+        for row in [&mut self.ranks, &mut self.after, &mut self.before] {
+            row.clear();
+            row.resize(n, NONE);
+        }
+        for at in (1..n).rev() {
+            self.set(at - 1, pair(ids[at - 1], ids[at]));
+        }
     }
 
-    fn link(&mut self, at: u32, rank: u32) {
+    /// The leftmost place of the lowest rank, and what is made there.
+    #[inline(always)]
+    fn next_place(&mut self, ids: &[u32], pair: &impl Fn(u32, u32) -> Found) -> Option<(usize, u32)> {
+        loop {
+            let working = self.batches.last().map_or(NONE, |batch| batch.rank);
+            if self.queue.peek().is_some_and(|&Reverse(lowest)| lowest <= working) {
+                self.take_lowest(working, ids, pair);
+                continue;
+            }
+            let batch = self.batches.last_mut()?;
+            let place = match batch.late.peek() {
+                Some(&Reverse(late)) if batch.places.get(batch.done).is_none_or(|&place| late < place) => {
+                    batch.late.pop();
+                    late
+                }
+                _ => match batch.places.get(batch.done) {
+                    Some(&place) => {
+                        batch.done += 1;
+                        place
+                    }
+                    None => {
+                        self.spare.extend(self.batches.pop());
+                        continue;
+                    }
+                },
+            };
+            if self.ranks[place as usize] == batch.rank {
+                return Some((place as usize, batch.new));
+            }
+        }
+    }
+
+    /// Makes a batch of the lowest rank's list, or adds it to the batch that is at work on that rank.
+    fn take_lowest(&mut self, working: u32, ids: &[u32], pair: &impl Fn(u32, u32) -> Found) {
+        let Some(Reverse(lowest)) = self.queue.pop() else { return };
+        let mut at = std::mem::replace(&mut self.heads[lowest as usize], NONE);
+        if at == NONE {
+            return;
+        }
+        if lowest < working {
+            let new = made(pair(ids[at as usize], ids[self.next[at as usize] as usize]));
+            let mut batch = self.spare.pop().unwrap_or_default();
+            batch.places.clear();
+            self.batches.push(Batch { rank: lowest, new, done: 0, ..batch });
+        }
+        let batch = self.batches.last_mut().expect("a batch of this rank");
+        while at != NONE {
+            if lowest < working {
+                batch.places.push(at);
+            } else {
+                batch.late.push(Reverse(at));
+            }
+            self.before[at as usize] = IN_BATCH;
+            at = self.after[at as usize];
+        }
+        if lowest < working {
+            batch.places.sort_unstable(); // mostly in order, or in the opposite one
+        }
+    }
+
+    #[inline(always)]
+    fn merge_at(&mut self, at: usize, new: u32, ids: &mut [u32], pair: &impl Fn(u32, u32) -> Found) {
+        let gone = self.next[at] as usize;
+        let after = self.next[gone] as usize;
+        ids[at] = new;
+        ids[gone] = NONE;
+        self.forget(at);
+        self.forget(gone);
+        self.next[at] = after as u32;
+        if after < ids.len() {
+            self.previous[after] = at as u32;
+            self.set(at, pair(new, ids[after]));
+        }
+        let before = self.previous[at];
+        if before != NONE {
+            self.forget(before as usize);
+            self.set(before as usize, pair(ids[before as usize], new));
+        }
+    }
+
+    /// Puts a place into the list of its pair's rank.
+    #[inline(always)]
+    fn set(&mut self, at: usize, found: Found) {
+        if !joins(found) {
+            return;
+        }
+        let rank = rank(found);
+        self.ranks[at] = rank;
         if rank as usize >= self.heads.len() {
             self.heads.resize((rank as usize + 1).next_power_of_two(), NONE);
         }
-        let head = std::mem::replace(&mut self.heads[rank as usize], at);
+        let head = std::mem::replace(&mut self.heads[rank as usize], at as u32);
         if head == NONE {
             self.queue.push(Reverse(rank));
         } else {
-            self.before[head as usize] = at;
+            self.before[head as usize] = at as u32;
         }
-        self.after[at as usize] = head;
-        self.before[at as usize] = NONE;
+        self.after[at] = head;
+        self.before[at] = NONE;
     }
 
-    fn unlink(&mut self, at: u32, rank: u32) {
-        let (before, after) = (self.before[at as usize], self.after[at as usize]);
+    /// Forgets the pair at a place.
+    #[inline(always)]
+    fn forget(&mut self, at: usize) {
+        let rank = std::mem::replace(&mut self.ranks[at], NONE);
+        let (before, after) = (self.before[at], self.after[at]);
+        if rank == NONE || before == IN_BATCH {
+            return;
+        }
         if before == NONE {
             self.heads[rank as usize] = after;
         } else {
@@ -243,17 +257,5 @@ impl Lists {
         if after != NONE {
             self.before[after as usize] = before;
         }
-    }
-
-    /// The lowest rank, and its places, which leave their list; there may be none.
-    fn take_lowest(&mut self, places: &mut Vec<u32>) -> Option<u32> {
-        let Reverse(rank) = self.queue.pop()?;
-        places.clear();
-        let mut at = std::mem::replace(&mut self.heads[rank as usize], NONE);
-        while at != NONE {
-            places.push(at);
-            at = self.after[at as usize];
-        }
-        Some(rank)
     }
 }

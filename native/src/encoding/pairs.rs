@@ -154,7 +154,7 @@ impl FixedPairs {
 
 #[inline(always)]
 fn mix(pair: u64) -> u64 {
-    let product = pair as u128 * 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
+    let product = (pair ^ 0x9E37_79B9_7F4A_7C15) as u128 * 0xBF58_476D_1CE4_E5B9_u128;
     (product >> 64) as u64 ^ product as u64
 }
 
@@ -177,7 +177,7 @@ pub struct RankedMerges {
 }
 
 impl RankedMerges {
-    /// (left, right, new) by rank; what a merge joins is made before it.
+    /// (left, right, new) by rank.
     pub fn new(merges: impl ExactSizeIterator<Item = (u32, u32, u32)>) -> Self {
         let mut table = PairTable::new(merges.len());
         merges.enumerate().for_each(|(rank, (left, right, new))| table.insert(left, right, found(rank as u32, new)));
@@ -185,6 +185,6 @@ impl RankedMerges {
     }
 
     pub fn apply(&mut self, ids: &mut Vec<u32>) {
-        merge(ids, |left, right| self.table.get(left, right), true, &mut self.scratch);
+        merge(ids, |left, right| self.table.get(left, right), &mut self.scratch);
     }
 }

@@ -9,6 +9,9 @@ use super::words::{COUNT, COUNT_SHIFT};
 use super::Definition;
 use crate::keys::{hash_key, short_key, SHORT};
 
+/// In a key: the piece is a part of one of the scanner's.
+const PART: u128 = 1 << 127;
+
 /// The merges of level 1, and what follows from them.
 pub(super) struct Level1 {
     pairs: FixedPairs,
@@ -17,12 +20,10 @@ pub(super) struct Level1 {
     byte_words: [u32; 256],
     /// By two bytes: 1 where no merge joins a token that ends in the first to one that begins with the second.
     dead: Box<[u8; 1 << 16]>,
-    /// Whether every merge ranks behind those that make what it joins.
-    ordered: bool,
     /// Cut at dead byte pairs whatever the length: the scanner's pieces are long.
     pub(super) cut_all: bool,
-    /// Short pieces may be tokens that merges do not make, so that parts of long ones are not cut out and looked up.
-    keep_long: bool,
+    /// What a whole piece of the scanner becomes although merges do not make it.
+    whole: Option<Known>,
     /// What a piece becomes that is one token's bytes, for all threads.
     known: Known,
     /// By id: the word of each token.
@@ -30,7 +31,7 @@ pub(super) struct Level1 {
 }
 
 impl Level1 {
-    pub(super) fn new(definition: &Definition, rules: &[Rule], ordered: bool, cut_all: bool, words: Vec<u32>) -> Self {
+    pub(super) fn new(definition: &Definition, rules: &[Rule], cut_all: bool, words: Vec<u32>) -> Self {
         let Definition { tokens, byte_ids, .. } = definition;
         let mut pairs = PairTable::new(rules.len());
         let mut dead: Box<[u8; 1 << 16]> = vec![1; 1 << 16].try_into().expect("a length");
@@ -47,7 +48,7 @@ impl Level1 {
         let bytes = bytes.collect();
         let pairs = FixedPairs::new(&pairs);
         let mut level =
-            Self { pairs, bytes, byte_words: *byte_ids, dead, ordered, cut_all, keep_long: false, known: Known::default(), words };
+            Self { pairs, bytes, byte_words: *byte_ids, dead, cut_all, whole: None, known: Known::default(), words };
         level.known = level.known_tokens(definition);
         level
     }
@@ -74,13 +75,14 @@ impl Level1 {
         if self.cut_all {
             return;
         }
-        self.keep_long = true;
+        let mut whole = Known::new(definition.tokens.len());
         for &id in ids {
             let bytes = definition.tokens.get(id);
             if (1..=SHORT).contains(&bytes.len()) {
-                self.known.insert(short_key(bytes, 0, bytes.len()), id);
+                whole.insert(short_key(bytes, 0, bytes.len()), id);
             }
         }
+        self.whole = Some(whole);
     }
 
     /// The word of a token.
@@ -107,9 +109,11 @@ impl Level1 {
         state: &mut State,
         out: &mut Vec<u32>,
     ) {
-        if self.keep_long || !self.cut_all && end - start <= SHORT {
-            return self.push(text, start, end, first, state, out);
+        if !self.cut_all && end - start <= SHORT {
+            return self.push(text, start, end, 0, first, state, out);
         }
+        // Parts of pieces are others than whole ones.
+        let part = if self.whole.is_some() { PART } else { 0 };
         let (mut begin, mut at) = (start, start + 1);
         while at < end {
             let block = at & !63;
@@ -121,13 +125,13 @@ impl Level1 {
             let mut cuts = state.dead & (u64::MAX << (at - block)) & (u64::MAX >> (block + 64 - stop));
             while cuts != 0 {
                 let cut = block + cuts.trailing_zeros() as usize;
-                self.push(text, begin, cut, first, state, out);
+                self.push(text, begin, cut, part, first, state, out);
                 (begin, first) = (cut, 0);
                 cuts &= cuts - 1;
             }
             at = stop;
         }
-        self.push(text, begin, end, first, state, out);
+        self.push(text, begin, end, part, first, state, out);
     }
 
     /// Bit i: no merge of level 1 joins byte `block` + i to the one before.
@@ -150,10 +154,20 @@ impl Level1 {
     }
 
     #[inline(always)]
-    fn push(&self, text: &[u8], start: usize, end: usize, first: u32, state: &mut State, out: &mut Vec<u32>) {
+    #[allow(clippy::too_many_arguments)] // one call, three places
+    fn push(
+        &self,
+        text: &[u8],
+        start: usize,
+        end: usize,
+        part: u128,
+        first: u32,
+        state: &mut State,
+        out: &mut Vec<u32>,
+    ) {
         let (mut key, mut place) = (0, 0);
         if end - start <= SHORT {
-            key = short_key(text, start, end);
+            key = short_key(text, start, end) | part;
             place = state.short.place(key);
         }
         state.pending[state.n_pending & (AHEAD - 1)] = Pending { key, start, end, place, first };
@@ -208,7 +222,9 @@ impl Level1 {
                 piece.extend_from_slice(words);
                 return None;
             }
-        } else if let Some(id) = self.known.get(key) {
+        } else if let Some(id) = self.whole.as_ref().and_then(|whole| whole.get(key)) {
+            return Some(short.insert(place, key, &[self.words[id as usize]]));
+        } else if let Some(id) = self.known.get(key & !PART) {
             return Some(short.insert(place, key, &[self.words[id as usize]]));
         }
         self.merge_bytes(bytes, piece, scratch);
@@ -226,7 +242,7 @@ impl Level1 {
         ids.extend(bytes.iter().map(|&byte| self.byte_words[byte as usize]));
         let pair = |left: u32, right: u32| self.pairs.get(left, right);
         if ids.len() > SCAN {
-            return merge_long(ids, pair, self.ordered, scratch);
+            return merge_long(ids, pair, scratch);
         }
         let mut found = [ABSENT; SCAN];
         for (found, two) in found.iter_mut().zip(bytes.windows(2)) {

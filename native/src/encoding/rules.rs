@@ -83,7 +83,8 @@ fn merge_to_two(ids: &mut Vec<u32>, found: &mut [Found], pairs: &PairTable) {
 /// there, or if that split would not be exact.
 pub fn superword_rank(definition: &Definition) -> usize {
     let n = definition.merges.len();
-    let Some(rank) = change(definition.merges.iter().map(|merge| holds_a_start(definition.tokens.get(merge.new)))) else {
+    let Some(rank) = change(definition.merges.iter().map(|merge| holds_a_start(definition.tokens.get(merge.new))))
+    else {
         return n;
     };
     let rules = effective_rules(definition);
@@ -144,15 +145,6 @@ pub(super) fn leaves(definition: &Definition, rules: &[Rule], at: usize) -> Opti
         }
     }
     Some((leftmost, rightmost))
-}
-
-/// Whether every merge ranks behind all merges that make what it joins.
-pub(super) fn in_order(definition: &Definition, rules: &[Rule]) -> bool {
-    let mut last_made = vec![0; definition.tokens.len()];
-    rules.iter().for_each(|rule| last_made[rule.merge.new as usize] = rule.rank + 1);
-    rules.iter().all(|Rule { rank, merge }| {
-        last_made[merge.left as usize] <= *rank && last_made[merge.right as usize] <= *rank
-    })
 }
 
 /// Whether a phase-2 merge makes an operand of a phase-1 merge.

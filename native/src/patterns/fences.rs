@@ -1,7 +1,7 @@
 //! Fences: patterns that match little, so that most pieces are the gaps between matches.
 
-use super::scalar::{letters, newlines, newlines_and_slashes, numbers, others, punctuation_start, triple};
 use super::masks::{Bytes, BLOCK};
+use super::scalar::{letters, newlines, newlines_and_slashes, numbers, others, punctuation_start, triple};
 use super::windows::{classes, Classes};
 use crate::unicode::{self, LETTER, NUMBER, SPACE};
 
