@@ -5,6 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::memory::room_on_huge_pages;
 use super::pairs::{joins, made, rank, Found, ABSENT};
 
 const NONE: u32 = u32::MAX;
@@ -127,12 +128,15 @@ const IN_BATCH: u32 = NONE - 1;
 impl Long {
     fn begin(&mut self, ids: &[u32], pair: &impl Fn(u32, u32) -> Found) {
         let n = ids.len();
-        self.next.clear();
+        for row in [&mut self.next, &mut self.previous, &mut self.ranks, &mut self.after, &mut self.before] {
+            row.clear();
+            if row.capacity() < n {
+                *row = room_on_huge_pages(n);
+            }
+        }
         self.next.extend(1..=n as u32);
-        self.previous.clear();
         self.previous.extend((0..n as u32).map(|i| i.wrapping_sub(1)));
         for row in [&mut self.ranks, &mut self.after, &mut self.before] {
-            row.clear();
             row.resize(n, NONE);
         }
         for at in (1..n).rev() {

@@ -14,6 +14,7 @@
 mod batch;
 mod cache;
 mod encoder;
+mod known;
 mod level2;
 mod memory;
 mod merging;

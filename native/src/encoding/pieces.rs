@@ -1,13 +1,13 @@
 //! Level 1: text is cut into pieces that are looked up instead of merged.
 
 use super::cache::{Pending, State, AHEAD, TOKENS};
-use super::memory::on_huge_pages;
+use super::known::{Known, Origins};
 use super::merging::{merge_long, merge_short, Scratch, SCAN};
 use super::pairs::{found, FixedPairs, Found, PairTable, ABSENT};
 use super::rules::Rule;
 use super::words::{COUNT, COUNT_SHIFT};
-use super::Definition;
-use crate::keys::{hash_key, short_key, SHORT};
+use super::{Bits, Definition};
+use crate::keys::{short_key, SHORT};
 
 /// In a key: the piece is a part of one of the scanner's.
 const PART: u128 = 1 << 127;
@@ -49,19 +49,36 @@ impl Level1 {
         let pairs = FixedPairs::new(&pairs);
         let mut level =
             Self { pairs, bytes, byte_words: *byte_ids, dead, cut_all, whole: None, known: Known::default(), words };
-        level.known = level.known_tokens(definition);
+        level.known = level.known_tokens(definition, rules);
         level
     }
 
     /// Tokens of up to 15 bytes that merging their own bytes gives.
-    fn known_tokens(&self, definition: &Definition) -> Known {
-        let mut known = Known::new(definition.tokens.len());
+    fn known_tokens(&self, definition: &Definition, rules: &[Rule]) -> Known {
+        let tokens = &definition.tokens;
+        let origins = Origins::new(definition, rules);
+        let mut known = Known::new(tokens.len());
         let (mut ids, mut scratch) = (Vec::new(), Scratch::default());
-        for id in 0..definition.tokens.len() as u32 {
-            let bytes = definition.tokens.get(id);
-            if (2..=SHORT).contains(&bytes.len()) {
-                self.merge_bytes(bytes, &mut ids, &mut scratch);
-                if ids == [id] {
+        let mut makes_itself = |id: u32, bytes: &[u8]| {
+            self.merge_bytes(bytes, &mut ids, &mut scratch);
+            ids == [id]
+        };
+        // Whether each token makes itself, parts first: ranks are in that order where there are origins.
+        let mut whole = Bits::new(tokens.len());
+        definition.byte_ids.iter().for_each(|&id| whole.set(id as usize));
+        for Rule { merge, .. } in rules {
+            let (id, bytes) = (merge.new, tokens.get(merge.new));
+            let found = match &origins {
+                None => bytes.len() <= SHORT && makes_itself(id, bytes),
+                Some(origins) => {
+                    whole.get(merge.left as usize)
+                        && whole.get(merge.right as usize)
+                        && origins.meet(merge, |left, right| self.pairs.get(left, right))
+                }
+            };
+            if found {
+                whole.set(id as usize);
+                if bytes.len() <= SHORT {
                     known.insert(short_key(bytes, 0, bytes.len()), id);
                 }
             }
@@ -83,6 +100,11 @@ impl Level1 {
             }
         }
         self.whole = Some(whole);
+    }
+
+    #[cfg(test)]
+    pub(super) fn knows(&self, piece: &[u8]) -> bool {
+        self.known.get(short_key(piece, 0, piece.len())).is_some()
     }
 
     /// The word of a token.
@@ -256,49 +278,4 @@ impl Level1 {
 #[inline(always)]
 fn byte_pair(left: u8, right: u8) -> usize {
     (left as usize) << 8 | right as usize
-}
-
-/// Ids by keys: what a piece becomes that one token spells.
-#[derive(Default)]
-struct Known {
-    /// Part of a hash, and an id; few bytes, since most pieces that come here are no token.
-    slots: Vec<(u32, u32)>,
-    /// By id.
-    keys: Vec<u128>,
-}
-
-const NO_ID: u32 = u32::MAX;
-
-impl Known {
-    fn new(n: usize) -> Self {
-        let slots = on_huge_pages((n * 3 / 2).next_power_of_two().max(16), (0, NO_ID));
-        Self { slots, keys: on_huge_pages(n, 0) }
-    }
-
-    /// Where a key is, or would be.
-    #[inline(always)]
-    fn slot(&self, key: u128) -> (usize, u32) {
-        let (hash, mask) = (hash_key(key), self.slots.len() - 1);
-        // Other bits for the place than the cache takes, which has the low ones.
-        let (mut at, part) = ((hash >> 32) as usize & mask, hash as u32);
-        loop {
-            let (found, id) = self.slots[at];
-            if id == NO_ID || found == part && self.keys[id as usize] == key {
-                return (at, part);
-            }
-            at = (at + 1) & mask;
-        }
-    }
-
-    fn insert(&mut self, key: u128, id: u32) {
-        let (at, part) = self.slot(key);
-        self.slots[at] = (part, id);
-        self.keys[id as usize] = key;
-    }
-
-    #[inline(always)]
-    fn get(&self, key: u128) -> Option<u32> {
-        let id = self.slots[self.slot(key).0].1;
-        (id != NO_ID).then_some(id)
-    }
 }

@@ -354,3 +354,34 @@ fn ids_of_a_batch_do_not_depend_on_threads() {
     assert_eq!(encoder.encode_batch(&batch, 3).unwrap(), one);
     assert_eq!(encoder.encode_batch(&Batch::default(), 2).unwrap(), (vec![], vec![0]));
 }
+
+#[test]
+fn known_tokens_are_those_that_make_themselves() {
+    let mut random = Random(20);
+    let (mut known, mut others) = (0, 0);
+    for case in 0..400 {
+        let letters = 1 + random.below(3);
+        let (tokens, mut merges) = random_merges(&mut random, letters, if letters == 1 { 6 } else { 30 });
+        if case % 4 == 0 {
+            disturb(&mut random, &tokens, &mut merges);
+        }
+        let definition = Definition {
+            tokens: tokens.clone(),
+            byte_ids: byte_ids(),
+            phase1: merges.len(),
+            merges: merges.clone(),
+            scanner: Scanner::new("").unwrap(),
+            fence: None,
+            eligible: None,
+        };
+        let encoder = Encoder::new(definition);
+        for id in 256..tokens.len() as u32 {
+            let bytes = tokens.get(id);
+            let mut ids: Vec<u32> = bytes.iter().map(|&byte| byte as u32).collect();
+            plain(&mut ids, &merges);
+            assert_eq!(encoder.level1.knows(bytes), ids == [id], "{merges:?} {id}");
+            (known, others) = if ids == [id] { (known + 1, others) } else { (known, others + 1) };
+        }
+    }
+    assert!(known > 1000 && others > 1000);
+}
