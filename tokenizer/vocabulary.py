@@ -64,14 +64,16 @@ def spell(
         if len(spelling) < 2:
             raise UserError(f"the token {spelling!r} with id {token_id} is no merge, and has less than two bytes")
         put(token_id, spelling, f"token {spelling!r}")
-    _put_merges(merge_ids, vocab, put)
+    if not _put_in_order(merge_ids, vocab):
+        _put_merges(merge_ids, vocab, put)
     # A file names a token by its bytes, so two ordinary tokens with the same ones could not be told apart.
-    seen: set[bytes] = set()
-    for token_id, spelling in enumerate(vocab):
-        if spelling in seen:
-            raise UserError(f"{spelling!r} is spelled by two tokens, the second with id {token_id}")
-        if spelling:
-            seen.add(spelling)
+    if len(set(vocab) - {b""}) < len(vocab) - vocab.count(b""):
+        seen: set[bytes] = set()
+        for token_id, spelling in enumerate(vocab):
+            if spelling in seen:
+                raise UserError(f"{spelling!r} is spelled by two tokens, the second with id {token_id}")
+            if spelling:
+                seen.add(spelling)
     for string, token_id in special_tokens.items():
         if not string:
             raise UserError(f"the special token with id {token_id} is empty")
@@ -81,6 +83,31 @@ def spell(
             raise UserError(f"the special token {string!r} holds half a surrogate pair, which no text does") from None
         put(token_id, spelling, f"special token {string!r}")
     return vocab
+
+
+def _put_in_order(merge_ids: npt.NDArray[np.uint32], vocab: list[bytes]) -> bool:
+    """Spells what merges make, if each makes a token of its own, of tokens that are there before: nearly all lists do,
+    and this takes a quarter of the time of `_put_merges`. Otherwise False, and nothing is done.
+    """
+    n, size = len(merge_ids), len(vocab)
+    never = n + 1
+    made = np.full(size, never)  # by id: one more than the rank of its merge
+    made[np.fromiter(map(bool, vocab), dtype=bool, count=size)] = 0
+    left, right, new = merge_ids.T
+    if n == 0 or (merge_ids >= size).any() or (made[new] != never).any():
+        return False
+    made[new] = 1 + np.arange(n)
+    if (made[new] != 1 + np.arange(n)).any() or (np.maximum(made[left], made[right]) > np.arange(n)).any():
+        return False
+    lengths = np.fromiter(map(len, vocab), dtype=np.int64, count=size).tolist()
+    parts = left.tolist(), right.tolist(), new.tolist()
+    for x, y, z in zip(*parts, strict=True):
+        lengths[z] = lengths[x] + lengths[y]
+        if lengths[z] > _LONGEST_TOKEN:
+            return False
+    for x, y, z in zip(*parts, strict=True):
+        vocab[z] = vocab[x] + vocab[y]
+    return True
 
 
 def _put_merges(merge_ids: npt.NDArray[np.uint32], vocab: list[bytes], put: Callable[[int, bytes, str], None]) -> None:

@@ -65,8 +65,9 @@ impl Encoder {
     /// For one-pass tokenizers.
     pub fn ignoring_merges(mut self, ids: &[u32]) -> Self {
         // Merges give most tokens anyway; only the others need a look before merging.
-        let made = self.tokens_in_tokens();
-        let not_made: Vec<u32> = ids.iter().copied().filter(|&id| made[id as usize] > 1).collect();
+        let unknown: Vec<u32> = ids.iter().copied().filter(|&id| !self.level1.knows(self.tokens().get(id))).collect();
+        let made = self.tokens_in(&unknown);
+        let not_made: Vec<u32> = unknown.into_iter().zip(made).filter(|(_, n)| *n > 1).map(|(id, _)| id).collect();
         if !not_made.is_empty() {
             self.level1.know(&self.definition, &not_made);
             self.whole = Some(WholeTokens::new(&self.definition.tokens, &not_made));
@@ -81,12 +82,16 @@ impl Encoder {
     }
 
     /// By id: how many tokens the merges make of the token's own bytes (1 if they make the token).
-    #[inline(never)]
     pub fn tokens_in_tokens(&self) -> Vec<u32> {
+        self.tokens_in(&(0..self.tokens().len() as u32).collect::<Vec<u32>>())
+    }
+
+    #[inline(never)]
+    fn tokens_in(&self, ids: &[u32]) -> Vec<u32> {
         let (mut words, mut merged) = (Vec::new(), Vec::new());
         self.with_states(1, |states| {
             let state = &mut states[0];
-            let mut count = |id| {
+            let mut count = |&id: &u32| {
                 let bytes = self.tokens().get(id);
                 if bytes.is_empty() {
                     return 0;
@@ -104,7 +109,7 @@ impl Encoder {
                     }
                 }
             };
-            (0..self.tokens().len() as u32).map(&mut count).collect()
+            ids.iter().map(&mut count).collect()
         })
     }
 

@@ -24,6 +24,7 @@ mod rules;
 mod spans;
 #[cfg(test)]
 pub mod tests;
+mod triples;
 mod whole;
 mod words;
 
@@ -31,6 +32,7 @@ pub use cache::State;
 pub use encoder::Encoder;
 pub use pairs::RankedMerges;
 pub use rules::{recover_merges, superword_rank};
+pub use triples::triples;
 pub use words::MOST_IDS;
 
 use crate::merging::Tokens;

@@ -102,9 +102,9 @@ impl Level1 {
         self.whole = Some(whole);
     }
 
-    #[cfg(test)]
-    pub(super) fn knows(&self, piece: &[u8]) -> bool {
-        self.known.get(short_key(piece, 0, piece.len())).is_some()
+    /// Whether the bytes are up to 15 that make one token.
+    pub(super) fn knows(&self, bytes: &[u8]) -> bool {
+        bytes.len() <= SHORT && self.known.get(short_key(bytes, 0, bytes.len())).is_some()
     }
 
     /// The word of a token.

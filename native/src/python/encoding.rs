@@ -43,6 +43,9 @@ impl Encoder {
             .chunks_exact(3)
             .map(|ids| MergeRule { left: ids[0], right: ids[1], new: ids[2] })
             .collect();
+        if n > encoding::MOST_IDS {
+            return Err(user_error(format!("{n} tokens are too many: ids are below {}", encoding::MOST_IDS)));
+        }
         let out_of_range = |id: u32| id as usize >= n;
         if byte_ids.iter().any(|&id| out_of_range(id))
             || merges.iter().any(|m| out_of_range(m.left) || out_of_range(m.right) || out_of_range(m.new))
@@ -122,4 +125,10 @@ pub fn eligible(tokens: Vec<Vec<u8>>, pattern: &str) -> PyResult<Vec<bool>> {
         table.push(token);
     });
     encoding::eligible(pattern, &table).map_err(user_error)
+}
+
+/// The numbers of merges in a tokenizer's file, if they are triples just as Python's json writes them.
+#[pyfunction]
+pub fn triples<'py>(py: Python<'py>, text: &[u8]) -> Option<Bound<'py, PyArray1<u32>>> {
+    encoding::triples(text).map(|numbers| numbers.into_pyarray(py))
 }

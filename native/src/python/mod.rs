@@ -63,6 +63,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<training::SuperwordTrainer>()?;
     module.add_function(wrap_pyfunction!(count_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(encoding::eligible, module)?)?;
+    module.add_function(wrap_pyfunction!(encoding::triples, module)?)?;
     module.add_function(wrap_pyfunction!(equivalent_patterns, module)?)?;
     module.add_function(wrap_pyfunction!(named_patterns, module)?)?;
     module.add_function(wrap_pyfunction!(split, module)?)?;
