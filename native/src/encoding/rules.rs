@@ -80,20 +80,10 @@ fn merge_to_two(ids: &mut Vec<u32>, found: &mut [Found], pairs: &PairTable) {
 
 /// The rank at which a second level pays: from which on merges make tokens with a word's start inside, as superwords
 /// have, much more often than before. The number of merges if there is no such rank, as with every pattern that cuts
-/// there, or if that split would not be exact.
+/// there. `Encoder::new` checks whether that split is exact, as it does with any.
 pub fn superword_rank(definition: &Definition) -> usize {
-    let n = definition.merges.len();
-    let Some(rank) = change(definition.merges.iter().map(|merge| holds_a_start(definition.tokens.get(merge.new))))
-    else {
-        return n;
-    };
-    let rules = effective_rules(definition);
-    let at = rules.partition_point(|rule| (rule.rank as usize) < rank);
-    if leaves(definition, &rules, at).is_none() || feeds_back(definition, &rules, at) {
-        n
-    } else {
-        rank
-    }
+    let merges = &definition.merges;
+    change(merges.iter().map(|merge| holds_a_start(definition.tokens.get(merge.new)))).unwrap_or(merges.len())
 }
 
 /// Whether a space stands behind something else.
@@ -117,9 +107,11 @@ fn change(answers: impl ExactSizeIterator<Item = bool> + Clone) -> Option<usize>
     for (i, yes) in answers.enumerate() {
         let (i_before, i_after) = (i as f64, n - i as f64);
         let (rate_before, rate_after) = (before / i_before.max(1.0), (all - before) / i_after);
-        let found = surprise(before, i_before) + surprise(all - before, i_after);
-        if yes && rate_after >= SUPERWORDS && rate_after > rate_before && (found < best || i == 0) {
-            (best, place) = (found, Some(i));
+        if yes && rate_after >= SUPERWORDS && rate_after > rate_before {
+            let found = surprise(before, i_before) + surprise(all - before, i_after);
+            if found < best || i == 0 {
+                (best, place) = (found, Some(i));
+            }
         }
         before += yes as u8 as f64;
     }
