@@ -21,6 +21,7 @@ __all__ = [
     "split",
     "sum_counts",
     "train_bpe",
+    "triples",
 ]
 
 @type_check_only

@@ -3,7 +3,7 @@
 Each case is encoded at half and at full size; the table shows the time at full size and by how much it grew. Linear is
 2, and n log n a little more.
 
-A TOKENIZER is a folder that `Tokenizer.save` wrote, or a file of another format. `--pattern` replaces what cuts the text
+A TOKENIZER is a folder that `Tokenizer.save` wrote, or a file of another format. `--pattern` replaces what cuts text
 (none: nothing does); `--one-level` puts all merges on one level, as for lists of merges that two levels do not suit.
 A ratio is noise where the machine is busy: run it again.
 """
