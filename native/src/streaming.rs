@@ -88,9 +88,11 @@ fn named(kind: Kind, seam: &Seam) -> Place {
                 Place::Open
             }
         }
+        // An end of a sentence is told by at most two characters before it and one behind, none of them a letter but
+        // the one behind, which only must not be another.
+        Kind::SentenceFence if (left | right) & LETTER != 0 => Place::Apart,
+        Kind::SentenceFence => Place::Open,
         Kind::Whole => Place::Apart,
-        #[allow(unreachable_patterns)] // a scanner about which nothing is said here
-        _ => Place::Open,
     }
 }
 
@@ -246,7 +248,7 @@ mod tests {
     const CHARACTERS: &[char] = &[
         'a', 'b', 's', 'S', 't', 'e', 'E', 'l', 'Z', 'é', 'ſ', 'ǅ', 'ʰ', 'д', '中', '日', 'ก', '็', '\u{301}', '0', '1',
         '2', '9', '½', '٣', ' ', ' ', ' ', '\n', '\r', '\t', '\u{a0}', '\u{2028}', '\'', '’', '.', ',', '_', '%', '/',
-        '#', '-', '🙂', '👍', '🇩', '+', '\u{fe0f}', '\u{20e3}', '\u{200d}',
+        '#', '-', '🙂', '👍', '🇩', '+', '\u{fe0f}', '\u{20e3}', '\u{200d}', '。', '」', '"', ')', '।',
     ];
 
     fn ends(scanner: &Scanner, text: &[u8]) -> Vec<usize> {

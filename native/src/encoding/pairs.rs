@@ -1,49 +1,173 @@
-//! Merging by rank: a table of pairs, and the lowest rank first, by scanning for it or with a heap.
+//! Which token a pair of tokens makes, and how early.
 
-pub(super) const NONE: u32 = u32::MAX;
+use super::memory::on_huge_pages;
+use super::merging::{merge, Scratch};
+use crate::keys::prefetch;
 
-/// Pieces up to this many symbols are merged by scanning for the lowest rank, longer ones with a heap.
-pub(super) const SCAN: usize = 48;
+/// A rank in the upper half, what the merge makes in the lower: the smaller, the earlier.
+pub(super) type Found = u64;
 
-/// Which token a pair of tokens makes, and how early.
-pub struct PairTable {
-    slots: Vec<(u64, u32, u32)>, // pair, rank, id
-    mask: usize,
+/// No merge joins the pair.
+pub(super) const ABSENT: Found = u64::MAX;
+
+/// No merge joins the pair now, but what is made of the two tokens may be joined here.
+pub(super) const SEAM: Found = u64::MAX - 1;
+
+#[inline(always)]
+pub(super) fn found(rank: u32, new: u32) -> Found {
+    (rank as u64) << 32 | new as u64
 }
 
-pub(super) const EMPTY: u64 = u64::MAX;
+#[inline(always)]
+pub(super) fn rank(found: Found) -> u32 {
+    (found >> 32) as u32
+}
 
-/// Stands for the id where a pair is a seam and no merge.
-pub(super) const SEAM: u32 = 0;
+/// What a merge makes. Neither `ABSENT` nor `SEAM` is a merge.
+#[inline(always)]
+pub(super) fn made(found: Found) -> u32 {
+    found as u32
+}
+
+/// Whether it is a merge.
+#[inline(always)]
+pub(super) fn joins(found: Found) -> bool {
+    found < SEAM
+}
+
+/// Pairs of ids and what is found for them.
+pub struct PairTable {
+    slots: Vec<(u64, Found)>,
+    shift: u32,
+}
+
+const EMPTY: u64 = u64::MAX;
 
 impl PairTable {
+    /// A table for up to `capacity` pairs.
     pub(super) fn new(capacity: usize) -> Self {
         let size = (capacity * 2).next_power_of_two().max(16);
-        Self { slots: vec![(EMPTY, NONE, NONE); size], mask: size - 1 }
+        Self { slots: on_huge_pages(size, (EMPTY, ABSENT)), shift: 64 - size.trailing_zeros() }
     }
 
     #[inline(always)]
-    pub(super) fn slot(&self, pair: u64) -> usize {
-        let mut at = (pair.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & self.mask;
+    fn home(&self, pair: u64) -> usize {
+        (pair.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize
+    }
+
+    #[inline(always)]
+    fn slot(&self, pair: u64) -> usize {
+        let mut at = self.home(pair);
         while self.slots[at].0 != pair && self.slots[at].0 != EMPTY {
-            at = (at + 1) & self.mask;
+            at = (at + 1) & (self.slots.len() - 1);
         }
         at
     }
 
-    /// A repeated pair keeps its last rank, as in HF `tokenizers`.
-    pub(super) fn insert(&mut self, left: u32, right: u32, rank: u32, id: u32) {
+    /// A repeated pair keeps what came last, as in HF `tokenizers`.
+    pub(super) fn insert(&mut self, left: u32, right: u32, found: Found) {
         let pair = (left as u64) << 32 | right as u64;
         let at = self.slot(pair);
-        self.slots[at] = (pair, rank, id);
+        self.slots[at] = (pair, found);
     }
 
-    /// (rank, id), or (u32::MAX, u32::MAX).
     #[inline(always)]
-    pub(super) fn get(&self, left: u32, right: u32) -> (u32, u32) {
-        let (_, rank, id) = self.slots[self.slot((left as u64) << 32 | right as u64)];
-        (rank, id)
+    pub(super) fn get(&self, left: u32, right: u32) -> Found {
+        self.slots[self.slot((left as u64) << 32 | right as u64)].1
     }
+}
+
+/// The same for good, at one probe for any pair: a pair's bucket says how to displace its hash so that no two pairs meet
+/// (hash and displace). Denser than open addressing, and without a branch on how full a place is.
+pub(super) struct FixedPairs {
+    slots: Vec<(u64, Found)>,
+    displacements: Vec<u16>,
+}
+
+impl FixedPairs {
+    pub(super) fn new(table: &PairTable) -> Self {
+        let mut pairs: Vec<(u64, Found)> = table.slots.iter().copied().filter(|slot| slot.0 != EMPTY).collect();
+        let n_buckets = pairs.len() / 4 + 1;
+        let bucket = |pair: u64| reduce(mix(pair) as u32, n_buckets);
+        pairs.sort_unstable_by_key(|slot| bucket(slot.0));
+        let mut buckets: Vec<&[(u64, Found)]> = pairs.chunk_by(|a, b| bucket(a.0) == bucket(b.0)).collect();
+        buckets.sort_by_key(|pairs| std::cmp::Reverse(pairs.len()));
+        // A bucket that fits nowhere calls for more room; with a quarter free that is not to be expected.
+        let mut size = pairs.len() + pairs.len() / 4 + 4;
+        loop {
+            if let Some(fixed) = Self::place(&buckets, n_buckets, size) {
+                return fixed;
+            }
+            size += size / 4;
+        }
+    }
+
+    fn place(buckets: &[&[(u64, Found)]], n_buckets: usize, size: usize) -> Option<Self> {
+        let mut slots = on_huge_pages(size, (EMPTY, ABSENT));
+        let mut displacements = vec![0; n_buckets];
+        let mut places = Vec::new();
+        for pairs in buckets {
+            let displacement = (0..=u16::MAX).find(|&displacement| {
+                places.clear();
+                pairs.iter().all(|&(pair, _)| {
+                    let at = displaced(mix(pair), displacement, size);
+                    let free = slots[at].0 == EMPTY && !places.contains(&at);
+                    places.push(at);
+                    free
+                })
+            })?;
+            places.iter().zip(*pairs).for_each(|(&at, &slot)| slots[at] = slot);
+            displacements[reduce(mix(pairs[0].0) as u32, n_buckets)] = displacement;
+        }
+        Some(Self { slots, displacements })
+    }
+
+    #[inline(always)]
+    fn place_of(&self, pair: u64) -> usize {
+        let hash = mix(pair);
+        displaced(hash, self.displacements[reduce(hash as u32, self.displacements.len())], self.slots.len())
+    }
+
+    /// Asks for what `get` reads, and says where it is.
+    #[inline(always)]
+    pub(super) fn place_ahead(&self, left: u32, right: u32) -> usize {
+        let at = self.place_of((left as u64) << 32 | right as u64);
+        prefetch(&self.slots, at);
+        at
+    }
+
+    #[inline(always)]
+    pub(super) fn get_at(&self, at: usize, left: u32, right: u32) -> Found {
+        let (pair, found) = self.slots[at];
+        if pair == (left as u64) << 32 | right as u64 {
+            found
+        } else {
+            ABSENT
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self, left: u32, right: u32) -> Found {
+        self.get_at(self.place_of((left as u64) << 32 | right as u64), left, right)
+    }
+}
+
+#[inline(always)]
+fn mix(pair: u64) -> u64 {
+    let product = (pair ^ 0x9E37_79B9_7F4A_7C15) as u128 * 0xBF58_476D_1CE4_E5B9_u128;
+    (product >> 64) as u64 ^ product as u64
+}
+
+/// A number below `n` out of a hash.
+#[inline(always)]
+fn reduce(hash: u32, n: usize) -> usize {
+    ((hash as u64 * n as u64) >> 32) as usize
+}
+
+#[inline(always)]
+fn displaced(hash: u64, displacement: u16, size: usize) -> usize {
+    let turned = (hash >> 32 ^ displacement as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    reduce((turned >> 32) as u32, size)
 }
 
 /// Merges that apply by rank to sequences of tokens, as training applied them one after the other.
@@ -56,103 +180,11 @@ impl RankedMerges {
     /// (left, right, new) by rank.
     pub fn new(merges: impl ExactSizeIterator<Item = (u32, u32, u32)>) -> Self {
         let mut table = PairTable::new(merges.len());
-        merges.enumerate().for_each(|(rank, (left, right, new))| table.insert(left, right, rank as u32, new));
+        merges.enumerate().for_each(|(rank, (left, right, new))| table.insert(left, right, found(rank as u32, new)));
         Self { table, scratch: Scratch::default() }
     }
 
     pub fn apply(&mut self, ids: &mut Vec<u32>) {
-        merge(ids, &self.table, &mut self.scratch);
+        merge(ids, |left, right| self.table.get(left, right), &mut self.scratch);
     }
-}
-
-#[derive(Default)]
-pub(super) struct Scratch {
-    pub(super) run: Vec<u32>,
-    pub(super) ranks: Vec<(u32, u32)>,
-    pub(super) next: Vec<u32>,
-    pub(super) previous: Vec<u32>,
-    pub(super) heap: std::collections::BinaryHeap<std::cmp::Reverse<(u32, u32)>>,
-}
-
-/// Applies merges by rank, the leftmost first among equals.
-pub(super) fn merge(ids: &mut Vec<u32>, table: &PairTable, scratch: &mut Scratch) {
-    if ids.len() > SCAN {
-        return merge_with_heap(ids, table, scratch);
-    }
-    let ranks = &mut scratch.ranks;
-    ranks.clear();
-    ranks.extend(ids.windows(2).map(|pair| table.get(pair[0], pair[1])));
-    merge_ranked(ids, ranks, table);
-    ranks.clear();
-}
-
-/// The same where `ranks[i]` is what the table says of ids i and i + 1.
-pub(super) fn merge_ranked(ids: &mut Vec<u32>, ranks: &mut Vec<(u32, u32)>, table: &PairTable) {
-    while merge_lowest(ids, ranks, table) {}
-}
-
-/// Applies one merge; false if there is none.
-#[inline(always)]
-pub(super) fn merge_lowest(ids: &mut Vec<u32>, ranks: &mut Vec<(u32, u32)>, table: &PairTable) -> bool {
-    let Some((at, &(rank, new))) = ranks.iter().enumerate().min_by_key(|(_, (rank, _))| *rank) else { return false };
-    if rank == NONE {
-        return false;
-    }
-    ids[at] = new;
-    ids.remove(at + 1);
-    ranks.remove(at);
-    if at < ranks.len() {
-        ranks[at] = table.get(new, ids[at + 1]);
-    }
-    if at > 0 {
-        ranks[at - 1] = table.get(ids[at - 1], new);
-    }
-    true
-}
-
-#[inline(never)]
-pub(super) fn merge_with_heap(ids: &mut Vec<u32>, table: &PairTable, scratch: &mut Scratch) {
-    use std::cmp::Reverse;
-    let n = ids.len() as u32;
-    let Scratch { next, previous, heap, .. } = scratch;
-    next.clear();
-    next.extend(1..=n);
-    previous.clear();
-    previous.extend((0..n).map(|i| i.wrapping_sub(1)));
-    heap.clear();
-    for i in 1..n {
-        let (rank, _) = table.get(ids[i as usize - 1], ids[i as usize]);
-        if rank != NONE {
-            heap.push(Reverse((rank, i - 1)));
-        }
-    }
-    while let Some(Reverse((rank, at))) = heap.pop() {
-        let right = next[at as usize];
-        if ids[at as usize] == NONE || right >= n {
-            continue;
-        }
-        let (now, new) = table.get(ids[at as usize], ids[right as usize]);
-        if now != rank {
-            continue;
-        }
-        ids[at as usize] = new;
-        ids[right as usize] = NONE;
-        let after = next[right as usize];
-        next[at as usize] = after;
-        if after < n {
-            previous[after as usize] = at;
-            let (rank, _) = table.get(new, ids[after as usize]);
-            if rank != NONE {
-                heap.push(Reverse((rank, at)));
-            }
-        }
-        let before = previous[at as usize];
-        if before != NONE {
-            let (rank, _) = table.get(ids[before as usize], new);
-            if rank != NONE {
-                heap.push(Reverse((rank, before)));
-            }
-        }
-    }
-    ids.retain(|&id| id != NONE);
 }

@@ -1,7 +1,10 @@
 //! What a list of merges means: which derivations ever apply, and where its superwords begin.
 
-use super::pairs::*;
+use super::merging::merge_lowest;
+use super::pairs::{found, rank, Found, PairTable};
 use super::{Bits, Definition, MergeRule};
+
+const NONE: u32 = u32::MAX;
 
 /// A merge that can apply, and its rank.
 pub(super) struct Rule {
@@ -17,8 +20,8 @@ pub(super) fn effective_rules(definition: &Definition) -> Vec<Rule> {
         return rules.collect();
     }
     let mut pairs = PairTable::new(definition.merges.len());
-    definition.merges.iter().enumerate().for_each(|(rank, m)| pairs.insert(m.left, m.right, rank as u32, m.new));
-    let mut rules: Vec<Rule> = rules.filter(|r| pairs.get(r.merge.left, r.merge.right).0 == r.rank).collect();
+    definition.merges.iter().enumerate().for_each(|(rank, m)| pairs.insert(m.left, m.right, found(rank as u32, m.new)));
+    let mut rules: Vec<Rule> = rules.filter(|r| rank(pairs.get(r.merge.left, r.merge.right)) == r.rank).collect();
     keep_live(&mut rules, &pairs, definition);
     rules
 }
@@ -45,7 +48,7 @@ pub(super) fn keep_live(rules: &mut Vec<Rule>, pairs: &PairTable, definition: &D
         return;
     }
     let mut live: hashbrown::HashMap<u32, (u32, u32), rustc_hash::FxBuildHasher> = Default::default();
-    let (mut ids, mut ranks) = (Vec::new(), Vec::new());
+    let (mut ids, mut found) = (Vec::new(), Vec::new());
     rules.retain(|Rule { merge, .. }| {
         let bytes = definition.tokens.get(merge.new);
         if !several.get(merge.new as usize) || bytes.len() > LONGEST_DERIVED {
@@ -54,9 +57,9 @@ pub(super) fn keep_live(rules: &mut Vec<Rule>, pairs: &PairTable, definition: &D
         let last = *live.entry(merge.new).or_insert_with(|| {
             ids.clear();
             ids.extend(bytes.iter().map(|&byte| definition.byte_ids[byte as usize]));
-            ranks.clear();
-            ranks.extend(ids.windows(2).map(|pair| pairs.get(pair[0], pair[1])));
-            merge_to_two(&mut ids, &mut ranks, pairs);
+            found.clear();
+            found.extend(ids.windows(2).map(|pair| pairs.get(pair[0], pair[1])));
+            merge_to_two(&mut ids, &mut found, pairs);
             if ids.len() == 2 {
                 (ids[0], ids[1])
             } else {
@@ -67,25 +70,52 @@ pub(super) fn keep_live(rules: &mut Vec<Rule>, pairs: &PairTable, definition: &D
     });
 }
 
-pub(super) fn merge_to_two(ids: &mut Vec<u32>, ranks: &mut Vec<(u32, u32)>, table: &PairTable) {
-    while ids.len() > 2 && merge_lowest(ids, ranks, table) {}
+fn merge_to_two(ids: &mut Vec<u32>, found: &mut [Found], pairs: &PairTable) {
+    let mut n = ids.len();
+    while n > 2 && merge_lowest(&mut ids[..n], &mut found[..n - 1], |left, right| pairs.get(left, right)) {
+        n -= 1;
+    }
+    ids.truncate(n);
 }
 
-/// The rank at which a second level pays: that of the first merge over the start of a word. The number of merges
-/// if there is none, as with every pattern that cuts there, or if that split would not be exact.
+/// The rank at which a second level pays: from which on merges make tokens with a word's start inside, as superwords
+/// have, much more often than before. The number of merges if there is no such rank, as with every pattern that cuts
+/// there. `Encoder::new` checks whether that split is exact, as it does with any.
 pub fn superword_rank(definition: &Definition) -> usize {
-    let crosses = |token: &[u8]| token.windows(2).any(|pair| pair[1] == b' ' && !pair[0].is_ascii_whitespace());
-    let n = definition.merges.len();
-    let Some(rank) = definition.merges.iter().position(|merge| crosses(definition.tokens.get(merge.new))) else {
-        return n;
+    let merges = &definition.merges;
+    change(merges.iter().map(|merge| holds_a_start(definition.tokens.get(merge.new)))).unwrap_or(merges.len())
+}
+
+/// Whether a space stands behind something else.
+fn holds_a_start(token: &[u8]) -> bool {
+    token.windows(2).any(|pair| pair[1] == b' ' && !pair[0].is_ascii_whitespace())
+}
+
+/// Superwords are at least this share of what later merges make. Tokens that hold a space are rarer in any plain BPE: they
+/// are odd white space, or behind punctuation.
+const SUPERWORDS: f64 = 0.05;
+
+/// Where a row of answers turns from mostly no to more often yes: the most likely place, with one rate on either side.
+fn change(answers: impl ExactSizeIterator<Item = bool> + Clone) -> Option<usize> {
+    let n = answers.len() as f64;
+    let all = answers.clone().filter(|&yes| yes).count() as f64;
+    let surprise = |yes: f64, of: f64| {
+        let term = |k: f64| if k > 0.0 { -k * (k / of).ln() } else { 0.0 };
+        term(yes) + term(of - yes)
     };
-    let rules = effective_rules(definition);
-    let at = rules.partition_point(|rule| (rule.rank as usize) < rank);
-    if leaves(definition, &rules, at).is_none() || feeds_back(definition, &rules, at) {
-        n
-    } else {
-        rank
+    let (mut best, mut place, mut before) = (surprise(all, n), None, 0.0);
+    for (i, yes) in answers.enumerate() {
+        let (i_before, i_after) = (i as f64, n - i as f64);
+        let (rate_before, rate_after) = (before / i_before.max(1.0), (all - before) / i_after);
+        if yes && rate_after >= SUPERWORDS && rate_after > rate_before {
+            let found = surprise(before, i_before) + surprise(all - before, i_after);
+            if found < best || i == 0 {
+                (best, place) = (found, Some(i));
+            }
+        }
+        before += yes as u8 as f64;
     }
+    place
 }
 
 /// The leftmost and the rightmost phase-1 token of every token, where phase 2 begins with rule `at`; None if some

@@ -1,3 +1,4 @@
+use super::rules::effective_rules;
 use super::*;
 use crate::corpus::Batch;
 
@@ -257,4 +258,130 @@ fn two_pass_keeps_both_fences() {
         batch.push(&text);
         assert_eq!(encoder.encode_batch(&batch, 1).unwrap().0, expected);
     }
+}
+
+#[test]
+fn long_runs_equal_plain_merging_whatever_the_order_of_merges() {
+    let mut random = Random(17);
+    for case in 0..200 {
+        let letters = 1 + random.below(3);
+        let (tokens, mut merges) = random_merges(&mut random, letters, if letters == 1 { 5 } else { 20 });
+        if case % 2 == 0 {
+            disturb(&mut random, &tokens, &mut merges);
+            for _ in 0..6 {
+                let (a, b) = (random.below(merges.len()), random.below(merges.len()));
+                merges.swap(a, b);
+            }
+        }
+        let mut table = pairs::PairTable::new(merges.len());
+        for (rank, merge) in merges.iter().enumerate() {
+            table.insert(merge.left, merge.right, pairs::found(rank as u32, merge.new));
+        }
+        let mut scratch = merging::Scratch::default();
+        for _ in 0..4 {
+            let length = 2 + random.below(250);
+            // Some text of runs, where places overlap.
+            let mut text: Vec<u32> = Vec::new();
+            while text.len() < length {
+                let letter = 97 + random.below(letters) as u32;
+                text.extend(std::iter::repeat_n(letter, 1 + random.below(if case % 3 == 0 { 40 } else { 3 })));
+            }
+            let (mut found, mut expected) = (text.clone(), text);
+            merging::merge_long(&mut found, |left, right| table.get(left, right), &mut scratch);
+            plain(&mut expected, &merges);
+            assert_eq!(found, expected, "{merges:?}");
+        }
+    }
+}
+
+#[test]
+fn caches_and_lookahead_do_not_show() {
+    // Many pieces more than wait together, long ones among them, again and again, cut at every byte pair that is dead.
+    let mut random = Random(18);
+    for case in 0..24 {
+        let (tokens, merges) = random_merges(&mut random, 4, 30);
+        let phase1 = if case % 2 == 0 { merges.len() } else { random.below(31) };
+        let encoder = Encoder::new(Definition {
+            tokens,
+            byte_ids: byte_ids(),
+            merges: merges.clone(),
+            phase1,
+            scanner: Scanner::new(if case % 3 == 0 { "e+" } else { "" }).unwrap(),
+            fence: None,
+            eligible: None,
+        });
+        let mut batch = Batch::default();
+        for _ in 0..3 {
+            let text: Vec<u8> = (0..700).map(|_| 97 + random.below(5) as u8).collect();
+            batch.push(&text);
+        }
+        for threads in [1, 2] {
+            let (ids, offsets) = encoder.encode_batch(&batch, threads).unwrap();
+            for i in 0..batch.len() {
+                let mut expected = Vec::new();
+                for piece in batch.document(i).chunk_by(|a, b| (*a == b'e') == (*b == b'e') || case % 3 != 0) {
+                    let mut piece: Vec<u32> = piece.iter().map(|&byte| byte as u32).collect();
+                    plain(&mut piece, &merges);
+                    expected.append(&mut piece);
+                }
+                assert_eq!(ids[offsets[i] as usize..offsets[i + 1] as usize], expected, "case {case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ids_of_a_batch_do_not_depend_on_threads() {
+    let mut random = Random(19);
+    let (tokens, merges) = random_merges(&mut random, 4, 30);
+    let encoder = Encoder::new(Definition {
+        tokens,
+        byte_ids: byte_ids(),
+        phase1: merges.len(),
+        merges,
+        scanner: Scanner::new("d").unwrap(),
+        fence: None,
+        eligible: None,
+    });
+    let mut batch = Batch::default();
+    for _ in 0..3000 {
+        let length = random.below(600); // several chunks in all
+        let text: Vec<u8> = (0..length).map(|_| 97 + random.below(4) as u8).collect();
+        batch.push(&text);
+    }
+    let one = encoder.encode_batch(&batch, 1).unwrap();
+    assert_eq!(one.1.len(), batch.len() + 1);
+    assert_eq!(encoder.encode_batch(&batch, 3).unwrap(), one);
+    assert_eq!(encoder.encode_batch(&Batch::default(), 2).unwrap(), (vec![], vec![0]));
+}
+
+#[test]
+fn known_tokens_are_those_that_make_themselves() {
+    let mut random = Random(20);
+    let (mut known, mut others) = (0, 0);
+    for case in 0..400 {
+        let letters = 1 + random.below(3);
+        let (tokens, mut merges) = random_merges(&mut random, letters, if letters == 1 { 6 } else { 30 });
+        if case % 4 == 0 {
+            disturb(&mut random, &tokens, &mut merges);
+        }
+        let definition = Definition {
+            tokens: tokens.clone(),
+            byte_ids: byte_ids(),
+            phase1: merges.len(),
+            merges: merges.clone(),
+            scanner: Scanner::new("").unwrap(),
+            fence: None,
+            eligible: None,
+        };
+        let encoder = Encoder::new(definition);
+        for id in 256..tokens.len() as u32 {
+            let bytes = tokens.get(id);
+            let mut ids: Vec<u32> = bytes.iter().map(|&byte| byte as u32).collect();
+            plain(&mut ids, &merges);
+            assert_eq!(encoder.level1.knows(bytes), ids == [id], "{merges:?} {id}");
+            (known, others) = if ids == [id] { (known + 1, others) } else { (known, others + 1) };
+        }
+    }
+    assert!(known > 1000 && others > 1000);
 }

@@ -93,6 +93,11 @@ fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut piece: impl FnMut(usize, 
             windows::pieces(text, piece, $window, |at| $next(classes, text, at))
         };
     }
+    macro_rules! fence {
+        ($candidates:expr, $find:expr) => {
+            fences::pieces::<B>(text, piece, $candidates, |at| $find(classes, text, at))
+        };
+    }
     match kind {
         Kind::Gpt2 => words!(|bytes, at| windows::gpt2::<B>(bytes, text, at), scalar::gpt2),
         Kind::Cl100k => words!(|bytes, at| windows::cl100k::<B, 3>(bytes, text, at), scalar::cl100k::<true, 3>),
@@ -103,9 +108,9 @@ fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut piece: impl FnMut(usize, 
         Kind::Superbpe => words!(|bytes, at| windows::o200k::<B, false>(bytes, text, at), scalar::o200k::<false>),
         Kind::UwPaper => words!(|bytes, _| windows::uw_paper::<B>(bytes), scalar::uw_paper),
         Kind::Whitespace => words!(|bytes, _| windows::whitespace::<B>(bytes), scalar::whitespace),
-        Kind::Uw2025Fence => fences::pieces(text, piece, |at| fences::uw_2025(classes, text, at)),
-        Kind::UwPaperFence => fences::pieces(text, piece, |at| fences::uw_paper(classes, text, at)),
-        Kind::PunctuationFence => fences::pieces(text, piece, |at| fences::punctuation(classes, text, at)),
+        Kind::Uw2025Fence => fence!(fences::uw_2025_candidates, fences::uw_2025),
+        Kind::UwPaperFence => fence!(fences::uw_paper_candidates, fences::uw_paper),
+        Kind::PunctuationFence => fence!(fences::punctuation_candidates, fences::punctuation),
         Kind::SentenceFence => sentences::pieces::<B>(classes, text, piece),
         Kind::Whole => {
             if !text.is_empty() {

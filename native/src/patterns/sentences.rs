@@ -1,5 +1,6 @@
 //! Ends of sentences: a fence that matches nothing but positions, so every piece is what lies between two of them.
 
+use super::fences::load;
 use super::masks::{Bytes, BLOCK};
 use crate::unicode::{Classes, SPACE};
 
@@ -8,12 +9,7 @@ use crate::unicode::{Classes, SPACE};
 pub fn pieces<B: Bytes>(classes: &Classes, text: &[u8], mut piece: impl FnMut(usize, usize)) {
     let mut start = 0;
     for (number, bytes) in text.chunks(BLOCK).enumerate() {
-        let mut padded = [0; BLOCK];
-        let block = bytes.first_chunk().unwrap_or_else(|| {
-            padded[..bytes.len()].copy_from_slice(bytes);
-            &padded
-        });
-        let mut candidates = last_bytes(B::load(block));
+        let mut candidates = last_bytes(load::<B>(bytes));
         while candidates != 0 {
             let behind = number * BLOCK + candidates.trailing_zeros() as usize + 1;
             candidates &= candidates - 1;

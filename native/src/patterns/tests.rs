@@ -68,6 +68,10 @@ fn scalar_cut(kind: Kind, text: &[u8]) -> Vec<usize> {
             }
         })
     };
+    // A fence asked about every place, not only where a block has candidates.
+    let everywhere = |find: &dyn Fn(usize) -> Result<usize, usize>| {
+        cut_with(text, |piece| fences::pieces::<Portable>(text, piece, |_| u64::MAX, find))
+    };
     match kind {
         Kind::Gpt2 => each(&scalar::gpt2),
         Kind::Cl100k => each(&scalar::cl100k::<true, 3>),
@@ -78,7 +82,10 @@ fn scalar_cut(kind: Kind, text: &[u8]) -> Vec<usize> {
         Kind::Superbpe => each(&scalar::o200k::<false>),
         Kind::UwPaper => each(&scalar::uw_paper),
         Kind::Whitespace => each(&scalar::whitespace),
-        _ => cut(&Scanner::Named(kind), text), // the fences have no windows
+        Kind::Uw2025Fence => everywhere(&|at| fences::uw_2025(classes, text, at)),
+        Kind::UwPaperFence => everywhere(&|at| fences::uw_paper(classes, text, at)),
+        Kind::PunctuationFence => everywhere(&|at| fences::punctuation(classes, text, at)),
+        Kind::SentenceFence | Kind::Whole => cut(&Scanner::Named(kind), text), // have a regex only, or need none
     }
 }
 

@@ -86,18 +86,18 @@ fn runs(class: u64) -> u64 {
     class & !(class << 1)
 }
 
-/// The classes that all patterns ask for.
-struct Classes {
-    letter: u64,
-    number: u64,
-    white: u64,
-    space: u64,
-    other: u64,
-    wide: u64,
+/// The classes that all patterns ask for. Bytes outside ASCII count as others, too.
+pub struct Classes {
+    pub letter: u64,
+    pub number: u64,
+    pub white: u64,
+    pub space: u64,
+    pub other: u64,
+    pub wide: u64,
 }
 
 #[inline(always)]
-fn classes(block: impl Bytes) -> Classes {
+pub fn classes(block: impl Bytes) -> Classes {
     let (letter, number, space) = (block.letters(), block.within(b'0', b'9'), block.equal(b' '));
     let white = space | block.within(b'\t', b'\r');
     Classes { letter, number, white, space, other: !(letter | number | white), wide: block.wide() }

@@ -80,6 +80,9 @@ impl Encoder {
             .chunks_exact(3)
             .map(|ids| MergeRule { left: ids[0], right: ids[1], new: ids[2] })
             .collect();
+        if n > encoding::MOST_IDS {
+            return Err(user_error(format!("{n} tokens are too many: ids are below {}", encoding::MOST_IDS)));
+        }
         let out_of_range = |id: u32| id as usize >= n;
         if byte_ids.iter().any(|&id| out_of_range(id))
             || merges.iter().any(|m| out_of_range(m.left) || out_of_range(m.right) || out_of_range(m.new))

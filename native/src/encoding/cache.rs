@@ -1,0 +1,146 @@
+//! What one thread remembers: pieces of text and their tokens.
+
+use super::memory::on_huge_pages;
+use super::merging::Scratch;
+use super::words::{COUNT, COUNT_SHIFT};
+use crate::keys::{hash_key, prefetch};
+
+/// Most tokens of a piece that has an entry.
+pub(super) const TOKENS: usize = 4;
+
+/// Pieces that wait for their entries to arrive from memory.
+pub(super) const AHEAD: usize = 64;
+
+/// Longer pieces are merged each time they come.
+const LONG_BYTES: usize = 1 << 12;
+
+/// Bytes of long pieces and of their tokens that are kept.
+const LONG_MEMORY: usize = 1 << 23;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    key: u128,
+    words: [u32; TOKENS],
+}
+
+/// Two entries, the one used last in front: one line of the processor's cache.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Pair([Entry; 2]);
+
+/// Pieces of up to 15 bytes by their keys (`keys::short_key`).
+pub(super) struct Short {
+    pairs: Vec<Pair>,
+}
+
+impl Short {
+    /// A cache of 64 bytes times `n`, a power of two.
+    fn new(n: usize) -> Self {
+        Self { pairs: on_huge_pages(n, Pair([Entry { key: 0, words: [0; TOKENS] }; 2])) }
+    }
+
+    /// Where the key's entries are; asks for them.
+    #[inline(always)]
+    pub(super) fn place(&self, key: u128) -> usize {
+        let place = hash_key(key) as usize & (self.pairs.len() - 1);
+        prefetch(&self.pairs, place);
+        place
+    }
+
+    /// The words, their number less one in the first (`COUNT`).
+    #[inline(always)]
+    pub(super) fn get(&mut self, place: usize, key: u128) -> Option<[u32; TOKENS]> {
+        let pair = &mut self.pairs[place].0;
+        if pair[0].key != key {
+            if pair[1].key != key {
+                return None;
+            }
+            pair.swap(0, 1);
+        }
+        Some(pair[0].words)
+    }
+
+    /// In place of the entry that was used longer ago.
+    pub(super) fn insert(&mut self, place: usize, key: u128, words: &[u32]) -> [u32; TOKENS] {
+        let mut entry = Entry { key, words: [0; TOKENS] };
+        entry.words[..words.len()].copy_from_slice(words);
+        entry.words[0] = entry.words[0] & !COUNT | (words.len() as u32 - 1) << COUNT_SHIFT;
+        let pair = &mut self.pairs[place].0;
+        pair[1] = pair[0];
+        pair[0] = entry;
+        entry.words
+    }
+}
+
+/// Longer pieces, by their bytes.
+#[derive(Default)]
+pub(super) struct LongPieces {
+    table: hashbrown::HashMap<Box<[u8]>, Box<[u32]>, rustc_hash::FxBuildHasher>,
+    memory: usize,
+}
+
+impl LongPieces {
+    pub(super) fn get(&self, piece: &[u8]) -> Option<&[u32]> {
+        self.table.get(piece).map(|words| &**words)
+    }
+
+    pub(super) fn insert(&mut self, piece: &[u8], words: &[u32]) {
+        if piece.len() > LONG_BYTES {
+            return;
+        }
+        self.memory += piece.len() + 4 * words.len() + 64;
+        if self.memory > LONG_MEMORY {
+            *self = Self::default();
+        }
+        self.table.insert(piece.into(), words.into());
+    }
+}
+
+/// A piece whose entry is on its way.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Pending {
+    pub(super) key: u128,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) place: usize,
+    /// `words::FIRST` or 0.
+    pub(super) first: u32,
+}
+
+/// What one thread needs: a bounded cache of pieces, and room to work.
+pub struct State {
+    pub(super) short: Short,
+    pub(super) long: LongPieces,
+    pub(super) pending: [Pending; AHEAD],
+    pub(super) n_pending: usize,
+    /// Dead byte pairs (see `pieces`) in a block of 64 bytes, and where it starts.
+    pub(super) dead: u64,
+    pub(super) block: usize,
+    pub(super) piece: Vec<u32>,
+    pub(super) words: Vec<u32>,
+    pub(super) gathered: Vec<u32>,
+    pub(super) tokens: Vec<u32>,
+    pub(super) ends: Vec<usize>,
+    pub(super) boundaries: Vec<usize>,
+    pub(super) scratch: Scratch,
+}
+
+impl State {
+    pub(super) fn new(cache: usize) -> Self {
+        Self {
+            short: Short::new(cache),
+            long: LongPieces::default(),
+            pending: [Pending::default(); AHEAD],
+            n_pending: 0,
+            dead: 0,
+            block: usize::MAX,
+            piece: Vec::new(),
+            words: Vec::new(),
+            gathered: Vec::new(),
+            tokens: Vec::new(),
+            ends: Vec::new(),
+            boundaries: Vec::new(),
+            scratch: Scratch::default(),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The encoder: both levels over the scanner's pieces, for one text or many.
+
+use std::sync::Mutex;
+
+use super::cache::State;
+use super::level2::Level2;
+use super::pieces::Level1;
+use super::rules::{effective_rules, feeds_back, leaves};
+use super::whole::WholeTokens;
+use super::words::{FIRST, MOST_IDS};
+use super::Definition;
+use crate::counting::Unit;
+use crate::keys::SHORT;
+use crate::merging::Tokens;
+
+/// Entries of a thread's cache of pieces, in pairs of 64 bytes: at most 8 MiB. Small vocabularies need less.
+const CACHE_PAIRS: std::ops::RangeInclusive<usize> = 1 << 6..=1 << 17;
+
+/// Tokens of level 1 that are gathered before level 2 merges them.
+pub(super) const GATHERED: usize = 1 << 10;
+
+pub struct Encoder {
+    pub(super) definition: Definition,
+    pub(super) level1: Level1,
+    pub(super) level2: Option<Level2>,
+    /// With `ignore_merges`: the tokens that a piece of the scanner becomes although merges do not make them.
+    pub(super) whole: Option<WholeTokens>,
+    /// Whether the merges are on one level although there is a phase 2.
+    pub plain: bool,
+    states: Mutex<Vec<State>>,
+}
+
+impl Encoder {
+    /// # Panics
+    ///
+    /// If there are more than `MOST_IDS` tokens.
+    pub fn new(definition: Definition) -> Self {
+        assert!(definition.tokens.len() <= MOST_IDS, "ids are below {MOST_IDS}");
+        let n = definition.merges.len();
+        let superwords = definition.phase1 < n;
+        let two_pass = definition.fence.is_some();
+        let rules = effective_rules(&definition);
+        let at = rules.partition_point(|rule| (rule.rank as usize) < definition.phase1);
+        let leaves = superwords.then(|| leaves(&definition, &rules, at)).flatten();
+        let plain = superwords && !two_pass && (leaves.is_none() || feeds_back(&definition, &rules, at));
+        let (first, second) = rules.split_at(if plain { rules.len() } else { at });
+        let n_tokens = definition.tokens.len();
+        let (level2, words) = if second.is_empty() {
+            (None, (0..n_tokens as u32).collect())
+        } else {
+            let (level2, words) = Level2::new(n_tokens, second, leaves);
+            (Some(level2), words)
+        };
+        Self {
+            level1: Level1::new(&definition, first, superwords && !two_pass, words),
+            level2,
+            whole: None,
+            plain,
+            definition,
+            states: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// HF's `ignore_merges`: a whole piece of the scanner that is one of the tokens `ids` becomes it at once.
+    /// For one-pass tokenizers.
+    pub fn ignoring_merges(mut self, ids: &[u32]) -> Self {
+        // Merges give most tokens anyway; only the others need a look before merging.
+        let unknown: Vec<u32> = ids.iter().copied().filter(|&id| !self.level1.knows(self.tokens().get(id))).collect();
+        let made = self.tokens_in(&unknown);
+        let not_made: Vec<u32> = unknown.into_iter().zip(made).filter(|(_, n)| *n > 1).map(|(id, _)| id).collect();
+        if !not_made.is_empty() {
+            self.level1.know(&self.definition, &not_made);
+            self.whole = Some(WholeTokens::new(&self.definition.tokens, &not_made));
+            self.states = Mutex::default(); // their caches have merged these tokens
+        }
+        self
+    }
+
+    /// Ranks of the merges that can apply: see `effective_rules`.
+    pub fn live_merges(&self) -> Vec<u32> {
+        effective_rules(&self.definition).iter().map(|rule| rule.rank).collect()
+    }
+
+    /// By id: how many tokens the merges make of the token's own bytes (1 if they make the token).
+    pub fn tokens_in_tokens(&self) -> Vec<u32> {
+        self.tokens_in(&(0..self.tokens().len() as u32).collect::<Vec<u32>>())
+    }
+
+    #[inline(never)]
+    fn tokens_in(&self, ids: &[u32]) -> Vec<u32> {
+        let (mut words, mut merged) = (Vec::new(), Vec::new());
+        self.with_states(1, |states| {
+            let state = &mut states[0];
+            let mut count = |&id: &u32| {
+                let bytes = self.tokens().get(id);
+                if bytes.is_empty() {
+                    return 0;
+                }
+                words.clear();
+                merged.clear();
+                self.level1.begin(state);
+                self.level1.cut(bytes, 0, bytes.len(), 0, state, &mut words);
+                self.level1.settle(bytes, state, &mut words);
+                match &self.level2 {
+                    None => words.len() as u32,
+                    Some(level2) => {
+                        level2.merge(&words, &mut state.scratch, &mut merged);
+                        merged.len() as u32
+                    }
+                }
+            };
+            ids.iter().map(&mut count).collect()
+        })
+    }
+
+    pub(crate) fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    pub fn tokens(&self) -> &Tokens {
+        &self.definition.tokens
+    }
+
+    /// Runs `work` with a state per thread; states (and so caches) are kept for the next call.
+    pub fn with_states<R>(&self, threads: usize, work: impl FnOnce(&mut [State]) -> R) -> R {
+        let mut states = {
+            let mut pool = self.states.lock().expect("no panic while held");
+            let keep = pool.len().saturating_sub(threads);
+            pool.split_off(keep)
+        };
+        let pairs = self.definition.merges.len().next_power_of_two().saturating_mul(4);
+        let cache = pairs.clamp(*CACHE_PAIRS.start(), *CACHE_PAIRS.end());
+        states.resize_with(threads.max(1), || State::new(cache));
+        let result = work(&mut states);
+        self.states.lock().expect("no panic while held").append(&mut states);
+        result
+    }
+
+    /// Ids of one text, appended to `out`.
+    pub fn encode(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
+        match (&self.level2, &self.whole) {
+            _ if self.definition.fence.is_some() => self.encode_in_spans(text, state, out),
+            (level2, Some(whole)) => self.encode_whole(text, whole, level2.as_ref(), state, out),
+            (None, None) => {
+                self.level1.begin(state);
+                let pieces = &self.definition.scanner;
+                pieces.pieces(text, |start, end| self.level1.cut(text, start, end, 0, state, out))?;
+                self.level1.settle(text, state, out);
+                Ok(())
+            }
+            (Some(level2), None) => {
+                let mut words = std::mem::take(&mut state.words);
+                words.clear();
+                self.level1.begin(state);
+                let result = self.definition.scanner.pieces(text, |start, end| {
+                    if words.len() >= GATHERED {
+                        self.level1.settle(text, state, &mut words);
+                        level2.merge(&words, &mut state.scratch, out);
+                        words.clear();
+                    }
+                    self.level1.cut(text, start, end, FIRST, state, &mut words);
+                });
+                self.level1.settle(text, state, &mut words);
+                level2.merge(&words, &mut state.scratch, out);
+                state.words = words;
+                result
+            }
+        }
+    }
+
+    /// `encode` of a two-pass tokenizer.
+    #[inline(never)]
+    fn encode_in_spans(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
+        let (mut words, mut scratch) = (std::mem::take(&mut state.words), std::mem::take(&mut state.scratch));
+        let result = self.spans(text, Unit::Document, state, |span| match &self.level2 {
+            None => out.extend_from_slice(span),
+            Some(level2) => {
+                words.clear();
+                words.extend(span.iter().map(|&id| self.level1.word(id)));
+                level2.merge(&words, &mut scratch, out);
+            }
+        });
+        (state.words, state.scratch) = (words, scratch);
+        result
+    }
+
+    /// `encode` of a one-pass tokenizer, where some pieces become a token that merges do not make.
+    #[inline(never)]
+    fn encode_whole(
+        &self,
+        text: &[u8],
+        whole: &WholeTokens,
+        level2: Option<&Level2>,
+        state: &mut State,
+        out: &mut Vec<u32>,
+    ) -> Result<(), String> {
+        let mut words = std::mem::take(&mut state.words);
+        words.clear();
+        self.level1.begin(state);
+        let put = |words: &mut Vec<u32>, state: &mut State, out: &mut Vec<u32>| {
+            self.level1.settle(text, state, words);
+            match level2 {
+                None => out.extend_from_slice(words),
+                Some(level2) => level2.merge(words, &mut state.scratch, out),
+            }
+            words.clear();
+        };
+        let first = if level2.is_some() { FIRST } else { 0 };
+        let result = self.definition.scanner.pieces(text, |start, end| {
+            // Level 1 knows the short ones, unless what it looks up are parts of pieces.
+            let found = if end - start > SHORT || self.level1.cut_all { whole.get(&text[start..end]) } else { None };
+            if found.is_some() || words.len() >= GATHERED {
+                put(&mut words, state, out);
+            }
+            match found {
+                Some(id) => out.push(id),
+                None => self.level1.cut(text, start, end, first, state, &mut words),
+            }
+        });
+        put(&mut words, state, out);
+        state.words = words;
+        result
+    }
+}
