@@ -98,9 +98,7 @@ impl Encoder {
                 }
                 words.clear();
                 merged.clear();
-                self.level1.begin(state);
-                self.level1.cut(bytes, 0, bytes.len(), 0, state, &mut words);
-                self.level1.settle(bytes, state, &mut words);
+                self.level1.merged(bytes, state, &mut words);
                 match &self.level2 {
                     None => words.len() as u32,
                     Some(level2) => {

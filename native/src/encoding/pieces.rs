@@ -156,6 +156,13 @@ impl Level1 {
         self.push(text, begin, end, part, first, state, out);
     }
 
+    /// The words that merging alone makes of a text, which is not empty, also where a whole piece becomes another token.
+    pub(super) fn merged(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
+        self.begin(state);
+        self.push(text, 0, text.len(), PART, 0, state, out);
+        self.settle(text, state, out);
+    }
+
     /// Bit i: no merge of level 1 joins byte `block` + i to the one before.
     #[inline(always)]
     fn dead_pairs(&self, text: &[u8], block: usize) -> u64 {
