@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::corpus::Batch;
 use crate::counting::{Specials, Unit};
-use crate::encoding::{Encoder, RankedMerges, State};
+use crate::encoding::{Encoder, Room, State, Superwords};
 use crate::fragments::Fragments;
 pub use crate::merging::Judge;
 use crate::merging::{Merge, MergeLoop, Refused, Report, Special, Stop, Tie, Veto, Words};
@@ -61,8 +61,7 @@ struct Worker {
     lengths: BTreeMap<usize, u64>,
     /// How often each token occurs, by id.
     tokens: Vec<u64>,
-    /// The merges that the text has seen already.
-    seen: Option<RankedMerges>,
+    room: Room,
     merged: Vec<u32>,
 }
 
@@ -99,8 +98,9 @@ pub struct Trainer {
     /// What `merge` found until now, at thresholds that were too high for all of it.
     found: Report,
     refused: Refused,
-    /// How many of those merges the passes apply to the text.
+    /// How many of those merges the passes apply to the text, and these.
     applied: usize,
+    seen: Option<Superwords>,
 }
 
 impl Trainer {
@@ -118,6 +118,7 @@ impl Trainer {
             found: Report::default(),
             refused: Refused::default(),
             applied: 0,
+            seen: None,
         }
     }
 
@@ -125,18 +126,14 @@ impl Trainer {
     /// The seams of that text are rarer, so that fewer of them live at the same threshold.
     pub fn start_over(&mut self) {
         self.applied = self.found.merges.len();
+        let merges = self.found.merges.iter().map(|merge| (merge.left, merge.right));
+        self.seen = (self.applied > 0).then(|| Superwords::new(self.encoder.tokens().len(), merges));
         self.sketch.iter_mut().for_each(|counter| *counter.get_mut() = 0);
     }
 
     /// Forgets what passes have gathered but the seams and merges, so that another pass can begin.
     pub fn begin_pass(&mut self) {
-        let seen = self.found.merges[..self.applied].iter().enumerate();
-        let first = self.encoder.tokens().len();
-        let seen = seen.map(|(i, merge)| (merge.left, merge.right, (first + i) as u32));
-        self.workers.iter_mut().for_each(|worker| {
-            *worker = Worker::default();
-            worker.seen = (self.applied > 0).then(|| RankedMerges::new(seen.clone()));
-        });
+        self.workers.iter_mut().for_each(|worker| *worker = Worker::default());
         self.statistics = Statistics::default();
         self.documents = 0;
     }
@@ -149,7 +146,7 @@ impl Trainer {
     pub fn add(&mut self, batch: &Batch, pass: Pass, weight: u32) -> Result<(), String> {
         assert!((1..=MAX_WEIGHT).contains(&weight), "the caller checks weights");
         let chunks = parallel::chunks(&batch.offsets, CHUNK_BYTES);
-        let (encoder, spans, specials) = (&self.encoder, self.spans, &self.specials);
+        let (encoder, spans, specials, seen) = (&self.encoder, self.spans, &self.specials, self.seen.as_ref());
         let (sketch, base) = (&self.sketch, self.documents);
         // Looked at between batches only, so that threads do not decide what is sampled.
         let sampling = self.workers.iter().map(|worker| worker.statistics.sampled_tokens).sum::<u64>() < SAMPLE_TOKENS;
@@ -174,7 +171,11 @@ impl Trainer {
                     specials.between(text, |text| {
                         encoder.spans(text, spans.unit, state, |span| match pass {
                             Pass::Lengths => worker.note_length(span.len(), weight),
-                            _ => spans.pieces(span, |piece| worker.gather(piece, pass, sampled, weight, sketch)),
+                            _ => spans.pieces(span, |piece| {
+                                worker.merging(piece, seen, |worker, piece| {
+                                    worker.gather(piece, pass, sampled, weight, sketch);
+                                });
+                            }),
                         })
                     })?;
                 }
@@ -324,18 +325,18 @@ impl Worker {
         *self.lengths.entry(length).or_default() += weight as u64;
     }
 
-    /// A piece of phase-1 tokens.
-    fn gather(&mut self, piece: &[u32], pass: Pass, sampled: bool, weight: u32, sketch: &[AtomicU32]) {
-        let Some(seen) = &mut self.seen else { return self.gather_merged(piece, pass, sampled, weight, sketch) };
+    /// Hands on the piece with the merges that it is to have seen.
+    #[inline(always)]
+    fn merging(&mut self, piece: &[u32], seen: Option<&Superwords>, gather: impl FnOnce(&mut Self, &[u32])) {
+        let Some(seen) = seen else { return gather(self, piece) };
         let mut merged = std::mem::take(&mut self.merged);
         merged.clear();
-        merged.extend_from_slice(piece);
-        seen.apply(&mut merged);
-        self.gather_merged(&merged, pass, sampled, weight, sketch);
+        seen.apply(piece, &mut self.room, &mut merged);
+        gather(self, &merged);
         self.merged = merged;
     }
 
-    fn gather_merged(&mut self, piece: &[u32], pass: Pass, sampled: bool, weight: u32, sketch: &[AtomicU32]) {
+    fn gather(&mut self, piece: &[u32], pass: Pass, sampled: bool, weight: u32, sketch: &[AtomicU32]) {
         let times = weight as u64;
         self.statistics.spans += times;
         self.statistics.tokens += times * piece.len() as u64;

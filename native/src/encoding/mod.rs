@@ -29,7 +29,7 @@ mod words;
 
 pub use cache::State;
 pub use encoder::Encoder;
-pub use pairs::RankedMerges;
+pub use level2::{Room, Superwords};
 pub use rules::{recover_merges, superword_rank};
 pub(crate) use spans::between_closed_seams;
 pub use words::MOST_IDS;

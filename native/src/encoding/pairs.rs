@@ -1,7 +1,6 @@
 //! Which token a pair of tokens makes, and how early.
 
 use super::memory::on_huge_pages;
-use super::merging::{merge, Scratch};
 use crate::keys::prefetch;
 
 /// A rank in the upper half, what the merge makes in the lower: the smaller, the earlier.
@@ -168,23 +167,4 @@ fn reduce(hash: u32, n: usize) -> usize {
 fn displaced(hash: u64, displacement: u16, size: usize) -> usize {
     let turned = (hash >> 32 ^ displacement as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     reduce((turned >> 32) as u32, size)
-}
-
-/// Merges that apply by rank to sequences of tokens, as training applied them one after the other.
-pub struct RankedMerges {
-    table: PairTable,
-    scratch: Scratch,
-}
-
-impl RankedMerges {
-    /// (left, right, new) by rank.
-    pub fn new(merges: impl ExactSizeIterator<Item = (u32, u32, u32)>) -> Self {
-        let mut table = PairTable::new(merges.len());
-        merges.enumerate().for_each(|(rank, (left, right, new))| table.insert(left, right, found(rank as u32, new)));
-        Self { table, scratch: Scratch::default() }
-    }
-
-    pub fn apply(&mut self, ids: &mut Vec<u32>) {
-        merge(ids, |left, right| self.table.get(left, right), &mut self.scratch);
-    }
 }
