@@ -18,9 +18,10 @@ from lm.evaluation import EvalConfig
 from lm.model import ModelConfig
 from lm.sharding import ShardConfig
 from lm.training import TrainConfig
-from superbpe.rules import Rules
+from superbpe.rules import NO_AUTO, Rules
 from superbpe.transition import AUTO, resolve_transition
 from tokenizer.corpus import CorpusConfig
+from tokenizer.counting import weighted
 from tokenizer.errors import UserError
 from tokenizer.patterns import NAMES, resolve
 
@@ -36,7 +37,8 @@ class CorpusSource(CorpusConfig):
 
     Attributes:
         source: `files` (paths or a HF dataset, as `CorpusConfig` says) or `embedded` (the documentation texts
-            of botocore, written to files first; only `max_bytes` and `heldout_fraction` apply).
+            of botocore, written to files first by `max_bytes` and `heldout_fraction`; `sample` and the bounds on
+            documents apply to those files, paths and fields do not).
     """
 
     source: str = "files"
@@ -296,6 +298,13 @@ def validate(config: Config) -> None:
                 f"use at least {256 + specials}"
             )
     part(Rules, config.superbpe).check()
+    if config.superbpe.transition == AUTO and config.superbpe.atoms != "pretokens":
+        raise UserError(f"superbpe.interleave=True {NO_AUTO}")
+    for key, entries in (("bpe.counts", config.bpe.counts), ("superbpe.sources", config.superbpe.sources)):
+        for entry in entries:
+            weighted(entry, key)
+    if config.runner.memory_mb is not None and config.runner.memory_mb < 1:
+        raise UserError(f"runner.memory_mb={config.runner.memory_mb} is not possible; use 1 or more, or null")
     size = vocab_sizes(config)[1]
     if not 256 <= transition_size(config) <= size - specials:
         raise UserError(

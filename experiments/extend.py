@@ -17,6 +17,7 @@ from pathlib import Path
 
 from experiments.console import Reporter, console, exit_code, si, training_summary
 from superbpe import PRESETS, Source, train_superbpe
+from superbpe.transition import AUTO
 from tokenizer import (
     Corpus,
     CorpusConfig,
@@ -65,7 +66,7 @@ def _counts(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter)
 
 def _phase1(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter) -> Tokenizer:
     if arguments.transition is not None:
-        raise UserError(f"--transition {arguments.transition:g} is where phase 2 takes over; it needs --superbpe")
+        raise UserError(f"--transition {arguments.transition} is where phase 2 takes over; it needs --superbpe")
     counts = _counts(arguments, start, reporter)
     folder = Path(arguments.to)
     with reporter.stage("bpe"):
@@ -121,6 +122,10 @@ def _extend(arguments: argparse.Namespace, reporter: Reporter) -> None:
     reporter.say(f"{extended!r}: {folder}")
 
 
+def _transition(value: str) -> float | str:
+    return value if value == AUTO else float(value)
+
+
 def run(argv: list[str] | None = None) -> int:
     """Reads, counts, trains and writes; returns the exit code."""
     options = argparse.ArgumentParser(
@@ -138,7 +143,9 @@ def run(argv: list[str] | None = None) -> int:
     )
     options.add_argument("--superbpe", choices=list(PRESETS), metavar="RULES", help=f"phase 2: {', '.join(PRESETS)}")
     options.add_argument(
-        "--transition", type=float, help="with --superbpe: keep only this many tokens, or this share of the vocabulary"
+        "--transition",
+        type=_transition,
+        help="with --superbpe: keep only so many tokens, or this share; or auto",
     )
     options.add_argument(
         "--memory-mb", type=int, default=4096, help="with --superbpe: for fragments of text; changes no result"

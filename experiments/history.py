@@ -107,7 +107,7 @@ def _table(label: str, rows: list[history.Progressed]) -> Table:
             f"{row.merges:,}",
             f"{row.superword_share:.1%}",
             f"{round(row.saved, 4) + 0.0:.2%}",
-            f"{row.bytes_per_token:.3f}",
+            "–" if row.bytes_per_token is None else f"{row.bytes_per_token:.3f}",
         )
     return table
 

@@ -182,13 +182,13 @@ class Progressed:
         merges: phase-2 merges so far.
         superword_share: share of superwords among their tokens.
         saved: share of phase 1's tokens that the text no longer has.
-        bytes_per_token: of the text.
+        bytes_per_token: of the text; None where it is not known how much of it was kept.
     """
 
     merges: int
     superword_share: float
     saved: float
-    bytes_per_token: float
+    bytes_per_token: float | None
 
 
 SHARES = (0.0, 0.01, 0.1, 0.5, 1.0)
@@ -225,11 +225,12 @@ def training_statistics(
     about = tokenizer.provenance["phase2"]
     before = int(about["phase1_tokens"])
     left = before - np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))])
-    return _progress(tokenizer, left, before, int(about["corpus_bytes"]), shares)
+    whole = about["longest_span"] is None  # else spans were truncated, and their bytes were not counted
+    return _progress(tokenizer, left, before, int(about["corpus_bytes"]) if whole else None, shares)
 
 
 def _progress(
-    tokenizer: Tokenizer, tokens: Ints, before: int, n_bytes: int, shares: Sequence[float]
+    tokenizer: Tokenizer, tokens: Ints, before: int, n_bytes: int | None, shares: Sequence[float]
 ) -> list[Progressed]:
     """Rows for shares of the phase-2 merges; `tokens` are left after each, the first after none."""
     superword = np.isin(tokenizer.merge_ids[tokenizer.n_phase1_merges :, 2], tokenizer.superword_ids())
@@ -238,7 +239,7 @@ def _progress(
             merges=merges,
             superword_share=float(superword[:merges].mean()) if merges else 0.0,
             saved=1.0 - float(tokens[merges]) / max(before, 1),
-            bytes_per_token=n_bytes / max(int(tokens[merges]), 1),
+            bytes_per_token=None if n_bytes is None else n_bytes / max(int(tokens[merges]), 1),
         )
         for merges in sorted({round(share * len(superword)) for share in shares})
     ]

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import inf, isqrt
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,9 @@ from tokenizer.progress import Progress, Throttle
 Veto = Callable[[bytes, bytes, int], bool]
 """Told a candidate's left part, right part and count, whether to refuse it."""
 _SATURATED = 2**31 - 1  # the core counts seams up to here
+_MOST_BYTES = 28_000_000_000  # fragments of more have more cells than one merge loop can number
 SAMPLE_EVERY = 25
-"""One document in so many estimates how rare the last merge will be."""
+"""One piece of text in so many estimates how rare the last merge will be."""
 SAFETY = 0.4
 """Share of that estimate at which seams are cut: too high costs another pass, too low only memory."""
 
@@ -67,7 +68,7 @@ class Passes:
         progress: Progress | None,
     ) -> None:
         self.given, self.rules, self.veto, self.progress = given, rules, veto, progress
-        self.memory_bytes = memory_bytes
+        self.memory_bytes: float = _MOST_BYTES if memory_bytes is None else min(memory_bytes, _MOST_BYTES)
         self.n_found = 0
         self.trainer = _native.SuperwordTrainer(
             ALPHABET,
@@ -114,7 +115,7 @@ class Passes:
         if rules.truncate_quantile is not None:
             self._stream(sources, "bytes measured", trainer.measure_spans)
             longest = trainer.truncate_spans(rules.truncate_quantile)
-        self._stream(sources, "bytes: seams", partial(trainer.count_seams, sample_every=SAMPLE_EVERY))
+        self._stream(sources, "bytes: seams", self._count_seams)
         seen = trainer.statistics
         counts = times_applied(self.given, trainer.token_counts()) if competing or rules.drop_unused else None
         used = np.flatnonzero(counts) if rules.drop_unused and counts is not None else np.arange(len(self.given))
@@ -131,7 +132,7 @@ class Passes:
 
         if threshold is None:
             sample = _renumbered(self._merge(n_new, 1, sample=True), used, len(self.given))
-            threshold = _guess_threshold(sample, taken, seen["sampled_bytes"] / seen["bytes"])
+            threshold = _guess_threshold(sample, taken, seen["sampled_tokens"] / max(seen["tokens"], 1))
         lowest = max(threshold, rules.min_count)  # that seems to be needed
         threshold, stages = lowest, 0
         complete = 2**64  # all merges of this count or more are found
@@ -161,7 +162,8 @@ class Passes:
             about={
                 "corpus_bytes": seen["bytes"],
                 "corpus_documents": seen["documents"],
-                "phase1_tokens": seen["tokens"],
+                # Where superwords compete, later phase-1 merges are undone.
+                "phase1_tokens": seen["tokens"] + (int(rivals[kept:].sum()) if rivals is not None else 0),
                 "dropped_phase1_merges": len(absent),
                 "threshold": threshold,
                 "stages": stages,
@@ -175,35 +177,36 @@ class Passes:
             },
         )
 
+    def _count_seams(self, batch: _native.Batch, weight: int) -> None:
+        room = self.trainer.memory < self.memory_bytes
+        self.trainer.count_seams(batch, weight, sample_every=SAMPLE_EVERY if room else 0)
+
     def _count_fragments(self, sources: Sequence[Source], threshold: int, complete: int) -> int:
         """Counts fragments; returns the threshold, which is raised where memory does not hold what it leaves."""
-        limit = inf if self.memory_bytes is None else self.memory_bytes
-        while True:
-            count = partial(self.trainer.count_fragments, threshold=min(threshold, _SATURATED))
-            if self._fits(sources, count, limit):
-                return threshold
-            # Four times where merges are not bounded yet, else halfway (on a logarithmic scale) to the known ones.
-            higher = min(4 * threshold, isqrt(threshold * complete))
-            if threshold < higher < 0.9 * complete and threshold < _SATURATED:
-                threshold = higher
-            else:  # nothing is left between to look for first
+        wanted = threshold
+        while not self._fits(sources, threshold):
+            threshold = min(4 * threshold, _SATURATED)
+            # A stage is worth its passes if it makes all merges down to half the count of the last one, or less.
+            if 2 * threshold > complete or threshold == _SATURATED:
                 warnings.warn(
-                    f"phase 2 needs more memory than {limit / 1e6:.0f} MB, even for a few merges at a time, and takes "
-                    "it; a narrower fence, a smaller vocabulary or a sample of the text need less",
+                    f"phase 2 needs more memory than {self.memory_bytes / 1e6:.0f} MB, also for a few merges at a "
+                    "time, and takes it; a narrower fence, a smaller vocabulary or a sample of the text need less",
                     stacklevel=4,
                 )
-                limit = inf
+                self.memory_bytes = inf
+                threshold = wanted
+        return threshold
 
-    def _fits(self, sources: Sequence[Source], count: Callable[[_native.Batch, int], None], limit: float) -> bool:
-        """Counts fragments, unless they need more bytes than the limit."""
+    def _fits(self, sources: Sequence[Source], threshold: int) -> bool:
+        """Counts fragments, unless they need more memory than there is."""
 
         def add(batch: _native.Batch, weight: int) -> None:
-            count(batch, weight)
-            if self.trainer.memory > limit:
+            self.trainer.count_fragments(batch, weight, threshold=min(threshold, _SATURATED))
+            if self.trainer.memory > self.memory_bytes:
                 raise _MemoryFullError
 
         try:
-            self._stream(sources, "bytes: fragments", add)
+            self._stream(sources, f"bytes: fragments between seams of {threshold:,} or more", add)
         except _MemoryFullError:
             return False
         return True

@@ -14,7 +14,7 @@ from tokenizer.progress import Progress, Throttle
 Batches = Callable[[], Iterable[_native.Batch]]
 """Gives the corpus from its beginning, each time it is called."""
 
-MAX_WEIGHT = 1_000_000
+MAX_WEIGHT = _native.SuperwordTrainer.MAX_WEIGHT
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,10 @@ class Source:
         Raises:
             UserError: the weight is out of range, or the text can be read only once.
         """
-        if not 1 <= self.weight <= MAX_WEIGHT:
+        if self.weight != int(self.weight) or not 1 <= self.weight <= MAX_WEIGHT:
             raise UserError(f"{self.name} has the weight {self.weight}; use a whole number from 1 to {MAX_WEIGHT}")
         if not callable(self.batches):
-            raise UserError(
-                "batches must give the corpus anew for each pass: pass corpus.batches, not corpus.batches()"
-            )
+            raise UserError(f"{self.name} must be given anew for each pass: pass corpus.batches, not corpus.batches()")
 
     def read(self, add: Callable[[_native.Batch], object], tick: Throttle, done: int) -> int:
         """Hands every batch to `add`; returns `done` and the bytes that were read.
@@ -58,18 +56,23 @@ class Source:
         if done == before:
             raise UserError(
                 f"{self.name} is empty: there is no text to train superwords on (of a sample, all of its documents may "
-                "have been left out: raise rules.sample or choose another sample_salt)"
+                "have been left out: raise the rules' sample or choose another sample_salt)"
             )
         return done
 
 
-def sources_of(text: Batches | Sequence[Source]) -> Sequence[Source]:
+def sources_of(text: Batches | Source | Sequence[Source]) -> Sequence[Source]:
     """The sources that `train_superbpe` was given: one without a name may be given as it is."""
-    if isinstance(text, Sequence):
-        if not text:
-            raise UserError("there are no sources: name at least one text to train superwords on")
-        return text
-    return [Source(text)]
+    if isinstance(text, Source):
+        return [text]
+    if not isinstance(text, Sequence):
+        return [Source(text)]
+    if not text:
+        raise UserError("there are no sources: name at least one text to train superwords on")
+    for source in text:
+        if not isinstance(source, Source):
+            raise UserError(f"a list of texts holds sources: write Source(...) around {source!r}")
+    return text
 
 
 def sampled(sources: Sequence[Source], rules: Rules, progress: Progress | None) -> Sequence[Source]:

@@ -64,8 +64,9 @@ def train_superbpe(
             raised here.
         threshold: seams that occur less often are cut; None to choose it from a sample.
         threads: worker threads; None for SUPERBPE_THREADS or all cores.
-        memory_bytes: for the fragments of text and the merge loop; where they need more, the corpus is read some times
-            more, for the frequent merges first. None for no limit.
+        memory_bytes: for the fragments of text and the merge loop (some 60 MB, and what the vocabulary takes, come on
+            top); where they need more, the corpus is read some times more, for the frequent merges first. None for no
+            limit.
         progress: called with bytes of text and merges done.
         on_counts: called at the end with the count at which each phase-2 merge was made, by rank, for
             `superbpe.history.merge_log`.
@@ -79,6 +80,9 @@ def train_superbpe(
         rules = PRESETS[rules]
     rules.check()
     sources = sources_of(text)
+    for name, value in (("threshold", threshold), ("memory_bytes", memory_bytes)):
+        if value is not None and (value != int(value) or value < 1):
+            raise UserError(f"{name}={value} is not possible; use a whole number of 1 or more, or leave it out")
     specials = sorted(tokenizer.special_tokens, key=tokenizer.special_tokens.__getitem__)
     competing = not keep_ids and _competing(rules, transition, transition_merges)
     started = time.perf_counter()

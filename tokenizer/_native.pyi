@@ -75,6 +75,7 @@ class DocumentFilter:
         sample_fraction: float,
         sample_salt: str,
     ) -> DocumentFilter: ...
+    def exclude(self, batch: Batch) -> None: ...
     def apply(self, batch: Batch) -> tuple[Batch, bool]: ...
 
 @final
@@ -117,6 +118,7 @@ class PretokenCounter:
 
 @final
 class SuperwordTrainer:
+    MAX_WEIGHT: int
     def __new__(
         cls,
         alphabet: bytes,

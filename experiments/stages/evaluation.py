@@ -94,7 +94,8 @@ def evaluate(context: Context, text: Text, candidates: Sequence[Candidate]) -> R
 def check_heldout(corpus: str, candidate: Candidate) -> None:
     """Raise a UserError unless the manifests show that a model never saw the text that it is judged on.
 
-    Counts that the user added up (`bpe.counts`) name no corpus: the count stage says that nothing checks them.
+    Counts that the user added up (`bpe.counts`) name no corpus: the count stage says that nothing checks them. Other
+    text for phase 2 (`superbpe.sources`) names the corpus whose held-out documents were left out.
 
     Args:
         corpus: Hash of the corpus, which decides what is held out of it.
@@ -102,7 +103,7 @@ def check_heldout(corpus: str, candidate: Candidate) -> None:
     """
     splits = [(artifact, "train") for artifact in candidate.readers] + [(candidate.heldout, "heldout")]
     for artifact, split in splits:
-        if "mixture" in artifact.contents:
+        if "mixture" in artifact.contents and artifact.contents.get("without_heldout_of") in (None, corpus):
             continue
         found = artifact.contents.get("corpus"), artifact.contents.get("split")
         if found != (corpus, split):

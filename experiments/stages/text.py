@@ -13,13 +13,16 @@ from experiments.artifacts import Artifact, digest
 from experiments.config import part
 from experiments.console import si
 from superbpe.sources import Source
-from tokenizer import embedded
+from tokenizer import Batch, embedded
+from tokenizer._native import DocumentFilter
 from tokenizer.corpus import Corpus, CorpusConfig
 from tokenizer.counting import PretokenCounts, count_pretokens, mix_counts, weighted
 from tokenizer.errors import UserError
 from tokenizer.patterns import resolve
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from experiments.stages.context import Context
 
 
@@ -161,7 +164,7 @@ def phase2_sources(context: Context, text: Text) -> Mixture:
     """Find the text of phase 2: the corpus, or what `superbpe.sources` names.
 
     Raises:
-        UserError: If a path does not exist, or holds the held-out text.
+        UserError: If a path does not exist, or is a file of held-out text.
     """
     named = [weighted(entry, "superbpe.sources") for entry in context.config.superbpe.sources]
     if not named:
@@ -171,18 +174,32 @@ def phase2_sources(context: Context, text: Text) -> Mixture:
     # Budgets and datasets are about the corpus; what decides which documents are held out stays.
     shared = dataclasses.replace(text.corpus.config, dataset=None, max_bytes=None)
     corpora = [(Corpus(dataclasses.replace(shared, paths=[path])), path, weight) for path, weight in named]
-    if shared.heldout_paths:
-        context.reporter.say(
-            "phase 2 trains on superbpe.sources: nothing checks that held-out text is not there as well", style="yellow"
-        )
     return Mixture(
-        [
-            Source(partial(corpus.batches, "train"), weight, f"superbpe.sources {path}")
-            for corpus, path, weight in corpora
-        ],
-        digest([[corpus.identity(), weight] for corpus, _, weight in corpora]),
-        {"mixture": [f"{path}:{weight}" for path, weight in named]},
+        [Source(partial(_training, corpus), weight, f"superbpe.sources {path}") for corpus, path, weight in corpora],
+        digest([text.hash, [[corpus.identity(), weight] for corpus, _, weight in corpora]]),
+        {"mixture": [f"{path}:{weight}" for path, weight in named], "without_heldout_of": text.hash},
     )
+
+
+def _training(corpus: Corpus) -> Iterator[Batch]:
+    """Training documents; of files besides held-out ones, none whose text is held out."""
+    if not corpus.heldout_files:
+        yield from corpus.batches("train")
+        return
+    keep = DocumentFilter(
+        split="all",
+        min_bytes=1,
+        max_bytes=None,
+        budget=None,
+        heldout_fraction=0.0,
+        heldout_salt="",
+        sample_fraction=1.0,
+        sample_salt="",
+    )
+    for batch in corpus.batches("heldout"):
+        keep.exclude(batch)
+    for batch in corpus.batches("train"):
+        yield keep.apply(batch)[0]
 
 
 def _embedded_facts(contents: dict[str, Any]) -> list[tuple[str, str]]:

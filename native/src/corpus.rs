@@ -59,9 +59,16 @@ pub struct Filter {
     pub sample_salt: String,
     /// Bytes of the budget used so far.
     pub used: u64,
+    /// Hashes of documents to leave out.
+    pub excluded: std::collections::HashSet<u64>,
 }
 
 impl Filter {
+    /// Leaves out every document with the text of one of these, from now on.
+    pub fn exclude(&mut self, batch: &Batch) {
+        self.excluded.extend((0..batch.len()).map(|i| xxh3_64(batch.document(i))));
+    }
+
     /// The documents taken, and whether more are wanted. Where all are taken the batch is not copied.
     pub fn apply(&mut self, batch: &Arc<Batch>) -> (Arc<Batch>, bool) {
         let mut taken = Vec::with_capacity(batch.len());
@@ -93,6 +100,9 @@ impl Filter {
             return Some(false);
         }
         self.used += document.len() as u64;
+        if !self.excluded.is_empty() && self.excluded.contains(&xxh3_64(document)) {
+            return Some(false);
+        }
         let held_out = || below(document, &self.heldout_salt, self.heldout_fraction);
         let on_this_side = match self.split {
             Split::All => true,

@@ -48,9 +48,10 @@ pub struct Statistics {
     pub dead_seams: u64,
     pub fragments: u64,
     pub cells: u64,
-    /// Text that the sample was taken from.
-    pub sampled_bytes: u64,
+    /// Tokens of the sample.
     pub sampled_tokens: u64,
+    /// The same, whatever the weights of their documents.
+    pub sampled_cells: u64,
 }
 
 /// What one thread gathers in a pass.
@@ -69,7 +70,7 @@ struct Worker {
 pub enum Pass {
     /// Histogram of span lengths.
     Lengths,
-    /// Counts seams and tokens; every n-th document is also kept whole, as a sample (0: none is).
+    /// Counts seams and tokens; every n-th piece is also kept whole, as a sample (0: none is).
     Seams { sample_every: usize },
     /// Counts fragments between seams that occur at least `threshold` times.
     Fragments { threshold: u32 },
@@ -144,12 +145,14 @@ impl Trainer {
 
     /// Every document counts as `weight` equal ones, in the statistics too; at most `MAX_WEIGHT`.
     pub fn add(&mut self, batch: &Batch, pass: Pass, weight: u32) -> Result<(), String> {
-        assert!((1..=MAX_WEIGHT).contains(&weight), "the caller checks weights");
+        if !(1..=MAX_WEIGHT).contains(&weight) {
+            return Err(format!("a document has the weight {weight}; use 1 to {MAX_WEIGHT}"));
+        }
         let chunks = parallel::chunks(&batch.offsets, CHUNK_BYTES);
         let (encoder, spans, specials, seen) = (&self.encoder, self.spans, &self.specials, self.seen.as_ref());
         let (sketch, base) = (&self.sketch, self.documents);
         // Looked at between batches only, so that threads do not decide what is sampled.
-        let sampling = self.workers.iter().map(|worker| worker.statistics.sampled_tokens).sum::<u64>() < SAMPLE_TOKENS;
+        let sampling = self.workers.iter().map(|worker| worker.statistics.sampled_cells).sum::<u64>() < SAMPLE_TOKENS;
         let threads = self.workers.len();
         if matches!(pass, Pass::Seams { .. }) {
             let n = encoder.tokens().len() + self.applied;
@@ -160,18 +163,20 @@ impl Trainer {
             parallel::for_each(&mut pairs, chunks.len(), |(state, worker), i| {
                 for document in chunks[i].clone() {
                     let text = batch.document(document);
-                    let sampled =
-                        sampling && matches!(pass, Pass::Seams { sample_every: n @ 1.. } if (base + document) % n == 0);
-                    let bytes = weight as u64 * text.len() as u64;
-                    if sampled {
-                        worker.statistics.sampled_bytes += bytes;
-                    }
+                    let every = match pass {
+                        Pass::Seams { sample_every } if sampling => sample_every,
+                        _ => 0,
+                    };
+                    let mut number = base + document;
                     worker.statistics.documents += weight as u64;
-                    worker.statistics.bytes += bytes;
+                    worker.statistics.bytes += weight as u64 * text.len() as u64;
                     specials.between(text, |text| {
                         encoder.spans(text, spans.unit, state, |span| match pass {
                             Pass::Lengths => worker.note_length(span.len(), weight),
                             _ => spans.pieces(span, |piece| {
+                                // By its number in the document, so that threads do not decide.
+                                let sampled = every > 0 && number % every == 0;
+                                number += 1;
                                 worker.merging(piece, seen, |worker, piece| {
                                     worker.gather(piece, pass, sampled, weight, sketch);
                                 });
@@ -303,7 +308,7 @@ impl Statistics {
         self.spans += other.spans;
         self.seams += other.seams;
         self.dead_seams += other.dead_seams;
-        self.sampled_bytes += other.sampled_bytes;
+        self.sampled_cells += other.sampled_cells;
         self.sampled_tokens += other.sampled_tokens;
     }
 }
@@ -352,7 +357,8 @@ impl Worker {
                     }
                 }
                 if sampled {
-                    self.statistics.sampled_tokens += piece.len() as u64;
+                    self.statistics.sampled_tokens += times * piece.len() as u64;
+                    self.statistics.sampled_cells += piece.len() as u64;
                     self.fragments.add(piece, times);
                 }
             }

@@ -358,6 +358,7 @@ mod tests {
             sample_fraction: 1.0,
             sample_salt: String::new(),
             used: 0,
+            excluded: Default::default(),
         }
     }
 

@@ -145,6 +145,7 @@ def test_imported_tokenizers_keep_their_ids_beneath_superwords(text: str, tmp_pa
         (["--superbpe", "uw-2025", "--keep-ids", "--transition", "300"], "keep_ids keeps the whole tokenizer"),
         (["--superbpe", "boundless", "--keep-ids"], "interleave=True choose"),
         (["--transition", "300"], "it needs --superbpe"),
+        (["--superbpe", "runs", "--transition", "auto"], "superwords compete with"),
     ],
 )
 def test_mistakes_about_phase_2_are_told_with_exit_code_2(

@@ -215,6 +215,17 @@ def test_phase_2_on_other_text_with_weights_and_its_log(
     assert len(_artifacts(tmp_path)["superbpe"]) == 2
 
 
+def test_held_out_text_is_left_out_of_sources(tiny: list[str], corpus: Path, tmp_path: Path) -> None:
+    lines = corpus.read_text().splitlines(keepends=True)
+    held = tmp_path / "held.jsonl"
+    held.write_text("".join(lines[:40]))
+    texts = [f"corpus.heldout_paths=[{held}]", f"superbpe.sources=[{corpus}]"]
+    assert run("train_superbpe", [*tiny, "corpus.heldout_fraction=0", *texts]) == 0
+    contents = _manifest(tmp_path, "superbpe")["contents"]
+    assert contents["training"]["corpus_documents"] == len(lines) - 40
+    assert contents["without_heldout_of"] == _manifest(tmp_path, "count")["contents"]["corpus"]
+
+
 def test_sources_of_phase_2_that_do_not_fit_are_refused(
     tiny: list[str], corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,6 +233,10 @@ def test_sources_of_phase_2_that_do_not_fit_are_refused(
     assert "nowhere.jsonl: no such file" in capsys.readouterr().err
     assert run("train_superbpe", [*tiny, f"superbpe.sources=[{corpus}:x]"]) == 2
     assert "superbpe.sources has" in capsys.readouterr().err
+    assert run("train_superbpe", [*tiny, "runner.memory_mb=0"]) == 2
+    assert "runner.memory_mb=0 is not possible" in capsys.readouterr().err
+    assert run("train_superbpe", [*tiny, "superbpe.transition=auto"]) == 2
+    assert "need atoms='pretokens'" in capsys.readouterr().err
     assert run("train_superbpe", [*tiny, f"corpus.heldout_paths=[{corpus}]", f"superbpe.sources=[{corpus}]"]) == 2
 
 

@@ -133,3 +133,27 @@ def test_statistics_of_training_are_those_of_its_own_text_but_for_runs(trained, 
         assert row.superword_share == other.superword_share
         assert row.bytes_per_token == pytest.approx(other.bytes_per_token, rel=0.02)
         assert row.bytes_per_token >= other.bytes_per_token
+
+
+@pytest.mark.parametrize("rules", ["runs", "boundless"])
+def test_statistics_of_training_are_exact_where_pairs_do_not_overlap(rules, documents):
+    batch, counts = Batch.from_texts(documents), []
+    phase1 = train_bpe(count_pretokens([batch], "gpt2"), 256 + 300 + 1)
+    transition = "auto" if rules == "boundless" else 256 + 280
+    whole = train_superbpe(
+        phase1, lambda: [batch], vocab_size=256 + 300 + 1, rules=rules, transition=transition, on_counts=counts.append
+    )
+    last = history.training_statistics(whole, counts[0])[-1]
+    n_tokens = len(whole.encode_batch(documents)[0])
+    n_bytes = sum(len(text.encode()) for text in documents)
+    assert last.bytes_per_token == pytest.approx(n_bytes / n_tokens)
+
+
+def test_no_bytes_per_token_are_told_where_spans_were_truncated(documents):
+    batch, counts = Batch.from_texts(documents), []
+    phase1 = train_bpe(count_pretokens([batch], "gpt2"), 256 + 130 + 1)
+    rules = Rules(fence="punctuation-fence", truncate_quantile=0.5)
+    whole = train_superbpe(
+        phase1, lambda: [batch], vocab_size=256 + 140 + 1, rules=rules, transition=386, on_counts=counts.append
+    )
+    assert all(row.bytes_per_token is None for row in history.training_statistics(whole, counts[0]))

@@ -240,3 +240,13 @@ def test_impossible_transitions_of_presets_are_errors(rules, options, message):
     with pytest.raises(UserError) as error:
         train_superbpe(phase1_with("abc"), batches(["abc"]), **{"vocab_size": 258, "rules": rules, **options})
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("fence", ["sentence-fence", r"(?<=[.;])(?=\s)"])
+def test_long_text_without_an_end_trains_and_encodes(fence):
+    """Look-behind regexes once gave up on 200 kB without a match."""
+    text = "ab " * 330_000
+    phase1 = phase1_with("ab")
+    tokenizer = train_superbpe(phase1, batches([text]), vocab_size=261, transition=257, rules=Rules(fence=fence))
+    assert b"ab " in tokenizer.vocab
+    assert tokenizer.decode(tokenizer.encode_ordinary(text)) == text

@@ -63,7 +63,7 @@ def test_phase_2_may_read_other_text_than_phase_1(phase1, other):
     assert tokenizer.provenance["phase2"]["corpus_documents"] == len(other)
 
 
-@pytest.mark.parametrize("weight", [0, -1, 1_000_001])
+@pytest.mark.parametrize("weight", [0, -1, 2.5, 1_000_001])
 def test_weights_out_of_range_are_refused(weight, other):
     with pytest.raises(UserError, match=rf"code has the weight {weight}; use a whole number from 1 to 1000000"):
         Source(batches(other), weight=weight, name="code")
@@ -140,3 +140,28 @@ def test_a_sample_is_one_of_what_the_corpus_leaves(tmp_path, phase1):
     corpus = Corpus(CorpusConfig(paths=[str(path)], separator="\\n", heldout_fraction=0.3, sample=0.5))
     tokenizer = train(phase1, corpus.batches, replace(RULES["uw-2025"], sample=0.5))
     assert tokenizer.provenance["phase2"]["corpus_documents"] == pytest.approx(4000 * 0.7 * 0.5 * 0.5, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (lambda f: [f], r"write Source\(\.\.\.\) around"),
+        (lambda f: list(f()), r"write Source\(\.\.\.\) around"),
+        (lambda f: f(), r"the corpus must be given anew for each pass: pass corpus\.batches"),
+    ],
+)
+def test_text_of_another_kind_is_refused(text, message, phase1, english):
+    with pytest.raises(UserError, match=message):
+        train(phase1, text(batches(english)), RULES["uw-2025"])
+
+
+def test_one_source_may_stand_alone(phase1, english):
+    alone = train(phase1, Source(batches(english)), RULES["uw-2025"])
+    assert alone.sha256 == train(phase1, batches(english), RULES["uw-2025"]).sha256
+
+
+@pytest.mark.parametrize("option", [{"threshold": 0}, {"threshold": 2.5}, {"memory_bytes": -1}, {"memory_bytes": 0}])
+def test_limits_that_mean_nothing_are_refused(option, phase1, english):
+    ((name, value),) = option.items()
+    with pytest.raises(UserError, match=rf"{name}={value} is not possible; use a whole number of 1 or more"):
+        train(phase1, batches(english), RULES["uw-2025"], **option)

@@ -20,6 +20,10 @@ pub use named::{Kind, EMOJI_CLASS, EQUIVALENT, NAMED};
 use crate::unicode::CLASSES;
 use masks::{Block, Bytes};
 
+/// Steps back after which a regex gives up, in one search: enough for 20 MB without a match, which its default (10^6)
+/// is not for 200 kB; a regex that takes exponential time still gives up within seconds.
+const BACKTRACKS: usize = 100_000_000;
+
 /// Cuts text into pieces.
 pub enum Scanner {
     Named(Kind),
@@ -42,7 +46,7 @@ impl Scanner {
             }
             return pattern.split('\n').map(Self::new).collect::<Result<_, _>>().map(Self::Sequence);
         }
-        match fancy_regex::Regex::new(pattern) {
+        match fancy_regex::RegexBuilder::new(pattern).backtrack_limit(BACKTRACKS).build() {
             Ok(regex) => Ok(Self::Regex(Box::new(regex))),
             Err(error) => Err(format!("the pattern {pattern:?} does not compile: {error}")),
         }

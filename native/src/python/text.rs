@@ -127,7 +127,13 @@ impl DocumentFilter {
             // Another coin than the held-out split's, also where both salts are the same.
             sample_salt: format!("sample:{sample_salt}"),
             used: 0,
+            excluded: Default::default(),
         }))
+    }
+
+    /// Leaves out every document with the text of one of these, from now on.
+    fn exclude(&mut self, py: Python<'_>, batch: &Batch) {
+        py.detach(|| self.0.exclude(&batch.0));
     }
 
     /// The documents taken, and whether more are wanted.

@@ -270,6 +270,9 @@ pub struct SuperwordTrainer(phase2::Trainer);
 
 #[pymethods]
 impl SuperwordTrainer {
+    #[classattr]
+    const MAX_WEIGHT: u32 = phase2::MAX_WEIGHT;
+
     #[new]
     #[pyo3(signature = (alphabet, merges, *, pattern, fence, two_pass, eligible, unit, span_trigger, span_cap, special_tokens, threads))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
@@ -421,7 +424,7 @@ impl SuperwordTrainer {
             ("dead_seams", statistics.dead_seams),
             ("fragments", statistics.fragments),
             ("cells", statistics.cells),
-            ("sampled_bytes", statistics.sampled_bytes),
+            ("sampled_tokens", statistics.sampled_tokens),
         ] {
             result.set_item(name, value)?;
         }
