@@ -145,7 +145,8 @@ def _check_key(override: Override, loader: ConfigLoader, *, custom: bool = False
         return
     groups = [group for group in loader.list_groups("") if group != "hydra"]
     if key in groups:
-        options = [*loader.get_group_options(key, ObjectType.CONFIG), "null"]
+        # Only of an experiment may there be none: it changes the others, which make the configuration.
+        options = [*loader.get_group_options(key, ObjectType.CONFIG), *(["null"] if key == "experiment" else [])]
         for value in _values(override):
             chosen = value.partition("=")[2]
             if not custom and re.fullmatch(r"[\w.-]+", chosen) and chosen not in options:

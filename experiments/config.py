@@ -285,6 +285,11 @@ def validate(config: Config) -> None:
         raise UserError(
             "no text: give corpus.paths=[FILES, FOLDERS OR GLOBS] or corpus.dataset=NAME, or use corpus=embedded"
         )
+    if config.corpus.source == "embedded" and (config.corpus.paths or config.corpus.dataset):
+        raise UserError(
+            f"corpus.{'paths' if config.corpus.paths else 'dataset'} is given, and the corpus is the embedded one; "
+            "add corpus=files (or corpus=hf, for a dataset)"
+        )
     if config.pattern.regex is None:
         if config.pattern.name == "custom":
             raise UserError("pattern=custom needs its regex: add 'pattern.regex=\"REGEX\"'")

@@ -91,6 +91,9 @@ def _phase2(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter)
     # Where ids are laid out as ours, special tokens go behind the superwords, as in a run of both phases.
     keep_ids = arguments.keep_ids or (arguments.transition is None and not has_own_layout(start))
     whole = not keep_ids and arguments.transition is None and not rules.interleave
+    if start.fence is not None and not keep_ids:
+        old = len(start.merge_ids) - start.n_phase1_merges
+        reporter.say(f"warning: the tokenizer's own {old:,} superword merges are dropped, and new ones made", "yellow")
     with reporter.stage("superbpe"):
         return train_superbpe(
             start,

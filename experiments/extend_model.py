@@ -179,6 +179,11 @@ def _first_token(model: Any) -> int:
         found = getattr(model.config, name, None)
         if isinstance(found, list):
             found = found[0] if found else None
+        if found is not None and int(found) >= model.get_input_embeddings().num_embeddings:
+            raise UserError(
+                f"the model's config.json says {name}={found}, and the model has "
+                f"{model.get_input_embeddings().num_embeddings} embeddings; correct it"
+            )
         if found is not None:
             return int(found)
     raise UserError("the model's config.json names neither bos_token_id nor eos_token_id, which precedes a document")

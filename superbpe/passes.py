@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import inf
+from math import inf, isqrt
 from typing import Any
 
 import numpy as np
@@ -185,9 +185,10 @@ class Passes:
         """Counts fragments; returns the threshold, which is raised where memory does not hold what it leaves."""
         wanted = threshold
         while not self._fits(sources, threshold):
-            threshold = min(4 * threshold, _SATURATED)
-            # A stage is worth its passes if it makes all merges down to half the count of the last one, or less.
-            if 2 * threshold > complete or threshold == _SATURATED:
+            # Up to the middle (of the logarithms) between what is wanted and what is done.
+            threshold = min(4 * threshold, isqrt(threshold * complete), _SATURATED)
+            # A stage must be worth its passes.
+            if 4 * threshold > 3 * complete or threshold == _SATURATED:
                 warnings.warn(
                     f"phase 2 needs more memory than {self.memory_bytes / 1e6:.0f} MB, also for a few merges at a "
                     "time, and takes it; a narrower fence, a smaller vocabulary or a sample of the text need less",

@@ -39,7 +39,7 @@ class Source:
         """
         if self.weight != int(self.weight) or not 1 <= self.weight <= MAX_WEIGHT:
             raise UserError(f"{self.name} has the weight {self.weight}; use a whole number from 1 to {MAX_WEIGHT}")
-        if not callable(self.batches):
+        if not callable(self.batches):  # mypy knows better, users may not
             raise UserError(f"{self.name} must be given anew for each pass: pass corpus.batches, not corpus.batches()")
 
     def read(self, add: Callable[[_native.Batch], object], tick: Throttle, done: int) -> int:
@@ -50,6 +50,8 @@ class Source:
         """
         before = done
         for batch in self.batches():
+            if not isinstance(batch, _native.Batch):
+                raise UserError(f"{self.name} gives {type(batch).__name__}, not batches; use Batch.from_texts([...])")
             add(batch)
             done += batch.n_bytes
             tick(done)

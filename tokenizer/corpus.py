@@ -97,6 +97,9 @@ class Corpus:
             UserError: a path does not exist, or the configuration contradicts itself.
         """
         self.config = config
+        paths: Any = config.paths
+        if isinstance(paths, str):
+            raise UserError(f"paths={paths!r} is one string; paths is a list: [{paths!r}]")
         if bool(config.paths) == bool(config.dataset):
             raise UserError(
                 "a corpus needs either paths or a dataset; set corpus.paths=[FILE,...] or corpus.dataset=NAME"

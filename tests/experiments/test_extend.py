@@ -156,3 +156,14 @@ def test_mistakes_about_phase_2_are_told_with_exit_code_2(
     assert extend.run([str(tmp_path / "small"), text, "--vocab-size", "450", *arguments, "--to", str(to)]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
     assert not to.exists()
+
+
+def test_superwords_that_are_dropped_are_told(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _small().save(tmp_path / "small")
+    arguments = [text, "--separator", "<|doc|>", "--superbpe", "uw-2025"]
+    first = [str(tmp_path / "small"), *arguments, "--vocab-size", "430", "--to", str(tmp_path / "first")]
+    assert extend.run(first) == 0
+    capsys.readouterr()
+    again = [str(tmp_path / "first"), *arguments, "--vocab-size", "450", "--to", str(tmp_path / "second")]
+    assert extend.run(again) == 0
+    assert "own 30 superword merges are dropped, and new ones made" in capsys.readouterr().out

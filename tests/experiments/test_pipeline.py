@@ -226,6 +226,11 @@ def test_held_out_text_is_left_out_of_sources(tiny: list[str], corpus: Path, tmp
     assert contents["without_heldout_of"] == _manifest(tmp_path, "count")["contents"]["corpus"]
 
 
+def test_paths_beside_the_embedded_corpus_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run("count", ["corpus.paths=[a.jsonl]", f"hydra.run.dir={tmp_path}"]) == 2
+    assert "add corpus=files" in " ".join(capsys.readouterr().err.split())
+
+
 def test_sources_of_phase_2_that_do_not_fit_are_refused(
     tiny: list[str], corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

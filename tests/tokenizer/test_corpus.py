@@ -648,6 +648,11 @@ def test_a_sample_takes_its_share_of_every_file_and_leaves_the_held_out_document
         documents(paths, sample=0)
 
 
+def test_one_path_must_be_a_list():
+    with pytest.raises(UserError, match=r"paths='a\.jsonl' is one string; paths is a list"):
+        Corpus(CorpusConfig(paths="a.jsonl"))
+
+
 def test_a_damaged_parquet_page_is_a_users_error(tmp_path):
     path = write_parquet(tmp_path / "a.parquet", [{"text": f"some text {i}" * 50} for i in range(500)])
     content = bytearray(path.read_bytes())
