@@ -91,15 +91,6 @@ def sampled(sources: Sequence[Source], rules: Rules, progress: Progress | None) 
 
 
 def _taken(batches: Batches, share: float, salt: str) -> Iterator[_native.Batch]:
-    keep = _native.DocumentFilter(
-        split="all",
-        min_bytes=1,
-        max_bytes=None,
-        budget=None,
-        heldout_fraction=0.0,
-        heldout_salt="",
-        sample_fraction=share,
-        sample_salt=salt,
-    )
+    keep = _native.DocumentFilter(sample_fraction=share, sample_salt=salt)
     for batch in batches():
         yield keep.apply(batch)[0]

@@ -66,14 +66,14 @@ class DocumentFilter:
     def __new__(
         cls,
         *,
-        split: str,
-        min_bytes: int,
-        max_bytes: int | None,
-        budget: int | None,
-        heldout_fraction: float,
-        heldout_salt: str,
-        sample_fraction: float,
-        sample_salt: str,
+        split: str = "all",
+        min_bytes: int = 1,
+        max_bytes: int | None = None,
+        budget: int | None = None,
+        heldout_fraction: float = 0.0,
+        heldout_salt: str = "",
+        sample_fraction: float = 1.0,
+        sample_salt: str = "",
     ) -> DocumentFilter: ...
     def exclude(self, batch: Batch) -> None: ...
     def apply(self, batch: Batch) -> tuple[Batch, bool]: ...

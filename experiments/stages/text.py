@@ -186,16 +186,7 @@ def _training(corpus: Corpus) -> Iterator[Batch]:
     if not corpus.heldout_files:
         yield from corpus.batches("train")
         return
-    keep = DocumentFilter(
-        split="all",
-        min_bytes=1,
-        max_bytes=None,
-        budget=None,
-        heldout_fraction=0.0,
-        heldout_salt="",
-        sample_fraction=1.0,
-        sample_salt="",
-    )
+    keep = DocumentFilter()
     for batch in corpus.batches("heldout"):
         keep.exclude(batch)
     for batch in corpus.batches("train"):

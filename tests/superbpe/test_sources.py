@@ -95,16 +95,7 @@ def test_a_sample_that_leaves_a_source_out_is_refused(phase1, english, other):
 
 @pytest.mark.parametrize("name", ["uw-2025", "truncated"])
 def test_a_sample_of_documents_is_chosen_by_their_text(name, phase1, english, other):
-    keep = _native.DocumentFilter(
-        split="all",
-        min_bytes=1,
-        max_bytes=None,
-        budget=None,
-        heldout_fraction=0.0,
-        heldout_salt="",
-        sample_fraction=0.4,
-        sample_salt="x",
-    )
+    keep = _native.DocumentFilter(sample_fraction=0.4, sample_salt="x")
     documents = english + other
     kept, _ = keep.apply(Batch.from_texts(documents))
     assert 0.2 < len(kept) / len(documents) < 0.6

@@ -622,9 +622,7 @@ def test_the_sample_is_independent_of_the_held_out_split():
     documents_ = [f"document {i}" for i in range(4000)]
 
     def keep(**options):
-        return _native.DocumentFilter(
-            split="train", min_bytes=1, max_bytes=None, budget=None, heldout_fraction=0.25, heldout_salt="", **options
-        )
+        return _native.DocumentFilter(split="train", heldout_fraction=0.25, **options)
 
     train, _ = keep(sample_fraction=1.0, sample_salt="").apply(_native.Batch.from_texts(documents_))
     sampled, _ = keep(sample_fraction=0.25, sample_salt="").apply(_native.Batch.from_texts(documents_))

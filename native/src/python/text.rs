@@ -98,7 +98,7 @@ pub struct DocumentFilter(Filter);
 #[pymethods]
 impl DocumentFilter {
     #[new]
-    #[pyo3(signature = (*, split, min_bytes, max_bytes, budget, heldout_fraction, heldout_salt, sample_fraction, sample_salt))]
+    #[pyo3(signature = (*, split="all", min_bytes=1, max_bytes=None, budget=None, heldout_fraction=0.0, heldout_salt="", sample_fraction=1.0, sample_salt=""))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
     fn new(
         split: &str,
@@ -106,9 +106,9 @@ impl DocumentFilter {
         max_bytes: Option<usize>,
         budget: Option<u64>,
         heldout_fraction: f64,
-        heldout_salt: String,
+        heldout_salt: &str,
         sample_fraction: f64,
-        sample_salt: String,
+        sample_salt: &str,
     ) -> PyResult<Self> {
         let split = match split {
             "all" => Split::All,
@@ -121,7 +121,7 @@ impl DocumentFilter {
             max_bytes,
             budget,
             heldout_fraction,
-            heldout_salt,
+            heldout_salt: heldout_salt.to_string(),
             split,
             sample_fraction,
             // Another coin than the held-out split's, also where both salts are the same.
