@@ -305,6 +305,11 @@ def validate(config: Config) -> None:
     part(Rules, config.superbpe).check()
     if config.superbpe.transition == AUTO and config.superbpe.atoms != "pretokens":
         raise UserError(f"superbpe.interleave=True {NO_AUTO}")
+    if config.superbpe.interleave and config.superbpe.transition != AUTO:
+        raise UserError(
+            f"superbpe.transition={config.superbpe.transition}, but these rules find it themselves "
+            "(superbpe.interleave=true); leave it at auto, or use superbpe=runs"
+        )
     for key, entries in (("bpe.counts", config.bpe.counts), ("superbpe.sources", config.superbpe.sources)):
         for entry in entries:
             weighted(entry, key)

@@ -53,13 +53,14 @@ def run(config: Config, until: str, folder: Path) -> None:
 
 def _run(context: Context, last: int) -> None:
     corpus = text.prepare(context)
+    mixture = text.phase2_sources(context, corpus)  # before hours of work: its files are there
     counts = text.count(context, corpus)
     if last < STAGES.index("train_bpe"):
         return
-    bpe, merges = tokenizers.phase1(context, corpus, counts)
+    bpe, merges = tokenizers.phase1(context, counts)
     if last < STAGES.index("train_superbpe"):
         return
-    superbpe = tokenizers.phase2(context, corpus, merges)
+    superbpe = tokenizers.phase2(context, mixture, merges)
     if last < STAGES.index("shard_corpus"):
         return
     both = (bpe, superbpe)

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from experiments.artifacts import FORMAT, Artifact, digest
 from experiments.config import part, transition_size, vocab_sizes
 from experiments.console import superword_summary, training_summary
-from experiments.stages.text import phase2_sources
 from superbpe.history import merge_log, training_statistics
 from superbpe.rules import Rules
 from superbpe.training import train_superbpe
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from experiments.stages.context import Context
-    from experiments.stages.text import Text
+    from experiments.stages.text import Mixture
 
 
 MERGE_COUNTS = "merge_counts.npy"
@@ -65,7 +64,7 @@ class MergeList(NamedTuple):
     counts: npt.NDArray[np.uint64]
 
 
-def phase1(context: Context, text: Text, counts: Artifact) -> tuple[Trained, MergeList]:
+def phase1(context: Context, counts: Artifact) -> tuple[Trained, MergeList]:
     """Train BPE, or cut a longer list of merges that is there already.
 
     BPE merges nest, so the list is keyed without its size: the folder is `bpe-<12 hex>-<vocabulary size>`.
@@ -127,7 +126,7 @@ def phase1(context: Context, text: Text, counts: Artifact) -> tuple[Trained, Mer
     return Trained("bpe", "BPE", tokenizer, artifact, record), merge_list
 
 
-def phase2(context: Context, text: Text, phase1: MergeList) -> Trained:
+def phase2(context: Context, mixture: Mixture, phase1: MergeList) -> Trained:
     """Train the superword tokenizer on the phase-1 merges up to the transition.
 
     Its record holds the log of all merges (`superbpe.history.merge_log`).
@@ -145,7 +144,6 @@ def phase2(context: Context, text: Text, phase1: MergeList) -> Trained:
         )
     prefix = whole.cut(transition + specials)
     rules = part(Rules, config.superbpe)
-    mixture = phase2_sources(context, text)
 
     def build(folder: Path) -> dict[str, Any]:
         counts: list[Any] = []

@@ -367,11 +367,12 @@ mod tests {
         std::fs::write(&path, content).unwrap();
         let format = if name.contains("jsonl") { Format::JsonLines } else { Format::Text };
         let mut texts = Vec::new();
-        for batch in Reader::start(vec![(path.clone(), format)], settings, 1) {
+        let batches: Vec<_> = Reader::start(vec![(path.clone(), format)], settings, 1).collect();
+        std::fs::remove_file(path).unwrap();
+        for batch in batches {
             let (batch, _) = filter.apply(&Arc::new(batch?));
             texts.extend((0..batch.len()).map(|i| String::from_utf8(batch.document(i).to_vec()).unwrap()));
         }
-        std::fs::remove_file(path).unwrap();
         Ok(texts)
     }
 

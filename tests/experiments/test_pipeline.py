@@ -235,7 +235,11 @@ def test_sources_of_phase_2_that_do_not_fit_are_refused(
     tiny: list[str], corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("train_superbpe", [*tiny, "superbpe.sources=[nowhere.jsonl]"]) == 2
-    assert "nowhere.jsonl: no such file" in capsys.readouterr().err
+    told = capsys.readouterr()
+    assert "nowhere.jsonl: no such file" in told.err
+    assert "count" not in told.out  # before any work
+    assert run("train_superbpe", [*tiny, "superbpe=boundless", "superbpe.transition=0.5"]) == 2
+    assert "these rules find it themselves" in " ".join(capsys.readouterr().err.split())
     assert run("train_superbpe", [*tiny, f"superbpe.sources=[{corpus}:x]"]) == 2
     assert "superbpe.sources has" in capsys.readouterr().err
     assert run("train_superbpe", [*tiny, "runner.memory_mb=0"]) == 2
