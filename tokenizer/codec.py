@@ -86,6 +86,16 @@ class Codec(ABC):
         """Ids of a text in which special strings are ordinary text."""
         return self._encoder.encode(text)
 
+    def encode_to_numpy(
+        self,
+        text: str,
+        *,
+        allowed_special: Set[str] | Literal["all"] = frozenset(),
+        disallowed_special: Collection[str] | Literal["all"] = "all",
+    ) -> Ids:
+        """`encode` without a Python object per id: uint32 [n]. The quickest way for one text at a time."""
+        return self._encoder.encode_array(text, self._specials.check(text, allowed_special, disallowed_special))
+
     def encode_batch(
         self,
         texts: Texts,

@@ -61,7 +61,7 @@ def ours(arguments: dict[str, Any]) -> Library:
         return [loaded.encode_documents(batch, threads=threads) for batch in corpus.batches()]
 
     return Library(
-        one=lambda text: loaded.encode_batch([text], threads=1)[0],
+        one=lambda text: loaded.encode_to_numpy(text, disallowed_special=()),
         many=lambda texts: [loaded.encode_batch(texts, threads=threads)],
         rows=lambda parts: (row for ids, offsets in parts for row in _cut(ids, offsets)),
         files=files,

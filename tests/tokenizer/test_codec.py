@@ -152,6 +152,9 @@ def by_definition(tokenizer, text, allowed):
 def test_special_strings_are_found_leftmost_and_longest(nested, text, allowed):
     expected = by_definition(nested, text, allowed)
     assert nested.encode(text, allowed_special=allowed, disallowed_special=()) == expected
+    as_array = nested.encode_to_numpy(text, allowed_special=allowed, disallowed_special=())
+    assert as_array.dtype == np.uint32
+    assert as_array.tolist() == expected
     forbidden = [string for string in NESTED if string not in allowed and string in text]
     if forbidden:
         with pytest.raises(UserError, match="contains the special string") as error:
