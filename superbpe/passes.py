@@ -186,16 +186,17 @@ class Passes:
         wanted = threshold
         while not self._fits(sources, threshold):
             # Up to the middle (of the logarithms) between what is wanted and what is done.
-            threshold = min(4 * threshold, isqrt(threshold * complete), _SATURATED)
+            higher = min(4 * threshold, isqrt(threshold * complete), _SATURATED)
             # A stage must be worth its passes.
-            if 4 * threshold > 3 * complete or threshold == _SATURATED:
+            if higher in (threshold, _SATURATED) or 4 * higher > 3 * complete:
                 warnings.warn(
                     f"phase 2 needs more memory than {self.memory_bytes / 1e6:.0f} MB, also for a few merges at a "
                     "time, and takes it; a narrower fence, a smaller vocabulary or a sample of the text need less",
                     stacklevel=4,
                 )
                 self.memory_bytes = inf
-                threshold = wanted
+                higher = wanted
+            threshold = higher
         return threshold
 
     def _fits(self, sources: Sequence[Source], threshold: int) -> bool:

@@ -1,10 +1,12 @@
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superbpe import PRESETS, Rules, train_superbpe
+from superbpe.passes import Passes
 from superbpe.rules import script_aware
 from tests import texts
 from tests.superbpe.oracle import batches, expected, expected_lists, pairs
@@ -252,6 +254,26 @@ def test_memory_changes_nothing_but_the_passes(name, larger):
     assert tight.provenance["phase2"]["last_count"] == unlimited.provenance["phase2"]["last_count"]
     some = trained(larger, RULES[name], threshold=2, memory_bytes=400_000)
     assert some.sha256 == unlimited.sha256
+
+
+def test_where_nothing_is_left_between_two_thresholds_the_memory_is_taken(larger, monkeypatch):
+    """Between 1 and 2 there is no threshold to try: once the loop tried 1 for ever."""
+    fits, tried = Passes._fits, []
+
+    def not_at_one(self, sources, threshold):
+        tried.append(threshold)
+        assert len(tried) < 20
+        return (threshold > 1 or self.memory_bytes == inf) and fits(self, sources, threshold)
+
+    documents, phase1 = larger
+    options = {"vocab_size": 3000, "transition": 800, "rules": RULES["words"], "threshold": 1}
+    few = documents[:3]
+    unlimited = train_superbpe(phase1, batches(few), **options)
+    monkeypatch.setattr(Passes, "_fits", not_at_one)
+    with pytest.warns(UserWarning, match="phase 2 needs more memory"):
+        tight = train_superbpe(phase1, batches(few), **options)
+    assert tight.sha256 == unlimited.sha256
+    assert tried == [1, 4, 1, 2, 1, 1]
 
 
 def test_less_memory_takes_more_stages_and_leaves_fewer_fragments(larger):
