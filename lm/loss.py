@@ -61,9 +61,7 @@ class Objective(nn.Module):
         """Nats of `targets` after `inputs`, both int64[rows, positions]: their sum, and each one's."""
         documents = (inputs == self.eos_id).cumsum(1) if self.document_mask else None
         hidden = self.model.hidden(inputs, documents=documents).flatten(0, 1)
-        total, nats = linear_cross_entropy(
-            hidden, self.model.lm_head.weight, self.model.padding, targets.flatten()
-        )
+        total, nats = linear_cross_entropy(hidden, self.model.lm_head.weight, self.model.padding, targets.flatten())
         return total, nats.view(targets.shape)
 
 

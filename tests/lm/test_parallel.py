@@ -106,7 +106,9 @@ def test_three_processes_resume_exactly(shards, tmp_path):
     codes, errors = start(shards, tmp_path / "run", jobs, processes=3, model=model, **settings)
     assert codes == [0, 0, 0], errors
     whole, before, after = (entries(tmp_path / "run" / f"{job['name']}.jsonl") for job in jobs)
-    assert [[row[key] for key in EXACT] for row in before[:-1] + after] == [[row[key] for key in EXACT] for row in whole]
+    assert [[row[key] for key in EXACT] for row in before[:-1] + after] == [
+        [row[key] for key in EXACT] for row in whole
+    ]
 
 
 @pytest.mark.slow
