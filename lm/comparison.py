@@ -142,6 +142,37 @@ def compare_all(runs: Sequence[Runs]) -> dict[tuple[int, int], Comparison]:
     }
 
 
+def aggregate(runs: Runs) -> dict[str, Any]:
+    """The summary of one tokenizer's models: the first one's, with bits per byte averaged over the seeds.
+
+    With several seeds, `seeds` says what each one gave and their standard deviation, and the interval is that of
+    `compare`, of one tokenizer alone.
+    """
+    evaluations = _runs(runs)
+    summary = evaluations[0].summary()
+    values = [evaluation.bits_per_byte for evaluation in evaluations]
+    if len(values) == 1:
+        return summary
+    base = evaluations[0]
+    sizes = base.clustered(base.document_bytes)
+    components = [seed_component(values)]
+    if len(sizes) > 1:
+        bits = np.mean([base.clustered(each.text_nats / math.log(2)) for each in evaluations], axis=0)
+        components.append(ratio_component(bits, sizes))
+    mean = float(np.mean(values))
+    interval = estimate(mean, components, base.config.confidence).interval
+    return summary | {
+        "bits_per_byte": mean,
+        "bits_per_byte_interval": list(interval) if len(sizes) > 1 else None,
+        "nats_per_byte": mean * math.log(2),
+        "nats_per_token": mean * math.log(2) * summary["bytes_per_token"],
+        "nats_per_document": mean * math.log(2) * summary["n_bytes"] / summary["n_documents"],
+        "eos_nats_per_document": float(np.mean([each.eos_nats.mean() for each in evaluations])),
+        **{f"by_{name}": _mean_rows([each.by(name) for each in evaluations]) for name in base.groups},
+        "seeds": {"bits_per_byte": values, "standard_deviation": float(np.std(values, ddof=1))},
+    }
+
+
 def _judged(comparison: Comparison, p_adjusted: float | None) -> Comparison:
     """The comparison with its verdict; of one test alone, the interval decides."""
     verdict: Verdict = "no significant difference"
@@ -153,6 +184,17 @@ def _judged(comparison: Comparison, p_adjusted: float | None) -> Comparison:
         elif comparison.interval[1] < 0:
             verdict = "B better"
     return dataclasses.replace(comparison, verdict=verdict, p_adjusted=p_adjusted)
+
+
+def _mean_rows(tables: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Tables of `Evaluation.by` averaged over seeds: same documents, so the same rows in the same order."""
+    return [
+        {
+            key: value if isinstance(value, str | int) else float(np.mean([row[key] for row in rows]))
+            for key, value in rows[0].items()
+        }
+        for rows in zip(*tables, strict=True)
+    ]
 
 
 def _runs(runs: Runs) -> list[Evaluation]:

@@ -9,7 +9,7 @@ The rules (why they make two tokenizers comparable, and what goes wrong without 
 - Averages are micro-averages: all nats over all bytes.
 - Contexts are measured in bytes (`lm.windows`).
 
-Imports run one way: `windows`, `bootstrap`, `significance` < `scores` < `scoring`, `comparison` < here.
+Imports run one way: `windows`, `bootstrap`, `significance` < `scores`, `scoring` < `comparison` < here.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm.comparison import Comparison, Verdict, compare, compare_all
-from lm.scores import FEWEST_CLUSTERS, FORMAT_VERSION, EvalConfig, Evaluation, Grouping
+from lm.comparison import Comparison, Verdict, aggregate, compare, compare_all
+from lm.eval_config import EvalConfig
+from lm.scores import FEWEST_CLUSTERS, FORMAT_VERSION, Evaluation, Grouping
 from lm.scoring import score_documents
 from lm.windows import plan_windows
 from tokenizer.errors import UserError
@@ -42,6 +43,7 @@ __all__ = [
     "Evaluation",
     "Grouping",
     "Verdict",
+    "aggregate",
     "compare",
     "compare_all",
     "evaluate",
@@ -55,9 +57,10 @@ def evaluate(
     config: EvalConfig,
     *,
     groups: Mapping[str, Grouping] | None = None,
+    together: bool = False,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Score every document of `shards`; under `torch.distributed`, together with the other processes.
+    """Score every document of `shards`.
 
     Args:
         model: Anything with a `Transformer`'s forward, vocab_size, context_tokens and tokenizer_sha256.
@@ -65,6 +68,8 @@ def evaluate(
         token_byte_lengths: int[vocab_size] raw bytes of each token, `Tokenizer.token_byte_lengths()`.
         config: Windows and intervals.
         groups: Groupings of the documents by name, for what is reported per group (`source`, `script`).
+        together: All processes of `torch.distributed` call this with the same arguments, and share the documents. Each
+            gets the whole result, which is to the last bit that of one process where they compute alike.
         progress: Called after every group of documents with ("evaluate", documents done, documents).
 
     Raises:
@@ -100,6 +105,7 @@ def evaluate(
         plan,
         batch_tokens=config.batch_tokens,
         min_context_bytes=config.min_context_bytes,
+        together=together,
         progress=progress,
     )
     limited, short, context_sum, forward, padded = (int(total) for total in scores.totals)

@@ -1,4 +1,4 @@
-"""How held-out text is scored, and what is kept of it: per document, per token of the vocabulary, per group."""
+"""What is kept of scored held-out text: per document, per token of the vocabulary, per group of documents."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import dataclasses
 import json
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lm.bootstrap import percentile_interval, resampled_ratios
+from lm.eval_config import EvalConfig
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,47 +21,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FORMAT_VERSION = 2
-Cluster = Literal["auto", "document", "source"]
 FEWEST_CLUSTERS = 30
 """With fewer clusters of documents, `auto` draws single documents: the draws of a few clusters say too little."""
 SOURCE = "source"
 """The grouping that `cluster: source` draws by."""
-
-
-@dataclass(frozen=True)
-class EvalConfig:
-    """How held-out text is scored.
-
-    Attributes:
-        context_bytes: Most bytes of context of a scored token.
-        min_context_bytes: Fewest, where the document has them. Larger is closer to a full context for every
-            token, and costs context_bytes / (context_bytes - min_context_bytes) forward passes.
-        batch_tokens: Most tokens, padding included, of a forward pass.
-        bootstrap_samples: Resamples of the documents.
-        confidence: Of the intervals.
-        seed: Of the resamples.
-        cluster: What is resampled: single documents; sources, with all documents of each, because what one site
-            wrote is not independent; `auto`: sources where there are at least 30, documents otherwise.
-    """
-
-    context_bytes: int = 1024
-    min_context_bytes: int = 256
-    batch_tokens: int = 8192
-    bootstrap_samples: int = 2000
-    confidence: float = 0.95
-    seed: int = 0
-    cluster: Cluster = "auto"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.min_context_bytes < self.context_bytes:
-            raise UserError(
-                f"min_context_bytes={self.min_context_bytes} must be at least 0 and below "
-                f"context_bytes={self.context_bytes}; half of it is a good choice"
-            )
-        if self.batch_tokens < 1 or self.bootstrap_samples < 1:
-            raise UserError("batch_tokens and bootstrap_samples must be positive whole numbers")
-        if not 0 < self.confidence < 1:
-            raise UserError(f"confidence={self.confidence} must lie between 0 and 1, for instance 0.95")
 
 
 @dataclass(frozen=True)
@@ -194,7 +158,7 @@ class Evaluation:
         }
 
     def by(self, name: str) -> list[dict[str, Any]]:
-        """Loss and compression of each group, the largest first; the same rules as for the whole."""
+        """Loss and compression of each of the largest groups, by the same rules as for the whole."""
         grouping = self.groups[name]
         documents = np.bincount(grouping.index, minlength=len(grouping.names))
         columns = (self.document_bytes, self.document_tokens, self.text_nats, self.eos_nats)
@@ -210,7 +174,7 @@ class Evaluation:
                 "n_bytes": int(sizes[i]),
                 "n_documents": int(documents[i]),
             }
-            for i in order
+            for i in order[:_GROUPS_SHOWN]
             if sizes[i]
         ]
 
@@ -265,6 +229,8 @@ class Evaluation:
         return cls(config=config, groups=groups, **arrays, **tokens, **scalars)
 
 
+# Of thousands of web sites; all are in the arrays.
+_GROUPS_SHOWN = 100
 _PER_DOCUMENT = ("document_bytes", "document_tokens", "text_nats", "eos_nats")
 _PER_TOKEN = ("token_nats", "token_counts", "token_lengths")
 _SCALARS = (

@@ -85,11 +85,10 @@ def score_documents(
     *,
     batch_tokens: int,
     min_context_bytes: int = 0,
+    together: bool = False,
     progress: Progress | None = None,
 ) -> Scores:
-    """Score all documents; under `torch.distributed`, each process a share, and every one returns the whole.
-
-    The result does not depend on the number of processes, to the last bit where they compute alike.
+    """Score all documents.
 
     Args:
         model: What scores.
@@ -98,10 +97,10 @@ def score_documents(
         plan: Chooses the windows of a document.
         batch_tokens: Most tokens, padding included, of a forward pass.
         min_context_bytes: What counts as a short context.
+        together: As for `lm.evaluation.evaluate`.
         progress: As for `lm.evaluation.evaluate`.
     """
-    shared = dist.is_available() and dist.is_initialized()
-    rank, world = (dist.get_rank(), dist.get_world_size()) if shared else (0, 1)
+    rank, world = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
     scores = Scores.zeros(shards.n_documents, shards.vocab_size)
     training = model.training
     model.eval()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm.evaluation import Grouping
+from lm.scores import Grouping
 from lm.scripts import script
 from tokenizer.errors import UserError
 from tokenizer.origins import documents_by_origin
@@ -42,10 +42,11 @@ def describe(context: Context, text: Text) -> Artifact:
             sources.append(source)
             scripts.append(script(document))
             sizes.append(len(document.encode()))
-        names, arrays = {}, {"bytes": np.array(sizes, np.int64)}
+        names: dict[str, list[str]] = {}
+        arrays: dict[str, Any] = {"bytes": np.array(sizes, np.int64)}
         for key, values in (("source", sources), ("script", scripts)):
             names[key], arrays[key] = _indexed(values)
-        np.savez_compressed(folder / _ARRAYS, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(folder / _ARRAYS, allow_pickle=False, **arrays)
         return {"corpus": text.hash, "split": "heldout", "n_documents": len(sizes), "names": names}
 
     with context.reporter.stage("documents"):

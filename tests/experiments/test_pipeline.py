@@ -335,7 +335,7 @@ def test_the_split_is_part_of_what_is_compared(tmp_path: Path) -> None:
 
     class Candidate:
         readers = (made("count", "a", "train"), made("shards", "a", "train"))
-        lm = store.make("lm", config={}, inputs={"shards": readers[1].hash}, build=lambda folder: {})
+        lms = (store.make("lm", config={}, inputs={"shards": readers[1].hash}, build=lambda folder: {}),)
         heldout = made("shards", "a", "heldout")
 
     candidate: Any = Candidate()
