@@ -23,6 +23,7 @@ from lm.checkpoint import (
     save_tensors,
 )
 from lm.device import precision, resolve_device
+from lm.diagnostics import Diagnostics
 from lm.model import ModelConfig, Transformer
 from lm.optim import build_optimizers, wsd
 from lm.stream import DocumentStream
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 MODEL, SUMMARY = "model.safetensors", "summary.json"
 _CHECKPOINT = "checkpoint.safetensors"
 # These say how a run is watched or placed, not what it computes: a resumed run may change them.
-FREE_TO_CHANGE = ("device", "threads", "checkpoint_seconds", "log_every")
+FREE_TO_CHANGE = ("device", "threads", "checkpoint_seconds", "log_every", "diagnostics_every", "peak_flops")
 _logger = logging.getLogger(__name__)
 
 
@@ -64,6 +65,7 @@ class Run:
         )
         self.lengths = torch.from_numpy(shards.token_byte_lengths).to(self.device)
         self.flops_per_token = self.model.flops_per_token()
+        self.diagnostics = Diagnostics(config.diagnostics_every, config.peak_flops, precision(self.device))
         self.step = 0
         self.seconds = 0.0
         # On the device, so that a step that is not logged need not wait for it.
@@ -97,6 +99,7 @@ class Run:
             self.step, self.seconds = meta["step"], meta["seconds"]
             self.bytes_seen += meta["bytes_seen"]
             self.last_bits_per_byte = meta["last_bits_per_byte"]
+            self.diagnostics.mark(self.step * self.tokens_per_step, self.seconds)
         elif self.epochs > 1:
             _logger.warning(
                 "the shards hold %d bytes: training on %d bytes reads them %.2f times",
@@ -131,7 +134,8 @@ class Run:
         self.bytes_seen += step_bytes
         self.step += 1
         entry = None
-        if self.step % config.log_every == 0 or self.step == config.steps:
+        due = self.diagnostics.due(self.step, config.steps)
+        if due or self.step % config.log_every == 0 or self.step == config.steps:
             text_nats = (nats * (targets != self.shards.eos_id)).sum()
             loss = nats.mean().item()
             if not math.isfinite(loss):
@@ -151,6 +155,11 @@ class Run:
         self.seconds += seconds
         if entry is not None:
             entry |= {"tokens_per_second": self.tokens_per_step / seconds, "seconds": self.seconds}
+        if entry is not None and due:  # outside the time that is measured
+            tokens = self.step * self.tokens_per_step
+            entry |= self.diagnostics.row(
+                self.model, inputs[: config.microbatch_rows], tokens=tokens, seconds=self.seconds
+            )
         return entry
 
     def _backward(self, inputs: Tensor, targets: Tensor) -> Tensor:

@@ -49,6 +49,8 @@ class TrainConfig:
         threads: CPU threads of Torch; None leaves them.
         checkpoint_seconds: Seconds between checkpoints.
         log_every: Steps between log entries.
+        diagnostics_every: Steps between log entries that also have the norms and rates of `lm.diagnostics`; 0 for none.
+        peak_flops: FLOPs per second that MFU refers to; None for the measured rate of a matrix product.
     """
 
     train_bytes: int = 12_000_000
@@ -69,6 +71,8 @@ class TrainConfig:
     threads: int | None = None
     checkpoint_seconds: float = 60.0
     log_every: int = 1
+    diagnostics_every: int = 100
+    peak_flops: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("train_bytes", "bytes_per_step", "context_bytes", "log_every"):
@@ -77,6 +81,10 @@ class TrainConfig:
         for name in ("matrix_lr", "embedding_lr", "head_lr", "vector_lr", "weight_decay", "grad_clip"):
             if not getattr(self, name) >= 0:
                 raise UserError(f"{name}={getattr(self, name)}: use 0 or more")
+        if self.diagnostics_every < 0:
+            raise UserError(f"diagnostics_every={self.diagnostics_every}: use a number of steps, or 0 for none")
+        if self.peak_flops is not None and not self.peak_flops > 0:
+            raise UserError(f"peak_flops={self.peak_flops}: use a positive number, or null to measure it")
         if self.microbatch_rows is not None and self.microbatch_rows < 1:
             raise UserError(f"microbatch_rows={self.microbatch_rows}: use 1 or more, or null for the whole step")
         if self.bytes_per_step % self.context_bytes:
@@ -126,7 +134,8 @@ def train(
         folder: Gets `model.safetensors` (for `load_model`) and `summary.json`; until then, a checkpoint.
         log: Called every `log_every` steps with step (from 1), loss (nats per token, EOS included),
             train_bits_per_byte (text tokens of this step), bytes_seen, tokens_seen, flops, tokens_per_second,
-            lr (the schedule's factor times `matrix_lr`), grad_norm (before clipping) and seconds.
+            lr (the schedule's factor times `matrix_lr`), grad_norm (before clipping) and seconds; every
+            `diagnostics_every` steps, what `lm.diagnostics` lists.
         progress: Called after every step with ("train", steps done, steps).
 
     Returns:

@@ -45,7 +45,7 @@ def tokenizers():
 
 @pytest.fixture
 def in_process(monkeypatch, tmp_path_factory):
-    """Ask the stranger in this process: importing `transformers` takes seconds. What is added to the list spoils its folder.
+    """Ask the stranger in this process, since a fresh one takes seconds. What is added to the list spoils its folder.
 
     It gets a copy without our own file: where `tokenizer.hf` was imported, AutoTokenizer would read that.
     """
