@@ -1,17 +1,24 @@
-"""Opening a language model of ours together with the tokenizer that it was trained with."""
+"""Opening a language model of ours together with what it was trained with."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lm.run import MODEL
+from experiments.artifacts import MANIFEST
+from lm.run import MODEL, SUMMARY
+from lm.shards import Shards
+from lm.token_statistics import trained_counts
 from lm.training import load_model
 from tokenizer.bpe import Tokenizer
 from tokenizer.errors import UserError
 from tokenizer.formats import FILE
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from lm.model import Transformer
 
 
@@ -42,3 +49,20 @@ def open_model(folder: Path, tokenizer: Path | None = None, *, device: str = "cp
             "that one with --tokenizer"
         )
     return model, found
+
+
+def training_counts(folder: Path) -> NDArray[np.int64] | None:
+    """How often a model read each id in training, int64[vocab_size]; None where its shards are not beside it.
+
+    Args:
+        folder: An `lm-...` artifact.
+    """
+    try:
+        shards = json.loads((folder / MANIFEST).read_bytes())["inputs"]["shards"]
+        summary = json.loads((folder / SUMMARY).read_bytes())
+        settings = summary["run"]["train"]
+        place = folder.resolve().parent / f"shards-{shards[:12]}" / "shards"
+        found = {"n_tokens": summary["tokens"], "seed": settings["seed"], "shuffle": settings["shuffle"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return trained_counts(Shards.open(place), **found) if place.is_dir() else None

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lm.stream import DocumentStream
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -129,10 +131,28 @@ def _table(
 
 def token_counts(shards: Shards) -> NDArray[np.int64]:
     """How often each id occurs in the shards, int64[vocab_size]; <|endoftext|> once per document."""
-    counts = np.zeros(shards.vocab_size, np.int64)
-    for start in range(0, shards.n_tokens, _CHUNK):
-        ids = shards.tokens(start, min(start + _CHUNK, shards.n_tokens))
-        counts += np.bincount(ids, minlength=shards.vocab_size)
+    return _count(shards.tokens, 0, shards.n_tokens, shards.vocab_size)
+
+
+def trained_counts(shards: Shards, n_tokens: int, *, seed: int, shuffle: bool) -> NDArray[np.int64]:
+    """How often each id occurs in what a run read, int64[vocab_size].
+
+    Args:
+        shards: Its training text.
+        n_tokens: Tokens that it read.
+        seed: `TrainConfig.seed` of the run.
+        shuffle: `TrainConfig.shuffle` of the run.
+    """
+    epochs, rest = divmod(n_tokens, shards.n_tokens)
+    counts = epochs * token_counts(shards) if epochs else np.zeros(shards.vocab_size, np.int64)
+    read = DocumentStream(shards, seed=seed, shuffle=shuffle).read
+    return counts + _count(read, n_tokens - rest, n_tokens, shards.vocab_size)
+
+
+def _count(read: Callable[[int, int], NDArray[np.int64]], start: int, stop: int, size: int) -> NDArray[np.int64]:
+    counts = np.zeros(size, np.int64)
+    for first in range(start, stop, _CHUNK):
+        counts += np.bincount(read(first, min(first + _CHUNK, stop)), minlength=size)
     return counts
 
 
