@@ -95,11 +95,19 @@ class Store:
     Args:
         root: The folder; made when the first artifact is.
         on_wait: Called with an artifact's name when another process is making it and this one has to wait.
+        on_use: Called with every artifact that is made or reused.
     """
 
-    def __init__(self, root: Path, *, on_wait: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        on_wait: Callable[[str], None] | None = None,
+        on_use: Callable[[Artifact], None] | None = None,
+    ) -> None:
         self.root = root
         self._on_wait = on_wait
+        self._on_use = on_use
 
     def make(
         self,
@@ -146,8 +154,23 @@ class Store:
             check_files: Refuse the artifact later if a file's size changed; False where its reader knows better
                 which changes matter.
         """
-        if (found := self.find(name)) is not None:
-            return found
+        artifact = self.find(name) or self._write(name, identity, build, resumable, check_files)
+        self.use(artifact)
+        return artifact
+
+    def use(self, artifact: Artifact) -> None:
+        """Let it be known that an artifact is used which `find` has found."""
+        if self._on_use is not None:
+            self._on_use(artifact)
+
+    def _write(
+        self,
+        name: str,
+        identity: Mapping[str, Any],
+        build: Callable[[Path], dict[str, Any]],
+        resumable: bool,
+        check_files: bool,
+    ) -> Artifact:
         with self.lock(name):
             if (found := self.find(name)) is not None:
                 return found

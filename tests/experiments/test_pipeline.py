@@ -52,7 +52,7 @@ def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(
     tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     news = ({"count"}, {"bpe", "tokenizer"}, {"superbpe"}, {"shards"}, {"lm"}, {"evaluation"}, {"report"})
-    seen: set[str] = {".locks"}
+    seen: set[str] = {".locks", ".runs"}
     for stage, new in zip(pipeline.STAGES, news, strict=True):
         assert run(stage, tiny) == 0
         assert set(_artifacts(tmp_path)) - seen == new, stage
@@ -263,7 +263,7 @@ def test_a_failing_cell_does_not_stop_the_others(
     assert len(_artifacts(tmp_path)["superbpe"]) == 2
     err = capsys.readouterr().err
     assert "this cell cannot work" in err
-    assert "1 of the runs failed" in err
+    assert "1 of 3 cells failed" in err
     assert "Traceback" not in err
 
 
