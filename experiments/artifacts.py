@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 # Raised when the layout of artifacts, or what a stage means, changes: older folders are then not reused.
 FORMAT = 2
 MANIFEST = "manifest.json"
+# Environment variable with the user's command, for processes that a launcher starts with one of its own.
+COMMAND = "SUPERBPE_COMMAND"
 _PACKAGES = ("superbpe-framework", "numpy", "torch", "pyarrow", "botocore")
 
 
@@ -235,7 +237,7 @@ class Store:
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """Hold the lock of an artifact. It is the kernel's: when its holder dies, it is free."""
-        lock = self._filelock(name)
+        lock = self.filelock(name)
         try:
             lock.acquire(timeout=0)
         except Timeout:
@@ -252,17 +254,32 @@ class Store:
         stale = []
         for partial in sorted(self.root.glob(".*.partial")):
             name = partial.name.removeprefix(".").removesuffix(".partial")
-            lock = self._filelock(name)
-            try:
-                lock.acquire(timeout=0)
-            except Timeout:  # its maker lives
-                continue
-            shutil.rmtree(partial, ignore_errors=True)
-            lock.release()
-            stale.append(name)
+            with self.if_free(name) as free:  # else its maker lives
+                if free:
+                    shutil.rmtree(partial, ignore_errors=True)
+                    stale.append(name)
         return stale
 
-    def _filelock(self, name: str) -> FileLock:
+    @contextmanager
+    def if_free(self, name: str) -> Iterator[bool]:
+        """Hold the lock of an artifact in the block, or say False if another process holds it."""
+        lock = self.filelock(name)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
+
+    def filelock(self, name: str) -> FileLock:
+        """Return the lock of this name, not held yet.
+
+        Raises:
+            UserError: If the store cannot be written.
+        """
         folder = self.root / ".locks"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -307,8 +324,8 @@ def peak_memory() -> int:
 
 
 def command_line() -> str:
-    """Return the command that this process was started with."""
-    return " ".join(["python", *sys.orig_argv[1:]])
+    """Return the command that this process was started with, or the sweep that it belongs to."""
+    return os.environ.get(COMMAND) or " ".join(["python", *sys.orig_argv[1:]])
 
 
 def _origin() -> dict[str, Any]:

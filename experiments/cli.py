@@ -6,6 +6,7 @@ and exit code 130, SIGTERM in the same with 143; anything else is our mistake an
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import traceback
@@ -18,6 +19,7 @@ from hydra.core.hydra_config import HydraConfig
 from rich.text import Text
 
 from experiments import sweep
+from experiments.artifacts import COMMAND, command_line
 from experiments.compose import check, hydra_settings, largest_size, to_config
 from experiments.console import Reporter, complain, console, stderr
 from experiments.help import show_help
@@ -100,14 +102,16 @@ def _gravity(code: int) -> int:
 
 def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int]) -> None:
     """Let Hydra run the job, once or once per cell of a sweep."""
-    parent = os.getpid()
+    parent, command = os.getpid(), command_line()
 
     def job(cfg: DictConfig) -> None:  # launchers pickle it by value: everything else is in `_job`
-        codes.append(_job(cfg, stage, parent, swept))
+        if elsewhere := os.getpid() != parent:
+            os.environ[COMMAND] = command
+        codes.append(_job(cfg, stage, swept, elsewhere=elsewhere))
 
     # Hydra otherwise turns every exception into its own message and exit code 1.
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    before = sys.argv
+    before, handlers = sys.argv, logging.root.handlers[:]
     sys.argv = [before[0], *argv]
     try:
         decorated: Any = hydra.main(version_base="1.3", config_path="pkg://configs", config_name="config")(job)
@@ -118,9 +122,10 @@ def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int]) -> N
         ) from None
     finally:
         sys.argv = before
+        logging.root.handlers[:] = handlers  # the run's own write into its folder
 
 
-def _job(cfg: DictConfig, stage: str, parent: int, swept: list[str]) -> int:
+def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> int:
     """Run one cell, keep its record, and return its exit code.
 
     Nothing but Ctrl-C gets out: a failed cell does not stop the others, and a launcher reads no exceptions.
@@ -131,19 +136,17 @@ def _job(cfg: DictConfig, stage: str, parent: int, swept: list[str]) -> int:
     folder, overrides = Path(hydra_config.runtime.output_dir), list(hydra_config.overrides.task)
     cell = [text for text in overrides if text.partition("=")[0] in swept]
     number = hydra_config.job.num if swept else None
-    elsewhere = os.getpid() != parent
     if cell and not elsewhere:
         console.rule(Text(" ".join(cell)), align="left")
     recorder = Recorder(Run(str(folder), stage, overrides, cell, number), folder)
     try:
-        config = to_config(cfg)
         outcome = pipeline.run(
-            config,
+            to_config(cfg),
             stage,
             folder,
             # Processes that share a terminal draw no bars in it.
             reporter=Reporter(prefix=f"[{number}] ", bars=False) if elsewhere else None,
-            on_artifact=lambda artifact: recorder.uses(Path(config.artifacts), artifact),
+            on_artifact=recorder.uses,
         )
         recorder.done(outcome.result, outcome.page)
     except Exception as error:

@@ -159,6 +159,12 @@ def largest_size(sizes: Sequence[str], overrides: Sequence[str]) -> list[str]:
     return [f"bpe.train_size={max(map(int, sizes))}"]
 
 
+def known_keys() -> list[str]:
+    """Return every key and group that an override may name."""
+    with initialize_config_module("configs", version_base="1.3"):
+        return [*_keys(), *_loader().list_groups("")]
+
+
 def _loader() -> ConfigLoader:
     hydra = GlobalHydra.instance().hydra
     assert hydra is not None

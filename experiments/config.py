@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from experiments.tracking import MODES
-from lm.evaluation import EvalConfig
-from lm.model import ModelConfig
+from lm.eval_config import EvalConfig
+from lm.model_config import ModelConfig
 from lm.sharding import ShardConfig
-from lm.training import TrainConfig
+from lm.train_config import TrainConfig
 from superbpe.rules import NO_AUTO, Rules
 from superbpe.transition import AUTO, resolve_transition
 from tokenizer.corpus import CorpusConfig

@@ -192,6 +192,8 @@ class Reporter:
 
     def say(self, text: str, style: str = "") -> None:
         """Print one line, never wrapped."""
+        if self._prefix and not text:
+            return
         self._console.print(Text(f"{self._prefix}{text}", style=style), soft_wrap=True)
 
     def line(self, stage: str, *, fresh: bool, seconds: float, artifact: str, what: str) -> None:
@@ -204,7 +206,9 @@ class Reporter:
         self._console.print(text, soft_wrap=True)
 
     def table(self, title: str, header: list[str], rows: list[list[str]]) -> None:
-        """Print a table: first column to the left, the others to the right."""
+        """Print a table, first column to the left, the others to the right; where lines have a prefix, none."""
+        if self._prefix:
+            return
         table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
         for i, name in enumerate(header):
             table.add_column(name, justify="left" if i == 0 else "right", overflow="fold")

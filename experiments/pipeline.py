@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from experiments import registry
 from experiments.artifacts import Store
 from experiments.cli import main
 from experiments.console import Reporter
@@ -61,16 +62,17 @@ def run(
         on_wait=lambda name: shown.say(f"waiting: another process makes {name}"),
         on_use=on_artifact,
     )
-    for name in store.clean():
-        shown.say(f"removed what a killed process left of {name}", style="dim")
 
     def warn(message: Warning | str, *_: Any, **__: Any) -> None:
         shown.say(f"warning: {message}", style="yellow")
 
     with (
+        registry.running(store, folder),
         warnings.catch_warnings(),
         Tracker(folder, config.wandb, config.project, dataclasses.asdict(config)) as tracker,
     ):
+        for name in store.clean():
+            shown.say(f"removed what a killed process left of {name}", style="dim")
         warnings.showwarning = warn  # without the line of code that Python adds
         return _run(Context(config, store, shown, tracker), STAGES.index(until))
 

@@ -1,6 +1,6 @@
 """The record of a run: `run.json` in its folder says what was asked, what came out, and which artifacts it used.
 
-The store of artifacts remembers where runs keep their records, so that `experiments.clean` knows what is needed.
+`experiments.registry` remembers where runs keep their records, so that `experiments.clean` knows what is needed.
 """
 
 from __future__ import annotations
@@ -12,18 +12,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.artifacts import command_line, digest, write_json
+from experiments.artifacts import command_line, write_json
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from experiments.artifacts import Artifact
     from experiments.stages.evaluation import Result
 
 RECORD = "run.json"
-REGISTRY = ".runs"
 Status = Literal["running", "done", "failed", "interrupted"]
 
 
@@ -78,10 +76,8 @@ class Recorder:
         self._start = time.perf_counter()
         self._write()
 
-    def uses(self, root: Path, artifact: Artifact) -> None:
-        """Note that the run made or used an artifact of the store at `root`."""
-        if not self.run.artifacts:
-            register(root, self._path.parent)
+    def uses(self, artifact: Artifact) -> None:
+        """Note that the run made or used an artifact."""
         if artifact.name not in self.run.artifacts:
             self.run.artifacts.append(artifact.name)
             self._write()
@@ -150,24 +146,3 @@ def find(folder: Path) -> list[Run]:
     """Return the runs in a folder and the folders in it, the cells of a sweep in their order."""
     found = [load(path) for path in folder.rglob(RECORD)]
     return sorted(found, key=lambda run: (run.number is None, run.number, run.folder))
-
-
-def register(root: Path, folder: Path) -> None:
-    """Let a store know of a run's folder."""
-    registry = root / REGISTRY
-    registry.mkdir(parents=True, exist_ok=True)
-    where = str(folder.resolve())
-    write_json(registry / f"{digest(where)[:16]}.json", {"folder": where})
-
-
-def registered(root: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield every entry of a store's registry, with the folder of the run; the folder may be gone."""
-    from pathlib import Path
-
-    for entry in sorted((root / REGISTRY).glob("*.json")):
-        yield entry, Path(json.loads(entry.read_bytes())["folder"])
-
-
-def short(overrides: Sequence[str]) -> str:
-    """Return overrides as a table shows them: `superbpe.transition=0.8 bpe.vocab_size=2000`."""
-    return " ".join(overrides)

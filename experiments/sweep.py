@@ -142,7 +142,7 @@ def _show(cells: Sequence[Run], folder: Path, n_cells: int) -> None:
     table = Table(title="Sweep", title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
     table.add_column("", justify="right")
     for name in _names(keys):
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", min_width=min(len(name), 16))
     table.add_column("", no_wrap=True)
     numbers = any(cell.results for cell in cells)
     for name in ("bytes per\ntoken", "bits per\nbyte", "interval") if numbers else ():

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from lm.bootstrap import percentile_interval, resampled_ratios
+from lm.eval_config import EvalConfig as EvalConfig
 from lm.scoring import score_documents
 from tokenizer.errors import UserError
 
@@ -35,39 +36,6 @@ if TYPE_CHECKING:
 
 Verdict = Literal["A better", "B better", "no significant difference"]
 _FORMAT_VERSION = 1
-
-
-@dataclass(frozen=True)
-class EvalConfig:
-    """How held-out text is scored.
-
-    Attributes:
-        context_bytes: Most bytes of context of a scored token.
-        min_context_bytes: Fewest, where the document has them. Larger is closer to a full context for every
-            token, and costs context_bytes / (context_bytes - min_context_bytes) forward passes.
-        batch_tokens: Most tokens, padding included, of a forward pass.
-        bootstrap_samples: Resamples of the documents.
-        confidence: Of the intervals.
-        seed: Of the resamples.
-    """
-
-    context_bytes: int = 1024
-    min_context_bytes: int = 256
-    batch_tokens: int = 8192
-    bootstrap_samples: int = 2000
-    confidence: float = 0.95
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.min_context_bytes < self.context_bytes:
-            raise UserError(
-                f"min_context_bytes={self.min_context_bytes} must be at least 0 and below "
-                f"context_bytes={self.context_bytes}; half of it is a good choice"
-            )
-        if self.batch_tokens < 1 or self.bootstrap_samples < 1:
-            raise UserError("batch_tokens and bootstrap_samples must be positive whole numbers")
-        if not 0 < self.confidence < 1:
-            raise UserError(f"confidence={self.confidence} must lie between 0 and 1, for instance 0.95")
 
 
 @dataclass(frozen=True)
