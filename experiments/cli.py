@@ -24,7 +24,8 @@ from experiments.compose import check, hydra_settings, largest_size, to_config
 from experiments.console import Reporter, complain, console, stderr
 from experiments.help import show_help
 from experiments.runs import Recorder, Run
-from experiments.signals import TERMINATED, terminating
+from experiments.signals import INTERRUPTED, TERMINATED, terminating
+from lm.interrupt import Terminated
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,8 +38,20 @@ _PRINTS = ("hydra_help", "cfg", "info", "shell_completion")
 
 
 def main(stage: str) -> None:
-    """Run every stage up to `stage` as the command line says, and exit."""
-    sys.exit(run(stage, sys.argv[1:]))
+    """Run every stage up to `stage` as the command line says, and exit.
+
+    Under `torchrun` the first process does so, and the others join in when it trains a model.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        sys.exit(run(stage, sys.argv[1:]))
+    from lm import parallel, training  # Torch takes a second to load
+
+    try:
+        code = parallel.launch(lambda: run(stage, sys.argv[1:]), training.join)
+    except UserError as error:
+        complain(error)
+        code = 2
+    sys.exit(code)
 
 
 def run(stage: str, argv: list[str]) -> int:
@@ -54,16 +67,16 @@ def run(stage: str, argv: list[str]) -> int:
         return 0
     # Hydra itself understands flags only before or after all overrides, not among them.
     argv = [word for word in argv if word not in arguments.overrides] + arguments.overrides
-    with terminating() as signals:
-        try:
+    try:
+        with terminating():
             return _run(stage, arguments, argv)
-        except UserError as error:
-            complain(error)
-            return 2
-        except KeyboardInterrupt:
-            how = "terminated" if signals.terminated else "interrupted"
-            stderr.print(f"\n{how}: the same command continues where this one stopped", style="yellow")
-            return TERMINATED if signals.terminated else 130
+    except UserError as error:
+        complain(error)
+        return 2
+    except KeyboardInterrupt as stop:
+        how, code = ("terminated", TERMINATED) if isinstance(stop, Terminated) else ("interrupted", INTERRUPTED)
+        stderr.print(f"\n{how}: the same command continues where this one stopped", style="yellow")
+        return code
 
 
 def _run(stage: str, arguments: argparse.Namespace, argv: list[str]) -> int:

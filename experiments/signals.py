@@ -5,48 +5,33 @@ from __future__ import annotations
 import signal
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from lm.interrupt import Terminated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-TERMINATED = 128 + signal.SIGTERM
-"""The exit code that a shell gives a process which SIGTERM ended."""
-
-
-@dataclass
-class Signals:
-    """What came in.
-
-    Attributes:
-        terminated: Whether SIGTERM did.
-    """
-
-    terminated: bool = False
+INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+"""The exit codes that a shell gives processes which these signals ended."""
 
 
 @contextmanager
-def terminating() -> Iterator[Signals]:
-    """Let SIGTERM do in the block what Ctrl-C does there at that moment, training's careful stop included.
+def terminating() -> Iterator[None]:
+    """Let SIGTERM raise `Terminated`, a `KeyboardInterrupt`, in the block.
 
     Signals reach the main thread alone, so in any other thread this does nothing.
     """
-    signals = Signals()
 
     def handle(number: int, frame: FrameType | None) -> None:
-        signals.terminated = True
-        if callable(signal.getsignal(signal.SIGINT)):
-            signal.raise_signal(signal.SIGINT)
-        else:  # a shell script's background process ignores Ctrl-C
-            raise KeyboardInterrupt
+        raise Terminated
 
     if threading.current_thread() is not threading.main_thread():
-        yield signals
+        yield
         return
     before = signal.signal(signal.SIGTERM, handle)
     try:
-        yield signals
+        yield
     finally:
         signal.signal(signal.SIGTERM, before)

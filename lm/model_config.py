@@ -7,14 +7,20 @@ from dataclasses import dataclass
 
 from tokenizer.errors import UserError
 
+# Width over depth where only the depth is given.
+_ASPECT = 64
+
 
 @dataclass(frozen=True)
 class ModelConfig:
     """Shape of a `Transformer`; the vocabulary and the context length come from the shards.
 
+    `depth` alone gives a whole family: 4 layers have 3 million parameters beside the vocabulary's, 8 have 25,
+    11 have 65, 16 have 201, 24 have 680 (12 depth width^2). Any other field may be given as well.
+
     Attributes:
         depth: Number of layers.
-        width: Width of the residual stream (HF: `hidden_size`).
+        width: Width of the residual stream (HF: `hidden_size`); 0 for 64 times the depth, in whole heads.
         head_width: Width of one attention head; `width / head_width` heads.
         mlp_ratio: Width of the SwiGLU layer over `width`, rounded up to a multiple of 32.
         rope_theta: Base of the rotary frequencies.
@@ -25,7 +31,7 @@ class ModelConfig:
     """
 
     depth: int = 4
-    width: int = 256
+    width: int = 0
     head_width: int = 64
     mlp_ratio: float = 8 / 3
     rope_theta: float = 10_000.0
@@ -35,6 +41,9 @@ class ModelConfig:
     qk_norm: bool = False
 
     def __post_init__(self) -> None:
+        if self.width == 0 and self.depth > 0 and self.head_width > 0:
+            width = max(1, round(_ASPECT * self.depth / self.head_width)) * self.head_width
+            object.__setattr__(self, "width", width)  # so that it is known wherever the shape is recorded
         for name in ("depth", "width", "head_width", "vocab_multiple"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name}={getattr(self, name)}: use a positive whole number")

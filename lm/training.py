@@ -1,10 +1,12 @@
-"""Training on equal bytes: the same text in the same number of steps, whatever the tokenizer."""
+"""Training: the same text in the same order, whatever the tokenizer, however often the run is stopped."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,15 +15,16 @@ from lm.checkpoint import load_model_tensors, load_tensors
 from lm.device import resolve_device
 from lm.interrupt import DeferredInterrupt
 from lm.model import ModelConfig, Transformer
+from lm.parallel import current, together
 from lm.run import MODEL, SUMMARY, Run
-from lm.train_config import TrainConfig as TrainConfig
+from lm.shards import Shards
+from lm.train_config import TrainConfig
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from lm.shards import Shards
     from tokenizer.progress import Progress
+
+__all__ = ["TrainConfig", "join", "load_model", "train"]
 
 Log = Callable[[dict[str, Any]], None]
 
@@ -37,9 +40,12 @@ def train(
 ) -> dict[str, Any]:
     """Train a model, or continue where an earlier call in the same folder was stopped.
 
-    On Ctrl-C the step in progress is finished, a checkpoint written and `KeyboardInterrupt` raised. After
+    On Ctrl-C or SIGTERM the step in progress is finished, a checkpoint written and `KeyboardInterrupt` raised. After
     a kill, the steps since the last checkpoint are done again (and logged again, with the same numbers).
-    On one machine's CPU a resumed run gives the losses of an unbroken one to the last bit.
+    On one machine's CPU a resumed run gives the losses of an unbroken one to the last bit, if it has as many threads
+    and processes.
+
+    Under `lm.parallel.launch` the other processes join in (`join`).
 
     Args:
         model: Shape of the model.
@@ -56,30 +62,46 @@ def train(
 
     Raises:
         UserError: If the settings are wrong, the folder holds another run, or the loss stops being finite.
-        KeyboardInterrupt: After Ctrl-C, once the state is saved.
+        KeyboardInterrupt: After Ctrl-C or SIGTERM, once the state is saved.
     """
     run = Run(model, config, shards, folder)
     if (folder / SUMMARY).exists():
         summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
         run.same_or_refuse(summary["run"])
         return summary
+    job = {"model": asdict(model), "train": asdict(config), "shards": str(shards.folder), "folder": str(folder)}
+    current().announce(job)
+    return _train(run, log, progress)
+
+
+def join(job: dict[str, Any]) -> None:
+    """Take part in the training that the first process announced (`lm.parallel.launch`)."""
+    shards = Shards.open(Path(job["shards"]))
+    run = Run(ModelConfig(**job["model"]), TrainConfig(**job["train"]), shards, Path(job["folder"]))
+    _train(run, None, None)
+
+
+def _train(run: Run, log: Log | None, progress: Progress | None) -> dict[str, Any]:
+    config, world = run.config, run.world
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(config.threads or threads)
-        run.resume()
-        with DeferredInterrupt() as interrupt:
-            saved = time.monotonic()
-            while run.step < config.steps:
-                entry = run.advance()
-                if log is not None and entry is not None:
-                    log(entry)
-                if progress is not None:
-                    progress("train", run.step, config.steps)
-                if interrupt.pending or time.monotonic() - saved > config.checkpoint_seconds:
-                    run.save_checkpoint()
-                    saved = time.monotonic()
-                interrupt.raise_if_pending()
-        return run.finish()
+        with together():
+            run.begin()
+            with DeferredInterrupt(patient=world.size > 1) as interrupt:
+                saved = time.monotonic()
+                while run.step < config.steps:
+                    entry = run.advance()
+                    if log is not None and entry is not None:
+                        log(entry)
+                    if progress is not None:
+                        progress("train", run.step, config.steps)
+                    interrupt.pending = world.agree(interrupt.pending)
+                    if interrupt.pending or time.monotonic() - saved > config.checkpoint_seconds:
+                        run.save_checkpoint()
+                        saved = time.monotonic()
+                    interrupt.raise_if_pending()
+            return run.finish()
     finally:
         torch.set_num_threads(threads)
 

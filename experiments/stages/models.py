@@ -7,8 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.console import si
-from lm.device import precision, resolve_device
-from lm.run import FREE_TO_CHANGE
+from lm.device import arithmetic, resolve_device
 from lm.sharding import ShardConfig, write_shards
 from lm.shards import MANIFEST, Shards
 from lm.stream import DocumentStream
@@ -112,8 +111,8 @@ def train_lm(context: Context, trained: Trained, shards: Artifact) -> Artifact:
             summary = train(config.model, config.train, data, folder, log=log, progress=progress)
         return {"tokenizer": trained.tokenizer.sha256, **summary}
 
-    settings = {k: v for k, v in dataclasses.asdict(config.train).items() if k not in FREE_TO_CHANGE}
-    settings["precision"] = precision(resolve_device(config.train.device))
+    device = resolve_device(config.train.device)
+    settings = config.train.fixed() | arithmetic(config.train.precision, config.train.compile, device)
     stage = f"lm {trained.key}"
     with context.reporter.stage(stage):
         artifact = context.store.make(

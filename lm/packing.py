@@ -1,0 +1,54 @@
+"""Attention where a row holds several documents: each sees itself alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Which positions may see which, worked out once for all layers; one of the two forms.
+
+    Attributes:
+        mask: bool[rows, 1, positions, positions], True where a query (third axis) may see a key.
+        bounds: int32[documents + 1], where documents begin in the rows laid end to end, and the end of the last.
+    """
+
+    mask: Tensor | None = None
+    bounds: Tensor | None = None
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Causal attention within documents, float[rows, heads, positions, head width] each."""
+        if self.bounds is None:
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask)
+        from torch.nn.attention.varlen import varlen_attn  # newer than the oldest Torch that we accept
+
+        rows, _, positions, _ = q.shape
+        # Laid end to end, [rows * positions, heads, head width]; norms under autocast may have widened q and k.
+        ends = [x.transpose(1, 2).flatten(0, 1).to(v.dtype) for x in (q, k, v)]
+        mixed = varlen_attn(*ends, self.bounds, self.bounds, positions, positions, window_size=(-1, 0))
+        assert isinstance(mixed, Tensor)
+        return mixed.unflatten(0, (rows, positions)).transpose(1, 2)
+
+
+def pack(documents: Tensor) -> Packing:
+    """Prepare attention within documents.
+
+    With half precision on CUDA, Flash Attention takes documents of any lengths and skips what lies between
+    them; elsewhere a mask hides it, which computes all the same and costs no less than whole rows.
+
+    Args:
+        documents: int64[rows, positions], number of each position's document, never falling within a row.
+    """
+    if documents.is_cuda and torch.is_autocast_enabled("cuda"):
+        first = torch.ones_like(documents, dtype=torch.bool)
+        first[:, 1:] = documents[:, 1:] != documents[:, :-1]
+        starts = first.flatten().nonzero().flatten()
+        end = starts.new_tensor([documents.numel()])
+        return Packing(bounds=torch.cat((starts, end)).to(torch.int32))
+    same = documents[:, None, :, None] == documents[:, None, None, :]
+    return Packing(mask=same.tril_())
