@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 # Raised when the layout of artifacts, or what a stage means, changes: older folders are then not reused.
 FORMAT = 2
 MANIFEST = "manifest.json"
+# Environment variable with the user's command, for processes that a launcher starts with one of its own.
+COMMAND = "SUPERBPE_COMMAND"
 _PACKAGES = ("superbpe-framework", "numpy", "torch", "pyarrow", "botocore")
 
 
@@ -95,11 +97,19 @@ class Store:
     Args:
         root: The folder; made when the first artifact is.
         on_wait: Called with an artifact's name when another process is making it and this one has to wait.
+        on_use: Called with every artifact that is made or reused.
     """
 
-    def __init__(self, root: Path, *, on_wait: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        on_wait: Callable[[str], None] | None = None,
+        on_use: Callable[[Artifact], None] | None = None,
+    ) -> None:
         self.root = root
         self._on_wait = on_wait
+        self._on_use = on_use
 
     def make(
         self,
@@ -146,8 +156,23 @@ class Store:
             check_files: Refuse the artifact later if a file's size changed; False where its reader knows better
                 which changes matter.
         """
-        if (found := self.find(name)) is not None:
-            return found
+        artifact = self.find(name) or self._write(name, identity, build, resumable, check_files)
+        self.use(artifact)
+        return artifact
+
+    def use(self, artifact: Artifact) -> None:
+        """Let it be known that an artifact is used which `find` has found."""
+        if self._on_use is not None:
+            self._on_use(artifact)
+
+    def _write(
+        self,
+        name: str,
+        identity: Mapping[str, Any],
+        build: Callable[[Path], dict[str, Any]],
+        resumable: bool,
+        check_files: bool,
+    ) -> Artifact:
         with self.lock(name):
             if (found := self.find(name)) is not None:
                 return found
@@ -212,7 +237,7 @@ class Store:
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """Hold the lock of an artifact. It is the kernel's: when its holder dies, it is free."""
-        lock = self._filelock(name)
+        lock = self.filelock(name)
         try:
             lock.acquire(timeout=0)
         except Timeout:
@@ -229,17 +254,32 @@ class Store:
         stale = []
         for partial in sorted(self.root.glob(".*.partial")):
             name = partial.name.removeprefix(".").removesuffix(".partial")
-            lock = self._filelock(name)
-            try:
-                lock.acquire(timeout=0)
-            except Timeout:  # its maker lives
-                continue
-            shutil.rmtree(partial, ignore_errors=True)
-            lock.release()
-            stale.append(name)
+            with self.if_free(name) as free:  # else its maker lives
+                if free:
+                    shutil.rmtree(partial, ignore_errors=True)
+                    stale.append(name)
         return stale
 
-    def _filelock(self, name: str) -> FileLock:
+    @contextmanager
+    def if_free(self, name: str) -> Iterator[bool]:
+        """Hold the lock of an artifact in the block, or say False if another process holds it."""
+        lock = self.filelock(name)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
+
+    def filelock(self, name: str) -> FileLock:
+        """Return the lock of this name, not held yet.
+
+        Raises:
+            UserError: If the store cannot be written.
+        """
         folder = self.root / ".locks"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -284,8 +324,8 @@ def peak_memory() -> int:
 
 
 def command_line() -> str:
-    """Return the command that this process was started with."""
-    return " ".join(["python", *sys.orig_argv[1:]])
+    """Return the command that this process was started with, or the sweep that it belongs to."""
+    return os.environ.get(COMMAND) or " ".join(["python", *sys.orig_argv[1:]])
 
 
 def _origin() -> dict[str, Any]:

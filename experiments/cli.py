@@ -1,11 +1,12 @@
 """The command line of every stage: Hydra, with errors for people.
 
 A user's mistake ends in one line with its remedy and exit code 2; Ctrl-C in a line that says how to continue
-and exit code 130; anything else is our mistake and keeps its traceback (exit code 1).
+and exit code 130, SIGTERM in the same with 143; anything else is our mistake and keeps its traceback (exit code 1).
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import traceback
@@ -17,12 +18,23 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from rich.text import Text
 
-from experiments.compose import check, largest_size, to_config
-from experiments.console import complain, console, stderr
+from experiments import sweep
+from experiments.artifacts import COMMAND, command_line
+from experiments.compose import check, hydra_settings, largest_size, to_config
+from experiments.console import Reporter, complain, console, stderr
+from experiments.help import show_help
+from experiments.runs import Recorder, Run
+from experiments.signals import INTERRUPTED, TERMINATED, terminating
+from lm.interrupt import Terminated
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
+    import argparse
+
     from omegaconf import DictConfig
+
+# Flags after which Hydra prints something instead of running anything.
+_PRINTS = ("hydra_help", "cfg", "info", "shell_completion")
 
 
 def main(stage: str) -> None:
@@ -50,37 +62,69 @@ def run(stage: str, argv: list[str]) -> int:
         argv: The command line: overrides, and Hydra's own flags such as `--multirun` and `--cfg job`.
     """
     arguments = get_args_parser().parse_intermixed_args(argv)
+    if arguments.help:
+        show_help(stage)
+        return 0
     # Hydra itself understands flags only before or after all overrides, not among them.
     argv = [word for word in argv if word not in arguments.overrides] + arguments.overrides
-    failures: list[BaseException] = []
     try:
-        swept = check(arguments.overrides, arguments.config_name, arguments.config_dir, sweep=arguments.multirun)
-        if "bpe.vocab_size" in swept:
-            argv = [*argv, *largest_size(swept["bpe.vocab_size"], arguments.overrides)]
-        _hydra(stage, argv, list(swept), failures)
+        with terminating():
+            return _run(stage, arguments, argv)
     except UserError as error:
         complain(error)
         return 2
-    except KeyboardInterrupt:
-        stderr.print("\ninterrupted: the same command continues where this one stopped", style="yellow")
-        return 130
-    if failures and arguments.multirun:
-        stderr.print(f"{len(failures)} of the runs failed; the same command repeats only what is missing", style="red")
-    if not failures:
-        return 0
-    return 2 if all(isinstance(failure, UserError) for failure in failures) else 1
+    except KeyboardInterrupt as stop:
+        how, code = ("terminated", TERMINATED) if isinstance(stop, Terminated) else ("interrupted", INTERRUPTED)
+        stderr.print(f"\n{how}: the same command continues where this one stopped", style="yellow")
+        return code
 
 
-def _hydra(stage: str, argv: list[str], swept: list[str], failures: list[BaseException]) -> None:
+def _run(stage: str, arguments: argparse.Namespace, argv: list[str]) -> int:
+    multirun = arguments.multirun or "hydra.mode=MULTIRUN" in arguments.overrides
+    swept = check(arguments.overrides, arguments.config_name, arguments.config_dir, sweep=multirun)
+    if "bpe.vocab_size" in swept:
+        argv = [*argv, *largest_size(swept["bpe.vocab_size"], arguments.overrides)]
+    codes: list[int] = []
+    if not multirun or any(getattr(arguments, flag) for flag in _PRINTS):
+        _hydra(stage, argv, list(swept), codes)
+        return max(codes, default=0, key=_gravity)
+    settings = hydra_settings(arguments.overrides, arguments.config_name, arguments.config_dir)
+    folder, n_cells = settings.folder, sweep.number_of_cells(swept)
+    shares = sweep.share_out(
+        settings.launcher,
+        settings.launcher_name,
+        n_cells,
+        settings.threads,
+        explicit=any(text.startswith("hydra.launcher.n_jobs=") for text in arguments.overrides),
+    )
+    if shares.warning:
+        stderr.print(f"warning: {shares.warning}", style="yellow")
+    sweep.begin(folder)
+    try:
+        # The folder's name holds the time: it is fixed here, so that we know where the cells put their records.
+        _hydra(stage, [*argv, *shares.overrides, f"hydra.sweep.dir='{folder}'"], list(swept), codes)
+    finally:
+        cells = sweep.finish(folder, n_cells)
+    return max((cell.exit_code for cell in cells if cell.exit_code is not None), default=0, key=_gravity)
+
+
+def _gravity(code: int) -> int:
+    """Order exit codes: our mistakes (1) are worse than the user's (2)."""
+    return {0: 0, 2: 1}.get(code, 2)
+
+
+def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int]) -> None:
     """Let Hydra run the job, once or once per cell of a sweep."""
-    parent = os.getpid()
+    parent, command = os.getpid(), command_line()
 
     def job(cfg: DictConfig) -> None:  # launchers pickle it by value: everything else is in `_job`
-        _job(cfg, stage, parent, swept, failures)
+        if elsewhere := os.getpid() != parent:
+            os.environ[COMMAND] = command
+        codes.append(_job(cfg, stage, swept, elsewhere=elsewhere))
 
     # Hydra otherwise turns every exception into its own message and exit code 1.
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    before = sys.argv
+    before, handlers = sys.argv, logging.root.handlers[:]
     sys.argv = [before[0], *argv]
     try:
         decorated: Any = hydra.main(version_base="1.3", config_path="pkg://configs", config_name="config")(job)
@@ -91,23 +135,41 @@ def _hydra(stage: str, argv: list[str], swept: list[str], failures: list[BaseExc
         ) from None
     finally:
         sys.argv = before
+        logging.root.handlers[:] = handlers  # the run's own write into its folder
 
 
-def _job(cfg: DictConfig, stage: str, parent: int, swept: list[str], failures: list[BaseException]) -> None:
+def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> int:
+    """Run one cell, keep its record, and return its exit code.
+
+    Nothing but Ctrl-C gets out: a failed cell does not stop the others, and a launcher reads no exceptions.
+    """
     from experiments import pipeline  # which imports this module
 
-    cell = [text for text in HydraConfig.get().overrides.task if text.partition("=")[0] in swept]
-    if cell:
+    hydra_config = HydraConfig.get()
+    folder, overrides = Path(hydra_config.runtime.output_dir), list(hydra_config.overrides.task)
+    cell = [text for text in overrides if text.partition("=")[0] in swept]
+    number = hydra_config.job.num if swept else None
+    if cell and not elsewhere:
         console.rule(Text(" ".join(cell)), align="left")
+    recorder = Recorder(Run(str(folder), stage, overrides, cell, number), folder)
     try:
-        pipeline.run(to_config(cfg), stage, Path(HydraConfig.get().runtime.output_dir))
+        outcome = pipeline.run(
+            to_config(cfg),
+            stage,
+            folder,
+            # Processes that share a terminal draw no bars in it.
+            reporter=Reporter(prefix=f"[{number}] ", bars=False) if elsewhere else None,
+            on_artifact=recorder.uses,
+        )
+        recorder.done(outcome.result, outcome.page)
     except Exception as error:
-        # Reported here, not by Hydra, so that the other cells of a sweep go on and a mistake shows no
-        # traceback.
+        # Reported here, not by Hydra, so that the other cells of a sweep go on and a mistake shows no traceback.
+        recorder.failed(error)
         if isinstance(error, UserError):
             complain(error)
         else:
             traceback.print_exc()
-        if os.getpid() != parent:  # a launcher's worker process: the parent learns of it from Hydra
-            raise
-        failures.append(error)
+    except KeyboardInterrupt:
+        recorder.interrupted()
+        raise
+    return recorder.run.exit_code or 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hydra import compose, initialize_config_module
 from hydra.core.config_store import ConfigStore
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 
     from hydra.core.config_loader import ConfigLoader
     from hydra.core.override_parser.types import Override
+
+_SWEEP_EXTRA = "install the extra: pip install 'superbpe-framework[sweep]'"
+# Launchers of sweeps, and how to get them.
+_LAUNCHERS = {
+    "joblib": _SWEEP_EXTRA,
+    "submitit_local": _SWEEP_EXTRA,
+    "submitit_slurm": _SWEEP_EXTRA,
+    "ray": "pip install hydra-ray-launcher (large, and not tested here)",
+}
 
 ConfigStore.instance().store(name="schema", node=schema(Config))
 
@@ -105,11 +114,55 @@ def check(
     }
 
 
+def hydra_settings(
+    overrides: Sequence[str], config_name: str | None = None, config_dir: str | None = None
+) -> HydraSettings:
+    """Return what Hydra itself will go by in a sweep.
+
+    Args:
+        overrides: As for `check`, which they have passed.
+        config_name: As for `load`.
+        config_dir: As for `load`.
+    """
+    with initialize_config_module("configs", version_base="1.3"):
+        firsts = [_values(override)[0] for override in _parse(overrides, _loader())]
+        composed = _compose(firsts, config_name, config_dir, hydra=True)
+        try:
+            launcher = OmegaConf.to_container(composed.hydra.launcher, resolve=False)
+            name = composed.hydra.runtime.choices["hydra/launcher"]
+            assert isinstance(launcher, dict)
+            return HydraSettings(Path(composed.hydra.sweep.dir).resolve(), name, launcher, composed.runner.threads)  # type: ignore[arg-type]
+        except OmegaConfBaseException as error:
+            raise _explained(error) from None
+
+
+class HydraSettings(NamedTuple):
+    """What Hydra goes by in a sweep.
+
+    Attributes:
+        folder: Of the sweep.
+        launcher_name: What starts its cells.
+        launcher: Settings of that.
+        threads: `runner.threads` of the first cell.
+    """
+
+    folder: Path
+    launcher_name: str
+    launcher: dict[str, Any]
+    threads: int | None
+
+
 def largest_size(sizes: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """Return the override that makes a sweep over vocabulary sizes train phase 1 once, for the largest."""
     if any(override.startswith("bpe.train_size=") for override in overrides) or not all(s.isdigit() for s in sizes):
         return []
     return [f"bpe.train_size={max(map(int, sizes))}"]
+
+
+def known_keys() -> list[str]:
+    """Return every key and group that an override may name."""
+    with initialize_config_module("configs", version_base="1.3"):
+        return [*_keys(), *_loader().list_groups("")]
 
 
 def _loader() -> ConfigLoader:
@@ -141,6 +194,9 @@ def _values(override: Override) -> list[str]:
 
 def _check_key(override: Override, loader: ConfigLoader, *, custom: bool = False) -> None:
     key = override.key_or_group
+    if key == "hydra/launcher":
+        for value in _values(override):
+            _check_launcher(value.partition("=")[2], loader)
     if key == "hydra" or key.startswith(("hydra.", "hydra/")):
         return
     groups = [group for group in loader.list_groups("") if group != "hydra"]
@@ -156,6 +212,18 @@ def _check_key(override: Override, loader: ConfigLoader, *, custom: bool = False
         return
     if key not in _keys() and not custom:
         raise _unknown(key, groups)
+
+
+def _check_launcher(chosen: str, loader: ConfigLoader) -> None:
+    known = loader.get_group_options("hydra/launcher")
+    if chosen in known:
+        return
+    if chosen in _LAUNCHERS:
+        raise UserError(f"hydra/launcher={chosen} is not installed; {_LAUNCHERS[chosen]}")
+    options = sorted({*known, *_LAUNCHERS})
+    raise UserError(
+        f"hydra/launcher={chosen} does not exist{did_you_mean(chosen, options)} (there are: {', '.join(options)})"
+    )
 
 
 def _unknown(key: str, groups: Sequence[str] = ()) -> UserError:
@@ -182,10 +250,12 @@ def _dotted(node: DictConfig, prefix: str = "") -> Iterator[str]:
             yield from _dotted(child, f"{prefix}{key}.")
 
 
-def _compose(overrides: Sequence[str], config_name: str | None, config_dir: str | None) -> DictConfig:
+def _compose(
+    overrides: Sequence[str], config_name: str | None, config_dir: str | None, *, hydra: bool = False
+) -> DictConfig:
     extra = [] if config_dir is None else [f"hydra.searchpath=[file://{Path(config_dir).resolve()}]"]
     try:
-        return compose(config_name or "config", overrides=[*overrides, *extra])
+        return compose(config_name or "config", overrides=[*overrides, *extra], return_hydra_config=hydra)
     except (HydraException, OmegaConfBaseException) as error:
         raise _explained(error) from None
 

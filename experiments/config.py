@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from experiments.tracking import MODES
-from lm.evaluation import EvalConfig
-from lm.model import ModelConfig
+from lm.eval_config import EvalConfig
+from lm.model_config import ModelConfig
 from lm.sharding import ShardConfig
 from lm.train_config import TrainConfig
 from superbpe.rules import NO_AUTO, Rules

@@ -141,10 +141,13 @@ class Reporter:
 
     Args:
         target: Where to write; a bar is drawn only if it is a terminal, else a line is written now and then.
+        prefix: Put in front of every line.
+        bars: Whether bars may be drawn: not by one of several processes that share a terminal.
     """
 
-    def __init__(self, target: Console = console) -> None:
+    def __init__(self, target: Console = console, *, prefix: str = "", bars: bool = True) -> None:
         self._console = target
+        self._prefix, self._may_draw = prefix, bars and target.is_terminal
         self._bars: Progress | None = None
         self._tasks: dict[str, Any] = {}
         self._stage = ""
@@ -155,7 +158,7 @@ class Reporter:
     def stage(self, name: str) -> Iterator[None]:
         """Show the progress of one stage while the block runs."""
         self._tasks, self._started, self._stage, self._spoke = {}, {}, name, time.monotonic()
-        if not self._console.is_terminal:
+        if not self._may_draw:
             yield
             return
         columns = (
@@ -189,19 +192,23 @@ class Reporter:
 
     def say(self, text: str, style: str = "") -> None:
         """Print one line, never wrapped."""
-        self._console.print(Text(text, style=style), soft_wrap=True)
+        if self._prefix and not text:
+            return
+        self._console.print(Text(f"{self._prefix}{text}", style=style), soft_wrap=True)
 
     def line(self, stage: str, *, fresh: bool, seconds: float, artifact: str, what: str) -> None:
         """Print that a stage is done: made now, or found."""
         mark, took = ("✓", duration(seconds)) if fresh else ("·", "reused")
         text = Text.assemble(
-            (f"{mark} ", "green" if fresh else "dim"), (f"{stage:<16}", "bold"), (f"{took:>12}  ", ""),
+            self._prefix, (f"{mark} ", "green" if fresh else "dim"), (f"{stage:<16}", "bold"), (f"{took:>12}  ", ""),
             (f"{artifact:<26} ", "dim"), what,
         )  # fmt: skip
         self._console.print(text, soft_wrap=True)
 
     def table(self, title: str, header: list[str], rows: list[list[str]]) -> None:
-        """Print a table: first column to the left, the others to the right."""
+        """Print a table, first column to the left, the others to the right; where lines have a prefix, none."""
+        if self._prefix:
+            return
         table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
         for i, name in enumerate(header):
             table.add_column(name, justify="left" if i == 0 else "right", overflow="fold")

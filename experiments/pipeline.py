@@ -9,67 +9,96 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from experiments import registry
 from experiments.artifacts import Store
 from experiments.cli import main
 from experiments.console import Reporter
-from experiments.stages import documents, evaluation, models, reporting, text, tokenizers, verdict
+from experiments.stages import documents, text, tokenizers
 from experiments.stages.context import Context
 from experiments.tracking import Tracker
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from experiments.artifacts import Artifact
     from experiments.config import Config
+    from experiments.stages.evaluation import Result
 
 STAGES = ("count", "train_bpe", "train_superbpe", "shard_corpus", "train_lm", "evaluate", "report")
 
 
-def run(config: Config, until: str, folder: Path) -> None:
+class Outcome(NamedTuple):
+    """What a run ends with: nothing before the stage `evaluate`, the page from `report` on."""
+
+    result: Result | None = None
+    page: Path | None = None
+
+
+def run(
+    config: Config,
+    until: str,
+    folder: Path,
+    *,
+    reporter: Reporter | None = None,
+    on_artifact: Callable[[Artifact], None] | None = None,
+) -> Outcome:
     """Run the stages of an experiment, in order.
 
     Args:
         config: The experiment.
         until: The last stage to run, one of `STAGES`.
         folder: Where this run's own files go: `metrics.jsonl`, wandb's.
+        reporter: Says what happens; None for the terminal.
+        on_artifact: Called with every artifact that the run makes or finds.
 
     Raises:
         UserError: If the user can mend what is wrong.
     """
-    reporter = Reporter()
-    store = Store(Path(config.artifacts), on_wait=lambda name: reporter.say(f"waiting: another process makes {name}"))
-    for name in store.clean():
-        reporter.say(f"removed what a killed process left of {name}", style="dim")
+    shown = reporter or Reporter()
+    store = Store(
+        Path(config.artifacts),
+        on_wait=lambda name: shown.say(f"waiting: another process makes {name}"),
+        on_use=on_artifact,
+    )
 
     def warn(message: Warning | str, *_: Any, **__: Any) -> None:
-        reporter.say(f"warning: {message}", style="yellow")
+        shown.say(f"warning: {message}", style="yellow")
 
     with (
+        registry.running(store, folder),
         warnings.catch_warnings(),
         Tracker(folder, config.wandb, config.project, dataclasses.asdict(config)) as tracker,
     ):
+        for name in store.clean():
+            shown.say(f"removed what a killed process left of {name}", style="dim")
         warnings.showwarning = warn  # without the line of code that Python adds
-        _run(Context(config, store, reporter, tracker), STAGES.index(until))
+        return _run(Context(config, store, shown, tracker), STAGES.index(until))
 
 
-def _run(context: Context, last: int) -> None:
+def _run(context: Context, last: int) -> Outcome:
     corpus = text.prepare(context)
     mixture = text.phase2_sources(context, corpus)  # before hours of work: its files are there
     counts = text.count(context, corpus)
     if last < STAGES.index("train_bpe"):
-        return
+        return Outcome()
     bpe, merges = tokenizers.phase1(context, counts)
     if last < STAGES.index("train_superbpe"):
-        return
+        return Outcome()
     superbpe = tokenizers.phase2(context, mixture, merges)
     if last < STAGES.index("shard_corpus"):
-        return
+        return Outcome()
+    # Torch takes seconds to import, and what comes before runs without it.
+    from experiments.stages import evaluation, models, verdict
+
     both = (bpe, superbpe)
     described = documents.describe(context, corpus)
     heldout = [models.shard(context, corpus, trained, "heldout") for trained in both]
     n_bytes = counts.contents["n_bytes"] if "corpus" in counts.contents else None  # a mixture counted other text
     training = [models.shard(context, corpus, trained, "train", n_bytes) for trained in both]
     if last < STAGES.index("train_lm"):
-        return
+        return Outcome()
     pairs = list(zip(both, training, strict=True))
     seeds = context.seeds()
     for seeded in seeds:  # before hours of training rather than after
@@ -81,16 +110,21 @@ def _run(context: Context, last: int) -> None:
     ]
     lms = zip(*by_seed, strict=True)
     if last < STAGES.index("evaluate"):
-        return
+        return Outcome()
     candidates = [
         evaluation.Candidate(trained, [counts, trained.record, shards], lm, held)
         for trained, shards, lm, held in zip(both, training, lms, heldout, strict=True)
     ]
     result = evaluation.evaluate(context, corpus, candidates, described)
-    page = reporting.report(context, corpus, counts, result) if last >= STAGES.index("report") else None
+    page = None
+    if last >= STAGES.index("report"):
+        from experiments.stages import reporting
+
+        page = reporting.report(context, corpus, counts, result).path / reporting.PAGE
     verdict.show(context, result)
     if page is not None:
-        context.reporter.say(f"report: {page.path / reporting.PAGE}")
+        context.reporter.say(f"report: {page}")
+    return Outcome(result, page)
 
 
 if __name__ == "__main__":

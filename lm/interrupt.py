@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, to be handled as Ctrl-C is."""
+
+
 class DeferredInterrupt:
     """While active, the first Ctrl-C or SIGTERM is only noted; a second one interrupts at once.
 
@@ -25,13 +29,14 @@ class DeferredInterrupt:
 
     def __init__(self, *, patient: bool = False) -> None:
         self.pending = False
+        self._kind: type[KeyboardInterrupt] = KeyboardInterrupt
         self._patient = patient
         self._previous: dict[int, Any] = {}
 
     def raise_if_pending(self) -> None:
-        """Raise the `KeyboardInterrupt` that was put off."""
+        """Raise the `KeyboardInterrupt` that was put off; `Terminated`, where it was SIGTERM."""
         if self.pending:
-            raise KeyboardInterrupt
+            raise self._kind
 
     def __enter__(self) -> DeferredInterrupt:
         if threading.current_thread() is threading.main_thread():
@@ -45,6 +50,7 @@ class DeferredInterrupt:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        self._kind = Terminated if number == signal.SIGTERM else KeyboardInterrupt
         if self.pending and not self._patient:
-            raise KeyboardInterrupt
+            raise self._kind
         self.pending = True

@@ -47,6 +47,7 @@ class Context:
             what: The result in a few words.
             row: Numbers for the metrics beside the artifact's cost.
         """
+        self.store.use(artifact)
         self.reporter.line(stage, fresh=artifact.fresh, seconds=artifact.seconds, artifact=artifact.name, what=what)
         cost = {
             "stage": stage,

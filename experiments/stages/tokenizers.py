@@ -185,6 +185,7 @@ def phase2(context: Context, mixture: Mixture, phase1: MergeList) -> Trained:
         tokenizer = load(record, context)
     artifact = context.store.find(record.contents["tokenizer"])
     assert artifact is not None
+    context.store.use(artifact)
     what = f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}, {record.contents['superwords']:,} superwords"
     _say_if_short(context, record, tokenizer, vocab_size)
     context.done("superbpe", record, what)

@@ -52,7 +52,7 @@ def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(
     tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     news = ({"count"}, {"bpe", "tokenizer"}, {"superbpe"}, {"documents", "shards"}, {"lm"}, {"evaluation"}, {"report"})
-    seen: set[str] = {".locks"}
+    seen: set[str] = {".locks", ".runs"}
     for stage, new in zip(pipeline.STAGES, news, strict=True):
         assert run(stage, tiny) == 0
         assert set(_artifacts(tmp_path)) - seen == new, stage

@@ -1,0 +1,100 @@
+"""Remove the artifacts that nothing needs: `python -m experiments.clean [artifacts=FOLDER] [--yes]`.
+
+Needed is what a report shows, and what a run has used whose folder (in `outputs/`) is there. So: delete the folders of
+the runs that you want no more, name the reports with `--drop`, look at the list, and add `--yes`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+
+from rich.text import Text
+
+from experiments import inventory, registry
+from experiments.artifacts import Store
+from experiments.console import console, duration, exit_code, si
+from experiments.inventory import BUSY, DAMAGED, LEFTOVER, OUTDATED, UNFINISHED, WHOLE, Item
+from experiments.status import add_store, store_of
+from tokenizer.errors import UserError
+
+_WHY = {
+    WHOLE: "no run and no report needs it",
+    DAMAGED: "damaged",
+    OUTDATED: "of another format, never used again",
+    LEFTOVER: "left by a killed process",
+    UNFINISHED: "unfinished",
+}
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Show or remove; return the exit code."""
+    options = argparse.ArgumentParser(
+        prog="python -m experiments.clean",
+        description="Removes the artifacts that nothing needs. Needed is what a report shows and what a run has used "
+        "whose folder (in outputs/) is there: delete folders of runs first. Without --yes it only shows.",
+    )
+    add_store(options)
+    options.add_argument("--yes", action="store_true", help="remove what is shown")
+    options.add_argument("--drop", nargs="+", default=[], metavar="NAME", help="artifacts not wanted, such as reports")
+    options.add_argument("--keep", nargs="+", default=[], metavar="NAME", help="artifacts to keep with their inputs")
+    options.add_argument(
+        "--unfinished", action="store_true", help="also remove unfinished stages, which would go on where they stopped"
+    )
+    arguments = options.parse_args(argv)
+    return exit_code(lambda: _run(arguments), "interrupted: what was removed is gone, the rest is whole")
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    store = store_of(arguments)
+    if not store.root.is_dir():
+        raise UserError(f"artifacts={store.root}: there is no such folder")
+    with registry.no_new_runs(store):
+        alive = [entry for entry in registry.entries(store) if entry.alive]
+        if alive and arguments.yes:
+            raise UserError(
+                f"{len(alive)} runs are at work on {store.root} (in {alive[0].folder}); wait for them or stop them"
+            )
+        items = inventory.take(store, arguments.keep, arguments.drop)
+        doomed = [item for item in items if _goes(item, unfinished=arguments.unfinished)]
+        for item in doomed:
+            cost = duration(float(item.manifest.get("seconds", 0)))
+            line = f"{item.name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>12} to make  {_WHY[item.state]}"
+            console.print(Text(line), soft_wrap=True)
+        if arguments.yes:
+            doomed = [item for item in doomed if _remove(store, item)]
+            _forget(store)
+    told = f"{len(doomed)} artifacts, {si(sum(item.n_bytes for item in doomed))}B"
+    console.print(f"removed {told}" if arguments.yes else f"{told} could go; --yes removes them" if doomed else told)
+    waiting = [item for item in items if item.state == UNFINISHED and item not in doomed]
+    if waiting:
+        n_bytes = si(sum(item.n_bytes for item in waiting))
+        console.print(f"{len(waiting)} unfinished stages ({n_bytes}B) can go on; --unfinished removes them too")
+
+
+def _goes(item: Item, *, unfinished: bool) -> bool:
+    return item.state != BUSY and (not item.needed or (unfinished and item.state == UNFINISHED))
+
+
+def _remove(store: Store, item: Item) -> bool:
+    """Remove one folder, unless another process makes it right now."""
+    with store.if_free(item.name) as free:
+        if not free:
+            console.print(f"{item.name} is in work and stays", style="yellow")
+        elif item.path.name.startswith("."):
+            shutil.rmtree(item.path)
+        else:
+            store.remove(item.name)
+        return free
+
+
+def _forget(store: Store) -> None:
+    """Take runs whose folders are gone out of the registry."""
+    for entry in registry.entries(store):
+        if not entry.record.exists():
+            entry.path.unlink()
+
+
+if __name__ == "__main__":
+    sys.exit(run())

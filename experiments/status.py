@@ -1,0 +1,123 @@
+"""What lies in a folder of artifacts, what made it, what it cost: `python -m experiments.status [artifacts=FOLDER]`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from experiments import inventory
+from experiments.artifacts import Store
+from experiments.console import console, duration, exit_code, si
+from experiments.inventory import OUTDATED, WHOLE, Item
+from tokenizer.errors import UserError
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Print the table; return the exit code."""
+    options = argparse.ArgumentParser(
+        prog="python -m experiments.status",
+        description="Lists artifacts by the command that made them: cost, state, and what each was made of.",
+    )
+    add_store(options)
+    options.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    arguments = options.parse_args(argv)
+    return exit_code(lambda: _run(arguments), "interrupted")
+
+
+def add_store(options: argparse.ArgumentParser) -> None:
+    """Add the argument that names the folder, spelt as in the other commands."""
+    options.add_argument("store", nargs="?", default="artifacts=artifacts", metavar="artifacts=FOLDER")
+
+
+def store_of(arguments: argparse.Namespace) -> Store:
+    """Return the store that the command line names."""
+    key, equals, value = arguments.store.rpartition("=")
+    if equals and key != "artifacts":
+        raise UserError(f"{arguments.store} is not understood; write artifacts=FOLDER")
+    return Store(Path(value))
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    store = store_of(arguments)
+    items = inventory.take(store)
+    if arguments.json:
+        print(json.dumps([_row(item) for item in items], indent=2, ensure_ascii=False))
+        return
+    groups: dict[tuple[str, str], list[Item]] = defaultdict(list)
+    for item in items:
+        groups[_first_made(items, item), item.manifest.get("command", "")].append(item)
+    for (made, command), group in sorted(groups.items()):
+        console.print(
+            Text.assemble((made.replace("T", " ")[:16] or "unfinished", "bold"), f"  {command}"), soft_wrap=True
+        )
+        console.print(_table(group))
+        for item in group:
+            if item.note:
+                console.print(Text(f"{item.name}: {item.note}", style="yellow"), soft_wrap=True)
+    console.print(_total(items), soft_wrap=True)
+
+
+def _first_made(items: list[Item], item: Item) -> str:
+    """When the first artifact of the same command was made: commands are listed in that order."""
+    command = item.manifest.get("command")
+    return min((i.manifest["made"] for i in items if command and i.manifest.get("command") == command), default="")
+
+
+def _table(group: list[Item]) -> Table:
+    table = Table(box=SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False)
+    table.add_column("artifact", no_wrap=True)
+    for name in ("took", "disk", "memory"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    table.add_column("needs", overflow="fold")
+    for item in group:
+        seconds, memory = item.manifest.get("seconds"), item.manifest.get("peak_memory_bytes")
+        table.add_row(
+            Text(item.name),
+            "" if seconds is None else duration(float(seconds)),
+            f"{si(item.n_bytes)}B",
+            "" if memory is None else f"{si(memory)}B",
+            state(item),
+            Text("\n".join(item.needs)),
+        )
+    return table
+
+
+def state(item: Item) -> str:
+    """Say what state an artifact is in, and whether anything needs it."""
+    if item.state == WHOLE:
+        return "" if item.needed else "nothing needs it"
+    return "other format" if item.state == OUTDATED else item.state
+
+
+def _total(items: list[Item]) -> str:
+    total = sum(item.n_bytes for item in items)
+    seconds = sum(float(item.manifest.get("seconds", 0)) for item in items)
+    free = [item for item in items if not item.needed]
+    told = f"{len(items)} artifacts, {si(total)}B, {duration(seconds)} of work"
+    if free:
+        told += (
+            f"; nothing needs {len(free)} of them ({si(sum(item.n_bytes for item in free))}B): "
+            "`python -m experiments.clean` shows and removes them"
+        )
+    return told
+
+
+def _row(item: Item) -> dict[str, Any]:
+    row = dataclasses.asdict(item)
+    manifest = row.pop("manifest")
+    kept = {key: manifest[key] for key in ("made", "command", "seconds", "peak_memory_bytes") if key in manifest}
+    return {**row, "path": str(item.path), "stage": item.stage, **kept}
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,147 @@
+"""What a store holds, and what goes."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from experiments import clean, inventory, registry, status
+from experiments.artifacts import Store
+from experiments.cli import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _make(store: Store, stage: str, inputs: dict[str, str] | None = None, **contents: Any) -> Any:
+    def build(folder: Path) -> dict[str, Any]:
+        (folder / "data").write_text("x" * 1000)
+        return contents
+
+    return store.make(stage, config=contents, inputs=inputs or {}, build=build)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A report with all that it was made of, a model that nothing needs, and one of each kind of damage."""
+    store = Store(tmp_path / "artifacts")
+    count = _make(store, "count")
+    tokenizer = _make(store, "tokenizer", {"counts": count.hash})
+    _make(store, "bpe", {"counts": count.hash}, tokenizer=tokenizer.name)
+    shards = _make(store, "shards", {"tokenizer": tokenizer.hash})
+    lm = _make(store, "lm", {"shards": shards.hash})
+    evaluation = _make(store, "evaluation", {"lm": lm.hash})
+    _make(store, "report", {"evaluation bpe": evaluation.hash})
+    _make(store, "lm", {"shards": shards.hash}, seed=1)
+    (_make(store, "count", None, kind="damaged").path / "data").write_text("short")
+    old = _make(store, "count", None, kind="old").path / "manifest.json"
+    old.write_text(json.dumps({**json.loads(old.read_text()), "format": 1}))
+    (store.root / ".count-0123456789ab.partial").mkdir()
+    (store.root / ".lm-0123456789ab.resumable").mkdir()
+    return store
+
+
+def _states(store: Store) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for item in inventory.take(store):
+        found.setdefault(item.state if item.needed or item.state != "whole" else "free", []).append(item.stage)
+    return found
+
+
+def test_status_tells_state_cost_and_origin(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _states(store) == {
+        "whole": ["count", "bpe", "tokenizer", "shards", "lm", "evaluation", "report"],
+        "free": ["lm"],
+        "damaged": ["count"],
+        "outdated": ["count"],
+        "leftover": ["count"],
+        "unfinished": ["lm"],
+    }
+    assert status.run([f"artifacts={store.root}"]) == 0
+    out = capsys.readouterr().out
+    for expected in ("nothing needs it", "damaged", "other format", "unfinished", "leftover", "pytest", "kB"):
+        assert expected in out
+    assert status.run([str(store.root), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    (evaluation,) = (row for row in rows if row["stage"] == "evaluation")
+    assert evaluation["needs"][0].startswith("lm-")
+    assert {"made", "command", "seconds", "peak_memory_bytes", "n_bytes"} <= set(evaluation)
+
+
+def test_clean_shows_and_then_removes_what_nothing_needs(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(path.name for path in store.root.iterdir())
+    assert clean.run([f"artifacts={store.root}"]) == 0
+    assert "4 artifacts" in capsys.readouterr().out
+    assert sorted(path.name for path in store.root.iterdir()) == before
+    assert clean.run([f"artifacts={store.root}", "--yes"]) == 0
+    assert _states(store) == {
+        "whole": ["count", "bpe", "tokenizer", "shards", "lm", "evaluation", "report"],
+        "unfinished": ["lm"],
+    }
+    assert "1 unfinished stages" in capsys.readouterr().out
+    (report,) = store.names("report-")
+    (kept,) = store.names("tokenizer-")
+    assert clean.run([f"artifacts={store.root}", "--yes", "--unfinished", "--drop", report, "--keep", kept]) == 0
+    assert _states(store) == {"free": ["count", "bpe", "tokenizer"]}
+
+
+def test_what_a_run_used_is_needed_until_its_folder_goes(tiny: list[str], tmp_path: Path) -> None:
+    store = Store(tmp_path / "artifacts")
+    assert run("train_superbpe", tiny) == 0
+    names = set(store.names("c")) | set(store.names("b")) | set(store.names("s")) | set(store.names("t"))
+    record = json.loads((tmp_path / "outputs" / "run.json").read_text())
+    assert set(record["artifacts"]) == names
+    assert clean.run([f"artifacts={store.root}", "--yes"]) == 0
+    assert all((store.root / name).is_dir() for name in names)
+    shutil.rmtree(tmp_path / "outputs")
+    assert clean.run([f"artifacts={store.root}", "--yes"]) == 0
+    assert [path.name for path in store.root.glob("[!.]*")] == []
+    assert registry.entries(store) == []
+
+
+def _hold(root: Path, folder: Path, started: Any) -> None:
+    store = Store(root)
+
+    def build(_: Path) -> dict[str, Any]:
+        started.set()
+        signal.pause()
+        return {}
+
+    folder.mkdir()
+    with registry.running(store, folder):
+        store.make("demo", config={}, inputs={}, build=build)
+
+
+def test_nothing_is_removed_under_a_living_run(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    processes = multiprocessing.get_context("spawn")
+    started = processes.Event()
+    process = processes.Process(target=_hold, args=(store.root, tmp_path / "run", started))
+    process.start()
+    assert started.wait(60)
+    assert "in work" in _states(store)
+    assert clean.run([f"artifacts={store.root}", "--yes"]) == 2
+    assert "1 runs are at work" in capsys.readouterr().err
+    assert len(_states(store)["free"]) == 1
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert clean.run([f"artifacts={store.root}", "--yes"]) == 0
+    assert set(_states(store)) == {"whole", "unfinished"}
+
+
+def test_folders_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str], store: Store) -> None:
+    for command in (status.run, clean.run):
+        assert command([f"artifacts={tmp_path / 'nowhere'}"]) == 2
+        assert "no such folder" in capsys.readouterr().err
+        assert command(["artefacts=x"]) == 2
+        assert "write artifacts=FOLDER" in capsys.readouterr().err
+    assert clean.run([str(store.root), "--drop", "lm-x"]) == 2
+    assert "there is no artifact lm-x" in capsys.readouterr().err
