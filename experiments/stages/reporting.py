@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.artifacts import Artifact, write_json
 from experiments.report.data import gather
-from experiments.report.page import render, version
+from experiments.report.comparison import render, version
 from experiments.stages.evaluation import Result, of_seed
 from experiments.stages.verdict import is_demonstration
 
