@@ -25,6 +25,7 @@ from experiments.console import Reporter, complain, console, stderr
 from experiments.help import show_help
 from experiments.runs import Recorder, Run
 from experiments.signals import INTERRUPTED, TERMINATED, terminating
+from experiments.tracking import Labels
 from lm.interrupt import Terminated
 from tokenizer.errors import UserError
 
@@ -160,6 +161,7 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
             # Processes that share a terminal draw no bars in it.
             reporter=Reporter(prefix=f"[{number}] ", bars=False) if elsewhere else None,
             on_artifact=recorder.uses,
+            labels=_labels(folder, stage, cell),
         )
         recorder.done(outcome.result, outcome.page)
     except Exception as error:
@@ -173,3 +175,10 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
         recorder.interrupted()
         raise
     return recorder.run.exit_code or 0
+
+
+def _labels(folder: Path, stage: str, cell: list[str]) -> Labels:
+    """Name a run for wandb: the cells of a sweep are a group, named by their values; a run alone by its folder."""
+    group = folder.parent if cell else folder
+    job_type = "pipeline" if stage == "report" else stage
+    return Labels(f"{group.parent.name}/{group.name}", " ".join(cell) or group.name, job_type)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,14 +18,17 @@ from experiments.cli import main
 from experiments.console import Reporter
 from experiments.stages import documents, text, tokenizers
 from experiments.stages.context import Context
-from experiments.tracking import Tracker
+from experiments.tracking import Tracker, tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from experiments.artifacts import Artifact
     from experiments.config import Config
     from experiments.stages.evaluation import Result
+    from experiments.stages.text import Text
+    from experiments.stages.tokenizers import Trained
+    from experiments.tracking import Labels
 
 STAGES = ("count", "train_bpe", "train_superbpe", "shard_corpus", "train_lm", "evaluate", "report")
 
@@ -43,6 +47,7 @@ def run(
     *,
     reporter: Reporter | None = None,
     on_artifact: Callable[[Artifact], None] | None = None,
+    labels: Labels | None = None,
 ) -> Outcome:
     """Run the stages of an experiment, in order.
 
@@ -52,15 +57,22 @@ def run(
         folder: Where this run's own files go: `metrics.jsonl`, wandb's.
         reporter: Says what happens; None for the terminal.
         on_artifact: Called with every artifact that the run makes or finds.
+        labels: What wandb calls the run.
 
     Raises:
         UserError: If the user can mend what is wrong.
     """
     shown = reporter or Reporter()
+
+    def use(artifact: Artifact) -> None:
+        tracker.uses(artifact)
+        if on_artifact is not None:
+            on_artifact(artifact)
+
     store = Store(
         Path(config.artifacts),
         on_wait=lambda name: shown.say(f"waiting: another process makes {name}"),
-        on_use=on_artifact,
+        on_use=use,
     )
 
     def warn(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -69,7 +81,7 @@ def run(
     with (
         registry.running(store, folder),
         warnings.catch_warnings(),
-        Tracker(folder, config.wandb, config.project, dataclasses.asdict(config)) as tracker,
+        Tracker(folder, config.wandb, config.project, dataclasses.asdict(config), labels) as tracker,
     ):
         for name in store.clean():
             shown.say(f"removed what a killed process left of {name}", style="dim")
@@ -78,6 +90,7 @@ def run(
 
 
 def _run(context: Context, last: int) -> Outcome:
+    """The stages that need no Torch, which takes seconds to import; then the others."""
     corpus = text.prepare(context)
     mixture = text.phase2_sources(context, corpus)  # before hours of work: its files are there
     counts = text.count(context, corpus)
@@ -89,10 +102,13 @@ def _run(context: Context, last: int) -> Outcome:
     superbpe = tokenizers.phase2(context, mixture, merges)
     if last < STAGES.index("shard_corpus"):
         return Outcome()
-    # Torch takes seconds to import, and what comes before runs without it.
+    with _torch_threads(context.config.runner.threads):
+        return _judge(context, last, corpus, counts, (bpe, superbpe))
+
+
+def _judge(context: Context, last: int, corpus: Text, counts: Artifact, both: tuple[Trained, Trained]) -> Outcome:
     from experiments.stages import evaluation, models, verdict
 
-    both = (bpe, superbpe)
     described = documents.describe(context, corpus)
     heldout = [models.shard(context, corpus, trained, "heldout") for trained in both]
     n_bytes = counts.contents["n_bytes"] if "corpus" in counts.contents else None  # a mixture counted other text
@@ -116,15 +132,34 @@ def _run(context: Context, last: int) -> Outcome:
         for trained, shards, lm, held in zip(both, training, lms, heldout, strict=True)
     ]
     result = evaluation.evaluate(context, corpus, candidates, described)
-    page = None
-    if last >= STAGES.index("report"):
-        from experiments.stages import reporting
-
-        page = reporting.report(context, corpus, counts, result).path / reporting.PAGE
+    page = _report(context, corpus, counts, result) if last >= STAGES.index("report") else None
     verdict.show(context, result)
     if page is not None:
         context.reporter.say(f"report: {page}")
     return Outcome(result, page)
+
+
+def _report(context: Context, corpus: Text, counts: Artifact, result: Result) -> Path:
+    from experiments.stages import reporting
+
+    artifact = reporting.report(context, corpus, counts, result)
+    if context.config.wandb != "off":
+        for name, (columns, rows) in tables((artifact.path / reporting.NUMBERS).read_bytes()).items():
+            context.tracker.table(name, columns, rows)
+    return artifact.path / reporting.PAGE
+
+
+@contextmanager
+def _torch_threads(threads: int | None) -> Iterator[None]:
+    """Let Torch use so many threads in the block, evaluation included: cells of a sweep share the cores."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 if __name__ == "__main__":

@@ -49,10 +49,4 @@ class Context:
         """
         self.store.use(artifact)
         self.reporter.line(stage, fresh=artifact.fresh, seconds=artifact.seconds, artifact=artifact.name, what=what)
-        cost = {
-            "stage": stage,
-            "artifact": artifact.name,
-            "reused": not artifact.fresh,
-            "seconds": artifact.seconds,
-        }
-        self.tracker.log("stages", {**cost, **(row or {})})
+        self.tracker.done(stage, artifact, row or {})
