@@ -6,8 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from experiments.artifacts import Artifact, write_json
-from experiments.report.data import gather
 from experiments.report.comparison import render, version
+from experiments.report.data import gather
 from experiments.stages.evaluation import Result, is_demonstration
 
 if TYPE_CHECKING:
