@@ -77,7 +77,7 @@ def contexts(
     covered = np.cumsum(change[:-1]) > 0
     begins = covered & ~np.concatenate([[False], covered[:-1]])
     begins[encoded.byte_ends[encoded.byte_ends < len(covered)]] = True
-    new_place = np.cumsum(covered) - covered
+    new_place: Ints = np.cumsum(covered) - covered
     result = np.lexsort((places, ids[places]))
     return Contexts(
         data=encoded.data[covered],

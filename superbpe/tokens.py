@@ -1,4 +1,4 @@
-"""What each token of a vocabulary is: columns by id, kinds of superwords, near-duplicates, two vocabularies compared."""
+"""What each token of a vocabulary is: columns by id, near-duplicates, and what another vocabulary has not."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 import regex
 
 from superbpe.inspection import display, n_words
+from superbpe.kinds import kind
 from tokenizer import _native, patterns
 from tokenizer.vocabulary import NOT_IN_UTF8
 
@@ -25,38 +26,7 @@ Mask = npt.NDArray[np.bool_]
 YARDSTICK = "superbpe"
 """The pattern that says what a word is where a tokenizer's own does not: the first stage of the released SuperBPE."""
 
-KINDS = (
-    "",
-    "line breaks and wide spaces",
-    "digits",
-    "code",
-    "punctuation",
-    "function words only",
-    "function and content words",
-    "content words only",
-)
-"""Kinds of superwords, the first that fits; a token's `kind` is an index into them, 0 for what is no superword."""
-
-FUNCTION_WORDS = frozenset(
-    """a an the this that these those some any no each every all both either neither such another other
-    i you he she it we they me him her us them my your his its our their mine yours hers ours theirs myself yourself
-    himself herself itself ourselves themselves who whom whose which what one
-    and or but nor so yet for if then else than because although though while whereas unless until since when where why
-    how whether as of in on at by to from with without within into onto upon over under above below between among
-    through during before after about against across along around behind beside beyond near off out up down toward
-    towards per via
-    am is are was were be been being have has had having do does did doing will would shall should can could may might
-    must not n't there here also just only very too more most much many few less least own same again once ever never
-    don't doesn't didn't isn't aren't wasn't weren't can't couldn't won't wouldn't it's i'm you're we're they're that's""".split()
-)
-"""English articles, pronouns, conjunctions, prepositions, auxiliaries and common adverbs: other languages' superwords
-count as content words."""
-
 _LETTER = regex.compile(r"\p{L}")
-_LINES = regex.compile(r"[\n\r\t\v\f]|\s\s")
-_DIGITS = regex.compile(r"\p{N}")
-_CODE = regex.compile(r"[{}\[\]()<>=+*/\\|&^%$#@~_;`]|\p{Ll}\p{Lu}|\w[.:]{1,2}\w")
-_PUNCTUATION = regex.compile(r"[^\s\p{L}\p{M}\p{N}'’]")
 
 
 @dataclass(frozen=True)
@@ -71,7 +41,7 @@ class Tokens:
             that no merge makes.
         phase: int64: 1 or 2 for what merges of that phase make, 0 for all else.
         superword: tokens which the pattern `words` would cut.
-        kind: int64: of a superword, index into `KINDS`.
+        kind: int64: of a superword, index into `superbpe.kinds.KINDS`.
         partial: bytes that are no whole UTF-8 characters.
         special: special tokens.
         unused: ids without a token.
@@ -125,8 +95,9 @@ def describe(tokenizer: Tokenizer, words: Pattern | None = None) -> Tokens:
         superword = _mask(size, tokenizer.superword_ids()) if two_phases else np.zeros(size, dtype=np.bool_)
     else:
         made = np.flatnonzero(rank >= 0).tolist()
+        # A part of a character at an end is no reason to cut.
         superword = _mask(
-            size, [i for i in made if len(_native.split(vocab[i].decode(errors="replace"), words.regex)) > 1]
+            size, [i for i in made if len(_native.split(vocab[i].decode(errors="ignore"), words.regex)) > 1]
         )
     text = [display(token) for token in vocab]
     return Tokens(
@@ -137,7 +108,9 @@ def describe(tokenizer: Tokenizer, words: Pattern | None = None) -> Tokens:
         phase=phase,
         superword=superword,
         kind=np.fromiter(
-            (kind(text[i]) if is_one else 0 for i, is_one in enumerate(superword.tolist())), np.int64, count=size
+            (kind(vocab[i].decode(errors="ignore")) if is_one else 0 for i, is_one in enumerate(superword.tolist())),
+            np.int64,
+            count=size,
         ),
         partial=partial,
         special=special,
@@ -145,19 +118,6 @@ def describe(tokenizer: Tokenizer, words: Pattern | None = None) -> Tokens:
         unreachable=_unreachable(tokenizer, partial, special | unused),
         words=words or own,
     )
-
-
-def kind(text: str) -> int:
-    """The kind of a superword, an index into `KINDS`.
-
-    >>> [KINDS[kind(text)] for text in (" of the", " in the world", " = {", ", and", " in 19")]
-    ['function words only', 'function and content words', 'code', 'punctuation', 'digits']
-    """
-    for index, found in ((1, _LINES), (2, _DIGITS), (3, _CODE), (4, _PUNCTUATION)):
-        if found.search(text):
-            return index
-    known = [word in FUNCTION_WORDS for word in text.lower().replace("’", "'").split()]
-    return 5 if known and all(known) else 6 if any(known) else 7
 
 
 def near_duplicates(tokens: Tokens) -> list[list[int]]:
@@ -212,9 +172,7 @@ def _pair_ranks(tokenizer: Tokenizer) -> list[_Ranks]:
 def _merged(ids: list[int], phases: Sequence[_Ranks]) -> list[int]:
     for ranks in phases:
         while len(ids) > 1:
-            (_, made), place = min(
-                (ranks.get((ids[i], ids[i + 1]), (len(ranks), -1)), i) for i in range(len(ids) - 1)
-            )
+            (_, made), place = min((ranks.get((ids[i], ids[i + 1]), (len(ranks), -1)), i) for i in range(len(ids) - 1))
             if made < 0:
                 break
             ids = [*ids[:place], made, *ids[place + 2 :]]

@@ -105,4 +105,3 @@ def words(rows: Rows) -> dict[str, Any]:
     )
     bars = base.mark_bar(cornerRadiusEnd=3, size=42)
     return spec(bars + base.mark_text(dy=-8).encode(text=alt.Text("superwords:Q", format=",")), rows=rows)
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from experiments.console import si
 from experiments.report import charts, page
 from experiments.report.figures import Figure
 
@@ -33,7 +34,7 @@ def figures(report: dict[str, Any]) -> list[Figure]:
             "compression",
             "Bytes per token against vocabulary size",
             charts.compression(report["compression"], labels, transitions),
-            f"Each tokenizer cut to its first merges, on {page.si(report['measured_bytes'])} bytes of held-out text.",
+            f"Each tokenizer cut to its first merges, on {si(report['measured_bytes'])} bytes of held-out text.",
             source,
         ),
         Figure(
@@ -54,8 +55,9 @@ def figures(report: dict[str, Any]) -> list[Figure]:
                 "interval",
                 "Held-out bits per byte",
                 charts.interval(rows, labels),
-                "Each tokenizer's own interval is wide because documents differ in difficulty. The verdict rests on the "
-                "difference within each document, which is why two overlapping intervals can still differ significantly.",
+                "Each tokenizer's own interval is wide because documents differ in difficulty. The verdict rests on "
+                "the difference within each document, which is why two overlapping intervals can still differ "
+                "significantly.",
                 source,
             )
         )

@@ -21,6 +21,7 @@ Rows = Sequence[Mapping[str, Any]]
 HEIGHT = 260
 FORMATS = ("csv", "svg", "png")
 
+_LEGEND_CHARACTERS = 40  # that fit beside each other above half a page's width
 PAPER_WIDTH = 460
 PNG_SCALE = 3.0
 PAPER = {
@@ -75,23 +76,24 @@ def spec(chart: Any, height: int = HEIGHT, **datasets: Rows) -> dict[str, Any]:
 
 def colour(labels: Sequence[str], field: str = "tokenizer", *, shown: bool = True) -> alt.Color:
     """Return the colour of each label, in their order: no range, since the page sets it, light or dark."""
-    return alt.Color(f"{field}:N", scale=alt.Scale(domain=list(labels)), legend=legend() if shown else None)
+    return alt.Color(f"{field}:N", scale=alt.Scale(domain=list(labels)), legend=legend(labels) if shown else None)
 
 
 def shape(labels: Sequence[str], field: str = "tokenizer") -> alt.Shape:
     """Return a shape for each label, besides its colour."""
-    return alt.Shape(f"{field}:N", scale=alt.Scale(domain=list(labels)), legend=legend())
+    return alt.Shape(f"{field}:N", scale=alt.Scale(domain=list(labels)), legend=legend(labels))
 
 
 def dash(labels: Sequence[str], field: str = "tokenizer") -> alt.StrokeDash:
     """Return a dash for each label, besides its colour: lines often lie on each other."""
     dashes = alt.Scale(domain=list(labels), range=[[1, 0], [7, 3], [2, 2], [9, 3, 2, 3]])
-    return alt.StrokeDash(f"{field}:N", scale=dashes, legend=legend())
+    return alt.StrokeDash(f"{field}:N", scale=dashes, legend=legend(labels))
 
 
-def legend() -> alt.Legend:
-    """Return the same legend for every channel, so that Vega-Lite merges them into one."""
-    return alt.Legend(title=None, orient="top", symbolStrokeWidth=3, symbolSize=160)
+def legend(labels: Sequence[str]) -> alt.Legend:
+    """Return the same legend for every channel, so that Vega-Lite merges them into one; long labels one a line."""
+    columns = 1 if sum(map(len, labels)) > _LEGEND_CHARACTERS else 0
+    return alt.Legend(title=None, orient="top", columns=columns, symbolStrokeWidth=3, symbolSize=160)
 
 
 def si_axis(count: int = 6) -> alt.Axis:

@@ -64,7 +64,10 @@ def render(
         title=title,
         figures={figure.name: figure for figure in figures},
         charts=script_json(
-            {"specs": {f.name: f.spec for f in figures}, "paper": {"config": PAPER, "width": PAPER_WIDTH, "scale": PNG_SCALE}}
+            {
+                "specs": {f.name: f.spec for f in figures},
+                "paper": {"config": PAPER, "width": PAPER_WIDTH, "scale": PNG_SCALE},
+            }
         ),
         library=Markup(_library()) if figures else "",  # noqa: S704  (our own bundle)
         packed={name: Markup(data) for name, data in (packed or {}).items()},  # noqa: S704  (base64)

@@ -2,14 +2,16 @@ r"""Our patterns as JavaScript regular expressions that cut every text alike.
 
 What a class of characters holds is asked of our own engine and written out as ranges: a browser follows whatever
 version of Unicode it was built with, its `\s` and `.` are other classes than ours, and it has neither possessive
-quantifiers nor inline flags. So nothing is left to it but literal ranges, alternation, repetition and look-around, which
-mean the same in both. A pattern that needs more is refused by what it needs.
+quantifiers nor inline flags. So nothing is left to it but literal ranges, alternation, repetition and look-around,
+which mean the same in both. A pattern that needs more is refused by what it needs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+
+import numpy as np
 
 from tokenizer import _native
 
@@ -264,4 +266,5 @@ def members(item: str) -> list[tuple[int, int]]:
 
 @cache
 def _scalars() -> str:
-    return "".join(chr(code) for code in range(_SCALARS_END) if code not in _SURROGATES)
+    codes = np.delete(np.arange(_SCALARS_END, dtype="<u4"), _SURROGATES)
+    return codes.tobytes().decode("utf-32-le")

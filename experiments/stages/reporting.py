@@ -6,8 +6,9 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from experiments.artifacts import Artifact, write_json
-from experiments.report.data import gather
 from experiments.report.comparison import render, version
+from experiments.report.comparison import render, version
+from experiments.report.data import gather
 from experiments.stages.evaluation import Result, of_seed
 from experiments.stages.verdict import is_demonstration
 
