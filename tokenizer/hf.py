@@ -210,15 +210,16 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
 
     def _add_tokens(self, new_tokens: Sequence[Any], special_tokens: bool = False) -> int:
         tokenizer = self._text.tokenizer
+        its_own = {*tokenizer.special_tokens, *tokenizer.preparation.added_tokens}
         for token in new_tokens:
             content = str(token)
             known = self._tokenizer.token_to_id(content)
             flags = [name for name in ("lstrip", "rstrip", "single_word") if getattr(token, name, None) is True]
-            if flags and (content not in tokenizer.special_tokens or tokenizer.preparation):
+            if flags and (content not in its_own or tokenizer.preparation):
                 raise UserError(
                     f"the added token {content!r} has {flags[0]}=True, which is not supported: add it without"
                 )
-            if known is not None and known < tokenizer.vocab_size and content not in tokenizer.special_tokens:
+            if known is not None and known < tokenizer.vocab_size and content not in its_own:
                 raise UserError(f"{content!r} is a token already (id {known}) and cannot be added; use another string")
         added: int = super()._add_tokens(new_tokens, special_tokens)
         self._text.forget_added_tokens()

@@ -123,12 +123,15 @@ class TextEncoder:
         """What an imported tokenizer does to text first, with the added tokens that the backend has now."""
         if self._sets is None:
             forms = self.tokenizer.preparation.forms
-            special, added, late = {}, {}, set()
+            special: dict[str, int] = {}
+            added: dict[str, int] = {}
+            late: set[str] = set()
             for i, token in backend.get_added_tokens_decoder().items():
                 string = normalized(forms, token.content) if token.normalized else token.content
                 (special if token.special else added)[string] = i
                 late |= {string} if token.normalized else set()
             self._sets = SpecialSets(special, Preparation(forms, added, frozenset(late)))
+            self._strings = {i: string for string, i in (special | added).items()}
         return self._sets.resolve(() if split_special_tokens else "all", ())[0]
 
     def _encode_prepared(self, texts: Sequence[str], preparation: Any, *, spans: bool) -> Encoded:
@@ -204,7 +207,9 @@ class TextEncoder:
             words = np.searchsorted(starts, encoded.spans[:, 0], side="right") - 1
         n = len(encoded.ids)
         names = [backend.id_to_token(i) for i in encoded.ids.tolist()]
-        if isinstance(text, str):
+        if self.tokenizer.preparation:
+            names = [self._strings.get(i, name) for i, name in zip(encoded.ids.tolist(), names, strict=True)]
+        elif isinstance(text, str):
             for at in np.flatnonzero(np.isin(encoded.ids, list(self._ids.values()))).tolist():
                 names[at] = text[slice(*encoded.spans[at].tolist())]  # with the spaces that it took in
         state = {

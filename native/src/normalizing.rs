@@ -139,14 +139,18 @@ fn characters(text: &[u8]) -> &str {
 
 /// The text in the forms, one after the other; borrowed where that changes nothing.
 pub fn normalized<'t>(forms: &[Form], text: &'t [u8]) -> Cow<'t, [u8]> {
-    let made = forms.iter().fold(Cow::Borrowed(text), |text, form| match text {
-        Cow::Borrowed(text) => form.apply(text),
-        Cow::Owned(text) => Cow::Owned(form.apply(&text).into_owned()),
-    });
-    match made {
+    match in_turn(forms, text) {
         Cow::Owned(made) if made == text => Cow::Borrowed(text), // one form undid another
         made => made,
     }
+}
+
+/// The same; owned where a form changed something, though another one may have undone it.
+fn in_turn<'t>(forms: &[Form], text: &'t [u8]) -> Cow<'t, [u8]> {
+    forms.iter().fold(Cow::Borrowed(text), |text, form| match text {
+        Cow::Borrowed(text) => form.apply(text),
+        Cow::Owned(text) => Cow::Owned(form.apply(&text).into_owned()),
+    })
 }
 
 /// The last place up to which a text can be normalised without knowing what follows; 0 if there is none.
@@ -167,7 +171,7 @@ pub fn certain_end(forms: &[Form], text: &[u8]) -> usize {
 /// character, the first of several that went into one. None for each its own.
 #[allow(clippy::type_complexity)]
 pub fn aligned<'t>(forms: &[Form], text: &'t [u8]) -> (Cow<'t, [u8]>, Option<Vec<(usize, usize)>>) {
-    if let Cow::Borrowed(text) = normalized(forms, text) {
+    if let Cow::Borrowed(text) = in_turn(forms, text) {
         return (Cow::Borrowed(text), None);
     }
     let mut normal = characters(text).to_string();
@@ -252,7 +256,8 @@ mod tests {
             assert_eq!(matches!(normal, Cow::Borrowed(_)), expected == text, "{forms:?} of {text:?}");
             let (again, from) = aligned(forms, text.as_bytes());
             assert_eq!(characters(&again), expected);
-            assert_eq!(from.map(|from| from.len()), (expected != text).then_some(expected.len()));
+            assert!(from.as_ref().is_none_or(|from| from.len() == expected.len()));
+            assert!(from.is_some() || expected == text);
             let end = certain_end(forms, text.as_bytes());
             let parts = at_once(forms, &text[..end]) + &at_once(forms, &text[end..]);
             assert_eq!(parts, expected, "{forms:?} of {text:?} cut at {end}");

@@ -47,10 +47,6 @@ impl Specials {
 pub struct Held(Vec<u8>);
 
 impl Held {
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// Takes up whole characters, and gives out what no later text can change; with `last`, all. Text between two
     /// tokens may be given out in several parts.
     pub fn push(
@@ -133,12 +129,12 @@ mod tests {
                 let (at, c) = rest.char_indices().nth(random.below(rest.chars().count())).unwrap();
                 let (part, behind) = rest.split_at(at + c.len_utf8());
                 held.push(part.as_bytes(), &specials, false, |part| found.add(part)).unwrap();
-                assert!(held.len() < specials.longest + 3, "{text:?}");
+                assert!(held.0.len() < specials.longest + 3, "{text:?}");
                 rest = behind;
             }
             held.push(b"", &specials, true, |part| found.add(part)).unwrap();
             assert_eq!(found, whole, "{text:?}");
-            assert_eq!(held.len(), 0);
+            assert_eq!(held.0.len(), 0);
         }
     }
 }

@@ -2,7 +2,6 @@
 
 import json
 import random
-import sys
 import unicodedata
 from itertools import pairwise
 
@@ -99,7 +98,7 @@ def test_what_is_imported_survives_in_our_folders_and_hfs(trained, tmp_path):
         loaded = Tokenizer.load(tmp_path / str(number))
         assert (loaded.sha256, loaded.preparation) == (ours.sha256, ours.preparation)
         again = tokenizers.Tokenizer.from_file(str(tmp_path / str(number) / "tokenizer.json"))
-        longer = ours.extended([(ours.byte_ids[97], ours.byte_ids[98])])
+        longer = ours.extended([(ours.byte_ids[0], ours.byte_ids[1])])
         assert longer.preparation == ours.preparation
         for text in [generated(rng) for _ in range(50)]:
             assert again.encode(text).ids == theirs.encode(text).ids
@@ -107,23 +106,17 @@ def test_what_is_imported_survives_in_our_folders_and_hfs(trained, tmp_path):
 
 
 def test_tables_are_hfs_and_the_standards_for_what_it_knew():
-    """Every character: HF's crate has Unicode 9.0, so that it leaves later characters alone."""
-    characters = [chr(i) for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000]
+    """HF's crate has Unicode 9.0: it leaves what came later alone, which Python's tables (14 and up) do not."""
+    planes = [range(0x20000), range(0x2F7F0, 0x2FA30), range(0xE0000, 0xE0200)]
+    joined = "\n".join(chr(i) for plane in planes for i in plane if not 0xD800 <= i < 0xE000 and i != 10)
     later = {}
     for form in FORMS:
-        theirs = getattr(tokenizers.normalizers, form)()
-        joined = "\n".join(characters)
         ours = normalized([form], joined)
-        assert ours == theirs.normalize_str(joined)
-        expected = unicodedata.normalize(form, joined)
-        assert len(ours.split("\n")) == len(expected.split("\n")) == len(characters)
-        later[form] = [
-            c for c, one, other in zip(characters, ours.split("\n"), expected.split("\n"), strict=True) if one != other
-        ]
-        assert all(ours_ == c for c, ours_ in zip(characters, ours.split("\n"), strict=True) if c in set(later[form]))
-    # What Unicode 10 to 14 added; none of these has another form in NFC or is a common letter.
-    assert set(later["NFC"]) <= set(later["NFD"])
-    assert all(ord(c) > 0x30000 or unicodedata.category(c) != "Cn" for form in FORMS for c in later[form])
-    counts = {form: len(found) for form, found in later.items()}
-    assert counts["NFC"] < 20, counts
-    assert counts["NFKC"] < 200, counts
+        assert ours == getattr(tokenizers.normalizers, form)().normalize_str(joined)
+        rows = zip(joined.split("\n"), ours.split("\n"), unicodedata.normalize(form, joined).split("\n"), strict=True)
+        later[form] = [c for c, one, other in rows if one != other]
+        assert normalized([form], "\n".join(later[form])) == "\n".join(later[form])
+    assert len(later["NFC"]) <= 2, later["NFC"]
+    # Letters of historic scripts, and compatibility forms as U+32FF, the square name of the era Reiwa (Unicode 12.1).
+    assert "\u32ff" in later["NFKC"]
+    assert all(ord(c) > 0x10000 or c in "\u32ff\ua69c\uab69\ua7f2\ua7f3\ua7f4" for c in later["NFKC"]), later
