@@ -151,9 +151,9 @@ def _score(
     for document in group:
         x = np.concatenate(([shards.eos_id], shards.document(document), [shards.eos_id]))
         before = np.concatenate(([0], np.cumsum(lengths[x[:-1]])))
-        if before[-1] != shards.document_bytes[document]:
+        if before[-1] != shards.spelled_bytes(document):
             raise UserError(
-                f"document {document} has {shards.document_bytes[document]} bytes, but its tokens have "
+                f"document {document} has {shards.spelled_bytes(document)} bytes, but its tokens have "
                 f"{before[-1]}: these byte lengths do not belong to the tokenizer that wrote {shards.folder}"
             )
         for window in plan(before):
