@@ -152,7 +152,8 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
     number = hydra_config.job.num if swept else None
     if cell and not elsewhere:
         console.rule(Text(" ".join(cell)), align="left")
-    recorder = Recorder(Run(str(folder), stage, overrides, cell, number), folder)
+    store = str(Path(cfg.artifacts).resolve())
+    recorder = Recorder(Run(str(folder), stage, overrides, cell, number, store=store), folder)
     try:
         outcome = pipeline.run(
             to_config(cfg),

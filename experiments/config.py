@@ -165,6 +165,11 @@ class ReportConfig:
             measured on.
         sample_document: Which held-out document to show segmented; None for the first one long enough.
         sample_bytes: How much of it, in bytes.
+        n_samples: Beginnings of held-out documents that every model continues; 0 for none.
+        prompt_bytes: How long these beginnings are, at most.
+        sample_new_bytes: How much the models write.
+        sample_temperature: Of sampling; 0 for the most probable token.
+        sample_top_p: Of sampling: the most probable tokens that together reach this probability.
     """
 
     title: str = "BPE and SuperBPE compared"
@@ -174,6 +179,11 @@ class ReportConfig:
     curve_bytes: int = 2_000_000
     sample_document: int | None = None
     sample_bytes: int = 1_600
+    n_samples: int = 3
+    prompt_bytes: int = 80
+    sample_new_bytes: int = 240
+    sample_temperature: float = 0.8
+    sample_top_p: float = 0.8
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ class Run:
         error: What went wrong, as one line.
         exit_code: Of this run alone.
         seconds: From start to end.
+        store: Folder of the artifacts.
         artifacts: Names of the artifacts that it made or used.
         results: Numbers of the comparison, where the run came that far.
         report: Path of its report.
@@ -55,6 +56,7 @@ class Run:
     error: str | None = None
     exit_code: int | None = None
     seconds: float | None = None
+    store: str = "artifacts"
     artifacts: list[str] = field(default_factory=list)
     results: dict[str, Any] | None = None
     report: str | None = None
@@ -117,6 +119,11 @@ def results(result: Result) -> dict[str, Any]:
                 "key": judged.candidate.trained.key,
                 "label": judged.candidate.trained.label,
                 "tokenizer": judged.candidate.trained.artifact.name,
+                "training": judged.candidate.trained.record.name,
+                "readers": [artifact.name for artifact in judged.candidate.readers],
+                "heldout": judged.candidate.heldout.name,
+                "lms": [artifact.name for artifact in judged.candidate.lms],
+                "evaluations": [artifact.name for artifact in judged.artifacts],
                 "vocab_size": judged.candidate.trained.tokenizer.vocab_size,
                 "bytes_per_token": judged.summary["bytes_per_token"],
                 "bits_per_byte": judged.summary["bits_per_byte"],

@@ -34,22 +34,26 @@ def compression(rows: Rows, labels: Sequence[str], transitions: Rows) -> dict[st
     )  # fmt: skip
     if not transitions:
         return spec(lines, rows=rows)
-    return spec(lines + rule + text, rows=rows, transitions=transitions)
+    named = lines + rule + text if len(transitions) <= 2 else lines + rule  # more names lie on each other
+    return spec(named, rows=rows, transitions=transitions)
 
 
-def loss(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
-    """Training loss in bits per byte against bytes of text seen.
+def loss(rows: Rows, labels: Sequence[str], against: str = "bytes_seen") -> dict[str, Any]:
+    """Training loss in bits per byte against what was read, or what was computed.
 
     Args:
-        rows: `tokenizer`, `bytes_seen`, `bits_per_byte`, `smoothed`.
+        rows: `tokenizer`, `bytes_seen`, `flops`, `bits_per_byte`, `smoothed`.
         labels: As for `compression`.
+        against: `bytes_seen` or `flops`.
     """
-    x = alt.X("bytes_seen:Q", title="bytes of training text seen", axis=si_axis())
+    titles = {"bytes_seen": "bytes of training text seen", "flops": "training FLOPs"}
+    x = alt.X(f"{against}:Q", title=titles[against], axis=si_axis())
     title, scale = "bits per byte (training)", alt.Scale(zero=False)
     y = alt.Y("bits_per_byte:Q", title=title, scale=scale)
     tooltip = [
         alt.Tooltip("tokenizer:N"),
         alt.Tooltip("bytes_seen:Q", title="bytes seen", format=".3s"),
+        alt.Tooltip("flops:Q", title="FLOPs", format=".3s"),
         alt.Tooltip("smoothed:Q", title="bits per byte, average", format=".3f"),
     ]
     base = data().encode(x=x)
@@ -86,6 +90,80 @@ def interval(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
         x=alt.X("bits_per_byte:Q", title=title, scale=scale, axis=axis)
     )
     return spec(whisker + point, height=40 * len(labels) + 20, rows=rows)
+
+
+def tradeoff(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
+    """Held-out bits per byte against training FLOPs: further left is cheaper, further down is better.
+
+    Args:
+        rows: `tokenizer`, `train_flops`, `bits_per_byte`, `low`, `high`.
+        labels: As for `compression`.
+    """
+    scale = alt.Scale(zero=False, padding=20)
+    x = alt.X("train_flops:Q", title="training FLOPs", scale=scale, axis=si_axis())
+    tooltip = [
+        alt.Tooltip("tokenizer:N"),
+        alt.Tooltip("train_flops:Q", title="FLOPs", format=".3s"),
+        alt.Tooltip("bits_per_byte:Q", title="bits per byte", format=".4f"),
+    ]
+    title = "bits per byte (held-out)"
+    base = data().encode(x=x, color=colour(labels), tooltip=tooltip)
+    whisker = base.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q")
+    point = base.mark_point(filled=True, size=110, opacity=1).encode(
+        y=alt.Y("bits_per_byte:Q", title=title, scale=scale), shape=shape(labels)
+    )
+    return spec(whisker + point, rows=rows)
+
+
+def transition(rows: Rows, measure: str, title: str, sizes: Sequence[str]) -> dict[str, Any]:
+    """A measure against the transition as a share of the vocabulary; a line for each vocabulary size.
+
+    Args:
+        rows: `vocabulary` (size as text), `share`, `transition`, and the measure; `low` and `high` for its interval
+            where it has one.
+        measure: `bits_per_byte` or `bytes_per_token`.
+        title: Of the axis.
+        sizes: All vocabulary sizes as text, in order.
+    """
+    tooltip = [
+        alt.Tooltip("tokenizer:N"),
+        alt.Tooltip("transition:Q", format=","),
+        alt.Tooltip(f"{measure}:Q", title=title, format=".4f"),
+    ]
+    scale = alt.Scale(zero=False, padding=12)
+    x = alt.X("share:Q", title="transition, share of the vocabulary", axis=alt.Axis(format="%"), scale=scale)
+    base = data().encode(x=x, color=colour(sizes, "vocabulary"), tooltip=tooltip)
+    line = base.mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=60)).encode(
+        y=alt.Y(f"{measure}:Q", title=title, scale=scale), shape=shape(sizes, "vocabulary")
+    )
+    if not all("low" in row for row in rows):
+        return spec(line, rows=rows)
+    whisker = base.mark_rule(strokeWidth=2, opacity=0.4).encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q")
+    return spec(whisker + line, rows=rows)
+
+
+def length(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
+    """Share of the whole loss by the length of the token that was to be predicted.
+
+    Args:
+        rows: `tokenizer`, `n_bytes`, `share_of_nats`, `share_of_bytes`, `bits_per_byte`.
+        labels: As for `compression`.
+    """
+    tooltip = [
+        alt.Tooltip("tokenizer:N"),
+        alt.Tooltip("n_bytes:Q", title="bytes of the token"),
+        alt.Tooltip("share_of_nats:Q", title="of the loss", format=".1%"),
+        alt.Tooltip("share_of_bytes:Q", title="of the bytes", format=".1%"),
+        alt.Tooltip("bits_per_byte:Q", title="bits per byte", format=".3f"),
+    ]
+    base = data().encode(
+        x=alt.X("n_bytes:Q", title="bytes of the token", axis=alt.Axis(tickMinStep=1)),
+        y=alt.Y("share_of_nats:Q", title="share of the loss", axis=alt.Axis(format="%")),
+        color=colour(labels),
+        strokeDash=dash(labels),
+        tooltip=tooltip,
+    )
+    return spec(base.mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=40)), rows=rows)
 
 
 def words(rows: Rows) -> dict[str, Any]:

@@ -1,64 +1,82 @@
-"""The numbers of a report, as they go into `report.json` and onto the page."""
+"""The numbers of a comparison, as they go into `report.json` and onto the page: any number of tokenizers and seeds."""
 
 from __future__ import annotations
 
-import dataclasses
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import OmegaConf
-
-from experiments.artifacts import Artifact, command_line
+from experiments.report import texts
 from experiments.stages.models import loss_curve
-from experiments.stages.verdict import detail, is_demonstration, percent, signed, verdict
+from experiments.stages.verdict import conditions, detail, percent, signed, verdict
+from lm.token_statistics import TokenFacts, loss_by_bytes, loss_by_phase
 from superbpe import history, inspection
 from tokenizer import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from experiments.config import ReportConfig
-    from experiments.stages.context import Context
     from experiments.stages.evaluation import Judged, Result
-    from experiments.stages.text import Text
     from tokenizer.bpe import Tokenizer
-    from tokenizer.corpus import Corpus
 
 _LOSS_POINTS = 200
 _SMOOTHING = 0.9
 
 
-def gather(context: Context, text: Text, counts: Artifact, result: Result) -> dict[str, Any]:
-    """Measure what the report shows beyond the evaluation, and return all of it, JSON-able."""
-    config = context.config.report
-    threads = context.config.runner.threads
-    heldout = _heldout(text.corpus, config.curve_bytes)
-    second = result.judged[1]
+def gather(
+    result: Result,
+    settings: ReportConfig,
+    *,
+    demonstration: bool,
+    provenance: Mapping[str, Any],
+    threads: int | None = None,
+) -> dict[str, Any]:
+    """Measure what a report shows beyond the evaluation, and return all of it, JSON-able.
+
+    Args:
+        result: The comparison.
+        settings: What to show.
+        demonstration: Whether to say that it is no evidence.
+        provenance: Where everything came from, as `experiments.stages.reporting.provenance` says it.
+        threads: For encoding; None for all cores.
+    """
+    heldout = texts.heldout(result, settings.curve_bytes)
+    compared = result.shown
+    winner = result.winner
     return {
-        "title": config.title,
-        "demonstration": is_demonstration(context),
+        "title": settings.title,
+        "demonstration": demonstration,
         "verdict": {
-            "winner": result.winner.candidate.trained.key if result.winner else None,
+            "winner": winner.candidate.trained.key if winner else None,
             "sentence": verdict(result),
             "detail": detail(result),
-            "difference": result.comparison.difference,
-            "low": result.comparison.interval[0] if result.comparison.interval else None,
-            "high": result.comparison.interval[1] if result.comparison.interval else None,
-            "confidence": result.comparison.confidence,
-            "documents": result.comparison.n_documents,
+            "difference": compared.difference,
+            "low": compared.interval[0] if compared.interval else None,
+            "high": compared.interval[1] if compared.interval else None,
+            "confidence": compared.confidence,
+            "documents": compared.n_documents,
+            "seeds": compared.n_seeds,
         },
+        "conditions": conditions(result),
         "tiles": _tiles(result),
         "tokenizers": [_row(judged) for judged in result.judged],
+        "pairs": _pairs(result),
+        "groups": {name: _groups(result, name) for name in ("script", "source")},
         "measured_bytes": sum(len(document.encode()) for document in heldout),
         "compression": [
             {"tokenizer": judged.candidate.trained.label, "vocab_size": size, "bytes_per_token": density}
             for judged in result.judged
-            for size, density in _compression(judged.candidate.trained.tokenizer, heldout, config.curve_points, threads)
+            for size, density in _compression(
+                judged.candidate.trained.tokenizer, heldout, settings.curve_points, threads
+            )
         ],
         "loss": [row for judged in result.judged for row in _loss(judged)],
-        "superwords": _superwords(second, heldout, config, threads),
-        "sample": _sample(result.judged, text.corpus, config),
-        "provenance": _provenance(context, text, counts, result),
+        "by_length": [row for judged in result.judged for row in _by_length(judged)],
+        "by_phase": [row for judged in result.judged for row in _by_phase(judged)],
+        "superwords": texts.superwords(result, heldout, settings.n_superwords, threads),
+        "early": _early(result),
+        "sample": texts.segmented(result, settings),
+        "generated": texts.generated(result, settings),
+        "provenance": dict(provenance),
     }
 
 
@@ -72,23 +90,29 @@ def _compression(
 
 
 def _tiles(result: Result) -> list[dict[str, str]]:
-    first, second = result.judged
+    """The main numbers of the second against the first; of more than two, of the one that the verdict is about."""
+    first, second = (result.judged[i] for i in result.pair)
     labels = f"{second.candidate.trained.label} against {first.candidate.trained.label}"
     tokens = percent(second.summary["n_tokens"], first.summary["n_tokens"])
-    interval = result.comparison.interval
+    interval = result.shown.interval
     spread = f" ({signed(interval[0])} to {signed(interval[1])})" if interval else ""
+    costs = [judged.summary["cost"]["decode_flops_per_byte"] for judged in (first, second)]
     return [
         {
             "value": percent(second.summary["bytes_per_token"], first.summary["bytes_per_token"]),
             "text": f"bytes per token, {labels}: {tokens} tokens for the same held-out text",
         },
         {
-            "value": signed(result.comparison.difference),
+            "value": signed(result.shown.difference),
             "text": f"bits per byte on held-out text{spread}; less is better",
         },
         {
             "value": percent(second.candidate.lm.contents["flops"], first.candidate.lm.contents["flops"]),
-            "text": "training FLOPs for the same text",
+            "text": "training FLOPs",
+        },
+        {
+            "value": percent(costs[1], costs[0]),
+            "text": "FLOPs of inference per byte, the output head included",
         },
     ]
 
@@ -103,6 +127,7 @@ def _row(judged: Judged) -> dict[str, Any]:
         "label": trained.label,
         "sha256": tokenizer.sha256,
         "vocab_size": tokenizer.vocab_size,
+        "vocab_used": int((judged.evaluations[0].token_counts > 0).sum()),
         "transition": 256 + tokenizer.n_phase1_merges if two_phases else None,
         "superwords": len(tokenizer.superword_ids()),
         "bytes_per_token": summary["bytes_per_token"],
@@ -117,110 +142,66 @@ def _row(judged: Judged) -> dict[str, Any]:
         "train_seconds": model["seconds"],
         "parameters": model["parameters_total"],
         "context_tokens": model["context_tokens"],
+        "cost": summary["cost"],
+        "downstream": judged.downstream,
     }
+
+
+def _pairs(result: Result) -> list[dict[str, Any]]:
+    labels = [judged.candidate.trained.label for judged in result.judged]
+    return [
+        {
+            "a": labels[i],
+            "b": labels[j],
+            "difference": found.difference,
+            "low": found.interval[0] if found.interval else None,
+            "high": found.interval[1] if found.interval else None,
+            "p_adjusted": found.p_adjusted,
+            "verdict": found.verdict,
+        }
+        for (i, j), found in result.comparisons.items()
+    ]
+
+
+def _groups(result: Result, name: str) -> list[dict[str, Any]]:
+    """Bits per byte and bytes per token of the documents of each source or script; nothing if there is one only."""
+    rows = [
+        {"tokenizer": judged.candidate.trained.label, **row}
+        for judged in result.judged
+        for row in judged.summary.get(f"by_{name}", [])
+    ]
+    return rows if len({row["name"] for row in rows}) > 1 else []
 
 
 def _loss(judged: Judged) -> list[dict[str, Any]]:
     """The training loss, and its exponential moving average without the bias towards its start."""
-    curve = loss_curve(judged.candidate.lm, _LOSS_POINTS)
+    label = judged.candidate.trained.label
     rows, average, weight = [], 0.0, 0.0
-    for seen, bits in curve:
-        average, weight = _SMOOTHING * average + bits, _SMOOTHING * weight + 1
-        row = {"bytes_seen": seen, "bits_per_byte": bits, "smoothed": average / weight}
-        rows.append({"tokenizer": judged.candidate.trained.label, **row})
+    for point in loss_curve(judged.candidate.lm, _LOSS_POINTS):
+        average, weight = _SMOOTHING * average + point.bits_per_byte, _SMOOTHING * weight + 1
+        rows.append({"tokenizer": label, **point._asdict(), "smoothed": average / weight})
     return rows
 
 
-def _superwords(judged: Judged, heldout: Sequence[str], config: ReportConfig, threads: int | None) -> dict[str, Any]:
-    tokenizer = judged.candidate.trained.tokenizer
-    counts = inspection.token_counts(tokenizer, heldout, threads=threads)
-    found = inspection.superwords(tokenizer, counts)
-    n_bytes = int(counts @ tokenizer.token_byte_lengths().astype("int64"))
-    return {
-        "label": judged.candidate.trained.label,
-        "n": len(found),
-        "vocab_size": tokenizer.vocab_size,
-        "share_of_tokens": sum(word.count for word in found) / max(int(counts.sum()), 1),
-        "share_of_bytes": sum(word.count * word.n_bytes for word in found) / max(n_bytes, 1),
-        "unused": sum(word.count == 0 for word in found),
-        "longest": [dataclasses.asdict(word) for word in inspection.longest(found, config.n_superwords)],
-        "most_frequent": [dataclasses.asdict(word) for word in inspection.most_frequent(found, config.n_superwords)],
-        "by_words": [
-            {"words": words, "superwords": number, "count": count}
-            for words, number, count in inspection.by_words(found)
-        ],
-    }
+def _by_length(judged: Judged) -> list[dict[str, Any]]:
+    found = judged.evaluations[0]
+    facts = TokenFacts.of(judged.candidate.trained.tokenizer)
+    rows = loss_by_bytes(found.token_nats, found.token_counts, facts)
+    return [{"tokenizer": judged.candidate.trained.label, **row} for row in rows]
 
 
-def _sample(judged: Sequence[Judged], corpus: Corpus, config: ReportConfig) -> dict[str, Any]:
-    number, document = _choose(corpus, config)
-    shown = document.encode()[: config.sample_bytes].decode("utf-8", errors="ignore")
-    whole = len(shown) == len(document)
-    if not whole and " " in shown:
-        shown = shown[: shown.rindex(" ")]
-    sides = []
-    for each in judged:
-        pieces = inspection.segment(each.candidate.trained.tokenizer, shown)
-        sides.append(
-            {
-                "label": each.candidate.trained.label,
-                "n_tokens": len(pieces),
-                "bytes_per_token": len(shown.encode()) / max(len(pieces), 1),
-                "pieces": [dataclasses.asdict(piece) for piece in pieces],
-            }
-        )
-    return {"document": number, "whole": whole, "sides": sides}
+def _by_phase(judged: Judged) -> list[dict[str, Any]]:
+    found = judged.evaluations[0]
+    facts = TokenFacts.of(judged.candidate.trained.tokenizer)
+    rows = loss_by_phase(found.token_nats, found.token_counts, facts)
+    return [{"tokenizer": judged.candidate.trained.label, **row} for row in rows]
 
 
-def _choose(corpus: Corpus, config: ReportConfig) -> tuple[int, str]:
-    """Return the configured document, or else the first that fills the sample, or else the first of all."""
-    first = ""
-    for number, document in enumerate(corpus.documents("heldout")):
-        if config.sample_document == number:
-            return number, document
-        if config.sample_document is None and len(document.encode()) >= config.sample_bytes:
-            return number, document
-        first = first or document
-    return 0, first
-
-
-def _heldout(corpus: Corpus, n_bytes: int) -> list[str]:
-    taken, total = [], 0
-    for document in corpus.documents("heldout"):
-        taken.append(document)
-        total += len(document.encode())
-        if total >= n_bytes:
-            break
-    return taken
-
-
-def _provenance(context: Context, text: Text, counts: Artifact, result: Result) -> dict[str, Any]:
-    stages = [("corpus", text.artifact)] if text.artifact else []
-    stages.append(("count", counts))
-    for judged in result.judged:
-        candidate, key = judged.candidate, judged.candidate.trained.key
-        stages += [
-            (f"{key} training", candidate.trained.record),
-            (f"{key} tokenizer", candidate.trained.artifact),
-            (f"{key} shards, training", candidate.readers[-1]),
-            (f"{key} shards, held-out", candidate.heldout),
-            (f"{key} language model", candidate.lm),
-            (f"{key} evaluation", judged.artifact),
-        ]
-    return {
-        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "command": command_line(),
-        "corpus": [list(fact) for fact in text.facts],
-        "artifacts": [
-            {
-                "stage": stage,
-                "name": artifact.name,
-                "hash": artifact.hash,
-                **{key: artifact.manifest[key] for key in ("seconds", "peak_memory_bytes", "made", "command")},
-            }
-            for stage, artifact in stages
-        ],
-        "versions": result.judged[0].artifact.manifest["versions"],
-        "platform": result.judged[0].artifact.manifest["platform"],
-        "config": OmegaConf.to_yaml(OmegaConf.create(dataclasses.asdict(context.config))),
-    }
+def _early(result: Result) -> list[dict[str, Any]]:
+    """What the first merges of phase 2 brought, of every tokenizer that has one."""
+    return [
+        {"tokenizer": judged.candidate.trained.label, **row}
+        for judged in result.judged
+        for row in judged.candidate.trained.record.contents.get("early", [])
+        if row["merges"]
+    ]

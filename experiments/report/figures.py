@@ -28,8 +28,8 @@ PAPER = {
     "background": "white",
     "font": "Helvetica, Arial, DejaVu Sans, sans-serif",
     "view": {"stroke": None},
-    # As --c0 to --c3 of style.css in light colours.
-    "range": {"category": ["#b84a00", "#0068a8", "#00795a", "#8b3a76"]},
+    # As --c0 to --c7 of style.css in light colours.
+    "range": {"category": ["#b84a00", "#0068a8", "#00795a", "#8b3a76", "#7a6200", "#4b4bb0", "#a3324d", "#4f5560"]},
     "axis": {"gridColor": "#e5e5e5", "domainColor": "#888", "tickColor": "#888", "titleFontWeight": 500},
     "legend": {"labelLimit": 400},
     "bar": {"color": "#0068a8"},

@@ -47,7 +47,7 @@ function drawCharts() {
     const text = { labelColor: soft, titleColor: soft, labelFont: font, titleFont: font, titleFontWeight: 500, labelFontSize: 12, titleFontSize: 12 };
     const config = {
       background: null, font, view: { stroke: null },
-      range: { category: ["var(--c0)", "var(--c1)", "var(--c2)", "var(--c3)"] },
+      range: { category: ["var(--c0)", "var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)", "var(--c5)", "var(--c6)", "var(--c7)"] },
       axis: { ...text, gridColor: line, domainColor: line, tickColor: line, titlePadding: 10, labelPadding: 5 },
       legend: { ...text, labelColor: ink, labelFontSize: 13, labelLimit: 400 },
       text: { fill: ink, font, fontSize: 12 },

@@ -61,12 +61,14 @@ class Judged:
         artifacts: Of the evaluations, one per seed.
         evaluations: The same, loaded.
         summary: `lm.evaluation.aggregate` of them, and `cost` (`lm.cost`).
+        downstream: Scores on tasks, where `experiments.downstream` measured any.
     """
 
     candidate: Candidate
     artifacts: Sequence[Artifact]
     evaluations: Sequence[Evaluation]
     summary: dict[str, Any]
+    downstream: Sequence[Mapping[str, Any]] = ()
 
     @property
     def artifact(self) -> Artifact:
@@ -92,6 +94,23 @@ class Result:
     def comparison(self) -> Comparison:
         """The second against the first."""
         return self.comparisons[0, 1]
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """Which two the verdict's numbers are about: the best of all but the first, and what it is measured by.
+
+        That is the first tokenizer of its vocabulary's size, so that sizes are not compared where they need not be.
+        """
+        rest = range(1, len(self.judged))
+        best = min(rest, key=lambda i: float(self.judged[i].summary["bits_per_byte"]))
+        sizes = [judged.candidate.trained.tokenizer.vocab_size for judged in self.judged]
+        base = sizes.index(sizes[best])
+        return (base if base < best else 0), best
+
+    @property
+    def shown(self) -> Comparison:
+        """The comparison of `pair`."""
+        return self.comparisons[self.pair]
 
     @property
     def too_few(self) -> bool:

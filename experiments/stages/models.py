@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiments.console import si
 from lm.device import arithmetic, resolve_device
@@ -125,7 +125,7 @@ def train_lm(context: Context, trained: Trained, shards: Artifact) -> Artifact:
     found = artifact.contents
     what = (
         f"{si(found['parameters_total'])} parameters, {found['steps']:,} steps, {si(found['bytes'])}B of text, "
-        f"loss {loss_curve(artifact, 20)[-1][1]:.3f} bits per byte over the last twentieth"
+        f"loss {loss_curve(artifact, 20)[-1].bits_per_byte:.3f} bits per byte over the last twentieth"
     )
     context.done(stage, artifact, what)
     return artifact
@@ -138,8 +138,16 @@ def _drop_half_line(path: Path) -> None:
         path.write_bytes(text[: text.rfind(b"\n") + 1])
 
 
-def loss_curve(artifact: Artifact, points: int) -> list[tuple[int, float]]:
-    """Return (bytes seen, mean bits per byte since the point before) of a trained model's run.
+class LossPoint(NamedTuple):
+    """A point of a training run: what it had read and computed, and its loss since the point before."""
+
+    bytes_seen: int
+    flops: int
+    bits_per_byte: float
+
+
+def loss_curve(artifact: Artifact, points: int) -> list[LossPoint]:
+    """Return the loss of a trained model's run along the way.
 
     Args:
         artifact: As `train_lm` returned it.
@@ -160,5 +168,5 @@ def loss_curve(artifact: Artifact, points: int) -> list[tuple[int, float]]:
             before = row["bytes_seen"]
             bits, total = bits + weight * row["train_bits_per_byte"], total + weight
         if total:
-            curve.append((before, bits / total))
+            curve.append(LossPoint(before, steps[min(start + size, len(steps)) - 1]["flops"], bits / total))
     return curve

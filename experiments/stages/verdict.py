@@ -156,10 +156,40 @@ def verdict(result: Result) -> str:
     return f"{winner} predicts held-out text better than {loser}: {difference:.2%} fewer bits per byte ({runs})."
 
 
+def conditions(result: Result) -> str:
+    """Return a sentence about what the models had in common, as their runs say, and not as it was intended."""
+    models: list[dict[str, Any]] = [judged.candidate.lm.contents for judged in result.judged]
+
+    def equal(key: str, tolerance: float = 0.02) -> bool:
+        values = [model[key] for model in models]
+        return bool(max(values) <= min(values) * (1 + tolerance))
+
+    context = "equally many bytes" if equal("context_bytes", 0) else "contexts of different sizes"
+    if equal("bytes") and equal("steps", 0):
+        return (
+            "All models read the same documents in the same order, in equally many steps, and see "
+            f"{context} of context."
+        )
+    same = [
+        name
+        for key, name in (("flops", "training FLOPs"), ("tokens", "training tokens"), ("steps", "training steps"))
+        if equal(key, 0 if key == "steps" else 0.02)
+    ]
+    seen = f"between {si(min(m['bytes'] for m in models))}B and {si(max(m['bytes'] for m in models))}B of text"
+    return (
+        f"All models have equally many {' and '.join(same)}, and read {seen}."
+        if same
+        else f"The models' budgets differ: they read {seen}; the table has the numbers."
+    )
+
+
 def detail(result: Result) -> str:
-    """Return the difference of the first two with its uncertainty: what is in it and what is not."""
-    first, second = (judged.candidate.trained.label for judged in result.judged[:2])
-    compared = result.comparison
+    """Return a difference with its uncertainty: what is in it and what is not.
+
+    It is the second's from the first; of more than two, the best other one's from the first.
+    """
+    first, second = (result.judged[i].candidate.trained.label for i in result.pair)
+    compared = result.shown
     shown = f"{second} − {first} = {signed(compared.difference)} bits per byte"
     unequal = _unequal(result)
     if compared.interval is None:
@@ -183,10 +213,11 @@ def detail(result: Result) -> str:
 
 
 def _unequal(result: Result) -> str:
-    """What else differs between the candidates and takes part in the difference."""
+    """What else differs between the two and takes part in the difference."""
     notes = []
-    models: list[dict[str, Any]] = [judged.candidate.lm.contents for judged in result.judged]
-    sizes = [judged.candidate.trained.tokenizer.vocab_size for judged in result.judged]
+    compared = [result.judged[i] for i in result.pair]
+    models: list[dict[str, Any]] = [judged.candidate.lm.contents for judged in compared]
+    sizes = [judged.candidate.trained.tokenizer.vocab_size for judged in compared]
     if len(set(sizes)) > 1:
         notes.append(f" The vocabularies differ: {_listed(sizes)} tokens.")
     parameters = [int(model["parameters_total"]) for model in models]

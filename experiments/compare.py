@@ -1,0 +1,100 @@
+"""Runs compared on one page: `python -m experiments.compare RUN...`.
+
+A RUN is the folder of a run or of a sweep (outputs/…, multirun/…). Writes `comparison.html`, a page that opens offline,
+and `comparison.json`, its numbers; with `--figures` the charts for papers. Prints the table and the verdict.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.artifacts import write_json
+from experiments.config import ReportConfig
+from experiments.console import Reporter, exit_code
+from experiments.report.figures import FORMATS, save
+
+if TYPE_CHECKING:
+    from experiments.stages.evaluation import Result
+
+PAGE, NUMBERS = "comparison.html", "comparison.json"
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Compare, write and print; return the exit code."""
+    usual = ReportConfig()
+    options = argparse.ArgumentParser(prog="python -m experiments.compare", description=(__doc__ or "").split("\n")[0])
+    options.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run or of a sweep")
+    options.add_argument("--out", type=Path, default=Path("comparison"), metavar="FOLDER", help="(%(default)s)")
+    options.add_argument("--title", default="Tokenizers compared", help="heading of the page")
+    options.add_argument("--baseline", metavar="LABEL", help="what the others are compared with (the first BPE)")
+    options.add_argument("--labels", nargs="+", metavar="LABEL", help="names of the tokenizers, in the table's order")
+    options.add_argument(
+        "--samples", type=int, default=usual.n_samples, help="texts that every model goes on with (%(default)s)"
+    )
+    options.add_argument(
+        "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
+    )
+    arguments = options.parse_args(argv)
+    return exit_code(lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    from experiments import comparing  # Torch takes a second to import, and `--help` needs none
+    from experiments.report.comparison import figures, render
+    from experiments.report.data import gather
+    from experiments.stages.reporting import provenance
+    from experiments.stages.verdict import detail, verdict
+
+    reporter = Reporter()
+    done, others = comparing.find(arguments.runs)
+    result, notes = comparing.combine(done, arguments.baseline)
+    if arguments.labels:
+        result = comparing.rename(result, arguments.labels)
+    settings = dataclasses.replace(ReportConfig(), title=arguments.title, n_samples=arguments.samples)
+    numbers = gather(
+        result,
+        settings,
+        demonstration=comparing.demonstration(result),
+        provenance=provenance(result, [], corpus=comparing.folder_facts(done), config=""),
+    )
+    numbers["notes"] = [*notes, *comparing.unfinished(others)]
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    write_json(arguments.out / NUMBERS, numbers)
+    (arguments.out / PAGE).write_text(render(numbers), encoding="utf-8")
+    if arguments.figures is not None:
+        save(figures(numbers), arguments.out / "figures", arguments.figures or FORMATS)
+    for note in numbers["notes"]:
+        reporter.say(f"left out: {note}", style="yellow")
+    _table(reporter, result)
+    reporter.say(verdict(result), style="bold")
+    reporter.say(detail(result))
+    reporter.say(f"report: {arguments.out / PAGE}")
+
+
+def _table(reporter: Reporter, result: Result) -> None:
+    """One row per tokenizer."""
+    from experiments.console import si
+
+    rows = []
+    for judged in result.judged:
+        summary, cost = judged.summary, judged.summary["cost"]
+        interval = summary["bits_per_byte_interval"]
+        rows.append(
+            [
+                judged.candidate.trained.label,
+                f"{summary['bytes_per_token']:.3f}",
+                f"{summary['bits_per_byte']:.4f}" + (f" ± {(interval[1] - interval[0]) / 2:.4f}" if interval else ""),
+                si(judged.candidate.lm.contents["flops"]),
+                si(cost["decode_flops_per_byte"]),
+            ]
+        )
+    head = ["", "bytes per token", "bits per byte", "training FLOPs", "inference FLOPs per byte"]
+    reporter.table("Held-out text", head, rows)
+
+
+if __name__ == "__main__":
+    sys.exit(run())

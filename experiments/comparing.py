@@ -1,0 +1,189 @@
+"""Results of several runs, put together as if they were one experiment's."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lm.evaluation
+from experiments import runs
+from experiments.artifacts import Artifact, Store, digest
+from experiments.stages.evaluation import Candidate, Judged, Result
+from experiments.stages.tokenizers import Trained
+from lm.evaluation import Evaluation
+from tokenizer.bpe import Tokenizer
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from experiments.runs import Run
+
+
+@dataclass
+class _Group:
+    """Models that differ in their seed alone, and the runs that they were found in."""
+
+    entry: dict[str, Any]
+    store: Store
+    models: dict[int, tuple[Artifact, Artifact]] = field(default_factory=dict)
+    overrides: list[set[str]] = field(default_factory=list)
+
+
+def find(folders: Sequence[Path]) -> tuple[list[Run], list[Run]]:
+    """Return the runs in these folders that came to a comparison, and the others.
+
+    Raises:
+        UserError: If a folder is missing or holds no run, or none of the runs came that far.
+    """
+    found: list[Run] = []
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(f"{folder} is not there; name the folder of a run or of a sweep (outputs/…, multirun/…)")
+        inside = runs.find(folder)
+        if not inside:
+            raise UserError(
+                f"no run is recorded in {folder} (there is no {runs.RECORD}); name a folder that "
+                "python -m experiments.pipeline wrote under outputs/ or multirun/"
+            )
+        found += [run for run in inside if run.folder not in {known.folder for known in found}]
+    done = [run for run in found if run.results is not None]
+    if not done:
+        raise UserError("none of these runs came to a comparison; repeat their commands, which continue them")
+    return done, [run for run in found if run.results is None]
+
+
+def combine(done: Sequence[Run], baseline: str | None = None) -> tuple[Result, list[str]]:
+    """Return all tokenizers of the runs as one result, and what had to be left out.
+
+    A model that several runs share is one candidate; models that differ in their seed alone are seeds of one. They
+    are called by what the runs were told, as far as all runs with that model agree: `SuperBPE t=0.8`.
+
+    Args:
+        done: Runs that came to a comparison.
+        baseline: Label of the tokenizer that others are compared with; None for the first.
+
+    Raises:
+        UserError: If an artifact is gone, two runs scored different text, or no seed is common to all.
+    """
+    groups: dict[str, _Group] = {}
+    for run in done:
+        store = Store(Path(run.store))
+        assert run.results is not None
+        for entry in run.results["tokenizers"]:
+            for model, evaluation in zip(_open(store, entry["lms"]), _open(store, entry["evaluations"]), strict=True):
+                settings: dict[str, Any] = model.manifest["config"]
+                seed = settings["train"]["seed"]
+                training = {key: value for key, value in settings["train"].items() if key != "seed"}
+                key = digest([entry["key"], model.manifest["inputs"], {**settings, "train": training}])
+                group = groups.setdefault(key, _Group(entry, store))
+                group.models[seed] = (model, evaluation)
+            if set(run.swept) not in group.overrides:
+                group.overrides.append(set(run.swept))
+    ordered = sorted(groups.values(), key=lambda group: group.entry["key"] != "bpe")
+    labels = _labels(ordered)
+    if baseline is not None:
+        if baseline not in labels:
+            raise UserError(f"there is no tokenizer {baseline!r} to compare with; there are: {', '.join(labels)}")
+        first = labels.index(baseline)
+        order = [first, *(i for i in range(len(labels)) if i != first)]
+        ordered, labels = [ordered[i] for i in order], [labels[i] for i in order]
+    if len(ordered) < 2:
+        raise UserError("these runs hold one tokenizer's models only; name a run of another one too")
+    seeds = set.intersection(*(set(group.models) for group in ordered))
+    if not seeds:
+        raise UserError("no training seed is common to all these models; train them with the same (lm.train.seed)")
+    notes = [
+        f"{label}: seed {seed} is left out, which others lack"
+        for label, group in zip(labels, ordered, strict=True)
+        for seed in sorted(set(group.models) - seeds)
+    ]
+    judged = [_judged(label, group, sorted(seeds)) for label, group in zip(labels, ordered, strict=True)]
+    return Result(judged, lm.evaluation.compare_all([each.evaluations for each in judged])), notes
+
+
+_SHORT = {"transition": "t", "transition_merges": "merges", "vocab_size": "vocab"}
+
+
+def _short(override: str) -> str:
+    """An override as a label shows it.
+
+    >>> _short("superbpe.transition=0.8")
+    't=0.8'
+    """
+    key, _, value = override.partition("=")
+    name = key.rpartition(".")[2]
+    return f"{_SHORT.get(name, name)}={value}"
+
+
+def _labels(groups: Sequence[_Group]) -> list[str]:
+    """Name each group by what all runs with it were told, without the parts that do not tell groups apart."""
+    told = [set.intersection(*group.overrides) for group in groups]
+    common = set.intersection(*told)
+    labels = [
+        " ".join([group.entry["label"], *sorted(map(_short, parts - common))])
+        for group, parts in zip(groups, told, strict=True)
+    ]
+    sized = [
+        f"{label} {group.entry['vocab_size']:,}" if labels.count(label) > 1 else label
+        for label, group in zip(labels, groups, strict=True)
+    ]
+    return [
+        f"{label} ({group.entry['lms'][0]})" if sized.count(label) > 1 else label
+        for label, group in zip(sized, groups, strict=True)
+    ]
+
+
+def _judged(label: str, group: _Group, seeds: Sequence[int]) -> Judged:
+    entry, store = group.entry, group.store
+    models, evaluations = zip(*(group.models[seed] for seed in seeds), strict=True)
+    artifact, record, heldout = _open(store, [entry["tokenizer"], entry["training"], entry["heldout"]])
+    trained = Trained(label, label, Tokenizer.load(artifact.path), artifact, record)
+    candidate = Candidate(trained, _open(store, entry["readers"]), models, heldout)
+    loaded = [Evaluation.load(found.path) for found in evaluations]
+    summary = lm.evaluation.aggregate(loaded) | {"cost": evaluations[0].contents["cost"]}
+    return Judged(candidate, evaluations, loaded, summary)
+
+
+def _open(store: Store, names: Sequence[str]) -> list[Artifact]:
+    found = []
+    for name in names:
+        artifact = store.find(name)
+        if artifact is None:
+            raise UserError(f"{store.root / name} is gone; repeat the command of its run, which makes it again")
+        found.append(artifact)
+    return found
+
+
+def folder_facts(done: Sequence[Run]) -> list[list[str]]:
+    """What a page says about its runs: folder, command and what it was told."""
+    return [[run.folder, f"{run.command} ({run.started})"] for run in done]
+
+
+def unfinished(others: Sequence[Run]) -> list[str]:
+    """A line for each run that came to no comparison."""
+    return [f"{run.folder}: {run.status}{': ' + run.error if run.error else ''}" for run in others]
+
+
+def demonstration(result: Result, limit: int = 100_000_000) -> bool:
+    """Whether the models read too little for evidence."""
+    return any(judged.candidate.lm.contents["bytes"] < limit for judged in result.judged)
+
+
+def rename(result: Result, labels: Sequence[str]) -> Result:
+    """The same result under other labels, one per tokenizer.
+
+    Raises:
+        UserError: If there are not as many.
+    """
+    if len(labels) != len(result.judged) or len(set(labels)) != len(labels):
+        raise UserError(
+            f"{len(labels)} labels are given for {len(result.judged)} tokenizers; give a different one each"
+        )
+    judged = []
+    for label, each in zip(labels, result.judged, strict=True):
+        trained = dataclasses.replace(each.candidate.trained, key=label, label=label)
+        judged.append(dataclasses.replace(each, candidate=dataclasses.replace(each.candidate, trained=trained)))
+    return dataclasses.replace(result, judged=judged)

@@ -1,0 +1,139 @@
+"""What a comparison shows of text: held-out documents cut both ways, superwords, what the models go on to write."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from experiments.stages.models import open_shards
+from lm.generation import SamplingConfig, generate
+from lm.language_model import LanguageModel
+from lm.training import load_model
+from superbpe import inspection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from experiments.config import ReportConfig
+    from experiments.stages.evaluation import Judged, Result
+
+MOST_SIDES = 4
+"""Side by side there is room for so many; of more tokenizers the baseline and the best are shown."""
+
+
+def documents(judged: Judged) -> Iterator[str]:
+    """The held-out documents, decoded from the shards that were scored."""
+    tokenizer = judged.candidate.trained.tokenizer
+    shards = open_shards(judged.candidate.heldout, judged.candidate.trained)
+    for i in range(shards.n_documents):
+        yield tokenizer.decode(shards.document(i))
+
+
+def heldout(result: Result, n_bytes: int) -> list[str]:
+    """The first held-out documents, of about `n_bytes` together."""
+    taken, total = [], 0
+    for document in documents(result.judged[0]):
+        taken.append(document)
+        total += len(document.encode())
+        if total >= n_bytes:
+            break
+    return taken
+
+
+def sides(result: Result) -> list[Judged]:
+    """The tokenizers to show side by side: all, or the baseline and the best others, in their order."""
+    ranked = sorted(range(1, len(result.judged)), key=lambda i: float(result.judged[i].summary["bits_per_byte"]))
+    chosen = sorted([0, *ranked[: MOST_SIDES - 1]])
+    return [result.judged[i] for i in chosen]
+
+
+def superwords(result: Result, texts: Sequence[str], n: int, threads: int | None) -> dict[str, Any]:
+    """The superwords of the tokenizer with superwords that scores best; of the last one if none has any."""
+    having = [judged for judged in result.judged if len(judged.candidate.trained.tokenizer.superword_ids())]
+    judged = min(having, key=lambda each: float(each.summary["bits_per_byte"]), default=result.judged[-1])
+    tokenizer = judged.candidate.trained.tokenizer
+    counts = inspection.token_counts(tokenizer, texts, threads=threads)
+    found = inspection.superwords(tokenizer, counts)
+    n_bytes = int(counts @ tokenizer.token_byte_lengths().astype("int64"))
+    return {
+        "label": judged.candidate.trained.label,
+        "n": len(found),
+        "vocab_size": tokenizer.vocab_size,
+        "share_of_tokens": sum(word.count for word in found) / max(int(counts.sum()), 1),
+        "share_of_bytes": sum(word.count * word.n_bytes for word in found) / max(n_bytes, 1),
+        "unused": sum(word.count == 0 for word in found),
+        "longest": [dataclasses.asdict(word) for word in inspection.longest(found, n)],
+        "most_frequent": [dataclasses.asdict(word) for word in inspection.most_frequent(found, n)],
+        "by_words": [
+            {"words": words, "superwords": number, "count": count}
+            for words, number, count in inspection.by_words(found)
+        ],
+    }
+
+
+def segmented(result: Result, settings: ReportConfig) -> dict[str, Any]:
+    """One held-out document in the tokens of each."""
+    number, document = _choose(result, settings)
+    shown = document.encode()[: settings.sample_bytes].decode("utf-8", errors="ignore")
+    whole = len(shown) == len(document)
+    if not whole and " " in shown:
+        shown = shown[: shown.rindex(" ")]
+    found = []
+    for judged in sides(result):
+        pieces = inspection.segment(judged.candidate.trained.tokenizer, shown)
+        found.append(
+            {
+                "label": judged.candidate.trained.label,
+                "n_tokens": len(pieces),
+                "bytes_per_token": len(shown.encode()) / max(len(pieces), 1),
+                "pieces": [dataclasses.asdict(piece) for piece in pieces],
+            }
+        )
+    return {"document": number, "whole": whole, "sides": found}
+
+
+def _choose(result: Result, settings: ReportConfig) -> tuple[int, str]:
+    """Return the configured document, or else the first that fills the sample, or else the first of all."""
+    first = ""
+    for number, document in enumerate(documents(result.judged[0])):
+        if settings.sample_document == number:
+            return number, document
+        if settings.sample_document is None and len(document.encode()) >= settings.sample_bytes:
+            return number, document
+        first = first or document
+    return 0, first
+
+
+def generated(result: Result, settings: ReportConfig) -> dict[str, Any]:
+    """What the models of the first seed make of the beginnings of held-out documents."""
+    prompts = _prompts(result, settings)
+    if not prompts:
+        return {"prompts": [], "sampling": {}, "sides": []}
+    sampling = SamplingConfig(
+        temperature=settings.sample_temperature, top_p=settings.sample_top_p, max_new_bytes=settings.sample_new_bytes
+    )
+    found = []
+    for judged in sides(result):
+        model = LanguageModel(load_model(judged.candidate.lm.path), judged.candidate.trained.tokenizer)
+        samples = generate(model, prompts, sampling)
+        found.append(
+            {
+                "label": judged.candidate.trained.label,
+                "samples": [
+                    {"text": sample.text, "n_tokens": len(sample.ids), "finish": sample.finish} for sample in samples
+                ],
+            }
+        )
+    return {"prompts": prompts, "sampling": dataclasses.asdict(sampling), "sides": found}
+
+
+def _prompts(result: Result, settings: ReportConfig) -> list[str]:
+    """Beginnings of the first held-out documents that are long enough, cut in front of a space."""
+    prompts: list[str] = []
+    for document in documents(result.judged[0]):
+        if len(prompts) == settings.n_samples:
+            break
+        start = document.encode()[: settings.prompt_bytes].decode("utf-8", errors="ignore")
+        if len(start) < len(document) and " " in start.strip():
+            prompts.append(start[: start.rindex(" ")])
+    return prompts
