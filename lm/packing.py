@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from dataclasses import dataclass
 from typing import Any
@@ -19,25 +18,25 @@ class Packing:
     Attributes:
         mask: bool[rows, 1, positions, positions], True where a query (third axis) may see a key.
         bounds: int32[documents + 1], where documents begin in the rows laid end to end, and the end of the last.
+        flash: With `bounds`: the kernel that takes them.
     """
 
     mask: Tensor | None = None
     bounds: Tensor | None = None
+    flash: Any = None
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Causal attention within documents, float[rows, heads, positions, head width] each."""
-        flash = flash_attention()
-        if self.bounds is None or flash is None:
+        if self.bounds is None:
             return F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask)
         rows, _, positions, _ = q.shape
         # Laid end to end, [rows * positions, heads, head width]; norms under autocast may have widened q and k.
         ends = [x.transpose(1, 2).flatten(0, 1).to(v.dtype) for x in (q, k, v)]
-        mixed = flash(*ends, self.bounds, self.bounds, positions, positions, window_size=(-1, 0))
+        mixed = self.flash(*ends, self.bounds, self.bounds, positions, positions, window_size=(-1, 0))
         together: Tensor = mixed.view(rows, positions, *mixed.shape[1:]).transpose(1, 2)
         return together
 
 
-@functools.cache
 def flash_attention() -> Any:
     """Torch's attention over sequences of any lengths laid end to end, or None where Torch is too old to have it."""
     try:
@@ -56,8 +55,8 @@ def pack(documents: Tensor) -> Packing:
     Args:
         documents: int64[rows, positions], number of each position's document, never falling within a row.
     """
-    if documents.is_cuda and torch.is_autocast_enabled("cuda") and flash_attention() is not None:
-        return Packing(bounds=bounds(documents))
+    if documents.is_cuda and torch.is_autocast_enabled("cuda") and (flash := flash_attention()) is not None:
+        return Packing(bounds=bounds(documents), flash=flash)
     same = documents[:, None, :, None] == documents[:, None, None, :]
     return Packing(mask=same.tril_())
 

@@ -145,10 +145,11 @@ def test_bounds_for_flash_attention_say_the_same_as_the_mask(monkeypatch):
     model = build()
     ids, documents = packed_rows()
     expected = model.hidden(ids, documents=documents)
-    monkeypatch.setattr(packing, "flash_attention", lambda: flash)
     bounds = packing.bounds(documents)
     assert bounds[-1] == documents.numel()
-    monkeypatch.setattr(model_module, "pack", lambda numbers: packing.Packing(bounds=packing.bounds(numbers)))
+    monkeypatch.setattr(
+        model_module, "pack", lambda numbers: packing.Packing(bounds=packing.bounds(numbers), flash=flash)
+    )
     torch.testing.assert_close(model.hidden(ids, documents=documents), expected, rtol=1e-4, atol=1e-5)
 
 
