@@ -107,7 +107,7 @@ def _run(context: Context, last: int) -> Outcome:
 
 
 def _judge(context: Context, last: int, corpus: Text, counts: Artifact, both: tuple[Trained, Trained]) -> Outcome:
-    from experiments.stages import evaluation, models, verdict
+    from experiments.stages import budget, evaluation, models, verdict
 
     described = documents.describe(context, corpus)
     heldout = [models.shard(context, corpus, trained, "heldout") for trained in both]
@@ -117,11 +117,13 @@ def _judge(context: Context, last: int, corpus: Text, counts: Artifact, both: tu
         return Outcome()
     pairs = list(zip(both, training, strict=True))
     seeds = context.seeds()
-    for seeded in seeds:  # before hours of training rather than after
-        evaluation.check_budget(seeded, [models.bytes_per_step(seeded, *pair) for pair in pairs])
+    plans = [budget.plan(seeded, pairs) for seeded in seeds]  # before hours of training rather than after
     # Seed by seed: two models can be compared long before the last is trained.
     by_seed = [
-        [models.train_lm(seeded, evaluation.of_seed(trained, i), shards) for trained, shards in pairs]
+        [
+            models.train_lm(seeded, evaluation.of_seed(trained, i), shards, plan)
+            for (trained, shards), plan in zip(pairs, plans[i], strict=True)
+        ]
         for i, seeded in enumerate(seeds)
     ]
     lms = zip(*by_seed, strict=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,23 +18,32 @@ class Packing:
     Attributes:
         mask: bool[rows, 1, positions, positions], True where a query (third axis) may see a key.
         bounds: int32[documents + 1], where documents begin in the rows laid end to end, and the end of the last.
+        flash: With `bounds`: the kernel that takes them.
     """
 
     mask: Tensor | None = None
     bounds: Tensor | None = None
+    flash: Any = None
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Causal attention within documents, float[rows, heads, positions, head width] each."""
         if self.bounds is None:
             return F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask)
-        from torch.nn.attention.varlen import varlen_attn  # newer than the oldest Torch that we accept
-
         rows, _, positions, _ = q.shape
         # Laid end to end, [rows * positions, heads, head width]; norms under autocast may have widened q and k.
         ends = [x.transpose(1, 2).flatten(0, 1).to(v.dtype) for x in (q, k, v)]
-        mixed = varlen_attn(*ends, self.bounds, self.bounds, positions, positions, window_size=(-1, 0))
-        assert isinstance(mixed, Tensor)
-        return mixed.unflatten(0, (rows, positions)).transpose(1, 2)
+        mixed = self.flash(*ends, self.bounds, self.bounds, positions, positions, window_size=(-1, 0))
+        together: Tensor = mixed.view(rows, positions, *mixed.shape[1:]).transpose(1, 2)
+        return together
+
+
+def flash_attention() -> Any:
+    """Torch's attention over sequences of any lengths laid end to end, or None where Torch is too old to have it."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return None
+    return varlen_attn if "window_size" in inspect.signature(varlen_attn).parameters else None
 
 
 def pack(documents: Tensor) -> Packing:
@@ -44,11 +55,15 @@ def pack(documents: Tensor) -> Packing:
     Args:
         documents: int64[rows, positions], number of each position's document, never falling within a row.
     """
-    if documents.is_cuda and torch.is_autocast_enabled("cuda"):
-        first = torch.ones_like(documents, dtype=torch.bool)
-        first[:, 1:] = documents[:, 1:] != documents[:, :-1]
-        starts = first.flatten().nonzero().flatten()
-        end = starts.new_tensor([documents.numel()])
-        return Packing(bounds=torch.cat((starts, end)).to(torch.int32))
+    if documents.is_cuda and torch.is_autocast_enabled("cuda") and (flash := flash_attention()) is not None:
+        return Packing(bounds=bounds(documents), flash=flash)
     same = documents[:, None, :, None] == documents[:, None, None, :]
     return Packing(mask=same.tril_())
+
+
+def bounds(documents: Tensor) -> Tensor:
+    """Where documents begin in the rows laid end to end, and the end of the last: int32[documents + 1]."""
+    first = torch.ones_like(documents, dtype=torch.bool)
+    first[:, 1:] = documents[:, 1:] != documents[:, :-1]
+    starts = first.flatten().nonzero().flatten()
+    return torch.cat((starts, starts.new_tensor([documents.numel()]))).to(torch.int32)

@@ -67,7 +67,9 @@ class World:
         text = json.dumps(job).encode() if self.rank == 0 else b""
         length = torch.tensor([len(text)])
         dist.broadcast(length, 0)
-        data = torch.frombuffer(bytearray(text), dtype=torch.uint8) if text else torch.empty(length, dtype=torch.uint8)
+        data = torch.zeros(int(length.item()), dtype=torch.uint8)
+        if text:
+            data = torch.tensor(list(text), dtype=torch.uint8)
         dist.broadcast(data, 0)
         heard: dict[str, Any] | None = json.loads(bytes(data.tolist()))
         return heard

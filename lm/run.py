@@ -61,7 +61,9 @@ class Run:
         self.device = resolve_device(config.device, self.world.local_rank if self.world.size > 1 else None)
         self.stream = DocumentStream(shards, seed=config.seed, shuffle=config.shuffle)
         self.bytes_per_token = self.stream.bytes_per_token(config.train_bytes)
-        self.context_tokens = self.stream.context_tokens(config.context_bytes, config.train_bytes)
+        self.context_tokens = config.context_tokens or self.stream.context_tokens(
+            config.context_bytes, config.train_bytes
+        )
         self.tokens_per_step = config.rows * self.context_tokens
         self.model = Transformer(model, shards.vocab_size, self.context_tokens, shards.tokenizer_sha256)
         self.model.initialize(config.seed)

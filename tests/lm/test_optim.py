@@ -75,3 +75,12 @@ def test_schedule():
     assert wsd(0.9, 0.1, 0.2) == pytest.approx(0.5)
     assert wsd(1.0, 0.1, 0.2) == 0.0
     assert wsd(0.0, 0.0, 0.0) == wsd(1.0, 0.0, 0.0) == 1.0
+
+
+def test_adamw_has_the_tables_and_the_vectors_without_decay():
+    model = Transformer(ModelConfig(depth=1, width=32, head_width=16), 100, 8)
+    rates = {"matrix_lr": 1.0, "embedding_lr": 2.0, "head_lr": 3.0, "vector_lr": 4.0}
+    muon, adamw = build_optimizers(model, **rates, weight_decay=0.1)
+    assert isinstance(adamw, torch.optim.AdamW)
+    assert [group["weight_decay"] for group in adamw.param_groups] == [0.0] * 3
+    assert [group["weight_decay"] for group in muon.param_groups] == [0.1]

@@ -145,5 +145,5 @@ def test_rows_that_cannot_be_shared(shards, tmp_path, monkeypatch):
     from lm import parallel, run
 
     monkeypatch.setattr(run, "current", lambda: parallel.World(0, 3))
-    with pytest.raises(UserError, match="8 rows .* cannot be shared by 3 processes"):
+    with pytest.raises(UserError, match=r"8 rows .* cannot be shared by 3 processes"):
         train(MODEL, CONFIG, shards, tmp_path / "run")

@@ -11,6 +11,7 @@ import signal
 import pytest
 import torch
 
+from lm.interrupt import DeferredInterrupt
 from lm.model import ModelConfig
 from lm.training import TrainConfig, load_model, train
 from tokenizer.errors import UserError
@@ -255,3 +256,113 @@ def test_cuda_trains_and_resumes(make_shards, corpus, tmp_path):
     assert [e["step"] for e in before + after] == list(range(1, 41))
     assert after[-1]["loss"] < 0.8 * before[0]["loss"]
     assert summary["device"].startswith("cuda")
+
+
+PACKED = {"document_mask": True, "microbatch_rows": 3, "context_tokens": 20, "max_steps": 7}
+
+
+@pytest.mark.parametrize("stop_at", range(1, 8))
+def test_resumed_exactly_with_document_masks_and_accumulation(make_shards, corpus, tmp_path, stop_at):
+    shards = make_shards(corpus)
+    config = dataclasses.replace(CONFIG, **PACKED)
+    summary, whole = run(shards, tmp_path / "whole", config)
+    assert (summary["steps"], summary["context_tokens"], summary["tokens"]) == (7, 20, 7 * 4 * 20)
+    assert whole[-1]["lr"] < 0.2 * config.matrix_lr  # the schedule ends where the run does
+    _, before = run(shards, tmp_path / "broken", config, stop_at=stop_at)
+    _, after = run(shards, tmp_path / "broken", config)
+    assert exact(before + after) == exact(whole)
+
+
+def test_document_masks_change_what_is_learned(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    _, plain = run(shards, tmp_path / "plain")
+    _, masked = run(shards, tmp_path / "masked", dataclasses.replace(CONFIG, document_mask=True))
+    assert [e["bytes_seen"] for e in masked] == [e["bytes_seen"] for e in plain]
+    assert masked[-1]["loss"] != plain[-1]["loss"]
+    with pytest.raises(UserError, match=r"other settings: document_mask \(True there, None now\)"):
+        run(shards, tmp_path / "masked")
+
+
+def test_sigterm_is_a_ctrl_c(make_shards, corpus, tmp_path):
+    """Schedulers send it before they kill."""
+    shards = make_shards(corpus)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        train(MODEL, CONFIG, shards, tmp_path / "run", log=lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert run(shards, tmp_path / "run")[1][0]["step"] == 2
+
+
+@pytest.mark.parametrize("patient", [False, True])
+def test_a_second_signal(patient):
+    """It interrupts at once, but not where torchrun repeats what the terminal has sent already."""
+    with DeferredInterrupt(patient=patient) as interrupt:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupt.pending
+        if patient:
+            os.kill(os.getpid(), signal.SIGINT)
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_bf16_is_another_run(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    _, exactly = run(shards, tmp_path / "fp32")
+    half = dataclasses.replace(CONFIG, precision="bf16")
+    summary, roughly = run(shards, tmp_path / "bf16", half)
+    assert summary["run"]["precision"] == "bf16"
+    losses = [[e["loss"] for e in entries] for entries in (roughly, exactly)]
+    assert losses[0] != losses[1]
+    assert losses[0] == pytest.approx(losses[1], rel=0.05)
+    assert all(weight.dtype == torch.float32 for weight in load_model(tmp_path / "bf16").state_dict().values())
+    with pytest.raises(UserError, match=r"other settings: precision \(bf16 there, fp32 now\)"):
+        run(shards, tmp_path / "bf16")
+
+
+def test_compiled_layers_compute_the_same(make_shards, corpus, tmp_path, monkeypatch):
+    """With Torch's own graph and no generated code, which would take a minute: `compile=true` is wired up rightly."""
+    compiled = []
+
+    def compile_eagerly(module, **options):
+        compiled.append(options)
+        original(module, backend="aot_eager", **options)
+
+    original = torch.nn.Module.compile
+    monkeypatch.setattr(torch.nn.Module, "compile", compile_eagerly)
+    shards = make_shards(corpus)
+    config = dataclasses.replace(CONFIG, max_steps=3, document_mask=True)
+    _, plain = run(shards, tmp_path / "plain", config)
+    assert not compiled
+    summary, fused = run(shards, tmp_path / "fused", dataclasses.replace(config, compile=True))
+    assert len(compiled) == 1
+    assert summary["run"]["compile"] is True
+    assert [e["loss"] for e in fused] == pytest.approx([e["loss"] for e in plain], rel=1e-4)
+    assert load_model(tmp_path / "fused").vocab_size == shards.vocab_size
+
+
+def test_what_is_as_usual_leaves_no_trace_in_a_runs_name():
+    """Models trained before a setting existed keep their names."""
+    names = set(TrainConfig().fixed())
+    assert not names & {"precision", "compile", "document_mask", "context_tokens", "max_steps", "device", "threads"}
+    assert {"train_bytes", "microbatch_rows", "seed"} <= names
+    assert TrainConfig(max_steps=5, document_mask=True).fixed()["max_steps"] == 5
+
+
+def test_gradients_are_clipped_before_the_optimizers_see_them(make_shards, corpus, tmp_path, monkeypatch):
+    seen = []
+    step = torch.optim.AdamW.step
+
+    def watched(self, closure=None):
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        seen.append(torch.stack([p.grad.norm() for p in parameters]).norm().item())
+        return step(self, closure)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", watched)
+    shards = make_shards(corpus)
+    _, entries = run(shards, tmp_path / "clipped", dataclasses.replace(CONFIG, grad_clip=1e-3, max_steps=3))
+    assert all(entry["grad_norm"] > 1e-2 for entry in entries)  # logged as it was
+    assert all(norm <= 1.001e-3 for norm in seen)
+    seen.clear()
+    run(shards, tmp_path / "free", dataclasses.replace(CONFIG, grad_clip=0, max_steps=3))
+    assert all(norm > 1e-2 for norm in seen)
