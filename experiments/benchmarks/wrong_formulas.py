@@ -103,15 +103,9 @@ def formulas() -> list[Formula]:
     return [
         ("protocol: bits per byte", lambda s, _: s.nats / LOG2 / s.n_bytes),
         ("nats per token", lambda s, _: s.per_token),
-        (
-            "… over bytes per token of the training text",
-            lambda s, _: s.per_token / LOG2 / s.lm.contents["bytes_per_token"],
-        ),
-        ("… over published bytes per token", lambda s, _: s.per_token / LOG2 / _published(s)),
-        (
-            "… times a constant for superwords (nats)",
-            lambda s, _: s.per_token * (PUBLISHED_FACTOR if _super(s) else 1.0),
-        ),
+        ("… over bytes per token of the training text", lambda s, _: _over(s, s.lm.contents["bytes_per_token"])),
+        ("… over published bytes per token", lambda s, _: _over(s, PUBLISHED_BYTES_PER_TOKEN[_super(s)])),
+        ("… times a constant for superwords (nats)", lambda s, _: s.per_token * (1.0, PUBLISHED_FACTOR)[_super(s)]),
         ("nats per token, weighted by bytes, as bits", _length_weighted),
         ("bytes from decoded strings", _decoded),
         ("<|endoftext|> counted in", lambda s, _: (s.nats + float(s.evaluation.eos_nats.sum())) / LOG2 / s.n_bytes),
