@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.artifacts import Store
 from experiments.cli import main
 from experiments.console import Reporter
-from experiments.stages import documents, evaluation, models, reporting, text, tokenizers, verdict
+from experiments.stages import budget, documents, evaluation, models, reporting, text, tokenizers, verdict
 from experiments.stages.context import Context
 from experiments.tracking import Tracker
 
@@ -72,11 +72,13 @@ def _run(context: Context, last: int) -> None:
         return
     pairs = list(zip(both, training, strict=True))
     seeds = context.seeds()
-    for seeded in seeds:  # before hours of training rather than after
-        evaluation.check_budget(seeded, [models.bytes_per_step(seeded, *pair) for pair in pairs])
+    plans = [budget.plan(seeded, pairs) for seeded in seeds]  # before hours of training rather than after
     # Seed by seed: two models can be compared long before the last is trained.
     by_seed = [
-        [models.train_lm(seeded, evaluation.of_seed(trained, i), shards) for trained, shards in pairs]
+        [
+            models.train_lm(seeded, evaluation.of_seed(trained, i), shards, plan)
+            for (trained, shards), plan in zip(pairs, plans[i], strict=True)
+        ]
         for i, seeded in enumerate(seeds)
     ]
     lms = zip(*by_seed, strict=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import lm.evaluation
 from experiments.console import si
+from experiments.stages import budget
 from experiments.stages.documents import groupings
 from experiments.stages.models import open_shards
 from lm.cost import FORMULAS, decode_seconds, inference_cost
@@ -125,14 +126,12 @@ def evaluate(context: Context, text: Text, candidates: Sequence[Candidate], docu
         documents: What `experiments.stages.documents.describe` found out about the held-out documents.
 
     Raises:
-        UserError: If held-out text may have been trained on, or the budgets of the models differ.
+        UserError: If held-out text may have been trained on, or the models' training is not equal as the budget says.
     """
     for candidate in candidates:
         check_heldout(text.hash, candidate)
     for models in zip(*(candidate.lms for candidate in candidates), strict=True):
-        if context.config.budget.mode == "equal_bytes":
-            assert len({model.contents["steps"] for model in models}) == 1, "one configuration, the same steps"
-        check_budget(context, [model.contents["mean_bytes_per_step"] for model in models])
+        budget.check(context, [budget.Amounts.of(model.contents) for model in models])
     judged = [_judge(context, candidate, documents) for candidate in candidates]
     comparisons = lm.evaluation.compare_all([each.evaluations for each in judged])
     for (i, j), comparison in comparisons.items():
@@ -165,21 +164,6 @@ def check_heldout(corpus: str, candidate: Candidate) -> None:
     for model in candidate.lms:
         if [model.manifest["inputs"]["shards"]] != shards:
             raise UserError(f"{model.path} was trained on other shards than this experiment's; delete it and run again")
-
-
-def check_budget(context: Context, per_step: Sequence[float]) -> None:
-    """Raise a UserError unless the models read equally many bytes per step, in equally many steps.
-
-    Args:
-        context: Of the run; its budget says how much they may differ.
-        per_step: Mean bytes per step of each model, expected before training or measured after it.
-    """
-    if max(per_step) > min(per_step) * (1 + context.config.budget.tolerance):
-        raise UserError(
-            f"budget.mode=equal_bytes, but the models read {', '.join(f'{value:.1f}' for value in per_step)} "
-            "bytes per step; a longer lm.train.context_bytes or a larger budget.train_bytes brings them together, and "
-            "budget.tolerance=0.02 accepts it without training again"
-        )
 
 
 def _judge(context: Context, candidate: Candidate, documents: Artifact) -> Judged:
