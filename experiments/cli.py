@@ -41,14 +41,17 @@ _PRINTS = ("hydra_help", "cfg", "info", "shell_completion")
 def main(stage: str) -> None:
     """Run every stage up to `stage` as the command line says, and exit.
 
-    Under `torchrun` the first process does so, and the others join in when it trains a model.
+    Under `torchrun` the first process does so, and the others join in when it trains or evaluates a model.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         sys.exit(run(stage, sys.argv[1:]))
-    from lm import parallel, training  # Torch takes a second to load
+    from lm import parallel, shared_evaluation, training  # Torch takes a second to load
+
+    def join(job: dict[str, Any]) -> None:
+        (shared_evaluation if shared_evaluation.is_ours(job) else training).join(job)
 
     try:
-        code = parallel.launch(lambda: run(stage, sys.argv[1:]), training.join)
+        code = parallel.launch(lambda: run(stage, sys.argv[1:]), join)
     except UserError as error:
         complain(error)
         code = 2

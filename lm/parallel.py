@@ -1,7 +1,7 @@
-"""Training in several processes, as `torchrun` starts them: the first one works, the others join in when it trains.
+"""Work in several processes, as `torchrun` starts them: the first one works, the others join in for models' sake.
 
-Only training is shared. The first process runs the experiment as if it were alone, with its artifacts, locks and
-logs; the others wait for the jobs that it announces, so there is nothing to lock that two could wait for.
+Only training and evaluation are shared. The first process runs the experiment as if it were alone, with its artifacts,
+locks and logs; the others wait for the jobs that it announces, so there is nothing to lock that two could wait for.
 """
 
 from __future__ import annotations
@@ -86,12 +86,16 @@ def current() -> World:
 
 
 @contextmanager
-def together() -> Iterator[None]:
-    """Around work in step with the other processes: where one fails alone, the others cannot be talked to any more."""
+def together(agreed: tuple[type[BaseException], ...] = (UserError, KeyboardInterrupt)) -> Iterator[None]:
+    """Around work in step with the other processes: where one fails alone, the others cannot be talked to any more.
+
+    Args:
+        agreed: What all processes raise at the same place, or none.
+    """
     global _broken
     try:
         yield
-    except (UserError, KeyboardInterrupt):  # agreed upon
+    except agreed:
         raise
     except BaseException:
         _broken = True

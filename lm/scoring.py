@@ -104,13 +104,31 @@ def score_documents(
     scores = Scores.zeros(shards.n_documents, shards.vocab_size)
     training = model.training
     model.eval()
-    for number, group in enumerate(_groups(shards)):
-        if number % world == rank:
-            _score(model, shards, lengths, plan, batch_tokens, min_context_bytes, group, scores)
-        if progress is not None:
-            progress("evaluate", group.stop, shards.n_documents)
+    failed: UserError | None = None
+    try:
+        for number, group in enumerate(_groups(shards)):
+            if number % world == rank:
+                _score(model, shards, lengths, plan, batch_tokens, min_context_bytes, group, scores)
+            if progress is not None:
+                progress("evaluate", group.stop, shards.n_documents)
+    except UserError as error:
+        failed = error
     model.train(training)
-    return _sum_over_processes(scores, next(model.parameters()).device) if world > 1 else scores
+    if world > 1:
+        _fail_together(failed)
+        return _sum_over_processes(scores, next(model.parameters()).device)
+    if failed is not None:
+        raise failed
+    return scores
+
+
+def _fail_together(failed: UserError | None) -> None:
+    """Raise in every process if one has failed: the others would wait for its sums for ever."""
+    messages: list[str | None] = [None] * dist.get_world_size()
+    dist.all_gather_object(messages, None if failed is None else str(failed))
+    for message in messages:
+        if message is not None:
+            raise UserError(message)
 
 
 def _sum_over_processes(scores: Scores, device: torch.device) -> Scores:

@@ -107,17 +107,18 @@ def _train(run: Run, log: Log | None, progress: Progress | None) -> dict[str, An
         torch.set_num_threads(threads)
 
 
-def load_model(folder: Path, device: str = "cpu") -> Transformer:
+def load_model(folder: Path, device: str = "cpu", local_rank: int | None = None) -> Transformer:
     """Load a trained model, ready to evaluate.
 
     Args:
         folder: As filled by `train`.
         device: As in `TrainConfig`.
+        local_rank: As for `lm.device.resolve_device`.
 
     Raises:
         UserError: If the folder holds no whole model.
     """
-    place = resolve_device(device)
+    place = resolve_device(device, local_rank)
     tensors, meta = load_tensors(folder / MODEL, str(place))
     try:
         config = ModelConfig(**meta["model"])

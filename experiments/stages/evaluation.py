@@ -13,7 +13,7 @@ from experiments.stages.documents import groupings
 from experiments.stages.models import open_shards
 from lm.cost import FORMULAS, decode_seconds, inference_cost
 from lm.evaluation import FORMAT_VERSION, Comparison, Evaluation
-from lm.training import load_model
+from lm.shared_evaluation import load_and_evaluate
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -199,13 +199,13 @@ def _score(context: Context, trained: Trained, model: Artifact, heldout: Artifac
     config = context.config.eval
 
     def build(folder: Path) -> dict[str, Any]:
-        transformer = load_model(model.path, context.config.lm.train.device)
         shards = open_shards(heldout, trained)
-        evaluation = lm.evaluation.evaluate(
-            transformer,
+        transformer, evaluation = load_and_evaluate(
+            model.path,
             shards,
             trained.tokenizer.token_byte_lengths(),
             config,
+            device=context.config.lm.train.device,
             groups=groupings(documents, shards.document_bytes),
             progress=context.reporter.progress,
         )

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
     from experiments.stages.evaluation import Result
 
-_BUDGETS = {"equal_bytes": "equal bytes of training text", "equal_flops": "equal training FLOPs"}
 _GROUPS_SHOWN = 8
 
 
@@ -22,8 +21,7 @@ def show(context: Context, result: Result) -> None:
     for judged in result.judged:
         flops = judged.candidate.lm.contents["flops"]
         context.tracker.log(f"result/{judged.candidate.trained.key}", {**judged.summary, "flops": flops})
-    mode = context.config.budget.mode
-    title = f"Held-out text, {_BUDGETS.get(mode, mode.replace('_', ' '))}"
+    title = f"Held-out text, {equal(context)}"
     say, table = context.reporter.say, context.reporter.table
     say("")
     labels = [judged.candidate.trained.label for judged in result.judged]
@@ -81,6 +79,8 @@ def _table(result: Result) -> list[list[str]]:
             )
         )
     rows += [
+        row("training bytes", [m["bytes"] for m in models], si),
+        row("training steps", [m["steps"] for m in models], "{:,}".format),
         row("training tokens", [m["tokens"] for m in models], si),
         row("training FLOPs", [m["flops"] for m in models], si),
         row("training time", [m["seconds"] for m in models], duration),
@@ -119,6 +119,12 @@ def _pairs(result: Result) -> list[list[str]]:
         ]
         for (i, j), found in result.comparisons.items()
     ]
+
+
+def equal(context: Context) -> str:
+    """Return what the models' training has in common, in words."""
+    what = context.config.budget.mode.removeprefix("equal_")
+    return f"equal {'FLOPs' if what == 'flops' else what} of training" + (" text" if what == "bytes" else "")
 
 
 def percent(value: float, base: float) -> str:

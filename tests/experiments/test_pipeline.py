@@ -19,6 +19,7 @@ import pytest
 
 from experiments import pipeline
 from experiments.artifacts import Store
+from experiments.benchmarks import wrong_formulas
 from experiments.cli import run
 from experiments.stages.evaluation import check_heldout
 from experiments.stages.models import loss_curve
@@ -40,6 +41,10 @@ def _artifacts(tmp_path: Path) -> dict[str, list[str]]:
 
 def _times(tmp_path: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in (tmp_path / "artifacts").glob("[a-z]*")}
+
+
+def _paths(tmp_path: Path, stage: str) -> list[Path]:
+    return sorted((tmp_path / "artifacts").glob(f"{stage}-*"))
 
 
 def _manifest(tmp_path: Path, stage: str) -> dict[str, Any]:
@@ -120,6 +125,13 @@ def test_three_seeds_are_compared_as_pairs_of_runs(
     (compared,) = [row for row in metrics if row["group"] == "comparison" and row["n_seeds"] == 3]
     assert len(compared["seed_differences"]) == 3
     assert run("evaluate", [*tiny, "lm.n_seeds=0"]) == 2
+    # Two of those evaluations by the formulas of the literature.
+    manifests = {path: json.loads((path / "manifest.json").read_text()) for path in _paths(tmp_path, "evaluation")}
+    pair = {manifest["contents"]["tokenizer_sha256"]: str(path) for path, manifest in manifests.items()}
+    assert wrong_formulas.main(list(pair.values())) == 0
+    table = capsys.readouterr().out
+    assert all(name in table for name, _ in wrong_formulas.formulas())
+    assert wrong_formulas.main([str(tmp_path), str(tmp_path)]) == 2
 
 
 def test_a_sweep_over_transitions_counts_once_and_trains_phase_1_once(tiny: list[str], tmp_path: Path) -> None:

@@ -1,35 +1,55 @@
-"""One of two processes that score the same documents together: RANK PORT SHARDS OUT."""
+"""Evaluate in two processes: `python -m tests.lm.scored_together SHARDS MODEL OUT`, with torchrun's variables set.
+
+The evaluation goes to OUT. In a second one the other process fails, which OUT/told has to tell.
+"""
 
 import sys
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import torch
-import torch.distributed as dist
 
-from lm.evaluation import EvalConfig, Evaluation, evaluate
-from lm.model import ModelConfig, Transformer
+import lm.scoring
+from lm import parallel, shared_evaluation
+from lm.evaluation import EvalConfig, Evaluation
 from lm.shards import Shards
+from tokenizer.errors import UserError
+
+CONFIG = EvalConfig(context_bytes=16, min_context_bytes=6, batch_tokens=64, bootstrap_samples=10)
 
 
-def score_small(folder: Path, *, together: bool = False) -> Evaluation:
-    """Score shards with a small random model, in several groups of documents."""
-    shards = Shards.open(folder)
-    model = Transformer(ModelConfig(depth=1, width=32, head_width=16), shards.vocab_size, 16)
-    model.initialize(0)
-    config = EvalConfig(context_bytes=16, min_context_bytes=6, batch_tokens=64, bootstrap_samples=10)
+def score(folder: Path, shards: Shards) -> Evaluation:
+    """Score shards with the model in a folder, in several groups of documents."""
     with mock.patch("lm.scoring._TOKENS_PLANNED", 30):
-        return evaluate(model, shards, shards.token_byte_lengths, config, together=together)
+        return shared_evaluation.load_and_evaluate(folder, shards, shards.token_byte_lengths, CONFIG)[1]
 
 
-def main() -> None:
-    """Score together with the other process, and save."""
-    rank, port, shards, out = int(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4])
+def main(shards: Shards, model: Path, out: Path) -> int:
+    """Score in the first process; the other joins in."""
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    score_small(shards, together=True).save(out / str(rank))
-    dist.destroy_process_group()
+    jobs: list[dict[str, Any]] = []
+
+    def first() -> int:
+        score(model, shards).save(out)
+        try:
+            score(model, shards)
+        except UserError as error:
+            (out / "told").write_text(str(error))
+        return 0
+
+    def join(job: dict[str, Any]) -> None:
+        assert shared_evaluation.is_ours(job)
+        jobs.append(job)
+        broken = mock.Mock(side_effect=UserError("document 3 is not finite"))
+        with (
+            mock.patch("lm.scoring._TOKENS_PLANNED", 30),
+            mock.patch("lm.scoring._score", lm.scoring._score if len(jobs) == 1 else broken),
+        ):
+            shared_evaluation.join(job)
+
+    return parallel.launch(first, join)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(Shards.open(Path(sys.argv[1])), Path(sys.argv[2]), Path(sys.argv[3])))

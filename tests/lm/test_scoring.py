@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import os
 import socket
 import subprocess
 import sys
@@ -12,9 +14,12 @@ import numpy as np
 import pytest
 import torch
 
+from lm.checkpoint import model_tensors, save_tensors
 from lm.evaluation import EvalConfig, Evaluation, Grouping, evaluate
+from lm.model import ModelConfig, Transformer
+from lm.run import MODEL
 from lm.scoring import _fast_nats
-from tests.lm.scored_together import score_small
+from tests.lm.scored_together import score as score_alone
 from tests.lm.test_evaluation import CONFIG, Table, score
 from tokenizer.errors import UserError
 
@@ -104,19 +109,31 @@ def test_overlap_and_padding_are_reported(make_shards, toy):
 def test_two_processes_give_the_numbers_of_one(make_shards, tmp_path):
     """Exactly: every file of the evaluation is the same, byte for byte."""
     shards = make_shards()
+    model = Transformer(ModelConfig(depth=1, width=32, head_width=16), shards.vocab_size, 16)
+    model.initialize(0)
+    meta = {"model": dataclasses.asdict(model.config), "vocab_size": model.vocab_size, "context_tokens": 16}
+    save_tensors(tmp_path / MODEL, model_tensors(model), {**meta, "tokenizer_sha256": shards.tokenizer_sha256})
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    script = [sys.executable, "-m", "tests.lm.scored_together"]
+    script = [
+        sys.executable,
+        "-m",
+        "tests.lm.scored_together",
+        str(shards.folder),
+        str(tmp_path),
+        str(tmp_path / "two"),
+    ]
+    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     processes = [
-        subprocess.Popen([*script, str(rank), port, str(shards.folder), str(tmp_path)], cwd=Path(__file__).parents[2])
-        for rank in range(2)
+        subprocess.Popen(script, cwd=Path(__file__).parents[2], env={**shared, "RANK": rank, "LOCAL_RANK": rank})
+        for rank in ("0", "1")
     ]
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    score_small(shards.folder).save(tmp_path / "alone")
+    score_alone(tmp_path, shards).save(tmp_path / "one")
     torch.set_num_threads(threads)
     assert [process.wait(timeout=120) for process in processes] == [0, 0]
     for name in ("documents.npz", "tokens.npz", "evaluation.json"):
-        for rank in ("0", "1"):
-            assert (tmp_path / rank / name).read_bytes() == (tmp_path / "alone" / name).read_bytes(), (rank, name)
+        assert (tmp_path / "two" / name).read_bytes() == (tmp_path / "one" / name).read_bytes(), name
+    assert (tmp_path / "two" / "told").read_text() == "document 3 is not finite"

@@ -1,0 +1,92 @@
+"""Evaluation by all processes of a run (`lm.parallel`): each scores its share of the documents."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lm.eval_config import EvalConfig
+from lm.evaluation import evaluate
+from lm.parallel import current, together
+from lm.shards import Shards
+from lm.training import load_model
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lm.evaluation import Evaluation, Grouping
+    from lm.model import Transformer
+    from tokenizer.progress import Progress
+
+_TASK = "evaluate"
+
+
+def load_and_evaluate(
+    folder: Path,
+    shards: Shards,
+    token_byte_lengths: np.ndarray[Any, Any],
+    config: EvalConfig,
+    *,
+    device: str = "cpu",
+    groups: Mapping[str, Grouping] | None = None,
+    progress: Progress | None = None,
+) -> tuple[Transformer, Evaluation]:
+    """Load a trained model and score held-out documents with it; under `lm.parallel.launch` the others join in.
+
+    Args:
+        folder: Of the model, as for `lm.training.load_model`; every process reads it.
+        shards: The held-out documents; every process maps them.
+        token_byte_lengths: As for `lm.evaluation.evaluate`; likewise `config`.
+        config: Windows and intervals.
+        device: As in `TrainConfig`; each process takes a CUDA device of its own.
+        groups: As for `lm.evaluation.evaluate`.
+        progress: Likewise.
+
+    Raises:
+        UserError: As `load_model` and `evaluate` do.
+    """
+    world = current()
+    lengths = np.asarray(token_byte_lengths, np.int64)
+    job = {
+        "task": _TASK,
+        "folder": str(folder),
+        "shards": str(shards.folder),
+        "lengths": lengths.tolist(),
+        "config": dataclasses.asdict(config),
+        "device": device,
+    }
+    world.announce(job)
+    return _evaluate(folder, shards, lengths, config, device, groups, progress)
+
+
+def is_ours(job: dict[str, Any]) -> bool:
+    """Whether `load_and_evaluate` announced this."""
+    return job.get("task") == _TASK
+
+
+def join(job: dict[str, Any]) -> None:
+    """Take part in the evaluation that the first process announced."""
+    lengths, config = np.array(job["lengths"], np.int64), EvalConfig(**job["config"])
+    _evaluate(Path(job["folder"]), Shards.open(Path(job["shards"])), lengths, config, job["device"], None, None)
+
+
+def _evaluate(
+    folder: Path,
+    shards: Shards,
+    lengths: np.ndarray[Any, Any],
+    config: EvalConfig,
+    device: str,
+    groups: Mapping[str, Grouping] | None,
+    progress: Progress | None,
+) -> tuple[Transformer, Evaluation]:
+    world = current()
+    shared = world.size > 1
+    # Ctrl-C reaches one process while another is already waiting for its sums.
+    with together(agreed=(UserError,)):
+        model = load_model(folder, device, world.local_rank if shared else None)
+        evaluation = evaluate(model, shards, lengths, config, groups=groups, together=shared, progress=progress)
+    return model, evaluation

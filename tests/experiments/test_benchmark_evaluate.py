@@ -1,0 +1,57 @@
+"""The benchmarks of evaluation on little text; that of the formulas is in `test_pipeline.py`, on evaluations."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pytest
+
+from experiments.benchmarks import coverage, evaluate, wrong_formulas
+from experiments.stages.documents import groupings
+from tokenizer import Corpus, CorpusConfig, count_pretokens, train_bpe
+from tokenizer.errors import UserError
+from tokenizer.patterns import resolve
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_evaluation_beside_the_plain_forward_pass(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = count_pretokens(
+        Corpus(CorpusConfig(paths=[str(corpus)])), resolve("gpt2"), special_tokens=["<|endoftext|>"]
+    )
+    train_bpe(counts, 300, special_tokens=["<|endoftext|>"]).save(tmp_path / "tokenizer")
+    options = ["--tokenizer", str(tmp_path / "tokenizer"), "--rounds", "1", "--depth", "1", "--width", "32"]
+    options += ["--context-bytes", "64", "--min-context-bytes", "0", "16", "--max-bytes", "5kB"]
+    assert evaluate.main([str(corpus), *options]) == 0
+    out = capsys.readouterr().out
+    assert "plain forward" in out
+    assert "min_context_bytes=16" in out
+    assert evaluate.main([str(corpus), "--tokenizer", str(tmp_path / "none")]) == 2
+
+
+def test_intervals_hold_the_truth_as_often_as_the_table_says(capsys: pytest.CaptureFixture[str]) -> None:
+    single, each = coverage.coverage(np.random.default_rng(0), 2, 4.0, 40, 4000)
+    assert single < 0.92
+    assert each > 0.95
+    assert coverage.main(["--seeds", "3", "--ratios", "1", "--rounds", "100"]) == 0
+    assert "Satterthwaite" in capsys.readouterr().out
+
+
+def test_rolling_windows_score_everything_once() -> None:
+    windows = wrong_formulas.rolling_windows(4, np.zeros(12, np.int64))
+    assert [target for w in windows for target in range(w.first, w.last + 1)] == list(range(1, 12))
+    assert all(w.last - w.start <= 4 for w in windows)
+
+
+def test_descriptions_of_other_documents_are_refused(tmp_path: Path) -> None:
+    arrays = {"bytes": np.array([3, 5]), "source": np.zeros(2, np.int32)}
+    np.savez(tmp_path / "documents.npz", allow_pickle=False, **cast("Any", arrays))
+    artifact = cast("Any", SimpleNamespace(path=tmp_path, contents={"names": {"source": ["web"]}}))
+    assert groupings(artifact, np.array([3, 5]))["source"].names == ("web",)
+    with pytest.raises(UserError, match="describes other documents"):
+        groupings(artifact, np.array([3, 6]))
