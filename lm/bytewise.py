@@ -290,7 +290,8 @@ class ByteModel:
         self.cost.passes += 1
         self.cost.tokens += len(ids)
         mask = torch.full((1, len(ids)), keep, device=self.lm.device)
-        return self.lm.model(torch.tensor([ids], device=self.lm.device), mask, cache=self._cache)
+        logits: Tensor = self.lm.model(torch.tensor([ids], device=self.lm.device), mask, cache=self._cache)
+        return logits
 
     @staticmethod
     def _add(found: NDArray[np.float64], places: NDArray[np.int64], log_probs: NDArray[np.float64]) -> None:
