@@ -193,23 +193,27 @@ class ByteModel:
             before += bytes([byte])
         return True
 
-    def heal(self, prompt: str | bytes, *, seed: int) -> list[int]:
+    def heal(self, prompt: str | bytes, *, seed: int | None) -> list[int]:
         """Tokens for a prompt to go on from: a cover of it, drawn by its probability given the prompt.
+
+        Without a seed, the most probable cover.
 
         The last token may go on behind the prompt. Sampling tokens from there samples from the model's distribution
         over canonical texts that begin with the prompt, also where it ends inside a word or a superword. Exact,
         whatever `method` is. For `lm.generation.generate_from`.
         """
         certain, tail = self.covers.settle(_bytes(prompt))
+        if not tail:
+            return certain
         groups = self._covering(tail, "exact")
         tree = _Tree([group.path for group in groups])
         table = self._read(self.lm.window([self.lm.eos_id, *certain, *tree.shared], tree.depth), tree)
-        if not tail:
-            return certain
         covers = [(*group.path, last) for group in groups for last in group.last.tolist()]
         scores = np.concatenate([tree.log_probs(table, group.path, group.last) for group in groups])
         weights = np.exp(scores - scores.max())
-        drawn = int(np.random.default_rng(seed).choice(len(covers), p=weights / weights.sum()))
+        drawn = int(weights.argmax())
+        if seed is not None:
+            drawn = int(np.random.default_rng(seed).choice(len(covers), p=weights / weights.sum()))
         return [*certain, *covers[drawn]]
 
     def _part(self, before: bytes, rest: bytes) -> int:
