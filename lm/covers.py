@@ -115,6 +115,7 @@ class Covers:
         if key in self._found:
             self._found.move_to_end(key)
             return self._found[key]
+        split_utf8(data)
         paths: dict[tuple[int, bytes], set[int]] = {}
         for start in range(first, last + 1):
             candidates = self._range(data[start:])

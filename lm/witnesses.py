@@ -6,8 +6,9 @@ encoder does make the sequence. There are infinitely many continuations, but onl
 scanner cut the text before them. `Witnesses` finds the ways by trying representatives of all kinds of characters.
 
 That a witness was found is a proof. That none was found is one as far as the representatives stand for everything:
-for the named patterns, whose rules look ahead at most four characters, all of kinds that are here. Other regexes may
-tell apart what is alike here; sequences that only a stranger continuation would prove are then missed.
+for the named patterns, whose rules look ahead at a few characters, all of kinds that are here. Other regexes may tell
+apart what is alike here, although the characters that they name are tried, too; sequences that only a stranger
+continuation would prove are then missed.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ from typing import TYPE_CHECKING
 from tokenizer import _native, patterns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tokenizer.bpe import Tokenizer
 
 # Kinds of characters that patterns tell apart. Of letters and digits there are some that hardly any merge knows: a
@@ -47,6 +46,9 @@ _SEEN = 8
 """Characters at a text's end on which the named patterns' behaviour depends."""
 _SCANNED = 48
 """Characters at its end that are scanned to learn it; more than _SEEN, so that the scanners' start has no influence."""
+_FEW = 6
+"""Characters of a kind that are tried to complete one that is cut."""
+_BEHIND = {"N": ("0", "00", "000", "᠑"), "Z": ("a", "\n"), "M": ("a",)}
 _MOST = 1 << 16
 _NAMED = re.compile(r"['’][a-zA-Z]{1,2}|(?<=\d)[eE]")
 _RUNS = re.compile(r"([aAꙛꙚꀀ])\1+")
@@ -67,6 +69,9 @@ class Witnesses:
         self._known = all(patterns.equivalent(regex) is not None for regex in self._scanners)
         # Where whole pieces matter, a piece that goes on is another case than one that ends.
         self._local = not tokenizer.ignore_merges and tokenizer.eligible is None
+        named = {c for regex in self._scanners for c in regex if c.isprintable()}
+        self._tried = _WITNESSES if self._known else [*_WITNESSES, *sorted(named.difference(_WITNESSES))]
+        self._completed: dict[bytes, list[str]] = {}
         self._groups: dict[tuple[str, bytes], list[list[bytes]]] = {}
 
     def groups(self, text: str, partial: bytes) -> list[list[bytes]]:
@@ -93,7 +98,7 @@ class Witnesses:
         text = text[-_SCANNED:] if self._known else text
         end = len(text)
         groups: dict[object, tuple[list[str], list[str]]] = {}
-        for more in self._completions(partial) if partial else _WITNESSES:
+        for more in self._completions(partial) if partial else self._tried:
             inside, ends = [], not partial
             for scanner in self._scanners:
                 cuts, at = [], 0
@@ -114,15 +119,30 @@ class Witnesses:
             result += [[more.encode()[len(partial) :] for more in part] for part in parts if part]
         return result
 
-    def _completions(self, partial: bytes) -> Iterator[str]:
-        """Characters that begin with `partial`, those of many tokens first, alone and in front of others."""
-        characters = sorted(_characters(partial), key=self._tokenizer.count_tokens, reverse=True)
-        for character in characters:
-            yield character
-        by_kind = {_kind(character): character for character in reversed(characters)}
-        for character in by_kind.values():
-            for more in ("a", "ꙛ", "0", "00", "000", "᠑", " ", "\n", "⁂"):
-                yield character + more
+    def _completions(self, partial: bytes) -> list[str]:
+        """Characters that begin with `partial`, a few of each kind, alone and in front of others."""
+        found = self._completed.get(partial)
+        if found is not None:
+            return found
+        kinds: dict[tuple[object, str], list[tuple[bool, int, str]]] = {}
+        for character in _characters(partial):
+            kind = tuple(
+                tuple(map(len, _native.split(f"{side}{character}{side}", scanner)))
+                for scanner in self._scanners
+                for side in ("a", "!", "0", " ")
+            )
+            # First those of which a token ends with `partial`, and of them those that are the most tokens.
+            lengths = [len(self._tokenizer.vocab[i]) for i in self._tokenizer.encode_ordinary(character)]
+            joined = len(partial) not in itertools.accumulate(lengths)
+            category = unicodedata.category(character)
+            kinds.setdefault((kind, category), []).append((joined, -len(lengths), character))
+        found = []
+        for (_, category), ranked in kinds.items():
+            few = [character for *_, character in sorted(ranked)[:_FEW]]
+            found += few
+            found += [few[0] + more for more in _BEHIND.get(category[0], "")]
+        self._completed[partial] = found
+        return found
 
 
 @cache
@@ -138,12 +158,6 @@ def _characters(partial: bytes) -> list[str]:
         except UnicodeDecodeError:  # overlong, a surrogate, beyond U+10FFFF
             continue
     return found
-
-
-def _kind(character: str) -> str:
-    """What a character is to a pattern, as far as Unicode's categories say it."""
-    category = unicodedata.category(character)
-    return category if category[0] in "LMN" else character if category[0] in "ZC" else category + character
 
 
 @lru_cache(maxsize=1 << 18)

@@ -1,0 +1,191 @@
+"""Models on tasks of lm-eval, offline: `python -m experiments.downstream artifacts --out FOLDER`.
+
+MODEL is a folder `lm-*` of a run's artifacts, or the folder of the artifacts for all models in it. Tasks are YAML files
+of lm-eval in `--tasks FOLDER`, which name local data; without that, two small tasks are made of held-out text: of
+`--text`, or of the corpus among the artifacts.
+
+Answers are scored as bytes, so that it makes no difference where tokens begin and end. Prints a table and writes
+`downstream.json`: per task, model and metric the value, its standard error, and the share of requests in which a token
+spans the join of prompt and answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.artifacts import Store, write_json
+from experiments.console import Reporter, console, exit_code
+from experiments.heldout_tasks import write_tasks
+from experiments.saved import Saved, load_models
+from tokenizer import Corpus, CorpusConfig
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+RESULTS = "downstream.json"
+_SCORINGS = ("bytes", "tokens")  # of lm.harness, which takes seconds to import
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Loads, makes tasks, evaluates, prints and writes; returns the exit code."""
+    options = argparse.ArgumentParser(
+        prog="python -m experiments.downstream", description="Models on tasks of lm-eval, offline."
+    )
+    options.add_argument("models", nargs="+", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
+    options.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="where results, and made tasks, go")
+    options.add_argument("--tasks", type=Path, metavar="FOLDER", help="folder of tasks (YAML)")
+    options.add_argument("--task", action="append", metavar="NAME", help="only this one; repeat")
+    options.add_argument("--text", nargs="+", metavar="FILE", help="held-out text to make tasks of, as corpus.paths")
+    options.add_argument("--items", type=int, default=200, help="of each made task (default 200)")
+    options.add_argument("--seed", type=int, default=0, help="of the made tasks")
+    options.add_argument("--limit", type=int, default=None, help="use only so many items of each task")
+    options.add_argument("--scoring", choices=_SCORINGS, default="bytes", help="bytes; or tokens, as lm-eval scores")
+    options.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    arguments = options.parse_args(argv)
+    return exit_code(lambda: _run(arguments), "interrupted: no results are written")
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    if arguments.items < 1:
+        raise UserError(f"--items={arguments.items}: use 1 or more")
+    if arguments.tasks is not None and not arguments.tasks.is_dir():
+        raise UserError(f"--tasks={arguments.tasks} is no folder; name one that holds lm-eval's YAML files")
+    import lm.harness  # noqa: F401  (says at once if lm-eval is missing)
+
+    models = load_models(arguments.models, arguments.device)
+    folder = arguments.tasks
+    if folder is None:
+        folder = arguments.out / "tasks"
+        made = write_tasks(folder, _documents(arguments, models), n=arguments.items, seed=arguments.seed)
+        console.print(f"tasks: {folder} ({', '.join(f'{name}: {count} items' for name, count in made.items())})")
+    results = evaluate(models, folder, arguments.task, scoring=arguments.scoring, limit=arguments.limit)
+    _show(results)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    write_json(arguments.out / RESULTS, results)
+    console.print(f"results: {arguments.out / RESULTS}")
+
+
+def evaluate(
+    models: Sequence[Saved], folder: Path, names: Sequence[str] | None, *, scoring: Any, limit: int | None = None
+) -> dict[str, Any]:
+    """Run tasks on models.
+
+    Args:
+        models: The models.
+        folder: Of the tasks' YAML files.
+        names: Tasks; None for all in the folder.
+        scoring: "bytes" or "tokens", see `lm.harness.HarnessModel`.
+        limit: Most items of a task.
+
+    Returns:
+        JSON-able: `models` (label, artifact, tokenizer, what `HarnessModel.facts` says), and `rows` with task, model,
+        metric, value, stderr, n and straddle_share.
+
+    Raises:
+        UserError: If a task does not exist, or there is none.
+    """
+    # Everything is local; the libraries would ask the network for data sets otherwise.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
+    from lm_eval import simple_evaluate
+    from lm_eval.tasks import TaskManager
+
+    from lm.harness import HarnessModel
+
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    manager = TaskManager(include_path=str(folder), include_defaults=False)
+    found = sorted(manager.all_tasks)
+    if not found:
+        raise UserError(f"{folder} holds no task of lm-eval; put its YAML files there")
+    if unknown := set(names or []).difference(found):
+        raise UserError(f"there is no task {sorted(unknown)[0]!r} in {folder} (there are: {', '.join(found)})")
+    about: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    for saved in models:
+        facts = {}
+        for task in names or found:
+            harness = HarnessModel(saved.lm, scoring=scoring)
+            result = simple_evaluate(
+                harness, tasks=[task], task_manager=manager, limit=limit, bootstrap_iters=1000, log_samples=True
+            )
+            facts[task] = harness.facts()
+            rows += _rows(result, task, saved.label, facts[task])
+        about.append(
+            {
+                "label": saved.label,
+                "lm": saved.artifact.name,
+                "tokenizer_sha256": saved.lm.tokenizer.sha256,
+                "tasks": facts,
+            }
+        )
+    return {"scoring": scoring, "models": about, "rows": rows}
+
+
+def _rows(result: dict[str, Any], task: str, label: str, facts: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    values = result["results"][task]
+    samples = result["samples"][task]
+    common = {"task": task, "model": label, "n": len(samples), "straddle_share": facts["straddle_share"]}
+    for key, value in values.items():
+        metric, comma, _ = key.partition(",")
+        if not comma or metric.endswith("_stderr"):
+            continue
+        error = values.get(key.replace(metric, f"{metric}_stderr", 1))
+        stderr = float(error) if isinstance(error, int | float) and math.isfinite(error) else None
+        yield {**common, "metric": metric, "value": float(value), "stderr": stderr}
+    nats, n_bytes = 0.0, 0
+    for sample in samples:
+        # Of several answers, the one that is right.
+        if not all(len(argument) == 2 and isinstance(argument[1], str) for argument in sample["arguments"]):
+            return
+        right = sample["target"] if len(sample["arguments"]) > 1 else 0
+        if not isinstance(right, int):
+            return
+        nats -= float(sample["filtered_resps"][right][0])
+        n_bytes += len(sample["arguments"][right][1].encode())
+    if n_bytes:
+        yield {**common, "metric": "answer_bits_per_byte", "value": nats / math.log(2) / n_bytes, "stderr": None}
+
+
+def _documents(arguments: argparse.Namespace, models: Sequence[Saved]) -> Iterator[str]:
+    paths = arguments.text
+    if paths is None:
+        root = models[0].artifact.path.parent
+        found = [root / name / "heldout.jsonl.zst" for name in Store(root).names("corpus-")]
+        if len(found) != 1:
+            raise UserError(
+                f"{root} holds {len(found)} corpora to make tasks of; name held-out text with --text FILE, or tasks "
+                "with --tasks FOLDER"
+            )
+        paths = [str(found[0])]
+    for batch in Corpus(CorpusConfig(paths=list(map(str, paths)))):
+        yield from (batch.text(i) for i in range(len(batch)))
+
+
+def _show(results: dict[str, Any]) -> None:
+    labels = [model["label"] for model in results["models"]]
+    values = {(row["task"], row["metric"], row["model"]): row for row in results["rows"]}
+    table = []
+    for task, metric in dict.fromkeys((row["task"], row["metric"]) for row in results["rows"]):
+        cells = []
+        for label in labels:
+            row = values[task, metric, label]
+            error = "" if row["stderr"] is None else f" ± {row['stderr']:.4f}"
+            cells.append(f"{row['value']:.4f}{error}")
+        table.append([task, metric, *cells])
+    for task in dict.fromkeys(row["task"] for row in results["rows"]):
+        shares = [
+            next(row for row in results["rows"] if (row["task"], row["model"]) == (task, label)) for label in labels
+        ]
+        table.append([task, "straddles", *(f"{row['straddle_share']:.1%}" for row in shares)])
+    Reporter(console).table(f"Downstream, scored by {results['scoring']}", ["task", "metric", *labels], table)
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,124 @@
+"""Samples of several models side by side: `python -m experiments.generate artifacts --prompt "The history of"`.
+
+MODEL is a folder `lm-*` of a run's artifacts, or the folder of the artifacts for all models in it. Every model
+continues the same prompts with the same settings and seed. A prompt that ends inside what would be one token of a model
+is healed: its last tokens are drawn among all that begin with its bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from experiments.artifacts import write_json
+from experiments.console import console, exit_code
+from experiments.saved import Saved, load_models
+from lm.bytewise import ByteModel
+from lm.generation import Sample, SamplingConfig, generate, generate_from
+from tokenizer.errors import UserError
+
+_DEFAULT = SamplingConfig()
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Loads, samples, prints and writes; returns the exit code."""
+    options = argparse.ArgumentParser(
+        prog="python -m experiments.generate", description="Samples of several models side by side."
+    )
+    options.add_argument("models", nargs="+", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
+    options.add_argument("--prompt", action="append", default=[], help="text to continue; repeat")
+    options.add_argument("--prompts", type=Path, metavar="FILE", help="prompts, one a line")
+    options.add_argument("--samples", type=int, default=1, help="of each prompt (default 1)")
+    options.add_argument("--temperature", type=float, default=_DEFAULT.temperature, help="0 for the most probable")
+    options.add_argument("--top-p", type=float, default=_DEFAULT.top_p)
+    options.add_argument("--top-k", type=int, default=None)
+    options.add_argument("--seed", type=int, default=_DEFAULT.seed)
+    options.add_argument("--max-bytes", type=int, default=_DEFAULT.max_new_bytes, help="of a sample (default 400)")
+    options.add_argument("--max-tokens", type=int, default=None, help="of a sample (default: no limit)")
+    options.add_argument("--stop", action="append", default=[], metavar="TEXT", help="ends a sample; repeat")
+    options.add_argument("--no-heal", action="store_true", help="begin behind the prompt's own tokens")
+    options.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    options.add_argument("--json", type=Path, metavar="FILE", help="also write prompts, settings and samples there")
+    arguments = options.parse_args(argv)
+    return exit_code(lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    prompts = [*arguments.prompt]
+    if arguments.prompts is not None:
+        prompts += [line for line in arguments.prompts.read_text(encoding="utf-8").splitlines() if line]
+    if not prompts:
+        raise UserError("there is nothing to continue; give --prompt TEXT, or --prompts FILE")
+    if arguments.samples < 1:
+        raise UserError(f"--samples={arguments.samples}: use 1 or more")
+    config = SamplingConfig(
+        temperature=arguments.temperature,
+        top_k=arguments.top_k,
+        top_p=arguments.top_p,
+        seed=arguments.seed,
+        max_new_tokens=arguments.max_tokens,
+        max_new_bytes=arguments.max_bytes,
+        stop=tuple(arguments.stop),
+    )
+    models = load_models(arguments.models, arguments.device)
+    asked = [prompt for prompt in prompts for _ in range(arguments.samples)]
+    samples = [_samples(saved, asked, config, heal=not arguments.no_heal) for saved in models]
+    _show(models, samples)
+    if arguments.json is not None:
+        write_json(arguments.json, record(models, samples, config, heal=not arguments.no_heal))
+        console.print(Text(f"samples: {arguments.json}"), soft_wrap=True)
+
+
+def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: bool) -> list[Sample]:
+    if not heal:
+        return generate(saved.lm, prompts, config)
+    model = ByteModel(saved.lm)
+    seeds = [None if config.temperature == 0 else config.seed + i for i in range(len(prompts))]
+    starts = [model.heal(prompt, seed=seed) for prompt, seed in zip(prompts, seeds, strict=True)]
+    return generate_from(saved.lm, prompts, starts, config)
+
+
+def _show(models: list[Saved], samples: list[list[Sample]]) -> None:
+    table = Table("#", "tokenizer", "tokens", "bytes", "prompt and continuation", show_lines=True)
+    for number, side_by_side in enumerate(zip(*samples, strict=True), start=1):
+        for saved, sample in zip(models, side_by_side, strict=True):
+            text = Text.assemble((sample.prompt, "dim"), sample.text)
+            table.add_row(str(number), saved.label, str(len(sample.ids)), str(len(sample.data)), text)
+    console.print(table)
+
+
+def record(models: list[Saved], samples: list[list[Sample]], config: SamplingConfig, *, heal: bool) -> dict[str, Any]:
+    """What was sampled, JSON-able: one entry per prompt, with a sample of every model in the models' order."""
+    return {
+        "config": {**dataclasses.asdict(config), "heal": heal},
+        "models": [
+            {"label": saved.label, "lm": saved.artifact.name, "tokenizer_sha256": saved.lm.tokenizer.sha256}
+            for saved in models
+        ],
+        "prompts": [
+            {
+                "prompt": side_by_side[0].prompt,
+                "samples": [
+                    {
+                        "text": sample.text,
+                        "finish": sample.finish,
+                        "n_tokens": len(sample.ids),
+                        "n_bytes": len(sample.data),
+                        "n_prompt_tokens": sample.n_prompt_tokens,
+                    }
+                    for sample in side_by_side
+                ],
+            }
+            for side_by_side in zip(*samples, strict=True)
+        ],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(run())
