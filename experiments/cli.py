@@ -26,8 +26,20 @@ if TYPE_CHECKING:
 
 
 def main(stage: str) -> None:
-    """Run every stage up to `stage` as the command line says, and exit."""
-    sys.exit(run(stage, sys.argv[1:]))
+    """Run every stage up to `stage` as the command line says, and exit.
+
+    Under `torchrun` the first process does so, and the others join in when it trains a model.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        sys.exit(run(stage, sys.argv[1:]))
+    from lm import parallel, training  # Torch takes a second to load
+
+    try:
+        code = parallel.launch(lambda: run(stage, sys.argv[1:]), training.join)
+    except UserError as error:
+        complain(error)
+        code = 2
+    sys.exit(code)
 
 
 def run(stage: str, argv: list[str]) -> int:

@@ -17,7 +17,7 @@ from experiments.tracking import MODES
 from lm.evaluation import EvalConfig
 from lm.model import ModelConfig
 from lm.sharding import ShardConfig
-from lm.training import TrainConfig
+from lm.train_config import TrainConfig
 from superbpe.rules import NO_AUTO, Rules
 from superbpe.transition import AUTO, resolve_transition
 from tokenizer.corpus import CorpusConfig
@@ -29,6 +29,7 @@ if typing.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 T = TypeVar("T")
+BUDGETS = ("equal_bytes", "equal_flops", "equal_tokens", "equal_steps")
 
 
 @dataclass(frozen=True)
@@ -119,9 +120,14 @@ class BudgetConfig:
     """What makes the comparison fair.
 
     Attributes:
-        mode: `equal_bytes`: both models read the same documents in the same order, in equally many steps.
-        train_bytes: Bytes of training text that each model reads.
-        tolerance: By how much the bytes per step of two models may differ, as a fraction.
+        mode: What is equal. The first tokenizer's model reads `train_bytes`; the others
+            `equal_bytes`: the same documents in the same order, in equally many steps;
+            `equal_flops`: as much as the first model's training FLOPs buy (by the formula in each run's summary);
+            `equal_tokens`: as many tokens as it;
+            `equal_steps`: as many steps.
+            Contexts are equal in bytes in each of them, unless `lm.train.context_tokens` is given.
+        train_bytes: Bytes of training text that the first model reads.
+        tolerance: By how much two models may differ in what is equal, as a fraction.
     """
 
     mode: str = "equal_bytes"
@@ -279,7 +285,7 @@ def validate(config: Config) -> None:
     """Raise a UserError for what can be known to be wrong before any text is read."""
     check_choice("wandb", config.wandb, MODES)
     check_choice("corpus.source", config.corpus.source, ("files", "embedded"))
-    check_choice("budget.mode", config.budget.mode, ("equal_bytes",))
+    check_choice("budget.mode", config.budget.mode, BUDGETS)
     check_choice("runner.name", config.runner.name, ("local",))
     if config.corpus.source == "files" and not (config.corpus.paths or config.corpus.dataset):
         raise UserError(

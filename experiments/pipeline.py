@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.artifacts import Store
 from experiments.cli import main
 from experiments.console import Reporter
-from experiments.stages import evaluation, models, reporting, text, tokenizers
+from experiments.stages import budget, evaluation, models, reporting, text, tokenizers
 from experiments.stages.context import Context
 from experiments.tracking import Tracker
 
@@ -71,8 +71,10 @@ def _run(context: Context, last: int) -> None:
         return
     pairs = list(zip(both, training, strict=True))
     # Before hours of training rather than after.
-    evaluation.check_budget(context, [models.bytes_per_step(context, *pair) for pair in pairs])
-    lms = [models.train_lm(context, trained, shards) for trained, shards in pairs]
+    plans = budget.plan(context, pairs)
+    lms = [
+        models.train_lm(context, trained, shards, plan) for (trained, shards), plan in zip(pairs, plans, strict=True)
+    ]
     if last < STAGES.index("evaluate"):
         return
     candidates = [

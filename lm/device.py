@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+import time
+
 import torch
 
 from tokenizer.errors import UserError
 
 
-def resolve_device(name: str) -> torch.device:
+def resolve_device(name: str, local_rank: int | None = None) -> torch.device:
     """The device that `name` means: "auto" (CUDA if there is one), "cpu", "cuda" or "cuda:N".
+
+    Args:
+        name: As in `TrainConfig`.
+        local_rank: Number of this process among several on this machine; each gets a CUDA device of its own.
 
     Raises:
         UserError: If it is unknown or absent.
     """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and local_rank is not None:
+        name = f"cuda:{local_rank}"
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -26,6 +35,43 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
-def precision(device: torch.device) -> str:
-    """What training computes in there: "bf16" on CUDA, "fp32" elsewhere. Models of both are not comparable."""
-    return "bf16" if device.type == "cuda" else "fp32"
+def arithmetic(precision: str, compiled: bool | str, device: torch.device) -> dict[str, str | bool]:
+    """What computing on a device means for the numbers; models that differ in it are not comparable.
+
+    Args:
+        precision: As in `TrainConfig`.
+        compiled: `TrainConfig.compile`.
+        device: Where the model is.
+
+    Returns:
+        `precision`, "fp32" or "bf16", and `compile`, True, where `torch.compile` fuses the layers.
+    """
+    cuda = device.type == "cuda"
+    bf16 = precision == "bf16" or (precision in ("auto", "probe") and cuda)
+    if precision == "probe" and not cuda:
+        bf16 = bf16_gain() >= ENOUGH
+    fused = cuda if compiled == "auto" else bool(compiled)
+    return {"precision": "bf16" if bf16 else "fp32", **({"compile": True} if fused else {})}
+
+
+ENOUGH = 1.3
+"""What products in bf16 must gain for a CPU to use them: the layers' other work stays in fp32."""
+
+
+@functools.cache
+def bf16_gain(rows: int = 1024, width: int = 512, rounds: int = 5) -> float:
+    """Speed of a matrix product in bf16 over fp32 on this CPU, the conversions that autocast adds included.
+
+    Some CPUs emulate bf16 and take a hundred times as long; measured once per process, best of `rounds` each.
+    """
+    left, right = torch.randn(rows, width), torch.randn(width, width)
+
+    def seconds(dtype: torch.dtype) -> float:
+        times = []
+        for _ in range(rounds + 1):  # the first one warms up
+            began = time.perf_counter()
+            (left.to(dtype) @ right.to(dtype)).float()
+            times.append(time.perf_counter() - began)
+        return min(times[1:])
+
+    return seconds(torch.float32) / seconds(torch.bfloat16)

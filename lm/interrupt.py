@@ -1,4 +1,4 @@
-"""Ctrl-C between steps instead of inside one."""
+"""Ctrl-C and SIGTERM between steps instead of inside one."""
 
 from __future__ import annotations
 
@@ -9,16 +9,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 
 class DeferredInterrupt:
-    """While active, the first Ctrl-C is only noted; a second one interrupts at once.
+    """While active, the first Ctrl-C or SIGTERM is only noted; a second one interrupts at once.
 
-    Signals reach the main thread alone, so in any other thread this does nothing.
+    SIGTERM is what schedulers send some seconds before they kill. Signals reach the main thread alone, so in any
+    other thread this does nothing.
+
+    Args:
+        patient: Note further ones too. `torchrun` passes Ctrl-C on to processes that the terminal has told already,
+            and kills them itself when they take too long.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, patient: bool = False) -> None:
         self.pending = False
-        self._previous: Any = None
+        self._patient = patient
+        self._previous: dict[int, Any] = {}
 
     def raise_if_pending(self) -> None:
         """Raise the `KeyboardInterrupt` that was put off."""
@@ -27,16 +35,16 @@ class DeferredInterrupt:
 
     def __enter__(self) -> DeferredInterrupt:
         if threading.current_thread() is threading.main_thread():
-            self._previous = signal.signal(signal.SIGINT, self._note)
+            self._previous = {number: signal.signal(number, self._note) for number in _SIGNALS}
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.pending:
+        if self.pending and not self._patient:
             raise KeyboardInterrupt
         self.pending = True

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lm.packing import pack
 from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from lm.cache import KeyValueCache, LayerCache
+    from lm.packing import Packing
+
+# Width over depth where only the depth is given.
+_ASPECT = 64
 
 
 @dataclass(frozen=True)
 class ModelConfig:
     """Shape of a `Transformer`; the vocabulary and the context length come from the shards.
 
+    `depth` alone gives a whole family: 4 layers have 3 million parameters beside the vocabulary's, 8 have 25,
+    11 have 65, 16 have 201, 24 have 680 (12 depth width^2). Any other field may be given as well.
+
     Attributes:
         depth: Number of layers.
-        width: Width of the residual stream (HF: `hidden_size`).
+        width: Width of the residual stream (HF: `hidden_size`); 0 for 64 times the depth, in whole heads.
         head_width: Width of one attention head; `width / head_width` heads.
         mlp_ratio: Width of the SwiGLU layer over `width`, rounded up to a multiple of 32.
         rope_theta: Base of the rotary frequencies.
@@ -29,7 +41,7 @@ class ModelConfig:
     """
 
     depth: int = 4
-    width: int = 256
+    width: int = 0
     head_width: int = 64
     mlp_ratio: float = 8 / 3
     rope_theta: float = 10_000.0
@@ -39,6 +51,9 @@ class ModelConfig:
     qk_norm: bool = False
 
     def __post_init__(self) -> None:
+        if self.width == 0 and self.depth > 0 and self.head_width > 0:
+            width = max(1, round(_ASPECT * self.depth / self.head_width)) * self.head_width
+            object.__setattr__(self, "width", width)  # so that it is known wherever the shape is recorded
         for name in ("depth", "width", "head_width", "vocab_multiple"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name}={getattr(self, name)}: use a positive whole number")
@@ -84,24 +99,49 @@ class Transformer(nn.Module):
         self.register_buffer("padding", padding if padded > vocab_size else None, persistent=False)
         self.padding: Tensor | None
 
-    def forward(self, ids: Tensor, keep: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        ids: Tensor,
+        keep: Tensor | None = None,
+        *,
+        cache: KeyValueCache | None = None,
+        documents: Tensor | None = None,
+    ) -> Tensor:
         """Logits of the next token.
 
         Args:
             ids: int64[rows, positions].
             keep: bool[rows, positions]; only the marked positions reach the head, which is most of
                 the work when the vocabulary is large. None keeps all.
+            cache: For decoding: the ids follow what the cache holds, and it holds them afterwards.
+            documents: As for `hidden`.
 
         Returns:
             float[rows, positions, padded vocabulary], or float[marked, padded vocabulary] with `keep`;
             padding ids are at -inf.
         """
-        if ids.shape[1] > self.context_tokens:
-            raise ValueError(f"{ids.shape[1]} positions, but the model was built for {self.context_tokens}")
-        hidden = self.model(ids)
+        hidden = self.hidden(ids, cache=cache, documents=documents)
         if keep is not None:
             hidden = hidden[keep]
         return F.linear(hidden, self.lm_head.weight, self.padding)
+
+    def hidden(self, ids: Tensor, *, cache: KeyValueCache | None = None, documents: Tensor | None = None) -> Tensor:
+        """What the head sees: normalized hidden states, float[rows, positions, width].
+
+        Args:
+            ids: int64[rows, positions].
+            cache: As for `forward`; without `documents`.
+            documents: int64[rows, positions], number of each position's document, never falling within a row.
+                Positions see those of their own document alone, as if every document were computed by itself.
+                They are not counted anew in each: rotary attention depends on their differences only. None: all
+                of a row is one document.
+        """
+        if ids.shape[1] > self.context_tokens:
+            raise ValueError(f"{ids.shape[1]} positions, but the model was built for {self.context_tokens}")
+        if cache is not None and documents is not None:
+            raise ValueError("a cache holds one document per row; leave out the documents")
+        hidden: Tensor = self.model(ids, cache, None if documents is None else pack(documents))
+        return hidden
 
     @torch.no_grad()
     def initialize(self, seed: int) -> None:
@@ -165,12 +205,18 @@ class Decoder(nn.Module):
         self.cos: Tensor
         self.sin: Tensor
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, ids: Tensor, cache: KeyValueCache | None = None, packing: Packing | None = None) -> Tensor:
         """Normalized hidden states, float[rows, positions, width], of int64[rows, positions]."""
         x: Tensor = self.embed_tokens(ids)
-        cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
-        for layer in self.layers:
-            x = layer(x, cos, sin)
+        if cache is None:
+            cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
+            for layer in self.layers:
+                x = layer(x, cos, sin, packing)
+        else:
+            positions = cache.begin(*ids.shape)[:, None]
+            cos, sin = self.cos[positions], self.sin[positions]
+            for layer, cached in zip(self.layers, cache.layers, strict=True):
+                x = layer(x, cos, sin, cached)
         normalized: Tensor = self.norm(x)
         return normalized
 
@@ -185,9 +231,9 @@ class Layer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(config.width, eps=config.norm_eps)
         self.mlp = SwiGLU(config)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, special: LayerCache | Packing | None = None) -> Tensor:
         """Update of the residual stream, float[rows, positions, width]."""
-        x = x + self.self_attn(self.input_layernorm(x), cos, sin)
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, special)
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return out
 
@@ -208,14 +254,14 @@ class Attention(nn.Module):
             self.q_norm = nn.RMSNorm(config.head_width, eps=config.norm_eps)
             self.k_norm = nn.RMSNorm(config.head_width, eps=config.norm_eps)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Mix positions of float[rows, positions, width]."""
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, special: LayerCache | Packing | None = None) -> Tensor:
+        """Mix positions of float[rows, positions, width]; causal within the row unless something special attends."""
         rows, positions, width = x.shape
         heads = (rows, positions, width // self.head_width, self.head_width)
         q = rotate(self.q_norm(self.q_proj(x).view(heads)).transpose(1, 2), cos, sin)
         k = rotate(self.k_norm(self.k_proj(x).view(heads)).transpose(1, 2), cos, sin)
         v = self.v_proj(x).view(heads).transpose(1, 2)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True) if special is None else special.attend(q, k, v)
         out: Tensor = self.o_proj(mixed.transpose(1, 2).reshape(rows, positions, width))
         return out
 
@@ -240,8 +286,8 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
     Args:
         x: float[rows, heads, positions, head_width].
-        cos: float[positions, head_width], cosines of the angles.
-        sin: float[positions, head_width], their sines.
+        cos: float[positions, head_width], or float[rows, 1, positions, head_width]: cosines of the angles.
+        sin: Of the same shape, their sines.
     """
     first, second = x.chunk(2, dim=-1)
     return x * cos.to(x.dtype) + torch.cat((-second, first), dim=-1) * sin.to(x.dtype)

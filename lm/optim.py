@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
+from lm.parallel import World
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from lm.model import Transformer
 
@@ -47,27 +50,51 @@ class Muon(torch.optim.Optimizer):
         lr: Learning rate: the update's spectral norm.
         momentum: Decay of the running mean of gradients.
         weight_decay: Decoupled; multiplied by `lr`.
+        world: Processes that have the same parameters and gradients, and share the work.
     """
 
-    def __init__(self, params: Iterable[Tensor], lr: float, momentum: float = 0.95, weight_decay: float = 0.0) -> None:
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+        world: World | None = None,
+    ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self._world = world or World()
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Update every parameter that has a gradient; `closure` is not supported."""
         assert closure is None
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                state: dict[str, Any] = self.state[parameter]
-                if not state:
-                    state["momentum_buffer"] = torch.zeros_like(parameter)
-                mean = state["momentum_buffer"].lerp_(parameter.grad, 1 - group["momentum"])
-                update = orthogonalize(parameter.grad.lerp(mean, group["momentum"]))
-                rows, columns = parameter.shape
-                parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                parameter.add_(update, alpha=-group["lr"] * max(1.0, rows / columns) ** 0.5)
+        jobs = [(group, p) for group in self.param_groups for p in group["params"] if p.grad is not None]
+        directions = []
+        for group, parameter in jobs:
+            state: dict[str, Any] = self.state[parameter]
+            if not state:
+                state["momentum_buffer"] = torch.zeros_like(parameter)
+            mean = state["momentum_buffer"].lerp_(parameter.grad, 1 - group["momentum"])
+            directions.append(parameter.grad.lerp(mean, group["momentum"]))
+        for (group, parameter), update in zip(jobs, orthogonalize_all(directions, self._world), strict=True):
+            rows, columns = parameter.shape
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+            parameter.add_(update, alpha=-group["lr"] * max(1.0, rows / columns) ** 0.5)
+
+
+def orthogonalize_all(matrices: Sequence[Tensor], world: World) -> list[Tensor]:
+    """Orthogonalize matrices that all processes have, each a share of them: it is most of Muon's work."""
+    if world.size == 1:
+        return [orthogonalize(matrix) for matrix in matrices]
+    made, waiting = [], []
+    for i, matrix in enumerate(matrices):
+        owner = i % world.size
+        update = orthogonalize(matrix).contiguous() if owner == world.rank else torch.empty_like(matrix)
+        waiting.append(dist.broadcast(update, owner, async_op=True))
+        made.append(update)
+    for handle in waiting:
+        handle.wait()
+    return made
 
 
 def build_optimizers(
@@ -78,6 +105,7 @@ def build_optimizers(
     head_lr: float,
     vector_lr: float,
     weight_decay: float,
+    world: World | None = None,
 ) -> list[torch.optim.Optimizer]:
     """Muon on the layers' matrices, AdamW on embedding, head and norms.
 
@@ -90,6 +118,7 @@ def build_optimizers(
         head_lr: Of AdamW for the output head.
         vector_lr: Of AdamW for the norms' weights.
         weight_decay: Decoupled, on the matrices only; on a vocabulary table it would act most on rare tokens.
+        world: Processes that train the same model.
     """
     tied = model.config.tie_embeddings
     matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
@@ -101,7 +130,7 @@ def build_optimizers(
     if not tied:
         groups.append({"params": [model.model.embed_tokens.weight], "lr": embedding_lr})
     optimizers = [
-        Muon(matrices, lr=matrix_lr, weight_decay=weight_decay),
+        Muon(matrices, lr=matrix_lr, weight_decay=weight_decay, world=world),
         torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0, fused=True),
     ]
     for optimizer in optimizers:
@@ -114,7 +143,7 @@ def wsd(progress: float, warmup_fraction: float, decay_fraction: float) -> float
     """Factor on the peak learning rate: linear warm-up, stable, linear decay to zero.
 
     Args:
-        progress: Bytes of training text seen over the bytes of the whole run, 0 .. 1.
+        progress: Steps done over the steps of the whole run, 0 .. 1.
         warmup_fraction: Share of the run that warms up.
         decay_fraction: Share of the run, at its end, that decays.
 

@@ -11,8 +11,9 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from lm.checkpoint import (
     load_model_tensors,
@@ -22,10 +23,12 @@ from lm.checkpoint import (
     optimizer_tensors,
     save_tensors,
 )
-from lm.device import precision, resolve_device
+from lm.device import arithmetic, resolve_device
 from lm.diagnostics import Diagnostics
+from lm.loss import Objective
 from lm.model import ModelConfig, Transformer
 from lm.optim import build_optimizers, wsd
+from lm.parallel import current
 from lm.stream import DocumentStream
 from tokenizer.errors import UserError
 
@@ -33,24 +36,34 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lm.shards import Shards
-    from lm.training import TrainConfig
+    from lm.train_config import TrainConfig
 
 MODEL, SUMMARY = "model.safetensors", "summary.json"
 _CHECKPOINT = "checkpoint.safetensors"
-# These say how a run is watched or placed, not what it computes: a resumed run may change them.
-FREE_TO_CHANGE = ("device", "threads", "checkpoint_seconds", "log_every", "diagnostics_every", "peak_flops")
 _logger = logging.getLogger(__name__)
 
 
 class Run:
-    """State of one run: model, optimizers, position in the text, totals."""
+    """State of one run: model, optimizers, position in the text, totals.
+
+    Several processes (`lm.parallel`) hold the same state. Each takes an equal share of the rows of every step, so the
+    batch is the same however many there are; the first one writes the files.
+    """
 
     def __init__(self, model: ModelConfig, config: TrainConfig, shards: Shards, folder: Path) -> None:
         self.config, self.shards, self.folder = config, shards, folder
-        self.device = resolve_device(config.device)
+        self.world = current()
+        if config.rows % self.world.size:
+            raise UserError(
+                f"a step's {config.rows} rows (lm.train.bytes_per_step / context_bytes) cannot be shared by "
+                f"{self.world.size} processes; use a multiple of {self.world.size}, or other --nproc-per-node"
+            )
+        self.device = resolve_device(config.device, self.world.local_rank if self.world.size > 1 else None)
         self.stream = DocumentStream(shards, seed=config.seed, shuffle=config.shuffle)
         self.bytes_per_token = self.stream.bytes_per_token(config.train_bytes)
-        self.context_tokens = self.stream.context_tokens(config.context_bytes, config.train_bytes)
+        self.context_tokens = config.context_tokens or self.stream.context_tokens(
+            config.context_bytes, config.train_bytes
+        )
         self.tokens_per_step = config.rows * self.context_tokens
         self.model = Transformer(model, shards.vocab_size, self.context_tokens, shards.tokenizer_sha256)
         self.model.initialize(config.seed)
@@ -62,33 +75,57 @@ class Run:
             head_lr=config.head_lr,
             vector_lr=config.vector_lr,
             weight_decay=config.weight_decay,
+            world=self.world,
         )
+        self.objective: nn.Module = Objective(self.model, eos_id=shards.eos_id, document_mask=config.document_mask)
         self.lengths = torch.from_numpy(shards.token_byte_lengths).to(self.device)
         self.flops_per_token = self.model.flops_per_token()
-        self.diagnostics = Diagnostics(config.diagnostics_every, config.peak_flops, precision(self.device))
         self.step = 0
-        self.seconds = 0.0
+        self.seconds = self.data_seconds = 0.0
         # On the device, so that a step that is not logged need not wait for it.
         self.bytes_seen = torch.zeros((), dtype=torch.int64, device=self.device)
         self.last_bits_per_byte = math.nan
-        fixed = {k: v for k, v in dataclasses.asdict(config).items() if k not in FREE_TO_CHANGE}
         self.identity: dict[str, Any] = {
             "model": dataclasses.asdict(model),
-            "train": fixed,
-            "precision": precision(self.device),
+            "train": config.fixed(),
+            **arithmetic(config.precision, config.compile, self.device),
             "shards": [shards.tokenizer_sha256, shards.n_documents, shards.n_bytes, shards.n_tokens],
         }
+        self.diagnostics = Diagnostics(
+            config.diagnostics_every, config.peak_flops, self.identity["precision"], processes=self.world.size
+        )
 
     def same_or_refuse(self, identity: dict[str, Any]) -> None:
         """Compare with the settings of the run that is already in the folder."""
         if identity == self.identity:
             return
         mine, theirs = _flat(self.identity), _flat(identity)
-        differ = ", ".join(f"{k} ({theirs.get(k)} there, {v} now)" for k, v in mine.items() if theirs.get(k) != v)
+        keys = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
+        differ = ", ".join(f"{key} ({theirs.get(key)} there, {mine.get(key)} now)" for key in keys)
         raise UserError(f"{self.folder} holds a run with other settings: {differ}; use another folder or delete it")
 
-    def resume(self) -> None:
-        """Load the checkpoint if there is one."""
+    def begin(self) -> None:
+        """Load the checkpoint if there is one, and get ready to compute."""
+        self._resume()
+        if self.identity.get("compile"):
+            self.model.model.compile(dynamic=False)
+        if self.world.size > 1:
+            if not self.world.same(self.step):
+                raise UserError(f"the processes see different checkpoints in {self.folder}; it must be a shared folder")
+            cuda = self.device.type == "cuda"
+            if cuda:
+                torch.cuda.set_device(self.device)
+            # Without a search for unused parameters gradients are put into other buckets after the first step, and so
+            # after each start: with more than two processes, sums would be rounded otherwise in a resumed run. The
+            # search costs little on a CPU; on CUDA nobody expects the same bits.
+            self.objective = DistributedDataParallel(
+                self.objective,
+                device_ids=[self.device] if cuda else None,
+                broadcast_buffers=False,
+                find_unused_parameters=not cuda,
+            )
+
+    def _resume(self) -> None:
         path = self.folder / _CHECKPOINT
         if path.exists():
             tensors, meta = load_tensors(path, str(self.device))
@@ -97,14 +134,15 @@ class Run:
             state = {k: v for k, v in tensors.items() if "#" in k}
             load_optimizer_tensors(self.model, self.optimizers, state)
             self.step, self.seconds = meta["step"], meta["seconds"]
+            self.data_seconds = meta.get("data_seconds", 0.0)
             self.bytes_seen += meta["bytes_seen"]
             self.last_bits_per_byte = meta["last_bits_per_byte"]
             self.diagnostics.mark(self.step * self.tokens_per_step, self.seconds)
-        elif self.epochs > 1:
+        elif self.epochs > 1 and self.world.rank == 0:
             _logger.warning(
                 "the shards hold %d bytes: training on %d bytes reads them %.2f times",
                 self.shards.n_bytes,
-                self.config.train_bytes,
+                round(self.epochs * self.shards.n_bytes),
                 self.epochs,
             )
 
@@ -119,10 +157,11 @@ class Run:
         config = self.config
         start = self.step * self.tokens_per_step
         ids = torch.from_numpy(self.stream.read(start, start + self.tokens_per_step + 1)).to(self.device)
+        self.data_seconds += time.perf_counter() - began
         inputs = ids[:-1].view(config.rows, -1)
         targets = ids[1:].view(config.rows, -1)
         factor = wsd((self.step + 0.5) / config.steps, config.warmup_fraction, config.decay_fraction)
-        nats = self._backward(inputs, targets)
+        sums = self._backward(inputs, targets)
         limit = config.grad_clip or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
         for optimizer in self.optimizers:
@@ -136,11 +175,13 @@ class Run:
         entry = None
         due = self.diagnostics.due(self.step, config.steps)
         if due or self.step % config.log_every == 0 or self.step == config.steps:
-            text_nats = (nats * (targets != self.shards.eos_id)).sum()
-            loss = nats.mean().item()
+            if self.world.size > 1:
+                dist.all_reduce(sums)
+            all_nats, text_nats = sums.tolist()
+            loss = all_nats / targets.numel()
             if not math.isfinite(loss):
                 raise UserError(f"the loss of step {self.step} is {loss}: training diverged; lower the learning rates")
-            self.last_bits_per_byte = text_nats.item() / math.log(2) / max(1, step_bytes.item())
+            self.last_bits_per_byte = text_nats / math.log(2) / max(1, step_bytes.item())
             entry = {
                 "step": self.step,
                 "loss": loss,
@@ -156,34 +197,48 @@ class Run:
         if entry is not None:
             entry |= {"tokens_per_second": self.tokens_per_step / seconds, "seconds": self.seconds}
         if entry is not None and due:  # outside the time that is measured
-            tokens = self.step * self.tokens_per_step
-            entry |= self.diagnostics.row(
-                self.model, inputs[: config.microbatch_rows], tokens=tokens, seconds=self.seconds
-            )
+            shown, tokens = inputs[: config.microbatch_rows], self.step * self.tokens_per_step
+            documents = (shown == self.shards.eos_id).cumsum(1) if config.document_mask else None
+            entry |= self.diagnostics.row(self.model, shown, tokens=tokens, seconds=self.seconds, documents=documents)
         return entry
 
     def _backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Add up the gradients of the mean loss, micro-batch by micro-batch; nats of every target."""
-        precision = torch.autocast("cuda", torch.bfloat16) if self.device.type == "cuda" else nullcontext()
-        nats = torch.empty(targets.shape, device=self.device)
-        size = self.config.microbatch_rows or len(inputs)
-        for first in range(0, len(inputs), size):
+        """Add up the gradients of the mean loss over this process's rows, micro-batch by micro-batch.
+
+        Returns:
+            float64[2], nats of these rows' targets and of those that are text.
+        """
+        world, each = self.world, len(inputs) // self.world.size
+        own = slice(world.rank * each, (world.rank + 1) * each)
+        count = targets.numel()
+        inputs, targets = inputs[own], targets[own]
+        bf16 = self.identity["precision"] == "bf16"
+        sums = torch.zeros(2, dtype=torch.float64, device=self.device)
+        size = self.config.microbatch_rows or each
+        for first in range(0, each, size):
             rows = slice(first, first + size)
-            with precision:
-                logits = self.model(inputs[rows])
-            losses = F.cross_entropy(logits.float().flatten(0, 1), targets[rows].flatten(), reduction="none")
-            torch.autograd.backward(losses.sum() / targets.numel())
-            nats[rows] = losses.detach().view_as(targets[rows])
-        return nats
+            more = isinstance(self.objective, DistributedDataParallel) and first + size < each
+            # Processes exchange gradients once, behind the last micro-batch.
+            with self.objective.no_sync() if more else nullcontext():  # type: ignore[operator]
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
+                    total, nats = self.objective(inputs[rows], targets[rows])
+                # They average their gradients: times their number, it is the sum.
+                torch.autograd.backward(total * (world.size / count))
+            nats = nats.double()
+            sums += torch.stack((nats.sum(), (nats * (targets[rows] != self.shards.eos_id)).sum()))
+        return sums
 
     def save_checkpoint(self) -> None:
         """Write everything that the next step depends on."""
+        if self.world.rank:
+            return
         self.folder.mkdir(parents=True, exist_ok=True)
         tensors = model_tensors(self.model) | optimizer_tensors(self.model, self.optimizers)
         meta = {
             "run": self.identity,
             "step": self.step,
             "seconds": self.seconds,
+            "data_seconds": self.data_seconds,
             "bytes_seen": int(self.bytes_seen.item()),
             "last_bits_per_byte": self.last_bits_per_byte,
         }
@@ -191,6 +246,8 @@ class Run:
 
     def finish(self) -> dict[str, Any]:
         """Write the model and the summary; the checkpoint has served."""
+        if self.world.rank:
+            return self.summary()
         self.folder.mkdir(parents=True, exist_ok=True)
         meta = {
             "model": dataclasses.asdict(self.model.config),
@@ -230,12 +287,15 @@ class Run:
             "epochs": self.epochs,
             "last_train_bits_per_byte": self.last_bits_per_byte,
             "seconds": self.seconds,
+            "data_seconds": self.data_seconds,
             "tokens_per_second": tokens / self.seconds,
             "device": str(self.device),
             "threads": torch.get_num_threads(),
+            "processes": self.world.size,
             "run": self.identity,
         }
 
 
 def _flat(identity: dict[str, Any]) -> dict[str, Any]:
-    return {**identity["model"], **identity["train"], "shards": identity["shards"]}
+    others = {key: value for key, value in identity.items() if key not in ("model", "train")}
+    return {**identity["model"], **identity["train"], **others}

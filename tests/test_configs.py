@@ -6,11 +6,14 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+import torch
 
 import configs
 from experiments.compose import load
-from experiments.config import part, transition_size
+from experiments.config import BUDGETS, part, transition_size
+from lm.model import Transformer
 from superbpe.rules import PRESETS, Rules
+from tokenizer.errors import UserError
 
 _ROOT = Path(configs.__file__).parent
 _NEEDS = {
@@ -18,6 +21,7 @@ _NEEDS = {
     "corpus/dclm": ["corpus.paths=[a]"],
     "corpus/dclm-edu": ["corpus.paths=[a]"],
     "corpus/hf": ["corpus.dataset=a"],
+    "experiment/seed_004": ["corpus.paths=[a]"],
     "pattern/custom": ["pattern.regex=a+"],
 }
 _OPTIONS = sorted(path.relative_to(_ROOT).with_suffix("").as_posix() for path in _ROOT.glob("*/*.yaml"))
@@ -45,3 +49,39 @@ def test_every_preset_of_the_rules_has_its_file_and_no_other() -> None:
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_a_preset_file_says_what_the_preset_says(name: str) -> None:
     assert dataclasses.asdict(part(Rules, load([f"superbpe={name}"]).superbpe)) == dataclasses.asdict(PRESETS[name])
+
+
+def test_the_seed_documents_comparison() -> None:
+    """24,000 steps of 96 rows of 512 tokens; 26,000 of 32,700; the debug scale keeps the ratio."""
+    config = load(["experiment=seed_004", "corpus.paths=[a]"])
+    assert (config.bpe.vocab_size, transition_size(config) - 256) == (32_700, 26_000)
+    assert (config.lm.train.rows, config.lm.train.context_tokens, config.lm.train.steps) == (96, 512, 24_000)
+    assert config.corpus.min_score == 2.75
+    assert config.budget.mode == "equal_tokens"
+    with torch.device("meta"):
+        model = Transformer(config.lm.model, config.bpe.vocab_size, 512)
+    assert model.lm_head.weight.shape[0] == 32_768
+    assert model.n_parameters()["non_embedding"] == pytest.approx(70e6, rel=0.02)
+    assert load(["experiment=seed_004", "corpus.paths=[a]", "budget=equal_bytes"]).budget.mode == "equal_bytes"
+
+    debug = load(["experiment=seed_004_debug", "corpus=files", "corpus.paths=[a]"])
+    assert debug.corpus.source == "files"
+    assert (transition_size(debug) - 256) / debug.bpe.vocab_size == pytest.approx(26_000 / 32_700, abs=1e-4)
+    assert debug.superbpe == dataclasses.replace(config.superbpe, transition_merges=debug.superbpe.transition_merges)
+
+
+@pytest.mark.parametrize("mode", BUDGETS)
+def test_every_budget_has_its_file(mode: str) -> None:
+    assert load([f"budget={mode}", "budget.train_bytes=20000000"]).budget.mode == mode
+
+
+def test_what_training_cannot_do() -> None:
+    for override, message in [
+        ("lm.train.precision=fp8", "precision=fp8 is not one of"),
+        ("lm.train.compile=maybe", "compile=maybe is not one of"),
+        ("lm.train.max_steps=0", "max_steps=0: use 1 or more, or null"),
+        ("budget.mode=equal_byte", "did you mean 'equal_bytes'"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            load([override])
+    assert load(["lm.train.compile=true"]).lm.train.compile is True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import lm.evaluation
 from experiments.console import duration, si
+from experiments.stages import budget
 from experiments.stages.models import open_shards
 from lm.evaluation import Comparison, Evaluation
 from lm.training import load_model
@@ -78,13 +79,12 @@ def evaluate(context: Context, text: Text, candidates: Sequence[Candidate]) -> R
     """Score every candidate on the held-out documents, and compare.
 
     Raises:
-        UserError: If held-out text may have been trained on, or the budgets of the models differ.
+        UserError: If held-out text may have been trained on, or the models' training is not equal as the budget says.
     """
     for candidate in candidates:
         check_heldout(text.hash, candidate)
     models = [candidate.lm.contents for candidate in candidates]
-    assert len({model["steps"] for model in models}) == 1, "one configuration gives every model the same steps"
-    check_budget(context, [model["mean_bytes_per_step"] for model in models])
+    budget.check(context, [budget.Amounts.of(model) for model in models])
     judged = [_score(context, candidate) for candidate in candidates]
     comparison = lm.evaluation.compare(judged[0].evaluation, judged[1].evaluation)
     context.tracker.log("comparison", comparison.summary())
@@ -118,21 +118,6 @@ def check_heldout(corpus: str, candidate: Candidate) -> None:
         )
 
 
-def check_budget(context: Context, per_step: Sequence[float]) -> None:
-    """Raise a UserError unless the models read equally many bytes per step, in equally many steps.
-
-    Args:
-        context: Of the run; its budget says how much they may differ.
-        per_step: Mean bytes per step of each model, expected before training or measured after it.
-    """
-    if max(per_step) > min(per_step) * (1 + context.config.budget.tolerance):
-        raise UserError(
-            f"budget.mode=equal_bytes, but the models read {', '.join(f'{value:.1f}' for value in per_step)} "
-            "bytes per step; a longer lm.train.context_bytes or a larger budget.train_bytes brings them together, and "
-            "budget.tolerance=0.02 accepts it without training again"
-        )
-
-
 def show(context: Context, result: Result) -> None:
     """Print the result: the table, the verdict and what it is worth."""
     for judged in result.judged:
@@ -140,7 +125,7 @@ def show(context: Context, result: Result) -> None:
         context.tracker.log(f"result/{judged.candidate.trained.key}", {**judged.summary, "flops": flops})
     context.reporter.say("")
     labels = [judged.candidate.trained.label for judged in result.judged]
-    context.reporter.table("Held-out text, equal bytes of training text", ["", *labels, "change"], _table(result))
+    context.reporter.table(f"Held-out text, {equal(context)}", ["", *labels, "change"], _table(result))
     context.reporter.say(verdict(result), style="bold")
     context.reporter.say(detail(result))
     if is_demonstration(context):
@@ -173,10 +158,18 @@ def _table(result: Result) -> list[list[str]]:
             *(f"{i[0]:.4f}–{i[1]:.4f}" if i else "–" for i in intervals),
             "",
         ],
+        row("training bytes", [m["bytes"] for m in models], si),
+        row("training steps", [m["steps"] for m in models], "{:,}".format),
         row("training tokens", [m["tokens"] for m in models], si),
         row("training FLOPs", [m["flops"] for m in models], si),
         row("training time", [m["seconds"] for m in models], duration),
     ]
+
+
+def equal(context: Context) -> str:
+    """Return what the models' training has in common, in words."""
+    what = context.config.budget.mode.removeprefix("equal_")
+    return f"equal {'FLOPs' if what == 'flops' else what} of training" + (" text" if what == "bytes" else "")
 
 
 def percent(value: float, base: float) -> str:

@@ -7,11 +7,9 @@ import json
 from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.console import si
-from lm.device import precision, resolve_device
-from lm.run import FREE_TO_CHANGE
+from lm.device import arithmetic, resolve_device
 from lm.sharding import ShardConfig, write_shards
 from lm.shards import MANIFEST, Shards
-from lm.stream import DocumentStream
 from lm.training import train
 
 if TYPE_CHECKING:
@@ -21,9 +19,11 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
     from experiments.stages.text import Text
     from experiments.stages.tokenizers import Trained
+    from lm.train_config import TrainConfig
 
 _SHARDS = "shards"
 METRICS = "metrics.jsonl"
+_TOTALS = ("bytes", "tokens", "steps", "flops", "epochs", "parameters_total", "parameters_non_embedding")
 
 
 def shard(
@@ -86,17 +86,16 @@ def open_shards(artifact: Artifact, trained: Trained) -> Shards:
     return Shards.open(artifact.path / _SHARDS, trained.tokenizer)
 
 
-def bytes_per_step(context: Context, trained: Trained, shards: Artifact) -> float:
-    """Mean bytes of text that each step of training on these shards will read."""
-    config = context.config.lm.train
-    stream = DocumentStream(open_shards(shards, trained), seed=config.seed, shuffle=config.shuffle)
-    per_token = stream.bytes_per_token(config.train_bytes)
-    return config.rows * stream.context_tokens(config.context_bytes, config.train_bytes) * per_token
+def train_lm(context: Context, trained: Trained, shards: Artifact, train_config: TrainConfig) -> Artifact:
+    """Train one language model; an interrupted one continues from its checkpoint.
 
-
-def train_lm(context: Context, trained: Trained, shards: Artifact) -> Artifact:
-    """Train one language model; an interrupted one continues from its checkpoint."""
-    config = context.config.lm
+    Args:
+        context: Of the run.
+        trained: The tokenizer.
+        shards: The training text in its tokens.
+        train_config: How to train (`experiments.stages.budget.plan`).
+    """
+    model = context.config.lm.model
 
     def build(folder: Path) -> dict[str, Any]:
         _drop_half_line(folder / METRICS)
@@ -109,26 +108,28 @@ def train_lm(context: Context, trained: Trained, shards: Artifact) -> Artifact:
 
             progress = context.reporter.progress
             data = open_shards(shards, trained)
-            summary = train(config.model, config.train, data, folder, log=log, progress=progress)
+            summary = train(model, train_config, data, folder, log=log, progress=progress)
         return {"tokenizer": trained.tokenizer.sha256, **summary}
 
-    settings = {k: v for k, v in dataclasses.asdict(config.train).items() if k not in FREE_TO_CHANGE}
-    settings["precision"] = precision(resolve_device(config.train.device))
+    device = resolve_device(train_config.device)
+    settings = train_config.fixed() | arithmetic(train_config.precision, train_config.compile, device)
     stage = f"lm {trained.key}"
     with context.reporter.stage(stage):
         artifact = context.store.make(
             "lm",
-            config={"model": dataclasses.asdict(config.model), "train": settings},
+            config={"model": dataclasses.asdict(model), "train": settings},
             inputs={"shards": shards.hash},
             build=build,
             resumable=True,
         )
     found = artifact.contents
     what = (
-        f"{si(found['parameters_total'])} parameters, {found['steps']:,} steps, {si(found['bytes'])}B of text, "
+        f"{si(found['parameters_total'])} parameters, {si(found['parameters_non_embedding'])} beside the tables; "
+        f"{found['steps']:,} steps, {si(found['bytes'])}B of text in {si(found['tokens'])} tokens, "
+        f"{si(found['flops'])} FLOPs, "
         f"loss {loss_curve(artifact, 20)[-1][1]:.3f} bits per byte over the last twentieth"
     )
-    context.done(stage, artifact, what)
+    context.done(stage, artifact, what, {key: found[key] for key in _TOTALS})
     return artifact
 
 

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
+import lm.model as model_module
+from lm import packing
 from lm.model import ModelConfig, Transformer
 from tokenizer.errors import UserError
 
@@ -75,6 +80,80 @@ def test_counts():
         "matmul": matrices + 128 * 64,
     }
     assert model.flops_per_token() == 6 * (matrices + 128 * 64) + 12 * 64 * 32
+
+
+@pytest.mark.parametrize(
+    ("depth", "width", "parameters"), [(4, 256, 3.2e6), (8, 512, 25.3e6), (11, 704, 66.1e6), (24, 1536, 680e6)]
+)
+def test_depth_gives_a_family_of_sizes(depth, width, parameters):
+    config = ModelConfig(depth=depth)
+    assert config.width == width
+    assert dataclasses.replace(config, depth=2).width == width  # resolved where it is made
+    with torch.device("meta"):
+        model = Transformer(config, 32_700, 512)
+    assert model.n_parameters()["non_embedding"] == pytest.approx(parameters, rel=0.01)
+    assert ModelConfig(depth=3, head_width=128).width == 256  # whole heads
+    assert ModelConfig(depth=10, width=640).width == 640
+
+
+def separate(model, ids, documents):
+    """Hidden states with every document of every row computed by itself, from position 0."""
+    return torch.stack(
+        [
+            torch.cat([model.hidden(row[numbers == n][None])[0] for n in numbers.unique()])
+            for row, numbers in zip(ids, documents, strict=True)
+        ]
+    )
+
+
+def packed_rows():
+    generator = torch.Generator().manual_seed(4)
+    ids = torch.randint(300, (3, 32), generator=generator)
+    return ids, (torch.rand(3, 32, generator=generator) < 0.2).cumsum(1)
+
+
+@pytest.mark.parametrize("qk_norm", [False, True])
+def test_documents_in_a_row_are_computed_as_if_alone(qk_norm):
+    model = build(dataclasses.replace(SMALL, qk_norm=qk_norm))
+    ids, documents = packed_rows()
+    assert documents.max() > 2
+    hidden = model.hidden(ids, documents=documents)
+    torch.testing.assert_close(hidden, separate(model, ids, documents), rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(hidden, model.hidden(ids), atol=1e-2)
+    torch.testing.assert_close(model(ids, documents=documents), F.linear(hidden, model.lm_head.weight, model.padding))
+    whole = torch.full_like(documents, 7)
+    torch.testing.assert_close(model.hidden(ids, documents=whole), model.hidden(ids), rtol=1e-4, atol=1e-5)
+    # Backwards too: what a document's loss asks of the embeddings comes from that document's ids alone.
+    hidden[0, documents[0] == 0].square().sum().backward()
+    touched = model.model.embed_tokens.weight.grad.abs().sum(1).nonzero().flatten()
+    assert set(touched.tolist()) == set(ids[0, documents[0] == 0].tolist())
+
+
+def test_bounds_for_flash_attention_say_the_same_as_the_mask(monkeypatch):
+    """CUDA's kernel cannot run here: a stand-in of its documented meaning takes its place."""
+
+    def flash(q, k, v, bounds, same_bounds, longest, same_longest, *, window_size):
+        assert bounds is same_bounds
+        assert bounds.dtype == torch.int32
+        assert (bounds.diff() <= longest).all()
+        assert window_size == (-1, 0)
+        parts = [slice(*pair) for pair in itertools.pairwise(bounds.tolist())]
+        heads_first = [[x[part].transpose(0, 1) for x in (q, k, v)] for part in parts]
+        mixed = [F.scaled_dot_product_attention(*three, is_causal=True).transpose(0, 1) for three in heads_first]
+        return torch.cat(mixed)
+
+    model = build()
+    ids, documents = packed_rows()
+    expected = model.hidden(ids, documents=documents)
+    monkeypatch.setattr(packing, "flash_attention", lambda: flash)
+    bounds = packing.bounds(documents)
+    assert bounds[-1] == documents.numel()
+    monkeypatch.setattr(model_module, "pack", lambda numbers: packing.Packing(bounds=packing.bounds(numbers)))
+    torch.testing.assert_close(model.hidden(ids, documents=documents), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_torch_still_has_the_flash_attention_that_is_expected():
+    assert packing.flash_attention() is not None
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_interrupted_anywhere_and_resumed_equals_unbroken(make_shards, corpus, t
     assert len(before) == stop_at
     summary, after = run(shards, tmp_path / "broken")
     assert exact(before + after) == exact(whole)
-    timings = ("seconds", "tokens_per_second")
+    timings = ("seconds", "data_seconds", "tokens_per_second")
     assert {k: v for k, v in summary.items() if k not in timings} == {
         k: v for k, v in whole_summary.items() if k not in timings
     }

@@ -1,0 +1,65 @@
+"""Train in several processes: `python -m tests.lm.processes SHARDS FOLDER JSON`, with torchrun's variables set.
+
+The JSON object holds the settings of the model and of training, and a list of jobs, done one after the other. A job
+names its folder in FOLDER and may have `stop_at`, the step during which the second process gets a signal (which the
+first one has to learn of), or `fail_at`, the step at which the first process dies. A job's log entries go to
+FOLDER/<job>.jsonl.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from lm import parallel, training
+from lm.model import ModelConfig
+from lm.run import Run
+from lm.shards import Shards
+from lm.train_config import TrainConfig
+
+
+def main(shards: Path, root: Path, settings: dict) -> int:
+    model, config = ModelConfig(**settings["model"]), TrainConfig(**settings["train"])
+    advance = Run.advance
+    jobs = iter(settings["jobs"])
+    job = {}
+
+    def watched(run: Run):
+        entry = advance(run)
+        if run.step == job.get("stop_at") and run.world.rank == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        if run.step == job.get("fail_at") and run.world.rank == 0:
+            raise OSError("disk full")
+        return entry
+
+    Run.advance = watched
+
+    def first() -> int:
+        root.mkdir(exist_ok=True)
+        for current in jobs:
+            job.update({"stop_at": None, "fail_at": None} | current)
+            with (root / f"{job['name']}.jsonl").open("a") as file:
+                try:
+                    training.train(
+                        model, config, Shards.open(shards), root / job["folder"],
+                        log=lambda row, file=file: file.write(json.dumps(row) + "\n"),
+                    )  # fmt: skip
+                except KeyboardInterrupt:
+                    file.write('{"stopped": true}\n')
+                except OSError as error:
+                    print(f"failed: {error}", file=sys.stderr)
+                    return 1
+        return 0
+
+    def join(announced: dict) -> None:
+        job.update({"stop_at": None, "fail_at": None} | next(jobs))
+        training.join(announced)
+
+    return parallel.launch(first, join)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])))
