@@ -55,7 +55,7 @@ def _show(summary: dict[str, Any], top: int, reporter: Reporter) -> None:
     counted = "never_seen" in summary
     rows = [
         [
-            repr(row["text"]),
+            _shown(row["text"]),
             str(row["id"]),
             row["category"],
             f"{row['cosine']:.4f}",
@@ -84,6 +84,11 @@ def _show(summary: dict[str, Any], top: int, reporter: Reporter) -> None:
             "well trained: that it does not repeat the candidates proves little; go by the distances",
             "yellow",
         )
+
+
+def _shown(text: str) -> str:
+    """A token in quotes, with escapes for what a terminal does not show or would obey."""
+    return '"' + "".join(c if c.isprintable() else repr(c)[1:-1] for c in text) + '"'
 
 
 def run(argv: list[str] | None = None) -> int:

@@ -39,13 +39,15 @@ class Diagnostics:
 
     Args:
         every: Steps between measurements, of which the first step and the last always have one; 0 for none.
-        peak_flops: Multiplications and additions per second that the machine can do, for `mfu`; None to measure a
+        peak_flops: Multiplications and additions per second that one process can do, for `mfu`; None to measure a
             large matrix product when it is first needed (a fifth of a second, once per process).
         precision: What training computes in, "fp32" or "bf16".
+        processes: How many train together; the peak is that of all of them. They measure at the same time, so that
+            those of one CPU share it then as well.
     """
 
-    def __init__(self, every: int, peak_flops: float | None, precision: str) -> None:
-        self.every, self.peak_flops, self.precision = every, peak_flops, precision
+    def __init__(self, every: int, peak_flops: float | None, precision: str, processes: int = 1) -> None:
+        self.every, self.peak_flops, self.precision, self.processes = every, peak_flops, precision, processes
         self._mark = (0, 0.0)
 
     def mark(self, tokens: int, seconds: float) -> None:
@@ -66,7 +68,8 @@ class Diagnostics:
             seconds: That it took so far.
             **options: For the model's forward.
         """
-        peak = self.peak_flops or matmul_flops_per_second(ids.device.type, self.precision, torch.get_num_threads())
+        one = self.peak_flops or matmul_flops_per_second(ids.device.type, self.precision, torch.get_num_threads())
+        peak = one * self.processes
         rate = (tokens - self._mark[0]) / max(seconds - self._mark[1], 1e-9)
         self.mark(tokens, seconds)
         return {

@@ -152,7 +152,7 @@ def _ask_stranger(folder: Path, request: dict[str, Any]) -> tuple[dict[str, Any]
         asked.write_text(json.dumps(request), encoding="utf-8")
         script = Path(__file__).with_name("stranger.py")
         offline = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-        command = [sys.executable, "-I", str(script), str(folder), str(asked), str(answered), str(arrays)]
+        command = [sys.executable, "-P", str(script), str(folder), str(asked), str(answered), str(arrays)]
         done = subprocess.run(command, env=offline, capture_output=True, text=True, check=False)
         if done.returncode or not answered.exists():
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]

@@ -91,7 +91,9 @@ class Run:
             **arithmetic(config.precision, config.compile, self.device),
             "shards": [shards.tokenizer_sha256, shards.n_documents, shards.n_bytes, shards.n_tokens],
         }
-        self.diagnostics = Diagnostics(config.diagnostics_every, config.peak_flops, self.identity["precision"])
+        self.diagnostics = Diagnostics(
+            config.diagnostics_every, config.peak_flops, self.identity["precision"], processes=self.world.size
+        )
 
     def same_or_refuse(self, identity: dict[str, Any]) -> None:
         """Compare with the settings of the run that is already in the folder."""
@@ -195,10 +197,9 @@ class Run:
         if entry is not None:
             entry |= {"tokens_per_second": self.tokens_per_step / seconds, "seconds": self.seconds}
         if entry is not None and due:  # outside the time that is measured
-            tokens = self.step * self.tokens_per_step
-            entry |= self.diagnostics.row(
-                self.model, inputs[: config.microbatch_rows], tokens=tokens, seconds=self.seconds
-            )
+            shown, tokens = inputs[: config.microbatch_rows], self.step * self.tokens_per_step
+            documents = (shown == self.shards.eos_id).cumsum(1) if config.document_mask else None
+            entry |= self.diagnostics.row(self.model, shown, tokens=tokens, seconds=self.seconds, documents=documents)
         return entry
 
     def _backward(self, inputs: Tensor, targets: Tensor) -> Tensor:

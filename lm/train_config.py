@@ -53,7 +53,7 @@ class TrainConfig:
         checkpoint_seconds: Seconds between checkpoints.
         log_every: Steps between log entries.
         diagnostics_every: Steps between log entries that also have the norms and rates of `lm.diagnostics`; 0 for none.
-        peak_flops: FLOPs per second that MFU refers to; None for the measured rate of a matrix product.
+        peak_flops: FLOPs per second of one process that MFU refers to; None for the measured rate of a matrix product.
     """
 
     train_bytes: int = 12_000_000
@@ -101,6 +101,10 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"{name}={value}: use 1 or more, or null for {otherwise}")
+        if self.diagnostics_every < 0:
+            raise UserError(f"diagnostics_every={self.diagnostics_every}: use a number of steps, or 0 for none")
+        if self.peak_flops is not None and not self.peak_flops > 0:
+            raise UserError(f"peak_flops={self.peak_flops}: use a positive number, or null to measure it")
         if self.precision not in PRECISIONS:
             raise UserError(f"precision={self.precision} is not one of {', '.join(PRECISIONS)}")
         if self.compile not in (True, False, "auto"):

@@ -59,13 +59,21 @@ def test_activations_are_those_of_a_forward_pass_written_out():
     assert activations(model, IDS, "bf16") == pytest.approx(expected, rel=0.02)
 
 
-def test_activations_of_compiled_layers():
+def test_activations_of_a_compiled_model():
     model = build()
     expected = activations(model, IDS)
-    for layer in model.model.layers:
-        layer.compile(backend="eager")
+    model.model.compile(backend="eager")
     model(IDS)
     assert activations(model, IDS) == expected
+
+
+def test_activations_within_documents():
+    """Two documents in a row are measured as the two rows that they would be by themselves."""
+    model = build()
+    row, documents = IDS[:1], (torch.arange(20) >= 10).long()[None]
+    apart = activations(model, row.view(2, 10))
+    assert activations(model, row, documents=documents) == pytest.approx(apart, rel=1e-5)
+    assert activations(model, row)["residual_rms/final"] != pytest.approx(apart["residual_rms/final"], rel=1e-5)
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -89,17 +97,19 @@ def test_weights_by_group_leave_padding_out(tied):
     assert weights(model) == found
 
 
-def test_losses_are_the_same_with_and_without(make_shards, corpus, tmp_path):
+@pytest.mark.parametrize("mask", [False, True])
+def test_losses_are_the_same_with_and_without(make_shards, corpus, tmp_path, mask):
     shards = make_shards(corpus)
-    _, plain = run(shards, tmp_path / "plain", dataclasses.replace(CONFIG, diagnostics_every=0))
-    _, watched = run(shards, tmp_path / "watched", dataclasses.replace(WATCHED, diagnostics_every=1))
+    config = dataclasses.replace(CONFIG, document_mask=mask, peak_flops=1e9)
+    _, plain = run(shards, tmp_path / "plain", dataclasses.replace(config, diagnostics_every=0))
+    _, watched = run(shards, tmp_path / "watched", dataclasses.replace(config, diagnostics_every=1))
     assert exact(watched) == exact(plain)
     assert not any("mfu" in row for row in plain)
     assert all("mfu" in row for row in watched)
     # A run with them goes on without them, and the other way round.
-    every = dataclasses.replace(WATCHED, diagnostics_every=1)
+    every = dataclasses.replace(config, diagnostics_every=1)
     _, before = run(shards, tmp_path / "broken", every, stop_at=6)
-    _, after = run(shards, tmp_path / "broken", dataclasses.replace(CONFIG, diagnostics_every=0))
+    _, after = run(shards, tmp_path / "broken", dataclasses.replace(config, diagnostics_every=0))
     assert exact(before + after) == exact(plain)
 
 
@@ -134,6 +144,8 @@ def test_utilization_counts_from_the_row_before():
     row = found.row(model, IDS, tokens=1060, seconds=12.0)
     assert row["mfu"] == pytest.approx(30 * flops / 1e6)
     assert row["matmul_flops_per_second"] == 1e6
+    several = Diagnostics(1, 1e6, "fp32", processes=4).row(model, IDS, tokens=100, seconds=2.0)
+    assert several["mfu"] == pytest.approx(50 * flops / 4e6)
 
 
 def test_measured_peak_is_that_of_a_product(monkeypatch):

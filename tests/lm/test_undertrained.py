@@ -110,6 +110,11 @@ def test_command(planted, tmp_path, capsys):
         assert message in " ".join(capsys.readouterr().err.split())
 
 
+def test_tokens_on_a_terminal():
+    assert command._shown(" of the") == '" of the"'
+    assert command._shown("\x1b[31m\n\u202e\\xff") == '"\\x1b[31m\\n\\u202e\\xff"'
+
+
 def test_counts_of_what_was_read(planted):
     _, _, shards = planted
     for n_tokens in (1, 1000, shards.n_tokens, 2 * shards.n_tokens + 77):
