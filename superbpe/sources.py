@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from superbpe.rules import Rules
-from tokenizer import Corpus, _native
+from tokenizer import _native
 from tokenizer.errors import UserError
 from tokenizer.progress import Progress, Throttle
 
@@ -67,7 +67,7 @@ def sources_of(text: Batches | Source | Sequence[Source]) -> Sequence[Source]:
     """The sources that `train_superbpe` was given: one without a name may be given as it is."""
     if isinstance(text, Source):
         return [text]
-    if isinstance(text, Corpus) or not (callable(text) or isinstance(text, Sequence)):
+    if not (callable(text) or isinstance(text, Sequence)):  # a Corpus, for instance
         raise UserError(
             "the text for superwords is read more than once: give a callable that returns its batches each time, as "
             f'lambda: corpus.batches("train") or lambda: [Batch.from_texts(texts)] do, not a {type(text).__name__}'
