@@ -40,13 +40,13 @@ demo: $(READY) ## The main job on the embedded corpus, with a report at the end
 	$(BIN)/python -m experiments.pipeline
 
 test: $(READY) ## The tests, without the slow ones
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 
 test-slow: $(READY) ## The slow tests only
 	$(BIN)/python -m pytest -m slow
 
 test-all: $(READY) ## Every test, of Python and of Rust
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 	$(MAKE) --no-print-directory test-native
 
 test-native: $(READY) ## The tests of the Rust core, which need no Python

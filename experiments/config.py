@@ -108,10 +108,16 @@ class SuperbpeConfig(Rules):
 
 @dataclass(frozen=True)
 class LmConfig:
-    """The language model that judges each tokenizer: its shape and its training."""
+    """The language model that judges each tokenizer: its shape and its training.
+
+    Attributes:
+        n_seeds: Models of each tokenizer, with the seeds `train.seed`, `train.seed` + 1, ... Three or more say how far
+            training runs differ, which is what a claim about tokenizers, not about two models, has to beat.
+    """
 
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    n_seeds: int = 1
 
 
 @dataclass(frozen=True)
@@ -281,6 +287,8 @@ def validate(config: Config) -> None:
     check_choice("corpus.source", config.corpus.source, ("files", "embedded"))
     check_choice("budget.mode", config.budget.mode, ("equal_bytes",))
     check_choice("runner.name", config.runner.name, ("local",))
+    if config.lm.n_seeds < 1:
+        raise UserError(f"lm.n_seeds={config.lm.n_seeds} is not possible; use 1, or 3 for a claim about tokenizers")
     if config.corpus.source == "files" and not (config.corpus.paths or config.corpus.dataset):
         raise UserError(
             "no text: give corpus.paths=[FILES, FOLDERS OR GLOBS] or corpus.dataset=NAME, or use corpus=embedded"

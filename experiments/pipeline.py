@@ -16,7 +16,7 @@ from experiments import registry
 from experiments.artifacts import Store
 from experiments.cli import main
 from experiments.console import Reporter
-from experiments.stages import text, tokenizers
+from experiments.stages import documents, text, tokenizers
 from experiments.stages.context import Context
 from experiments.tracking import Tracker, tables
 
@@ -107,26 +107,33 @@ def _run(context: Context, last: int) -> Outcome:
 
 
 def _judge(context: Context, last: int, corpus: Text, counts: Artifact, both: tuple[Trained, Trained]) -> Outcome:
-    from experiments.stages import evaluation, models
+    from experiments.stages import evaluation, models, verdict
 
+    described = documents.describe(context, corpus)
     heldout = [models.shard(context, corpus, trained, "heldout") for trained in both]
     n_bytes = counts.contents["n_bytes"] if "corpus" in counts.contents else None  # a mixture counted other text
     training = [models.shard(context, corpus, trained, "train", n_bytes) for trained in both]
     if last < STAGES.index("train_lm"):
         return Outcome()
     pairs = list(zip(both, training, strict=True))
-    # Before hours of training rather than after.
-    evaluation.check_budget(context, [models.bytes_per_step(context, *pair) for pair in pairs])
-    lms = [models.train_lm(context, trained, shards) for trained, shards in pairs]
+    seeds = context.seeds()
+    for seeded in seeds:  # before hours of training rather than after
+        evaluation.check_budget(seeded, [models.bytes_per_step(seeded, *pair) for pair in pairs])
+    # Seed by seed: two models can be compared long before the last is trained.
+    by_seed = [
+        [models.train_lm(seeded, evaluation.of_seed(trained, i), shards) for trained, shards in pairs]
+        for i, seeded in enumerate(seeds)
+    ]
+    lms = zip(*by_seed, strict=True)
     if last < STAGES.index("evaluate"):
         return Outcome()
     candidates = [
         evaluation.Candidate(trained, [counts, trained.record, shards], lm, held)
         for trained, shards, lm, held in zip(both, training, lms, heldout, strict=True)
     ]
-    result = evaluation.evaluate(context, corpus, candidates)
+    result = evaluation.evaluate(context, corpus, candidates, described)
     page = _report(context, corpus, counts, result) if last >= STAGES.index("report") else None
-    evaluation.show(context, result)
+    verdict.show(context, result)
     if page is not None:
         context.reporter.say(f"report: {page}")
     return Outcome(result, page)

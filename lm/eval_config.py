@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from tokenizer.errors import UserError
+
+Cluster = Literal["auto", "document", "source"]
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,8 @@ class EvalConfig:
         bootstrap_samples: Resamples of the documents.
         confidence: Of the intervals.
         seed: Of the resamples.
+        cluster: What is resampled: single documents; sources, with all documents of each, because what one site
+            wrote is not independent; `auto`: sources where there are at least 30, documents otherwise.
     """
 
     context_bytes: int = 1024
@@ -27,6 +32,7 @@ class EvalConfig:
     bootstrap_samples: int = 2000
     confidence: float = 0.95
     seed: int = 0
+    cluster: Cluster = "auto"
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_context_bytes < self.context_bytes:

@@ -1,6 +1,6 @@
-"""Loss per byte on held-out documents, with confidence intervals.
+"""Loss per byte on held-out documents.
 
-The rules (why they make two tokenizers comparable):
+The rules (why they make two tokenizers comparable, and what goes wrong without them: docs/evaluation.md):
 
 - `<|endoftext|>` precedes every document. Every text token is scored exactly once. The `<|endoftext|>`
   that ends a document is predicted after its last token, scored once per document, the last one included,
@@ -8,25 +8,26 @@ The rules (why they make two tokenizers comparable):
 - The denominator is the UTF-8 bytes of the original documents, asserted equal to the bytes of the tokens.
 - Averages are micro-averages: all nats over all bytes.
 - Contexts are measured in bytes (`lm.windows`).
+
+Imports run one way: `windows`, `bootstrap`, `significance` < `scores`, `scoring` < `comparison` < here.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm.bootstrap import percentile_interval, resampled_ratios
-from lm.eval_config import EvalConfig as EvalConfig
+from lm.comparison import Comparison, Verdict, aggregate, compare, compare_all
+from lm.eval_config import EvalConfig
+from lm.scores import FEWEST_CLUSTERS, FORMAT_VERSION, Evaluation, Grouping
 from lm.scoring import score_documents
+from lm.windows import plan_windows
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -34,144 +35,19 @@ if TYPE_CHECKING:
     from lm.shards import Shards
     from tokenizer.progress import Progress
 
-Verdict = Literal["A better", "B better", "no significant difference"]
-_FORMAT_VERSION = 1
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Scores of one model on one set of documents.
-
-    Attributes:
-        config: How it was scored.
-        tokenizer_sha256: Name of the tokenizer.
-        document_bytes: int64[n_documents], UTF-8 bytes of each original document.
-        document_tokens: int64[n_documents], text tokens of each.
-        text_nats: float64[n_documents], loss of the text tokens of each.
-        eos_nats: float64[n_documents], loss of the `<|endoftext|>` that ends each.
-        limited_bytes: Bytes scored in windows that the trained positions bounded.
-        short_context_bytes: Bytes scored with less context than asked for though the document had it.
-        context_bytes_sum: Sum of the context's bytes over all scored bytes.
-    """
-
-    config: EvalConfig
-    tokenizer_sha256: str
-    document_bytes: NDArray[np.int64]
-    document_tokens: NDArray[np.int64]
-    text_nats: NDArray[np.float64]
-    eos_nats: NDArray[np.float64]
-    limited_bytes: int
-    short_context_bytes: int
-    context_bytes_sum: int
-
-    @property
-    def bits_per_byte(self) -> float:
-        """Loss of all text tokens in bits over all original bytes."""
-        return float(self.text_nats.sum()) / math.log(2) / int(self.document_bytes.sum())
-
-    def resampled_bits_per_byte(self) -> NDArray[np.float64]:
-        """float64[bootstrap_samples]: bits per byte of resampled documents."""
-        bits = self.text_nats / math.log(2)
-        samples, seed = self.config.bootstrap_samples, self.config.seed
-        return resampled_ratios(bits, self.document_bytes, samples=samples, seed=seed)
-
-    def summary(self) -> dict[str, Any]:
-        """The numbers to report, JSON-able; the interval is None if there are fewer than two documents."""
-        n_bytes, n_tokens = int(self.document_bytes.sum()), int(self.document_tokens.sum())
-        nats, n_documents = float(self.text_nats.sum()), len(self.text_nats)
-        interval = None
-        if n_documents > 1:
-            interval = list(percentile_interval(self.resampled_bits_per_byte(), self.config.confidence))
-        return {
-            "bits_per_byte": self.bits_per_byte,
-            "bits_per_byte_interval": interval,
-            "confidence": self.config.confidence,
-            "nats_per_byte": nats / n_bytes,
-            "nats_per_token": nats / n_tokens,
-            "nats_per_document": nats / n_documents,
-            "eos_nats_per_document": float(self.eos_nats.mean()),
-            "bytes_per_token": n_bytes / n_tokens,
-            "n_documents": n_documents,
-            "n_bytes": n_bytes,
-            "n_tokens": n_tokens,
-            "context_bytes": self.config.context_bytes,
-            "min_context_bytes": self.config.min_context_bytes,
-            "mean_context_bytes": self.context_bytes_sum / n_bytes,
-            "position_limited_share": self.limited_bytes / n_bytes,
-            "short_context_share": self.short_context_bytes / n_bytes,
-            "tokenizer_sha256": self.tokenizer_sha256,
-        }
-
-    def save(self, folder: Path) -> None:
-        """Write `documents.npz`, then `evaluation.json`, which says that the folder is whole."""
-        folder.mkdir(parents=True, exist_ok=True)
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        with (folder / "documents.npz").open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        scalars = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name not in (*_ARRAYS, "config")
-        }
-        content = {
-            "format_version": _FORMAT_VERSION,
-            "config": dataclasses.asdict(self.config),
-            **scalars,
-            "summary": self.summary(),
-        }
-        partial = folder / ".evaluation.json.partial"
-        partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-        partial.replace(folder / "evaluation.json")
-
-    @classmethod
-    def load(cls, folder: Path) -> Evaluation:
-        """Read what `save` wrote.
-
-        Raises:
-            UserError: If the folder does not hold a whole evaluation.
-        """
-        try:
-            content = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
-            with np.load(folder / "documents.npz", allow_pickle=False) as file:
-                arrays = {name: file[name] for name in _ARRAYS}
-            version = content.pop("format_version")
-            del content["summary"]
-            evaluation = cls(**{**content, "config": EvalConfig(**content["config"])}, **arrays)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{folder} holds no whole evaluation ({error!r}); evaluate again") from error
-        if version != _FORMAT_VERSION or len({len(array) for array in arrays.values()}) != 1:
-            raise UserError(f"{folder} holds a damaged evaluation, or one of version {version}; evaluate again")
-        return evaluation
-
-
-_ARRAYS = ("document_bytes", "document_tokens", "text_nats", "eos_nats")
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Two evaluations of the same documents; B minus A.
-
-    Attributes:
-        bits_per_byte_a: Of A, likewise `bits_per_byte_b`.
-        difference: bits_per_byte_b - bits_per_byte_a; negative means that B is better.
-        interval: Of the difference (paired bootstrap over documents); None below two documents.
-        confidence: Of the interval.
-        n_documents: Documents that both scored.
-        verdict: "no significant difference" if the interval contains 0.
-    """
-
-    bits_per_byte_a: float
-    bits_per_byte_b: float
-    difference: float
-    interval: tuple[float, float] | None
-    confidence: float
-    n_documents: int
-    verdict: Verdict
-
-    def summary(self) -> dict[str, Any]:
-        """The same, JSON-able."""
-        content = dataclasses.asdict(self)
-        return content | {"interval": list(self.interval) if self.interval else None}
+__all__ = [
+    "FEWEST_CLUSTERS",
+    "FORMAT_VERSION",
+    "Comparison",
+    "EvalConfig",
+    "Evaluation",
+    "Grouping",
+    "Verdict",
+    "aggregate",
+    "compare",
+    "compare_all",
+    "evaluate",
+]
 
 
 def evaluate(
@@ -180,6 +56,8 @@ def evaluate(
     token_byte_lengths: NDArray[Any],
     config: EvalConfig,
     *,
+    groups: Mapping[str, Grouping] | None = None,
+    together: bool = False,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Score every document of `shards`.
@@ -189,6 +67,9 @@ def evaluate(
         shards: The held-out documents.
         token_byte_lengths: int[vocab_size] raw bytes of each token, `Tokenizer.token_byte_lengths()`.
         config: Windows and intervals.
+        groups: Groupings of the documents by name, for what is reported per group (`source`, `script`).
+        together: All processes of `torch.distributed` call this with the same arguments, and share the documents. Each
+            gets the whole result, which is to the last bit that of one process where they compute alike.
         progress: Called after every group of documents with ("evaluate", documents done, documents).
 
     Raises:
@@ -211,7 +92,23 @@ def evaluate(
             f"context_bytes={config.context_bytes} is below the longest token ({lengths.max()} bytes); "
             f"use at least {lengths.max()}"
         )
-    scores = score_documents(model, shards, lengths, config, progress)
+    plan = partial(
+        plan_windows,
+        context_bytes=config.context_bytes,
+        min_context_bytes=config.min_context_bytes,
+        context_tokens=model.context_tokens,
+    )
+    scores = score_documents(
+        model,
+        shards,
+        lengths,
+        plan,
+        batch_tokens=config.batch_tokens,
+        min_context_bytes=config.min_context_bytes,
+        together=together,
+        progress=progress,
+    )
+    limited, short, context_sum, forward, padded = (int(total) for total in scores.totals)
     return Evaluation(
         config=config,
         tokenizer_sha256=shards.tokenizer_sha256,
@@ -219,45 +116,13 @@ def evaluate(
         document_tokens=np.diff(shards.document_ends, prepend=0) - 1,
         text_nats=scores.text_nats,
         eos_nats=scores.eos_nats,
-        limited_bytes=scores.limited_bytes,
-        short_context_bytes=scores.short_context_bytes,
-        context_bytes_sum=scores.context_bytes_sum,
-    )
-
-
-def compare(a: Evaluation, b: Evaluation) -> Comparison:
-    """Compare two evaluations of the same documents with a paired bootstrap over documents.
-
-    Args:
-        a: The baseline.
-        b: The other.
-
-    Raises:
-        UserError: If they scored different documents, or scored them differently.
-    """
-    if not np.array_equal(a.document_bytes, b.document_bytes):
-        raise UserError(
-            f"the two evaluations scored different documents ({len(a.document_bytes)} and "
-            f"{len(b.document_bytes)}, or of different sizes); evaluate both on the same held-out text"
-        )
-    # How many tokens a forward pass takes changes nothing.
-    if dataclasses.replace(a.config, batch_tokens=1) != dataclasses.replace(b.config, batch_tokens=1):
-        raise UserError(f"the two evaluations differ in their settings ({a.config} and {b.config}); use the same")
-    interval = None
-    verdict: Verdict = "no significant difference"
-    if len(a.document_bytes) > 1:
-        differences = b.resampled_bits_per_byte() - a.resampled_bits_per_byte()
-        interval = percentile_interval(differences, a.config.confidence)
-        if interval[0] > 0:
-            verdict = "A better"
-        elif interval[1] < 0:
-            verdict = "B better"
-    return Comparison(
-        bits_per_byte_a=a.bits_per_byte,
-        bits_per_byte_b=b.bits_per_byte,
-        difference=b.bits_per_byte - a.bits_per_byte,
-        interval=interval,
-        confidence=a.config.confidence,
-        n_documents=len(a.document_bytes),
-        verdict=verdict,
+        token_nats=scores.token_nats,
+        token_counts=scores.token_counts,
+        token_lengths=lengths,
+        limited_bytes=limited,
+        short_context_bytes=short,
+        context_bytes_sum=context_sum,
+        forward_tokens=forward,
+        padded_tokens=padded,
+        groups=dict(groups or {}),
     )

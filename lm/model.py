@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lm.model_config import ModelConfig as ModelConfig
-from lm.packing import Packing, pack
+from lm.packing import pack
+
+if TYPE_CHECKING:
+    from lm.cache import KeyValueCache, LayerCache
+    from lm.packing import Packing
 
 
 class Transformer(nn.Module):
@@ -38,29 +43,38 @@ class Transformer(nn.Module):
         self.register_buffer("padding", padding if padded > vocab_size else None, persistent=False)
         self.padding: Tensor | None
 
-    def forward(self, ids: Tensor, keep: Tensor | None = None, *, documents: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        ids: Tensor,
+        keep: Tensor | None = None,
+        *,
+        cache: KeyValueCache | None = None,
+        documents: Tensor | None = None,
+    ) -> Tensor:
         """Logits of the next token.
 
         Args:
             ids: int64[rows, positions].
             keep: bool[rows, positions]; only the marked positions reach the head, which is most of
                 the work when the vocabulary is large. None keeps all.
+            cache: For decoding: the ids follow what the cache holds, and it holds them afterwards.
             documents: As for `hidden`.
 
         Returns:
             float[rows, positions, padded vocabulary], or float[marked, padded vocabulary] with `keep`;
             padding ids are at -inf.
         """
-        hidden = self.hidden(ids, documents=documents)
+        hidden = self.hidden(ids, cache=cache, documents=documents)
         if keep is not None:
             hidden = hidden[keep]
         return F.linear(hidden, self.lm_head.weight, self.padding)
 
-    def hidden(self, ids: Tensor, *, documents: Tensor | None = None) -> Tensor:
+    def hidden(self, ids: Tensor, *, cache: KeyValueCache | None = None, documents: Tensor | None = None) -> Tensor:
         """What the head sees: normalized hidden states, float[rows, positions, width].
 
         Args:
             ids: int64[rows, positions].
+            cache: As for `forward`; without `documents`.
             documents: int64[rows, positions], number of each position's document, never falling within a row.
                 Positions see those of their own document alone, as if every document were computed by itself.
                 They are not counted anew in each: rotary attention depends on their differences only. None: all
@@ -68,7 +82,9 @@ class Transformer(nn.Module):
         """
         if ids.shape[1] > self.context_tokens:
             raise ValueError(f"{ids.shape[1]} positions, but the model was built for {self.context_tokens}")
-        hidden: Tensor = self.model(ids, None if documents is None else pack(documents))
+        if cache is not None and documents is not None:
+            raise ValueError("a cache holds one document per row; leave out the documents")
+        hidden: Tensor = self.model(ids, cache, None if documents is None else pack(documents))
         return hidden
 
     @torch.no_grad()
@@ -133,12 +149,18 @@ class Decoder(nn.Module):
         self.cos: Tensor
         self.sin: Tensor
 
-    def forward(self, ids: Tensor, packing: Packing | None = None) -> Tensor:
+    def forward(self, ids: Tensor, cache: KeyValueCache | None = None, packing: Packing | None = None) -> Tensor:
         """Normalized hidden states, float[rows, positions, width], of int64[rows, positions]."""
         x: Tensor = self.embed_tokens(ids)
-        cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
-        for layer in self.layers:
-            x = layer(x, cos, sin, packing=packing)
+        if cache is None:
+            cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
+            for layer in self.layers:
+                x = layer(x, cos, sin, packing)
+        else:
+            positions = cache.begin(*ids.shape)[:, None]
+            cos, sin = self.cos[positions], self.sin[positions]
+            for layer, cached in zip(self.layers, cache.layers, strict=True):
+                x = layer(x, cos, sin, cached)
         normalized: Tensor = self.norm(x)
         return normalized
 
@@ -153,9 +175,9 @@ class Layer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(config.width, eps=config.norm_eps)
         self.mlp = SwiGLU(config)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, *, packing: Packing | None = None) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, special: LayerCache | Packing | None = None) -> Tensor:
         """Update of the residual stream, float[rows, positions, width]."""
-        x = x + self.self_attn(self.input_layernorm(x), cos, sin, packing=packing)
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, special)
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return out
 
@@ -176,17 +198,14 @@ class Attention(nn.Module):
             self.q_norm = nn.RMSNorm(config.head_width, eps=config.norm_eps)
             self.k_norm = nn.RMSNorm(config.head_width, eps=config.norm_eps)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, *, packing: Packing | None = None) -> Tensor:
-        """Mix positions of float[rows, positions, width]."""
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, special: LayerCache | Packing | None = None) -> Tensor:
+        """Mix positions of float[rows, positions, width]; causal within the row unless something special attends."""
         rows, positions, width = x.shape
         heads = (rows, positions, width // self.head_width, self.head_width)
         q = rotate(self.q_norm(self.q_proj(x).view(heads)).transpose(1, 2), cos, sin)
         k = rotate(self.k_norm(self.k_proj(x).view(heads)).transpose(1, 2), cos, sin)
         v = self.v_proj(x).view(heads).transpose(1, 2)
-        if packing is None:
-            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        else:
-            mixed = packing.attend(q, k, v)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True) if special is None else special.attend(q, k, v)
         out: Tensor = self.o_proj(mixed.transpose(1, 2).reshape(rows, positions, width))
         return out
 
@@ -211,8 +230,8 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
     Args:
         x: float[rows, heads, positions, head_width].
-        cos: float[positions, head_width], cosines of the angles.
-        sin: float[positions, head_width], their sines.
+        cos: float[positions, head_width], or float[rows, 1, positions, head_width]: cosines of the angles.
+        sin: Of the same shape, their sines.
     """
     first, second = x.chunk(2, dim=-1)
     return x * cos.to(x.dtype) + torch.cat((-second, first), dim=-1) * sin.to(x.dtype)

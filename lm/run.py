@@ -24,6 +24,7 @@ from lm.checkpoint import (
     save_tensors,
 )
 from lm.device import arithmetic, resolve_device
+from lm.diagnostics import Diagnostics
 from lm.loss import Objective
 from lm.model import ModelConfig, Transformer
 from lm.optim import build_optimizers, wsd
@@ -88,6 +89,7 @@ class Run:
             **arithmetic(config.precision, config.compile, self.device),
             "shards": [shards.tokenizer_sha256, shards.n_documents, shards.n_bytes, shards.n_tokens],
         }
+        self.diagnostics = Diagnostics(config.diagnostics_every, config.peak_flops, self.identity["precision"])
 
     def same_or_refuse(self, identity: dict[str, Any]) -> None:
         """Compare with the settings of the run that is already in the folder."""
@@ -131,6 +133,7 @@ class Run:
             self.data_seconds = meta.get("data_seconds", 0.0)
             self.bytes_seen += meta["bytes_seen"]
             self.last_bits_per_byte = meta["last_bits_per_byte"]
+            self.diagnostics.mark(self.step * self.tokens_per_step, self.seconds)
         elif self.epochs > 1 and self.world.rank == 0:
             _logger.warning(
                 "the shards hold %d bytes: training on %d bytes reads them %.2f times",
@@ -166,7 +169,8 @@ class Run:
         self.bytes_seen += step_bytes
         self.step += 1
         entry = None
-        if self.step % config.log_every == 0 or self.step == config.steps:
+        due = self.diagnostics.due(self.step, config.steps)
+        if due or self.step % config.log_every == 0 or self.step == config.steps:
             if self.world.size > 1:
                 dist.all_reduce(sums)
             all_nats, text_nats = sums.tolist()
@@ -188,6 +192,11 @@ class Run:
         self.seconds += seconds
         if entry is not None:
             entry |= {"tokens_per_second": self.tokens_per_step / seconds, "seconds": self.seconds}
+        if entry is not None and due:  # outside the time that is measured
+            tokens = self.step * self.tokens_per_step
+            entry |= self.diagnostics.row(
+                self.model, inputs[: config.microbatch_rows], tokens=tokens, seconds=self.seconds
+            )
         return entry
 
     def _backward(self, inputs: Tensor, targets: Tensor) -> Tensor:

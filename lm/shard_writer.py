@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from lm.shards import DTYPES, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST
+from lm.shards import DTYPES, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -35,16 +35,21 @@ _LISTS = ("document_ends.bin", "document_bytes.bin")
 
 @dataclass(frozen=True)
 class Encoded:
-    """Documents as they are written: stream[n_tokens], and for each its end in the stream and its bytes of text."""
+    """Documents as they are written: stream[n_tokens], and for each its end in the stream and its bytes of text.
+
+    `normalized` are the bytes of what became of it where the tokenizer's normaliser changed it, else 0.
+    """
 
     stream: NDArray[Any]
     ends: NDArray[np.int64]
     sizes: NDArray[np.int64]
+    normalized: NDArray[np.int64]
 
     def without(self, documents: int) -> Encoded:
         """The same without the first documents."""
         start = int(self.ends[documents - 1]) if documents else 0
-        return Encoded(self.stream[start:], self.ends[documents:] - start, self.sizes[documents:])
+        rest = self.ends[documents:] - start
+        return Encoded(self.stream[start:], rest, self.sizes[documents:], self.normalized[documents:])
 
 
 class Writer:
@@ -68,13 +73,18 @@ class Writer:
             "tokens_per_shard": tokens_per_shard,
             "shuffle_seed": shuffle_seed,
         }
+        self._normalizes = bool(tokenizer.preparation.forms)
+        self._lists = (*_LISTS, NORMALIZED) if self._normalizes else _LISTS
         self.manifest = self._whole()
         self._shards = self.manifest["shards"] if self.manifest else self._finished()
         self.n_documents = self._total("n_documents")
         self.n_bytes = self._total("n_bytes")
         self._n_tokens = self._total("n_tokens")
+        self.n_normalized = 0
+        if self._normalizes:
+            self.n_normalized = int(np.count_nonzero(np.fromfile(folder / NORMALIZED, "<u8", self.n_documents)))
         self._sizes_written = np.fromfile(folder / "document_bytes.bin", "<u8", self.n_documents).astype(np.int64)
-        self._ends, self._bytes = ((folder / name).open("ab") for name in _LISTS)
+        self._list_files = [(folder / name).open("ab") for name in self._lists]
         self._shard: _Shard | None = None
 
     def _total(self, key: str) -> int:
@@ -86,7 +96,7 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for file in (self._shard, self._ends, self._bytes):
+        for file in (self._shard, *self._list_files):
             if file is not None:
                 file.close()
 
@@ -114,7 +124,7 @@ class Writer:
             _write_json(self.folder / _SETTINGS, self._settings)
         found: list[dict[str, Any]] = []
         documents = 0
-        listed = min(path.stat().st_size if path.exists() else 0 for path in map(self.folder.joinpath, _LISTS)) // 8
+        listed = min(path.stat().st_size if path.exists() else 0 for path in map(self.folder.joinpath, self._lists)) // 8
         while (record := _read_json(self.folder / f"tokens-{len(found):05}.json")) is not None:
             path = self.folder / record["name"]
             size = np.dtype(DTYPES[self._dtype]).itemsize * record["n_tokens"]
@@ -126,7 +136,7 @@ class Writer:
         for path in self.folder.glob("tokens-*"):
             if path.name not in kept:
                 path.unlink()
-        for name in _LISTS:
+        for name in self._lists:
             with (self.folder / name).open("ab") as file:
                 file.truncate(8 * documents)
         return found
@@ -145,13 +155,17 @@ class Writer:
         """Encode documents, the first of which has the number `first`, on the calling thread."""
         ids, offsets = tokenizer.encode_documents(batch, threads=1)
         offsets, sizes = offsets.astype(np.int64), np.diff(batch.offsets)
-        self._check(ids, offsets, sizes, first)
+        spelled, normalized = sizes, np.zeros(len(sizes), np.int64)
+        if self._normalizes:
+            spelled, changed = tokenizer.normalized_sizes(batch, threads=1)
+            normalized[changed] = spelled[changed]
+        self._check(ids, offsets, spelled, first)
         ends = offsets[1:] + np.arange(1, len(offsets))
         stream = np.full(len(ids) + len(sizes), self._eos, DTYPES[self._dtype])
         text = np.ones(len(stream), np.bool_)
         text[offsets[:-1] + np.arange(len(sizes))] = False
         stream[text] = ids
-        return Encoded(stream, ends, sizes)
+        return Encoded(stream, ends, sizes, normalized)
 
     def _check(self, ids: NDArray[Any], offsets: NDArray[np.int64], sizes: NDArray[np.int64], first: int) -> None:
         """Every loss per byte rests on this: the tokens of a document have exactly its bytes."""
@@ -183,8 +197,12 @@ class Writer:
             stop = int(ends[stop_document - 1])
             n_bytes = int(sizes[document:stop_document].sum())
             self._shard.write(stream[start:stop], stop_document - document, n_bytes)
-            self._ends.write((ends[document:stop_document] - start + self._n_tokens).astype("<u8").data)
-            self._bytes.write(sizes[document:stop_document].astype("<u8").data)
+            numbers = (ends[document:stop_document] - start + self._n_tokens, sizes[document:stop_document])
+            for file, listed in zip(
+                self._list_files, (*numbers, encoded.normalized[document:stop_document]), strict=False
+            ):
+                file.write(listed.astype("<u8").data)
+            self.n_normalized += int(np.count_nonzero(encoded.normalized[document:stop_document]))
             self._n_tokens += stop - start
             self.n_documents += stop_document - document
             self.n_bytes += n_bytes
@@ -196,8 +214,8 @@ class Writer:
         """Bring the shard to the disk, then its record: with that it is finished."""
         if self._shard is None:
             return
-        _flush(self._ends)
-        _flush(self._bytes)
+        for file in self._list_files:
+            _flush(file)
         record = self._shard.finish()
         _write_json(self.folder / _record_name(record["name"]), record)
         self._shards.append(record)
@@ -222,6 +240,8 @@ class Writer:
             "n_tokens": self._n_tokens,
             "n_documents": self.n_documents,
             "n_bytes": self.n_bytes,
+            # Only where it can happen: the bytes above are of the documents as they came.
+            **({"n_normalized": self.n_normalized} if self._normalizes else {}),
             "shards": self._shards,
             "file_bytes": {path.name: path.stat().st_size for path in files if path.name != _SETTINGS},
         }

@@ -168,5 +168,6 @@ def _shuffled(shards: Shards, seed: int, start: int) -> Generator[Encoded]:
         ends = np.cumsum(lengths[order[start : start + _STEP_DOCUMENTS]])
         ends = ends[: int(np.searchsorted(ends, _STEP_TOKENS)) + 1]
         chosen = order[start : start + len(ends)]
-        yield Encoded(shards.stored(chosen), ends, np.asarray(shards.document_bytes[chosen]))
+        sizes = np.asarray(shards.document_bytes[chosen])
+        yield Encoded(shards.stored(chosen), ends, sizes, shards.normalized_bytes[chosen])
         start += len(ends)

@@ -8,6 +8,8 @@ A folder of shards holds
 - `tokens-00000.json`, ...: of each such file its tokens, documents, bytes of text, SHA-256, and which documents;
 - `document_ends.bin`: uint64, position in the whole stream just after each document;
 - `document_bytes.bin`: uint64, UTF-8 bytes of each original document;
+- `normalized_bytes.bin`, where the tokenizer normalises text: uint64, bytes of what became of the document, 0 where it
+  stayed as it was;
 - `token_bytes.bin`: uint32, bytes of each token of the vocabulary, 0 for special tokens.
 """
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 FORMAT = "superbpe-shards"
 FORMAT_VERSION = 1
 MANIFEST = "shards.json"
+NORMALIZED = "normalized_bytes.bin"
 END_OF_TEXT = "<|endoftext|>"
 DTYPES = {"uint16": "<u2", "uint32": "<u4"}
 
@@ -47,6 +50,7 @@ class Shards:
         tokenizer_sha256: Name of the tokenizer.
         document_ends: int64[n_documents], position in the stream just after each document.
         document_bytes: int64[n_documents], UTF-8 bytes of each original document.
+        normalized_bytes: int64[n_documents], bytes of what each document was normalised to, 0 where it was not.
         token_byte_lengths: int64[vocab_size], bytes of each token, 0 for special tokens.
     """
 
@@ -65,6 +69,9 @@ class Shards:
         # Stored as uint64, viewed as int64: numpy turns uint64 minus int into float.
         self.document_ends = _map_int64(folder / "document_ends.bin")
         self.document_bytes = _map_int64(folder / "document_bytes.bin")
+        self.normalized_bytes = np.zeros(self.n_documents, np.int64)
+        if NORMALIZED in manifest["file_bytes"]:
+            self.normalized_bytes = np.fromfile(folder / NORMALIZED, "<i8")
         self.token_byte_lengths = np.fromfile(folder / "token_bytes.bin", "<u4").astype(np.int64)
         self._check()
 
@@ -86,6 +93,10 @@ class Shards:
                 f"{tokenizer.sha256[:12]}; write them again with this tokenizer, or load the other one"
             )
         return shards
+
+    def spelled_bytes(self, i: int) -> int:
+        """Bytes that the tokens of document `i` spell: its own, or of the text that it was normalised to."""
+        return int(self.normalized_bytes[i] or self.document_bytes[i])
 
     def document(self, i: int) -> NDArray[np.int64]:
         """Tokens of document `i`, without the leading `<|endoftext|>`."""
@@ -126,7 +137,7 @@ class Shards:
         ends, sizes = self.document_ends, self.document_bytes
         if self._starts[-1] != self.n_tokens:
             raise UserError(self._damage("its files do not hold as many tokens as its manifest says"))
-        if len(ends) != self.n_documents or len(sizes) != self.n_documents or self.n_documents == 0:
+        if {len(ends), len(sizes), len(self.normalized_bytes)} != {self.n_documents} or self.n_documents == 0:
             raise UserError(self._damage("its document files do not match the number of documents"))
         if ends[0] < 1 or ends[-1] != self.n_tokens or (np.diff(ends) < 1).any():
             raise UserError(self._damage("its document boundaries are out of order"))

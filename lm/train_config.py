@@ -9,7 +9,7 @@ from typing import Any
 from tokenizer.errors import UserError
 
 # These say how a run is watched or placed, not what it computes: a resumed run may change them.
-FREE_TO_CHANGE = ("device", "threads", "checkpoint_seconds", "log_every")
+FREE_TO_CHANGE = ("device", "threads", "checkpoint_seconds", "log_every", "diagnostics_every", "peak_flops")
 # What these mean on a device is recorded instead (`lm.device.arithmetic`).
 _RESOLVED = ("precision", "compile")
 # Settings that came later are recorded where they are not as usual: earlier runs keep their names.
@@ -52,6 +52,8 @@ class TrainConfig:
         threads: CPU threads of Torch; None leaves them.
         checkpoint_seconds: Seconds between checkpoints.
         log_every: Steps between log entries.
+        diagnostics_every: Steps between log entries that also have the norms and rates of `lm.diagnostics`; 0 for none.
+        peak_flops: FLOPs per second that MFU refers to; None for the measured rate of a matrix product.
     """
 
     train_bytes: int = 12_000_000
@@ -77,6 +79,8 @@ class TrainConfig:
     threads: int | None = None
     checkpoint_seconds: float = 60.0
     log_every: int = 1
+    diagnostics_every: int = 100
+    peak_flops: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("train_bytes", "bytes_per_step", "context_bytes", "log_every"):
@@ -85,6 +89,10 @@ class TrainConfig:
         for name in ("matrix_lr", "embedding_lr", "head_lr", "vector_lr", "weight_decay", "grad_clip"):
             if not getattr(self, name) >= 0:
                 raise UserError(f"{name}={getattr(self, name)}: use 0 or more")
+        if self.diagnostics_every < 0:
+            raise UserError(f"diagnostics_every={self.diagnostics_every}: use a number of steps, or 0 for none")
+        if self.peak_flops is not None and not self.peak_flops > 0:
+            raise UserError(f"peak_flops={self.peak_flops}: use a positive number, or null to measure it")
         for name, otherwise in (
             ("microbatch_rows", "the whole step"),
             ("context_tokens", "contexts equal in bytes"),

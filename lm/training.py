@@ -54,7 +54,8 @@ def train(
         folder: Gets `model.safetensors` (for `load_model`) and `summary.json`; until then, a checkpoint.
         log: Called every `log_every` steps with step (from 1), loss (nats per token, EOS included),
             train_bits_per_byte (text tokens of this step), bytes_seen, tokens_seen, flops, tokens_per_second,
-            lr (the schedule's factor times `matrix_lr`), grad_norm (before clipping) and seconds.
+            lr (the schedule's factor times `matrix_lr`), grad_norm (before clipping) and seconds; every
+            `diagnostics_every` steps, what `lm.diagnostics` lists.
         progress: Called after every step with ("train", steps done, steps).
 
     Returns:

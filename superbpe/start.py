@@ -70,6 +70,7 @@ class Start:
             pattern=tokenizer.pattern,
             special_tokens=tokenizer.special_tokens,
             unmerged=unmade,
+            preparation=tokenizer.preparation,
             provenance=tokenizer.provenance,
         )
         return cls(base, ranks, ids)
@@ -100,6 +101,7 @@ class Start:
             eligible=eligible,
             special_tokens=base.special_tokens,
             unmerged=base.unmerged,
+            preparation=base.preparation,
             provenance=provenance,
         )
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -80,6 +82,8 @@ def train_superbpe(
         rules = PRESETS[rules]
     rules.check()
     sources = sources_of(text)
+    if tokenizer.preparation.forms:  # superwords are of the text as it is encoded
+        sources = [replace(source, batches=partial(_normalized, tokenizer, source)) for source in sources]
     for name, value in (("threshold", threshold), ("memory_bytes", memory_bytes)):
         if value is not None and (value != int(value) or value < 1):
             raise UserError(f"{name}={value} is not possible; use a whole number of 1 or more, or leave it out")
@@ -107,7 +111,7 @@ def train_superbpe(
         given,
         rules,
         pattern=pattern,
-        special_tokens=specials,
+        special_tokens=[*specials, *tokenizer.preparation.added_tokens],
         tie_break=tie_break,
         veto=veto,
         threads=thread_count(threads),
@@ -206,3 +210,7 @@ def _unreachable(tokens: list[bytes], pattern: patterns.Pattern, fence: patterns
         return 0
     first = pattern if rules.phase1_fence == "kept" else fence
     return sum(len(_native.split(token.decode(errors="replace"), first.regex)) > 1 for token in tokens)
+
+
+def _normalized(tokenizer: Tokenizer, source: Source) -> Iterator[_native.Batch]:
+    return map(tokenizer.normalized, source.batches())

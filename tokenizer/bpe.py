@@ -15,6 +15,7 @@ from tokenizer import _native, formats, vocabulary
 from tokenizer.codec import Codec
 from tokenizer.errors import UserError
 from tokenizer.patterns import Pattern
+from tokenizer.preparation import NOTHING, Preparation
 
 ALPHABET: bytes = formats.BYTE_ORDER
 """The 256 byte values in the order of HF's alphabet: the order in which `lowest-ids` ranks them."""
@@ -43,6 +44,7 @@ class Tokenizer(Codec):
         eligible: two-pass only: a regex. Phase 2 merges only whole pretokens which are one phase-1 token and in which
             it is found; None for any tokens.
         unmerged: bytes to id, of ordinary tokens that no merge makes. Text only holds them where `ignore_merges`.
+        preparation: what happens to text first, of imported tokenizers: added tokens, normalisation.
         provenance: JSON about how it was made; not part of its identity.
     """
 
@@ -59,6 +61,7 @@ class Tokenizer(Codec):
         special_tokens: dict[str, int] | None = None,
         ignore_merges: bool = False,
         unmerged: Mapping[bytes, int] | None = None,
+        preparation: Preparation = NOTHING,
         provenance: dict[str, Any] | None = None,
     ) -> None:
         self.byte_ids = tuple(int(i) for i in byte_ids)
@@ -72,7 +75,13 @@ class Tokenizer(Codec):
         self.provenance = dict(provenance or {})
         self.ignore_merges = ignore_merges
         self.unmerged = dict(unmerged or {})
-        self.vocab = vocabulary.spell(self.byte_ids, self.merge_ids, self.unmerged, self.special_tokens)
+        self.preparation = preparation
+        if clash := set(self.special_tokens) & set(preparation.added_tokens):
+            raise UserError(f"{min(clash)!r} is a special token and an added one")
+        named = self.special_tokens | dict(preparation.added_tokens)
+        if unknown := preparation.late - set(named):
+            raise UserError(f"{min(unknown)!r} is to be found in normalised text, but is no token")
+        self.vocab = vocabulary.spell(self.byte_ids, self.merge_ids, self.unmerged, named)
         if mode not in ("one-pass", "two-pass"):
             raise UserError(f"mode is {mode!r}; it is one of: one-pass, two-pass")
         if not 0 <= n_phase1_merges <= len(self.merge_ids):
@@ -209,7 +218,7 @@ class Tokenizer(Codec):
         return self.sha256[:12]
 
     def token_byte_lengths(self) -> npt.NDArray[np.int32]:
-        """int32 [vocab_size]: raw bytes of each token; 0 for special tokens."""
+        """int32 [vocab_size]: raw bytes of each token; 0 for special tokens, which are no text."""
         lengths = np.fromiter(map(len, self.vocab), dtype=np.int32, count=self.vocab_size)
         lengths[list(self.special_tokens.values())] = 0
         return lengths
@@ -290,6 +299,7 @@ class Tokenizer(Codec):
             special_tokens=self.special_tokens,
             ignore_merges=self.ignore_merges,
             unmerged=self.unmerged,
+            preparation=self.preparation,
             provenance=self.provenance | (provenance or {}),
         )
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tokenizer import _native, documents, streaming
 from tokenizer.documents import Texts
 from tokenizer.errors import UserError
+from tokenizer.preparation import Preparation
 from tokenizer.progress import thread_count
 from tokenizer.special import SpecialSets
 
@@ -26,9 +27,11 @@ class Spans(NamedTuple):
 
     Attributes:
         ids: uint32 [n].
-        bytes: int64 [n, 2]: start and end of each token in the text's UTF-8. They follow each other without gaps.
+        bytes: int64 [n, 2]: start and end of each token in the text's UTF-8. They follow each other without gaps, but
+            where an imported tokenizer normalised the text: there they are those of `characters`.
         characters: int64 [n, 2]: the same in characters, so that `text[start:end]` shows a token. A token that holds
             part of a character covers it whole, as its neighbour does with the other part (as in HF `tokenizers`).
+            Where several characters were normalised into one, its token covers the first (as there).
     """
 
     ids: Ids
@@ -39,13 +42,14 @@ class Spans(NamedTuple):
 class Codec(ABC):
     """Encodes and decodes; see `Tokenizer`.
 
-    Texts are Python strings without lone surrogates: those raise UnicodeEncodeError. All but the very small work is
+    Texts are Python strings; what is none, or holds a lone surrogate, raises UserError. All but the very small work is
     done by the native core without the GIL. `threads` is how many threads take part: by default those that the
     environment variable SUPERBPE_THREADS says, else the cores that the process may use.
     """
 
     vocab: list[bytes]
     special_tokens: dict[str, int]
+    preparation: Preparation
 
     @property
     @abstractmethod
@@ -57,7 +61,7 @@ class Codec(ABC):
 
     @cached_property
     def _specials(self) -> SpecialSets:
-        return SpecialSets(self.special_tokens)
+        return SpecialSets(self.special_tokens, self.preparation)
 
     def encode(
         self,
@@ -80,11 +84,19 @@ class Codec(ABC):
         Raises:
             UserError: a disallowed special string occurs in the text, or an allowed one is no special token.
         """
-        return self._encoder.encode(text, self._specials.check(text, allowed_special, disallowed_special))
+        try:
+            return self._encoder.encode(text, self._specials.check(text, allowed_special, disallowed_special))
+        except (TypeError, UnicodeEncodeError):
+            documents.check_text(text)
+            raise
 
     def encode_ordinary(self, text: str) -> list[int]:
         """Ids of a text in which special strings are ordinary text."""
-        return self._encoder.encode(text)
+        try:
+            return self._encoder.encode(text, self._specials.ordinary)
+        except (TypeError, UnicodeEncodeError):
+            documents.check_text(text)
+            raise
 
     def encode_to_numpy(
         self,
@@ -94,7 +106,11 @@ class Codec(ABC):
         disallowed_special: Collection[str] | Literal["all"] = "all",
     ) -> Ids:
         """`encode` without a Python object per id: uint32 [n]. The quickest way for one text at a time."""
-        return self._encoder.encode_array(text, self._specials.check(text, allowed_special, disallowed_special))
+        try:
+            return self._encoder.encode_array(text, self._specials.check(text, allowed_special, disallowed_special))
+        except (TypeError, UnicodeEncodeError):
+            documents.check_text(text)
+            raise
 
     def encode_batch(
         self,
@@ -122,12 +138,12 @@ class Codec(ABC):
         """
         given, count = documents.given(texts), thread_count(threads)
         with documents.named(texts):
-            special = self._specials.check_batch(given, allowed_special, disallowed_special, count)
-            return self._encoder.encode_batch(given, count, special)
+            preparation = self._specials.check_batch(given, allowed_special, disallowed_special, count)
+            return self._encoder.encode_batch(given, count, preparation)
 
     def encode_documents(self, batch: _native.Batch, *, threads: int | None = None) -> tuple[Ids, Offsets]:
         """`encode_batch` for documents that are a Batch already."""
-        return self._encoder.encode_batch(batch, thread_count(threads))
+        return self._encoder.encode_batch(batch, thread_count(threads), self._specials.ordinary)
 
     def encode_with_offsets(
         self,
@@ -137,15 +153,38 @@ class Codec(ABC):
         disallowed_special: Collection[str] | Literal["all"] = "all",
     ) -> Spans:
         """`encode`, and where each token lies in the text, in bytes and in characters: see `Spans`."""
-        special = self._specials.check(text, allowed_special, disallowed_special)
-        ids = self._encoder.encode_array(text, special)
-        in_bytes, in_characters = self._encoder.spans(text, ids)
+        documents.check_text(text)
+        preparation = self._specials.check(text, allowed_special, disallowed_special)
+        ids, in_bytes, in_characters = self._encoder.encode_spans(text, preparation)
         return Spans(ids, in_bytes.reshape(-1, 2), in_characters.reshape(-1, 2))
 
+    def normalized_sizes(
+        self, texts: Texts, *, threads: int | None = None
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Bytes of texts as they are encoded, which their tokens spell together, and which texts that changes.
+
+        Only imported tokenizers normalise text; with all others these are the bytes of the texts.
+
+        Returns:
+            int64 [len(texts)] bytes of UTF-8, and bool [len(texts)], whether normalisation changes the text.
+        """
+        with documents.named(texts):
+            return documents.sizes(documents.given(texts), self._specials.ordinary, thread_count(threads))
+
+    def normalized(self, batch: _native.Batch) -> _native.Batch:
+        """Documents as they are encoded: normalised where the tokenizer was imported with a normaliser."""
+        preparation = self._specials.ordinary
+        return batch if preparation is None or not self.preparation.forms else preparation.normalize(batch)
+
     def encode_iter(
-        self, parts: Iterable[str], *, max_pending_bytes: int = streaming.MAX_PENDING_BYTES
+        self,
+        parts: Iterable[str],
+        *,
+        allowed_special: Set[str] | Literal["all"] = frozenset(),
+        disallowed_special: Collection[str] | Literal["all"] = (),
+        max_pending_bytes: int = streaming.MAX_PENDING_BYTES,
     ) -> Iterator[Ids]:
-        r"""Ids of a text that comes in parts, special strings as ordinary text: those of `encode_ordinary` at once.
+        r"""Ids of a text that comes in parts: those of `encode` at once, also of special strings cut in two.
 
         Text waits until a place comes at which this tokenizer surely cuts, whatever follows. Those are places between
         two characters at which the pattern and the fence are known to cut, or to cut both sides as they cut the
@@ -155,15 +194,19 @@ class Codec(ABC):
 
         Args:
             parts: parts of one text, of any length, cut anywhere; empty ones are allowed.
+            allowed_special: as in `encode`.
+            disallowed_special: as in `encode`, but nothing by default. Ids of the text before may have been given out
+                when such a string comes.
             max_pending_bytes: most text that may wait, in bytes of UTF-8.
 
         Yields:
             uint32 ids, as soon as they are certain, in parts that are not empty.
 
         Raises:
-            UserError: more than `max_pending_bytes` of text would have to wait.
+            UserError: more than `max_pending_bytes` of text would have to wait, or a disallowed string occurs.
         """
-        return streaming.encode(self._encoder, parts, max_pending_bytes)
+        preparation, forbidden = self._specials.resolve(allowed_special, disallowed_special)
+        return streaming.encode(self._encoder, parts, max_pending_bytes, preparation, forbidden)
 
     def encode_dropout(self, text: str, p: float, *, seed: int) -> list[int]:
         """Ids with merges left out at random: BPE dropout, for training that shall see a word in several ways.
@@ -200,11 +243,14 @@ class Codec(ABC):
         if p == 0:
             return self.encode_batch(texts, threads=threads)
         with documents.named(texts):
-            return self._encoder.encode_dropout(documents.given(texts), p, seed, thread_count(threads))
+            return self._encoder.encode_dropout(
+                documents.given(texts), p, seed, thread_count(threads), self._specials.ordinary
+            )
 
     def count_tokens(self, text: str) -> int:
         """How many ids `encode_ordinary` gives."""
-        return int(self._encoder.count_tokens([text], 1)[0])
+        documents.check_text(text)
+        return int(self._encoder.count_tokens([text], 1, self._specials.ordinary)[0])
 
     def count_tokens_batch(self, texts: Texts, *, threads: int | None = None) -> npt.NDArray[np.int64]:
         """int64 [len(texts)]: how many ids each text has, special strings as ordinary text.
@@ -212,7 +258,7 @@ class Codec(ABC):
         Arguments as in `encode_batch`. Each thread holds the ids of one text at a time.
         """
         with documents.named(texts):
-            return self._encoder.count_tokens(documents.given(texts), thread_count(threads))
+            return self._encoder.count_tokens(documents.given(texts), thread_count(threads), self._specials.ordinary)
 
     def decode_bytes(self, ids: Iterable[int] | npt.NDArray[np.integer]) -> bytes:
         """The bytes that ids spell; special tokens spell their strings.

@@ -54,6 +54,8 @@ class CorpusConfig:
         max_bytes: budget of text, in order of documents and before the held-out split and the sample; the document
             that reaches it is the last. Of files in several languages it takes the first: `sample` takes of each.
         min_document_bytes, max_document_bytes: shorter and longer documents are left out.
+        source_field: where a record says where its document comes from (dotted); None for the name of its file. It
+            changes no document; held-out loss is reported per source (see `tokenizer.origins`).
         score_field, min_score: documents whose number at this (dotted) field is missing or lower are left out.
         heldout_fraction: share of documents held out, chosen by a hash of their text.
         heldout_salt: another salt, another choice.
@@ -74,6 +76,7 @@ class CorpusConfig:
     max_bytes: int | None = None
     min_document_bytes: int = 1
     max_document_bytes: int | None = None
+    source_field: str | None = None
     score_field: str | None = None
     min_score: float | None = None
     heldout_fraction: float = 0.0
@@ -150,18 +153,7 @@ class Corpus:
         parts = parts and not whole
         readers = readers if config.max_bytes is None else 1
         explicit = bool(config.heldout_paths)
-        if split == "heldout" and not explicit and not config.heldout_fraction:
-            raise UserError("no documents are held out; set corpus.heldout_fraction=0.01 or corpus.heldout_paths")
-        keep = _native.DocumentFilter(
-            split="all" if explicit or not config.heldout_fraction else split,
-            min_bytes=config.min_document_bytes,
-            max_bytes=config.max_document_bytes,
-            budget=None if explicit and split == "heldout" else config.max_bytes,
-            heldout_fraction=config.heldout_fraction,
-            heldout_salt=config.heldout_salt,
-            sample_fraction=1.0 if split == "heldout" else config.sample,
-            sample_salt=f"corpus:{config.sample_salt}",  # not phase 2's, which samples what this leaves
-        )
+        keep = self.filter(split)
         source = _ahead(self._dataset()) if config.dataset else _read(self.files, config, readers, parts=parts)
         if explicit and split != "train":
             heldout = _read(self.heldout_files, config, readers, parts=parts)
@@ -188,6 +180,35 @@ class Corpus:
                 "one document unless corpus.separator says what stands between documents)"
             )
 
+    def filter(self, split: Split) -> _native.DocumentFilter:
+        """Which documents are taken, to be asked about all of them in order.
+
+        Raises:
+            UserError: no documents are held out, and held-out ones are asked for.
+        """
+        config = self.config
+        explicit = bool(config.heldout_paths)
+        if split == "heldout" and not explicit and not config.heldout_fraction:
+            raise UserError("no documents are held out; set corpus.heldout_fraction=0.01 or corpus.heldout_paths")
+        return _native.DocumentFilter(
+            split="all" if explicit or not config.heldout_fraction else split,
+            min_bytes=config.min_document_bytes,
+            max_bytes=config.max_document_bytes,
+            budget=None if explicit and split == "heldout" else config.max_bytes,
+            heldout_fraction=config.heldout_fraction,
+            heldout_salt=config.heldout_salt,
+            sample_fraction=1.0 if split == "heldout" else config.sample,
+            sample_salt=f"corpus:{config.sample_salt}",  # not phase 2's, which samples what this leaves
+        )
+
+    def unfiltered(self, file: tuple[Path, str] | None, field: str) -> Iterator[_native.Batch]:
+        """One field of every record of a file (None: of the dataset), in order and before `filter`.
+
+        A record without a value gives an empty text, so that several fields of the same file run side by side.
+        """
+        config = replace(self.config, field=field)
+        return Corpus(config)._dataset() if file is None else _read([file], config, 1, parts=False)
+
     def documents(self, split: Split = "train") -> Iterator[str]:
         """The texts one by one; for inspection, not for speed."""
         for batch in self.batches(split):
@@ -201,7 +222,7 @@ class Corpus:
         cost as much as counting them.
         """
         config = asdict(self.config)
-        del config["batch_bytes"], config["paths"], config["heldout_paths"]
+        del config["batch_bytes"], config["paths"], config["heldout_paths"], config["source_field"]
         return {
             "config": config,
             "files": [fingerprint(path) for path, _ in self.files],

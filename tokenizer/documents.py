@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -30,7 +30,14 @@ def given(texts: Texts) -> Given:
         return texts
     if isinstance(texts, pa.Array | pa.ChunkedArray):
         return _buffers(texts)
-    return texts if isinstance(texts, list) else list(texts)
+    if isinstance(texts, pa.Table | pa.RecordBatch):
+        names = ", ".join(texts.schema.names)
+        raise UserError(f"texts are an Arrow {type(texts).__name__}, not a column of it: pass table['NAME'] ({names})")
+    if isinstance(texts, list):
+        return texts
+    if isinstance(texts, Mapping | bytes) or not isinstance(texts, Iterable):
+        raise UserError(f"texts are {type(texts).__name__}; a batch is a list of strings, or an Arrow array of them")
+    return list(texts)
 
 
 def _buffers(texts: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
@@ -54,16 +61,45 @@ def _buffers(texts: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.uint8], 
     return text, places.astype(np.int64, copy=False)
 
 
+def sizes(
+    texts: Given, preparation: _native.Preparation | None, threads: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Bytes of texts as they are encoded, and which are not as they were given."""
+    if preparation is not None:
+        return preparation.lengths(texts, threads)
+    if isinstance(texts, list):
+        lengths = np.fromiter((len(text.encode()) for text in texts), np.int64, len(texts))
+    else:
+        lengths = np.diff(texts[1] if isinstance(texts, tuple) else texts.offsets)
+    return lengths, np.zeros(len(lengths), np.bool_)
+
+
+def check_text(text: object, what: str = "the text") -> None:
+    """Refuses what is no text that can be encoded.
+
+    Raises:
+        UserError: it is no string, or holds half a surrogate pair.
+    """
+    if not isinstance(text, str):
+        raise UserError(f"{what} is no string but {type(text).__name__}: {text!r:.80}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{what} holds half a surrogate pair, U+{ord(text[error.start]):04X}, at its character {error.start}: that "
+            "is no text and has no UTF-8; mend it where it is read, or text.encode('utf-8', 'replace').decode()"
+        ) from None
+
+
 @contextmanager
 def named(texts: Texts) -> Iterator[None]:
     """Says which of the texts is none, where the core found that something is."""
     try:
         yield
-    except TypeError:
-        if isinstance(texts, Iterable) and not isinstance(texts, pa.Array | pa.ChunkedArray):
+    except (TypeError, UnicodeEncodeError):
+        if isinstance(texts, Iterable) and not isinstance(texts, pa.Array | pa.ChunkedArray | _native.Batch):
             for i, text in enumerate(texts):
-                if not isinstance(text, str):
-                    raise UserError(f"text {i} is no string but {type(text).__name__}: {text!r:.80}") from None
+                check_text(text, f"text {i}")
         raise
 
 

@@ -29,7 +29,7 @@ from transformers.utils import PaddingStrategy, cached_file
 from tokenizer import formats
 from tokenizer.bpe import Tokenizer
 from tokenizer.errors import UserError
-from tokenizer.formats.hf import TEMPLATE, hf_config
+from tokenizer.formats.hf import TEMPLATE, hf_config, overlap
 from tokenizer.hf_batches import (
     Call,
     Column,
@@ -43,6 +43,7 @@ from tokenizer.hf_batches import (
     windows,
 )
 from tokenizer.hf_encoding import TextEncoder, arguments, backend, template_ids
+from tokenizer.preparation import Preparation
 
 _AROUND = (0, 0)  # the span of what is not in the text
 
@@ -209,15 +210,16 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
 
     def _add_tokens(self, new_tokens: Sequence[Any], special_tokens: bool = False) -> int:
         tokenizer = self._text.tokenizer
+        its_own = {*tokenizer.special_tokens, *tokenizer.preparation.added_tokens}
         for token in new_tokens:
             content = str(token)
             known = self._tokenizer.token_to_id(content)
             flags = [name for name in ("lstrip", "rstrip", "single_word") if getattr(token, name, None) is True]
-            if flags and content not in tokenizer.special_tokens:
+            if flags and (content not in its_own or tokenizer.preparation):
                 raise UserError(
                     f"the added token {content!r} has {flags[0]}=True, which is not supported: add it without"
                 )
-            if known is not None and known < tokenizer.vocab_size and content not in tokenizer.special_tokens:
+            if known is not None and known < tokenizer.vocab_size and content not in its_own:
                 raise UserError(f"{content!r} is a token already (id {known}) and cannot be added; use another string")
         added: int = super()._add_tokens(new_tokens, special_tokens)
         self._text.forget_added_tokens()
@@ -233,9 +235,19 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
             "added_tokens": {t.content: {"normalized": t.normalized, "special": t.special} for t in added.values()},
             "post_processor": None if processor is None else json.loads(processor.__getstate__()),
         }
-        specials = {token.content: i for i, token in added.items()}
-        provenance = {**tokenizer.provenance, TEMPLATE: template}
-        return Tokenizer(**(arguments(tokenizer) | {"special_tokens": specials, "provenance": provenance}))
+        forms = tokenizer.preparation.forms
+        flags = {token.content: {"normalized": token.normalized} for token in added.values()}
+        preparation = Preparation(
+            forms=forms,
+            added_tokens={token.content: i for i, token in added.items() if not token.special},
+            late=frozenset(name for name, flag in flags.items() if flag["normalized"] and (forms or overlap(flags))),
+        )
+        made = {
+            "special_tokens": {token.content: i for i, token in added.items() if token.special},
+            "preparation": preparation,
+            "provenance": {**tokenizer.provenance, TEMPLATE: template},
+        }
+        return Tokenizer(**(arguments(tokenizer) | made))
 
     def _save_pretrained(
         self,

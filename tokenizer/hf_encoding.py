@@ -16,8 +16,10 @@ import tokenizers
 from tokenizer import _native, formats
 from tokenizer.bpe import Tokenizer
 from tokenizer.errors import UserError
-from tokenizer.formats.hf import BYTE_LEVEL, TEMPLATE, added_tokens
-from tokenizer.progress import THREADS_VARIABLE
+from tokenizer.formats.hf import BYTE_LEVEL, TEMPLATE, added_tokens, normalizer
+from tokenizer.preparation import Preparation, normalized
+from tokenizer.progress import THREADS_VARIABLE, thread_count
+from tokenizer.special import SpecialSets
 
 _PARALLELISM = "TOKENIZERS_PARALLELISM"
 _in_worker = False
@@ -53,22 +55,23 @@ def backend(tokenizer: Tokenizer) -> Any:
 
 def _vocabulary_json(tokenizer: Tokenizer) -> dict[str, Any]:
     """Ids, names and decoding as tokenizer.json has them, and a model that raises on any text."""
-    special_ids = set(tokenizer.special_tokens.values())
+    added = tokenizer.special_tokens | dict(tokenizer.preparation.added_tokens)
+    special_ids = set(added.values())
     vocab = {formats.printable(token): i for i, token in enumerate(tokenizer.vocab) if token and i not in special_ids}
-    if clash := set(vocab) & set(tokenizer.special_tokens):
+    if clash := set(vocab) & set(added):
         raise UserError(
             f"the special token {min(clash)!r} is also how transformers writes an ordinary token, and would get its id "
             "there; use another special string"
         )
-    vocab |= tokenizer.special_tokens
+    vocab |= added
     template = tokenizer.provenance.get(TEMPLATE) or {}
     unknown = "no model can encode this; use SuperBPETokenizerFast"
     return {
         "version": "1.0",
         "truncation": template.get("truncation"),
         "padding": template.get("padding"),
-        "added_tokens": added_tokens(tokenizer.special_tokens, template.get("added_tokens") or {}),
-        "normalizer": None,
+        "added_tokens": added_tokens(tokenizer, template.get("added_tokens") or {}),
+        "normalizer": normalizer(tokenizer.preparation.forms, None),
         "pre_tokenizer": None,
         "post_processor": template.get("post_processor"),
         "decoder": template.get("decoder", BYTE_LEVEL),
@@ -102,6 +105,7 @@ class TextEncoder:
     def forget_added_tokens(self) -> None:
         """To be called when the backend has got another one."""
         self._splitter: Any = None
+        self._sets: SpecialSets | None = None
 
     def _split_with(self, backend: Any) -> Any:
         """A `tokenizers.Tokenizer` with the same added tokens, to which all other text is one unknown word."""
@@ -114,6 +118,31 @@ class TextEncoder:
             self._marks = {token.content[:2] for token in added.values()}
             self._splitter = splitter
         return self._splitter
+
+    def _prepare(self, backend: Any, *, split_special_tokens: bool) -> _native.Preparation | None:
+        """What an imported tokenizer does to text first, with the added tokens that the backend has now."""
+        if self._sets is None:
+            forms = self.tokenizer.preparation.forms
+            special: dict[str, int] = {}
+            added: dict[str, int] = {}
+            late: set[str] = set()
+            for i, token in backend.get_added_tokens_decoder().items():
+                string = normalized(forms, token.content) if token.normalized else token.content
+                (special if token.special else added)[string] = i
+                late |= {string} if token.normalized else set()
+            self._sets = SpecialSets(special, Preparation(forms, added, frozenset(late)))
+            self._strings = {i: string for string, i in (special | added).items()}
+        return self._sets.resolve(() if split_special_tokens else "all", ())[0]
+
+    def _encode_prepared(self, texts: Sequence[str], preparation: Any, *, spans: bool) -> Encoded:
+        encoder = self.tokenizer._encoder
+        if not spans:
+            return Encoded(*encoder.encode_batch(list(texts), thread_count(_threads()), preparation))
+        found = [encoder.encode_spans(text, preparation) for text in texts]
+        ids = [one[0] for one in found] or [np.empty(0, np.uint32)]
+        characters = [one[2].reshape(-1, 2) for one in found] or [np.empty((0, 2), np.int64)]
+        offsets = np.cumsum([0, *map(len, ids)]) if found else np.zeros(1, np.int64)
+        return Encoded(np.concatenate(ids), offsets, np.concatenate(characters))
 
     def _parts(self, text: str, split_special_tokens: bool) -> list[tuple[int, int, int | None]]:
         """Added tokens (start, stop, id) and the text between them (start, stop, None), in order."""
@@ -133,6 +162,9 @@ class TextEncoder:
             spans: Give the characters of every token as well.
         """
         self._split_with(backend)
+        if self.tokenizer.preparation:
+            preparation = self._prepare(backend, split_special_tokens=split_special_tokens)
+            return self._encode_prepared(texts, preparation, spans=spans)
         if not spans and not any(mark in text for text in texts for mark in self._marks):
             return Encoded(*self.tokenizer.encode_batch(texts, threads=_threads()))
         parts = [self._parts(text, split_special_tokens) for text in texts]
@@ -167,12 +199,17 @@ class TextEncoder:
         encoded = self.encode(pieces, backend, split_special_tokens=split_special_tokens, spans=True)
         assert encoded.spans is not None
         words = np.repeat(np.arange(len(pieces)), np.diff(encoded.offsets))
-        if isinstance(text, str):
+        preparation = self._prepare(backend, split_special_tokens=split_special_tokens)
+        if isinstance(text, str) and preparation is not None and self.tokenizer.preparation:
+            words = self.tokenizer._encoder.encode_words(text, preparation)[2]
+        elif isinstance(text, str):
             starts = self._word_starts(text, split_special_tokens)
             words = np.searchsorted(starts, encoded.spans[:, 0], side="right") - 1
         n = len(encoded.ids)
         names = [backend.id_to_token(i) for i in encoded.ids.tolist()]
-        if isinstance(text, str):
+        if self.tokenizer.preparation:
+            names = [self._strings.get(i, name) for i, name in zip(encoded.ids.tolist(), names, strict=True)]
+        elif isinstance(text, str):
             for at in np.flatnonzero(np.isin(encoded.ids, list(self._ids.values()))).tolist():
                 names[at] = text[slice(*encoded.spans[at].tolist())]  # with the spaces that it took in
         state = {
@@ -215,7 +252,7 @@ def arguments(tokenizer: Tokenizer) -> dict[str, Any]:
     """What `Tokenizer` made it of."""
     names = [
         *("byte_ids", "merge_ids", "n_phase1_merges", "pattern", "fence", "mode", "eligible"),
-        *("special_tokens", "ignore_merges", "unmerged", "provenance"),
+        *("special_tokens", "ignore_merges", "unmerged", "preparation", "provenance"),
     ]
     return {name: getattr(tokenizer, name) for name in names}
 

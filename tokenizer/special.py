@@ -8,35 +8,51 @@ from typing import Literal, NamedTuple, NoReturn
 from tokenizer import _native
 from tokenizer.documents import Given
 from tokenizer.errors import UserError
+from tokenizer.preparation import NOTHING, Preparation
 
 _MOST_COMPILED = 64
 
 
-class _Compiled(NamedTuple):
+class Forbidden(NamedTuple):
+    """Strings that no text may hold, and what finds them."""
+
     strings: list[str]
     finder: _native.SpecialStrings
+
+    def check(self, text: str, what: str = "the text") -> None:
+        """Refuse a text that holds one of them.
+
+        Raises:
+            UserError: it does.
+        """
+        if (found := self.finder.find(text)) is not None:
+            _refuse(what, self.strings[found])
 
 
 class SpecialSets:
     """The special tokens of a tokenizer; keeps the searches that it made for sets of them."""
 
-    def __init__(self, special_tokens: Mapping[str, int]) -> None:
+    def __init__(self, special_tokens: Mapping[str, int], preparation: Preparation = NOTHING) -> None:
         self._ids = special_tokens
         self._all = frozenset(special_tokens)
-        self._compiled: dict[frozenset[str], _Compiled] = {}
+        self._preparation = preparation
+        self._forbidden: dict[frozenset[str], Forbidden] = {}
+        self._prepared: dict[frozenset[str], _native.Preparation | None] = {}
+        self.ordinary = self.prepare(frozenset())
+        """What happens to text in which special strings are ordinary text; None for nothing."""
 
     def check(
         self, text: str, allowed: Set[str] | Literal["all"], disallowed: Collection[str] | Literal["all"]
-    ) -> _native.SpecialStrings | None:
-        """What finds the allowed strings, if there are any.
+    ) -> _native.Preparation | None:
+        """What happens to the text, in which the allowed strings become tokens; None for nothing.
 
         Raises:
             UserError: the text holds a disallowed string, or an allowed one is no special token.
         """
-        finder, forbidden = self._resolve(allowed, disallowed)
-        if forbidden is not None and (found := forbidden.finder.find(text)) is not None:
-            _refuse("the text", forbidden.strings[found])
-        return finder
+        preparation, forbidden = self.resolve(allowed, disallowed)
+        if forbidden is not None:
+            forbidden.check(text)
+        return preparation
 
     def check_batch(
         self,
@@ -44,16 +60,21 @@ class SpecialSets:
         allowed: Set[str] | Literal["all"],
         disallowed: Collection[str] | Literal["all"],
         threads: int,
-    ) -> _native.SpecialStrings | None:
+    ) -> _native.Preparation | None:
         """`check` for many texts."""
-        finder, forbidden = self._resolve(allowed, disallowed)
+        preparation, forbidden = self.resolve(allowed, disallowed)
         if forbidden is not None and (found := forbidden.finder.find_in_batch(texts, threads)) is not None:
             _refuse(f"text {found[0]}", forbidden.strings[found[1]])
-        return finder
+        return preparation
 
-    def _resolve(
+    def resolve(
         self, allowed: Set[str] | Literal["all"], disallowed: Collection[str] | Literal["all"]
-    ) -> tuple[_native.SpecialStrings | None, _Compiled | None]:
+    ) -> tuple[_native.Preparation | None, Forbidden | None]:
+        """What happens to text, and what it must not hold.
+
+        Raises:
+            UserError: an allowed string is no special token.
+        """
         special = self._all if allowed == "all" else _as_set(allowed, "allowed_special")
         if unknown := special - self._all:
             raise UserError(f"{min(unknown)!r} is no special token; there are {sorted(self._all)}")
@@ -61,22 +82,40 @@ class SpecialSets:
             forbidden = self._all - special if special else self._all
         else:
             forbidden = _as_set(disallowed, "disallowed_special")
-        compiled = self._compile(special)
-        return None if compiled is None else compiled.finder, self._compile(forbidden)
+        return self.prepare(special), self._forbid(forbidden)
 
-    def _compile(self, strings: frozenset[str]) -> _Compiled | None:
+    def prepare(self, allowed: frozenset[str]) -> _native.Preparation | None:
+        """What happens to text in which these special tokens are allowed; None for nothing."""
+        if allowed not in self._prepared:
+            if len(self._prepared) >= _MOST_COMPILED:
+                self._prepared.clear()
+            self._prepared[allowed] = self._make(allowed)
+        return self._prepared[allowed]
+
+    def _make(self, allowed: frozenset[str]) -> _native.Preparation | None:
+        rules = self._preparation
+        found: dict[str, int | None] = {string: self._ids[string] for string in sorted(allowed)}
+        if rules.added_tokens:  # then, as in HF, what is not allowed is found as well, and hides what is inside it
+            found |= dict.fromkeys(sorted(self._all - allowed)) | dict(rules.added_tokens)
+        if not found and not rules.forms:
+            return None
+        late = {string: i for string, i in found.items() if string in rules.late}
+        early = {string: i for string, i in found.items() if string not in rules.late}
+        listed = [(list(part), list(part.values())) if part else None for part in (early, late)]
+        return _native.Preparation(listed[0], list(rules.forms), listed[1])
+
+    def _forbid(self, strings: frozenset[str]) -> Forbidden | None:
         if not strings:
             return None
-        compiled = self._compiled.get(strings)
+        compiled = self._forbidden.get(strings)
         if compiled is None:
             if "" in strings:
                 raise UserError("disallowed_special holds an empty string, which every text does")
             listed = sorted(strings)
-            ids = [self._ids.get(string, 0) for string in listed]  # what is no special token is only looked for
-            compiled = _Compiled(listed, _native.SpecialStrings(listed, ids))
-            if len(self._compiled) >= _MOST_COMPILED:
-                self._compiled.clear()
-            self._compiled[strings] = compiled
+            compiled = Forbidden(listed, _native.SpecialStrings(listed))
+            if len(self._forbidden) >= _MOST_COMPILED:
+                self._forbidden.clear()
+            self._forbidden[strings] = compiled
         return compiled
 
 

@@ -6,8 +6,9 @@ import codecs
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from tokenizer import _native
+from tokenizer import _native, documents
 from tokenizer.errors import UserError
+from tokenizer.special import Forbidden
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,21 +18,45 @@ MAX_PENDING_BYTES = 1 << 24
 """How much text of a stream may wait by default: encoding it needs about 30 times as much memory at worst."""
 
 
-def encode(encoder: _native.Encoder, parts: Iterable[str], max_pending_bytes: int) -> Iterator[npt.NDArray[np.uint32]]:
+def encode(
+    encoder: _native.Encoder,
+    parts: Iterable[str],
+    max_pending_bytes: int,
+    preparation: _native.Preparation | None,
+    forbidden: Forbidden | None,
+) -> Iterator[npt.NDArray[np.uint32]]:
     """Ids of the text that the parts make together; see `Tokenizer.encode_iter`."""
     if isinstance(parts, str):
         raise UserError("encode_iter takes parts of a text, as an open file gives; use encode for a whole one")
     if max_pending_bytes < 1:
         raise UserError(f"max_pending_bytes={max_pending_bytes} is not possible; use 1 or more")
-    return _encode(_native.EncodeStream(encoder, max_pending_bytes), parts)
+    stream = _native.EncodeStream(encoder, max_pending_bytes, preparation)
+    return _encode(stream, parts if forbidden is None else _checked(parts, forbidden))
 
 
 def _encode(stream: _native.EncodeStream, parts: Iterable[str]) -> Iterator[npt.NDArray[np.uint32]]:
-    for part in parts:
-        if len(ids := stream.push(part)):
+    for number, part in enumerate(parts):
+        try:
+            ids = stream.push(part)
+        except (TypeError, UnicodeEncodeError):
+            documents.check_text(part, f"part {number} of the stream")
+            raise
+        if len(ids):
             yield ids
-    if len(ids := stream.finish()):
+    if len(ids := stream.push("", last=True)):
         yield ids
+
+
+def _checked(parts: Iterable[str], forbidden: Forbidden) -> Iterator[str]:
+    """The parts, after a look for strings in them and over their seams."""
+    longest = max(map(len, forbidden.strings))
+    before = ""
+    for number, part in enumerate(parts):
+        documents.check_text(part, f"part {number} of the stream")
+        seen = before + part
+        forbidden.check(seen, "the stream")
+        before = seen[max(len(seen) - longest + 1, 0) :]
+        yield part
 
 
 class StreamDecoder:

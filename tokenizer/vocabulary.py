@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -134,7 +135,7 @@ def special_layout(tokenizer: Tokenizer) -> str:
 
 def has_own_layout(tokenizer: Tokenizer) -> bool:
     """Whether a list of merges and the place of special tokens say all of it, as of one of our own."""
-    if tokenizer.ignore_merges:
+    if tokenizer.ignore_merges or tokenizer.preparation:
         return False
     try:
         tokenizer.ranks()
@@ -145,7 +146,8 @@ def has_own_layout(tokenizer: Tokenizer) -> bool:
 
 def cut(tokenizer: Tokenizer, size: int) -> dict[str, Any]:
     """Arguments of `Tokenizer` for its first tokens; see `Tokenizer.cut`."""
-    specials, total = tokenizer.special_tokens, tokenizer.vocab_size
+    added, total = tokenizer.preparation.added_tokens, tokenizer.vocab_size
+    specials = tokenizer.special_tokens | dict(added)
     bytes_ = [i for i in tokenizer.byte_ids if i != NO_TOKEN]
     ordinary = np.array([*bytes_, *tokenizer.merge_ids[:, 2].tolist(), *tokenizer.unmerged.values()])
     # Special tokens after all others move down; the rest of the ids stay.
@@ -183,6 +185,7 @@ def cut(tokenizer: Tokenizer, size: int) -> dict[str, Any]:
     lost = set(products[~dropped].tolist()) - set(merges[:, 2].tolist())
     unmerged = {token: i for token, i in tokenizer.unmerged.items() if i < end}
     shift = total - size
+    moved = {string: i - shift if string in tail else i for string, i in specials.items()}
     return {
         "byte_ids": tokenizer.byte_ids,
         "merge_ids": merges,
@@ -191,7 +194,8 @@ def cut(tokenizer: Tokenizer, size: int) -> dict[str, Any]:
         "fence": tokenizer.fence if superwords else None,
         "mode": tokenizer.mode if superwords else "one-pass",
         "eligible": tokenizer.eligible if superwords else None,
-        "special_tokens": {string: i - shift if string in tail else i for string, i in specials.items()},
+        "special_tokens": {string: moved[string] for string in tokenizer.special_tokens},
+        "preparation": replace(tokenizer.preparation, added_tokens={string: moved[string] for string in added}),
         "ignore_merges": tokenizer.ignore_merges,
         "unmerged": unmerged | {tokenizer.vocab[i]: i for i in sorted(lost)},
         "provenance": tokenizer.provenance | {"cut_from": total},
@@ -205,7 +209,7 @@ def append(tokenizer: Tokenizer, pairs: npt.ArrayLike) -> npt.NDArray[np.uint32]
     if len(new) and (new.min() < 0 or (new.max(axis=1) >= ids).any()):
         first = int(np.flatnonzero((new < 0).any(axis=1) | (new.max(axis=1) >= ids))[0])
         raise UserError(f"new merge {first} joins ids {new[first].tolist()}, of which one does not exist yet")
-    specials = set(tokenizer.special_tokens.values())
+    specials = {*tokenizer.special_tokens.values(), *tokenizer.preparation.added_tokens.values()}
     for left, right in new.tolist():
         if specials & {left, right}:
             raise UserError(f"new merge of ids {left} and {right}: special tokens are not merged")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from experiments.artifacts import Artifact, command_line
-from experiments.stages.evaluation import Judged, Result, detail, is_demonstration, percent, signed, verdict
 from experiments.stages.models import loss_curve
+from experiments.stages.verdict import detail, is_demonstration, percent, signed, verdict
 from superbpe import history, inspection
 from tokenizer import Batch
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from experiments.config import ReportConfig
     from experiments.stages.context import Context
+    from experiments.stages.evaluation import Judged, Result
     from experiments.stages.text import Text
     from tokenizer.bpe import Tokenizer
     from tokenizer.corpus import Corpus

@@ -1,28 +1,52 @@
-"""The report as one HTML file that opens without a network."""
+"""Pages that open without a network: one HTML file each, in one visual language.
+
+A page is a template that extends `base.html` (type, colours, light and dark, print), with its numbers and its
+`figures.Figure`s. Whatever a page shows passes through autoescape: tokens are what strangers wrote into a corpus.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.resources
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import vl_convert
 from markupsafe import Markup
 
 from experiments.console import duration, si
-from experiments.report import charts
+from experiments.report.figures import PAPER, PAPER_WIDTH, PNG_SCALE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from experiments.report.figures import Figure
+
+_PACKAGE = "experiments.report"
+SHARED = ("base.html", "macros.html", "style.css", "page.js", "page.py", "figures.py")
+"""The files of this package that every page is drawn by."""
 
 
-def render(report: dict[str, Any]) -> str:
-    """Return the page for the numbers of `report.json` (see `experiments.report.data`).
+def render(
+    template: str,
+    *,
+    title: str,
+    figures: Sequence[Figure] = (),
+    packed: Mapping[str, str] | None = None,
+    **values: Any,
+) -> str:
+    """Return a page.
 
-    Tokens are whatever strangers wrote into a corpus: everything passes through autoescape, and the JSON in a
-    script element cannot close it.
+    Args:
+        template: a file of this package that extends `base.html`; it places each figure with the macro `chart`.
+        title: of the page.
+        figures: the page's charts, `figures` in the template, by their names.
+        packed: big data by name, as `packing.pack` gives it; the template places it.
+        values: whatever else the template shows.
     """
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_template),
+        loader=jinja2.FunctionLoader(_read),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -35,18 +59,26 @@ def render(report: dict[str, Any]) -> str:
         visible=visible,
         flow=lambda text: visible(text).replace("↵", "↵\n"),
     )
-    return environment.get_template("page.html").render(
-        report=report,
-        charts=_script_json(_charts(report)),
-        library=Markup(_library()),  # noqa: S704  (our own bundle)
+    environment.globals["asset"] = lambda name: Markup(_read(name))  # noqa: S704  (our own file)
+    return environment.get_template(template).render(
+        title=title,
+        figures={figure.name: figure for figure in figures},
+        charts=script_json(
+            {
+                "specs": {f.name: f.spec for f in figures},
+                "paper": {"config": PAPER, "width": PAPER_WIDTH, "scale": PNG_SCALE},
+            }
+        ),
+        library=Markup(_library()) if figures else "",  # noqa: S704  (our own bundle)
+        packed={name: Markup(data) for name, data in (packed or {}).items()},  # noqa: S704  (base64)
+        **values,
     )
 
 
-def version() -> str:
-    """Return a hash of what draws the page: a report is made anew when its looks change."""
-    files = ("page.html", "page.py", "charts.py", "data.py")
-    package = importlib.resources.files("experiments.report")
-    return hashlib.sha256(b"".join((package / file).read_bytes() for file in files)).hexdigest()
+def version(*files: str) -> str:
+    """Return a hash of what draws a page, `SHARED` and these files: a report is made anew when its looks change."""
+    package = importlib.resources.files(_PACKAGE)
+    return hashlib.sha256(b"".join((package / file).read_bytes() for file in (*SHARED, *files))).hexdigest()
 
 
 def visible(text: str) -> str:
@@ -59,30 +91,14 @@ def visible(text: str) -> str:
     return "".join(shown.get(c, chr(0x2400 + ord(c)) if ord(c) < 32 else c) for c in text)
 
 
-def _charts(report: dict[str, Any]) -> dict[str, Any]:
-    labels = [row["label"] for row in report["tokenizers"]]
-    transitions = [
-        {"tokenizer": row["label"], "vocab_size": row["transition"]}
-        for row in report["tokenizers"]
-        if row["transition"]
-    ]
-    specs = {
-        "compression": charts.compression(report["compression"], labels, transitions),
-        "loss": charts.loss(report["loss"], labels),
-    }
-    if report["verdict"]["low"] is not None:
-        rows = [
-            {"tokenizer": r["label"], **{k: r[k] for k in ("bits_per_byte", "low", "high")}}
-            for r in report["tokenizers"]
-        ]
-        specs["interval"] = charts.interval(rows, labels)
-    if report["superwords"]["by_words"]:
-        specs["words"] = charts.words(report["superwords"]["by_words"])
-    return specs
+def script_json(value: Any) -> Markup:
+    """Return JSON that cannot close the script element it stands in."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704  (escaped)
 
 
-def _template(name: str) -> str:
-    return (importlib.resources.files("experiments.report") / name).read_text(encoding="utf-8")
+def _read(name: str) -> str:
+    return (importlib.resources.files(_PACKAGE) / name).read_text(encoding="utf-8")
 
 
 def _library() -> str:
@@ -90,8 +106,3 @@ def _library() -> str:
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     # A function of its own: the bundle's top-level names are one letter long.
     return "(() => {" + bundle.replace("</script", "<\\/script") + "})();"
-
-
-def _script_json(value: Any) -> Markup:
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704  (escaped)

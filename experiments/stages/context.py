@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,20 @@ class Context:
     store: Store
     reporter: Reporter
     tracker: Tracker
+
+    def seeds(self) -> list[Context]:
+        """The same with one training seed each, `lm.n_seeds` of them from the configured one on."""
+        lm = self.config.lm
+        return [
+            dataclasses.replace(
+                self,
+                config=dataclasses.replace(
+                    self.config,
+                    lm=dataclasses.replace(lm, n_seeds=1, train=dataclasses.replace(lm.train, seed=lm.train.seed + i)),
+                ),
+            )
+            for i in range(lm.n_seeds)
+        ]
 
     def done(self, stage: str, artifact: Artifact, what: str, row: Mapping[str, Any] | None = None) -> None:
         """Say that a stage is done, and log it.

@@ -7,20 +7,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import lm.evaluation
-from experiments.console import duration, si
+from experiments.console import si
+from experiments.stages.documents import groupings
 from experiments.stages.models import open_shards
-from lm.evaluation import Comparison, Evaluation
+from lm.cost import FORMULAS, decode_seconds, inference_cost
+from lm.evaluation import FORMAT_VERSION, Comparison, Evaluation
 from lm.training import load_model
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from experiments.artifacts import Artifact
     from experiments.stages.context import Context
     from experiments.stages.text import Text
     from experiments.stages.tokenizers import Trained
+    from lm.model import Transformer
+    from lm.shards import Shards
+
+# Tokens whose decoding is timed: a small part of an evaluation's time.
+_DECODED = 32
 
 
 @dataclass(frozen=True)
@@ -30,69 +37,112 @@ class Candidate:
     Attributes:
         trained: The tokenizer.
         readers: Artifacts of all stages that read text on the way to the model.
-        lm: The trained model.
+        lms: The trained models, one per seed.
         heldout: The held-out text in its tokens.
     """
 
     trained: Trained
     readers: Sequence[Artifact]
-    lm: Artifact
+    lms: Sequence[Artifact]
     heldout: Artifact
+
+    @property
+    def lm(self) -> Artifact:
+        """The model of the first seed."""
+        return self.lms[0]
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A candidate and its scores on held-out text."""
+    """A candidate and its scores on held-out text.
+
+    Attributes:
+        candidate: It.
+        artifacts: Of the evaluations, one per seed.
+        evaluations: The same, loaded.
+        summary: `lm.evaluation.aggregate` of them, and `cost` (`lm.cost`).
+    """
 
     candidate: Candidate
-    artifact: Artifact
-    evaluation: Evaluation
+    artifacts: Sequence[Artifact]
+    evaluations: Sequence[Evaluation]
     summary: dict[str, Any]
+
+    @property
+    def artifact(self) -> Artifact:
+        """The evaluation of the first seed."""
+        return self.artifacts[0]
 
 
 FEWEST_DOCUMENTS = 30
-"""With fewer held-out documents their resamples say too little about others: no verdict."""
+"""With fewer held-out documents (or sources) their resamples say too little about others: no verdict."""
+FEWEST_SEEDS = 3
+"""With fewer, a verdict is about these models, not about their tokenizers. (Two seeds make intervals of 12.7 standard
+errors; three of 4.3.)"""
 
 
 @dataclass(frozen=True)
 class Result:
-    """All candidates judged; the comparison is the second against the first."""
+    """All candidates judged, each compared with each later one: `comparisons[0, 1]` is the second against the first."""
 
     judged: Sequence[Judged]
-    comparison: Comparison
+    comparisons: Mapping[tuple[int, int], Comparison]
+
+    @property
+    def comparison(self) -> Comparison:
+        """The second against the first."""
+        return self.comparisons[0, 1]
 
     @property
     def too_few(self) -> bool:
         """Whether there are too few documents for a verdict."""
-        return self.comparison.n_documents < FEWEST_DOCUMENTS
+        return min(self.comparison.n_documents, self.comparison.n_clusters) < FEWEST_DOCUMENTS
 
     @property
     def winner(self) -> Judged | None:
-        """Who is better, or None if the data cannot tell."""
+        """Who is better than everyone else, or None if the data cannot tell."""
         if self.too_few:
             return None
-        return {"A better": self.judged[0], "B better": self.judged[1]}.get(self.comparison.verdict)
+        for i, judged in enumerate(self.judged):
+            against = [(pair, found.verdict) for pair, found in self.comparisons.items() if i in pair]
+            if all(verdict == ("A better" if pair[0] == i else "B better") for pair, verdict in against):
+                return judged
+        return None
 
 
-def evaluate(context: Context, text: Text, candidates: Sequence[Candidate]) -> Result:
+def of_seed(trained: Trained, number: int) -> Trained:
+    """The tokenizer as it is called where a stage works on one of several seeds; the first keeps its name."""
+    return dataclasses.replace(trained, key=f"{trained.key}-seed{number}") if number else trained
+
+
+def evaluate(context: Context, text: Text, candidates: Sequence[Candidate], documents: Artifact) -> Result:
     """Score every candidate on the held-out documents, and compare.
+
+    Args:
+        context: Of the run.
+        text: The corpus.
+        candidates: The tokenizers and their models, of equally many seeds.
+        documents: What `experiments.stages.documents.describe` found out about the held-out documents.
 
     Raises:
         UserError: If held-out text may have been trained on, or the budgets of the models differ.
     """
     for candidate in candidates:
         check_heldout(text.hash, candidate)
-    models = [candidate.lm.contents for candidate in candidates]
-    assert len({model["steps"] for model in models}) == 1, "one configuration gives every model the same steps"
-    check_budget(context, [model["mean_bytes_per_step"] for model in models])
-    judged = [_score(context, candidate) for candidate in candidates]
-    comparison = lm.evaluation.compare(judged[0].evaluation, judged[1].evaluation)
-    context.tracker.log("comparison", comparison.summary())
-    return Result(judged, comparison)
+    for models in zip(*(candidate.lms for candidate in candidates), strict=True):
+        if context.config.budget.mode == "equal_bytes":
+            assert len({model.contents["steps"] for model in models}) == 1, "one configuration, the same steps"
+        check_budget(context, [model.contents["mean_bytes_per_step"] for model in models])
+    judged = [_judge(context, candidate, documents) for candidate in candidates]
+    comparisons = lm.evaluation.compare_all([each.evaluations for each in judged])
+    for (i, j), comparison in comparisons.items():
+        keys = [judged[k].candidate.trained.key for k in (i, j)]
+        context.tracker.log("comparison", {"a": keys[0], "b": keys[1], **comparison.summary()})
+    return Result(judged, comparisons)
 
 
 def check_heldout(corpus: str, candidate: Candidate) -> None:
-    """Raise a UserError unless the manifests show that a model never saw the text that it is judged on.
+    """Raise a UserError unless the manifests show that no model ever saw the text that it is judged on.
 
     Counts that the user added up (`bpe.counts`) name no corpus: the count stage says that nothing checks them. Other
     text for phase 2 (`superbpe.sources`) names the corpus whose held-out documents were left out.
@@ -112,10 +162,9 @@ def check_heldout(corpus: str, candidate: Candidate) -> None:
                 f"{split} split of {corpus[:12]}: held-out text may have been trained on; delete it and run again"
             )
     shards = [artifact.hash for artifact in candidate.readers if artifact.manifest["stage"] == "shards"]
-    if [candidate.lm.manifest["inputs"]["shards"]] != shards:
-        raise UserError(
-            f"{candidate.lm.path} was trained on other shards than this experiment's; delete it and run again"
-        )
+    for model in candidate.lms:
+        if [model.manifest["inputs"]["shards"]] != shards:
+            raise UserError(f"{model.path} was trained on other shards than this experiment's; delete it and run again")
 
 
 def check_budget(context: Context, per_step: Sequence[float]) -> None:
@@ -133,124 +182,55 @@ def check_budget(context: Context, per_step: Sequence[float]) -> None:
         )
 
 
-def show(context: Context, result: Result) -> None:
-    """Print the result: the table, the verdict and what it is worth."""
-    for judged in result.judged:
-        flops = judged.candidate.lm.contents["flops"]
-        context.tracker.log(f"result/{judged.candidate.trained.key}", {**judged.summary, "flops": flops})
-    context.reporter.say("")
-    labels = [judged.candidate.trained.label for judged in result.judged]
-    context.reporter.table("Held-out text, equal bytes of training text", ["", *labels, "change"], _table(result))
-    context.reporter.say(verdict(result), style="bold")
-    context.reporter.say(detail(result))
-    if is_demonstration(context):
-        context.reporter.say(
-            "A demonstration, not evidence: models this small, trained for minutes, say nothing about yours.",
-            style="yellow",
-        )
-    context.tracker.summary(
-        {f"{j.candidate.trained.key}/bits_per_byte": j.summary["bits_per_byte"] for j in result.judged}
-    )
-
-
-def _table(result: Result) -> list[list[str]]:
-    """One row per quantity, so that the table fits a narrow terminal."""
-    summaries = [judged.summary for judged in result.judged]
-    models = [judged.candidate.lm.contents for judged in result.judged]
-    tokenizers = [judged.candidate.trained.tokenizer for judged in result.judged]
-
-    def row(name: str, values: Sequence[float], form: Callable[[float], str], *, compared: bool = True) -> list[str]:
-        return [name, *map(form, values), percent(values[1], values[0]) if compared else ""]
-
-    intervals = [summary["bits_per_byte_interval"] for summary in summaries]
-    return [
-        row("vocabulary", [t.vocab_size for t in tokenizers], "{:,}".format, compared=False),
-        row("superwords", [len(t.superword_ids()) for t in tokenizers], "{:,}".format, compared=False),
-        row("bytes per token", [s["bytes_per_token"] for s in summaries], "{:.3f}".format),
-        row("bits per byte", [s["bits_per_byte"] for s in summaries], "{:.4f}".format),
-        [
-            f"{100 * result.comparison.confidence:g} % interval",
-            *(f"{i[0]:.4f}–{i[1]:.4f}" if i else "–" for i in intervals),
-            "",
-        ],
-        row("training tokens", [m["tokens"] for m in models], si),
-        row("training FLOPs", [m["flops"] for m in models], si),
-        row("training time", [m["seconds"] for m in models], duration),
+def _judge(context: Context, candidate: Candidate, documents: Artifact) -> Judged:
+    artifacts = [
+        _score(context, of_seed(candidate.trained, i), model, candidate.heldout, documents)
+        for i, model in enumerate(candidate.lms)
     ]
+    evaluations = [Evaluation.load(artifact.path) for artifact in artifacts]
+    summary = lm.evaluation.aggregate(evaluations) | {"cost": artifacts[0].contents["cost"]}
+    return Judged(candidate, artifacts, evaluations, summary)
 
 
-def percent(value: float, base: float) -> str:
-    """Format a relative change with its sign."""
-    return f"{100 * (value / base - 1):+.1f} %".replace("-", "−")
-
-
-def is_demonstration(context: Context) -> bool:
-    """Return whether the result is no evidence: as configured, or by how little text the models read."""
-    configured = context.config.report.demonstration
-    return context.config.budget.train_bytes < 100_000_000 if configured is None else configured
-
-
-def verdict(result: Result) -> str:
-    """Return the result in a sentence."""
-    first, second = (judged.candidate.trained.label for judged in result.judged)
-    if result.too_few:
-        return (
-            f"Too few held-out documents to tell {first} and {second} apart: {result.comparison.n_documents}, "
-            f"and it takes {FEWEST_DOCUMENTS}."
-        )
-    if result.winner is None:
-        return f"No significant difference between {first} and {second} in how well they predict held-out text."
-    other = next(judged for judged in result.judged if judged is not result.winner)
-    difference = abs(result.comparison.difference) / other.summary["bits_per_byte"]
-    winner, loser = result.winner.candidate.trained.label, other.candidate.trained.label
-    return f"{winner} predicts held-out text better than {loser}: {difference:.2%} fewer bits per byte."
-
-
-def detail(result: Result) -> str:
-    """Return the difference with its uncertainty."""
-    first, second = (judged.candidate.trained.label for judged in result.judged)
-    sizes = [judged.candidate.trained.tokenizer.vocab_size for judged in result.judged]
-    unequal = "" if sizes[0] == sizes[1] else f" The vocabularies differ: {sizes[0]:,} and {sizes[1]:,} tokens."
-    compared = result.comparison
-    shown = f"{second} − {first} = {signed(compared.difference)} bits per byte"
-    if compared.interval is None:
-        return f"{shown}; one document allows no interval.{unequal}"
-    low, high = compared.interval
-    return (
-        f"{shown}, {100 * compared.confidence:g} % interval {signed(low)} to {signed(high)} (paired bootstrap "
-        f"over {compared.n_documents:,} held-out documents; one training run each, so the spread between seeds is "
-        f"not in it).{unequal}"
-    )
-
-
-def signed(value: float) -> str:
-    """Format a difference of bits per byte with its sign."""
-    return f"{value:+.4f}".replace("-", "−")
-
-
-def _score(context: Context, candidate: Candidate) -> Judged:
-    trained, config = candidate.trained, context.config.eval
+def _score(context: Context, trained: Trained, model: Artifact, heldout: Artifact, documents: Artifact) -> Artifact:
+    config = context.config.eval
 
     def build(folder: Path) -> dict[str, Any]:
+        transformer = load_model(model.path, context.config.lm.train.device)
+        shards = open_shards(heldout, trained)
         evaluation = lm.evaluation.evaluate(
-            load_model(candidate.lm.path, context.config.lm.train.device),
-            open_shards(candidate.heldout, trained),
+            transformer,
+            shards,
             trained.tokenizer.token_byte_lengths(),
             config,
+            groups=groupings(documents, shards.document_bytes),
             progress=context.reporter.progress,
         )
         evaluation.save(folder)
-        return evaluation.summary()
+        summary = evaluation.summary()
+        return summary | {"cost": _cost(transformer, shards, summary["bytes_per_token"], config.context_bytes)}
 
     stage = f"evaluate {trained.key}"
     with context.reporter.stage(stage):
         artifact = context.store.make(
             "evaluation",
-            config=dataclasses.asdict(config),
-            inputs={"lm": candidate.lm.hash, "heldout": candidate.heldout.hash},
+            config={**dataclasses.asdict(config), "version": FORMAT_VERSION},
+            inputs={"lm": model.hash, "heldout": heldout.hash, "documents": documents.hash},
             build=build,
         )
-    evaluation = Evaluation.load(artifact.path)
-    summary = evaluation.summary()
-    context.done(stage, artifact, f"{summary['bits_per_byte']:.4f} bits per byte on {si(summary['n_bytes'])}B", summary)
-    return Judged(candidate, artifact, evaluation, summary)
+    found = artifact.contents
+    context.done(stage, artifact, f"{found['bits_per_byte']:.4f} bits per byte on {si(found['n_bytes'])}B", found)
+    return artifact
+
+
+def _cost(model: Transformer, shards: Shards, bytes_per_token: float, context_bytes: int) -> dict[str, Any]:
+    """What inference costs, and how long a decoded token takes on this machine behind as long a context."""
+    counted = inference_cost(model, bytes_per_token=bytes_per_token, context_bytes=context_bytes)
+    cost = {**dataclasses.asdict(counted), "formulas": FORMULAS}
+    n = min(model.context_tokens, shards.n_tokens, round(cost["context_tokens"]) + _DECODED)
+    if n < 2:
+        return cost
+    decoded = min(_DECODED, n // 2)
+    seconds = decode_seconds(model, shards.tokens(0, n), tokens=decoded)
+    device = next(model.parameters()).device
+    return cost | {"decode_seconds_per_byte": seconds / bytes_per_token, "decode_device": str(device)}

@@ -6,9 +6,11 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from experiments.artifacts import Artifact, write_json
+from experiments.report.comparison import render, version
+from experiments.report.comparison import render, version
 from experiments.report.data import gather
-from experiments.report.page import render, version
-from experiments.stages.evaluation import Result, is_demonstration
+from experiments.stages.evaluation import Result, of_seed
+from experiments.stages.verdict import is_demonstration
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +31,11 @@ def report(context: Context, text: Text, counts: Artifact, result: Result) -> Ar
         return {"verdict": numbers["verdict"]}
 
     settings = dataclasses.asdict(context.config.report)
-    inputs = {f"evaluation {j.candidate.trained.key}": j.artifact.hash for j in result.judged}
+    inputs = {
+        f"evaluation {of_seed(judged.candidate.trained, i).key}": artifact.hash
+        for judged in result.judged
+        for i, artifact in enumerate(judged.artifacts)
+    }
     with context.reporter.stage("report"):
         artifact = context.store.make(
             "report",

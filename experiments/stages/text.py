@@ -90,6 +90,7 @@ def prepare(context: Context) -> Text:
         heldout_paths=[str(artifact.path / "heldout.jsonl.zst")],
         heldout_fraction=0.0,
         max_bytes=None,
+        source_field=config.source_field or "source",  # the service
     )
     corpus = Corpus(files)
     # The files stand for themselves by their artifact's hash; filters on documents come on top.

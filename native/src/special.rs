@@ -1,17 +1,26 @@
-//! Special strings in text: finding them, and encoding what lies between them.
+//! Special strings in text: finding them, at once and in a text that comes in parts.
+
+use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-use crate::encoding::{Encoder, State};
-
-/// Special strings and their ids. Of several that start at one place the longest is found.
+/// Strings to be found in text, and the ids that they become. Of several that start at one place the longest is found.
 pub struct Specials {
     automaton: AhoCorasick,
-    ids: Vec<u32>,
+    /// None: where it is found it stays text, and nothing else is found inside it.
+    ids: Vec<Option<u32>>,
+    longest: usize,
+}
+
+/// What a text is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part<'t> {
+    Text(&'t [u8]),
+    Token(u32),
 }
 
 impl Specials {
-    pub fn new(strings: &[String], ids: Vec<u32>) -> Result<Self, String> {
+    pub fn new(strings: &[String], ids: Vec<Option<u32>>) -> Result<Self, String> {
         if strings.len() != ids.len() || strings.iter().any(String::is_empty) {
             return Err("every special token has a string, which is not empty, and an id".to_string());
         }
@@ -19,7 +28,7 @@ impl Specials {
             .match_kind(MatchKind::LeftmostLongest)
             .build(strings)
             .map_err(|error| error.to_string())?;
-        Ok(Self { automaton, ids })
+        Ok(Self { automaton, ids, longest: strings.iter().map(String::len).max().unwrap_or(0) })
     }
 
     /// Which string is the first in the text, by its place in the list.
@@ -27,19 +36,105 @@ impl Specials {
         self.automaton.find(text).map(|found| found.pattern().as_usize())
     }
 
-    /// Ids of a text in which the strings are special tokens.
-    pub fn encode(&self, encoder: &Encoder, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
-        let mut start = 0;
-        for found in self.automaton.find_iter(text) {
-            if start < found.start() {
-                encoder.encode(&text[start..found.start()], state, out)?;
+    /// Where tokens are in a text, and their ids.
+    pub fn tokens<'t>(&'t self, text: &'t [u8]) -> impl Iterator<Item = (Range<usize>, u32)> + 't {
+        self.automaton.find_iter(text).filter_map(|found| Some((found.range(), self.ids[found.pattern().as_usize()]?)))
+    }
+}
+
+/// The end of a text that comes in parts, in which a string may have begun.
+#[derive(Default)]
+pub struct Held(Vec<u8>);
+
+impl Held {
+    /// Takes up whole characters, and gives out what no later text can change; with `last`, all. Text between two
+    /// tokens may be given out in several parts.
+    pub fn push(
+        &mut self,
+        part: &[u8],
+        specials: &Specials,
+        last: bool,
+        mut give: impl FnMut(Part) -> Result<(), String>,
+    ) -> Result<(), String> {
+        self.0.extend_from_slice(part);
+        let text = &self.0;
+        // All strings that could start before this place are there as a whole.
+        let sure = if last { text.len() } else { (text.len() + 1).saturating_sub(specials.longest) };
+        let (mut given, mut searched) = (0, 0);
+        for found in specials.automaton.find_iter(text).take_while(|found| found.start() < sure) {
+            searched = found.end();
+            let Some(id) = specials.ids[found.pattern().as_usize()] else { continue };
+            if given < found.start() {
+                give(Part::Text(&text[given..found.start()]))?;
             }
-            out.push(self.ids[found.pattern().as_usize()]);
-            start = found.end();
+            give(Part::Token(id))?;
+            given = found.end();
         }
-        if start < text.len() {
-            encoder.encode(&text[start..], state, out)?;
+        let is_character = |at: &usize| text.get(*at).is_none_or(|byte| byte & 0xC0 != 0x80);
+        let end = searched.max((0..=sure).rev().find(is_character).unwrap_or(0));
+        if given < end {
+            give(Part::Text(&text[given..end]))?;
         }
+        self.0.drain(..end);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encoding::tests::Random;
+
+    fn specials(strings: &[(&str, Option<u32>)]) -> Specials {
+        let names: Vec<String> = strings.iter().map(|string| string.0.to_string()).collect();
+        Specials::new(&names, strings.iter().map(|string| string.1).collect()).unwrap()
+    }
+
+    /// Parts as they come out, text beside text put together.
+    #[derive(Default, Debug, PartialEq)]
+    struct Found(Vec<Result<u32, Vec<u8>>>);
+
+    impl Found {
+        fn add(&mut self, part: Part) -> Result<(), String> {
+            match (part, self.0.last_mut()) {
+                (Part::Text(text), Some(Err(before))) => before.extend_from_slice(text),
+                (Part::Text(text), _) => self.0.push(Err(text.to_vec())),
+                (Part::Token(id), _) => self.0.push(Ok(id)),
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn parts_are_those_of_the_whole() {
+        let specials = specials(&[("<a>", Some(1)), ("<a", Some(2)), ("<a>b<", None), ("é<", Some(3)), ("b", Some(4))]);
+        let mut random = Random(5);
+        for _ in 0..20_000 {
+            let text: String = (0..random.below(14)).map(|_| ['<', 'a', '>', 'b', 'é', 'x'][random.below(6)]).collect();
+            let mut whole = Found::default();
+            let mut start = 0;
+            for (range, id) in specials.tokens(text.as_bytes()) {
+                if start < range.start {
+                    whole.add(Part::Text(&text.as_bytes()[start..range.start])).unwrap();
+                }
+                whole.add(Part::Token(id)).unwrap();
+                start = range.end;
+            }
+            if start < text.len() {
+                whole.add(Part::Text(&text.as_bytes()[start..])).unwrap();
+            }
+            let (mut held, mut found) = (Held::default(), Found::default());
+            let mut rest = text.as_str();
+            while !rest.is_empty() {
+                let (at, c) = rest.char_indices().nth(random.below(rest.chars().count())).unwrap();
+                let (part, behind) = rest.split_at(at + c.len_utf8());
+                held.push(part.as_bytes(), &specials, false, |part| found.add(part)).unwrap();
+                assert!(held.0.len() < specials.longest + 3, "{text:?}");
+                rest = behind;
+            }
+            held.push(b"", &specials, true, |part| found.add(part)).unwrap();
+            assert_eq!(found, whole, "{text:?}");
+            assert_eq!(held.0.len(), 0);
+        }
     }
 }

@@ -51,7 +51,7 @@ def _manifest(tmp_path: Path, stage: str) -> dict[str, Any]:
 def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(
     tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    news = ({"count"}, {"bpe", "tokenizer"}, {"superbpe"}, {"shards"}, {"lm"}, {"evaluation"}, {"report"})
+    news = ({"count"}, {"bpe", "tokenizer"}, {"superbpe"}, {"documents", "shards"}, {"lm"}, {"evaluation"}, {"report"})
     seen: set[str] = {".locks", ".runs"}
     for stage, new in zip(pipeline.STAGES, news, strict=True):
         assert run(stage, tiny) == 0
@@ -80,6 +80,7 @@ def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(
         "bpe": 1,
         "superbpe": 1,
         "tokenizer": 2,
+        "documents": 1,
         "shards": 4,
         "lm": 2,
         "evaluation": 2,
@@ -92,6 +93,33 @@ def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(
     assert run("report", tiny) == 0
     assert _times(tmp_path) == before
     assert "✓" not in capsys.readouterr().out
+
+
+def test_three_seeds_are_compared_as_pairs_of_runs(
+    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("evaluate", tiny) == 0
+    one = set(_artifacts(tmp_path)["lm"])
+    capsys.readouterr()
+    assert run("report", [*tiny, "lm.n_seeds=3"]) == 0
+    found = _artifacts(tmp_path)
+    assert one < set(found["lm"])  # the first seed's models are those that were there
+    assert [len(found[stage]) for stage in ("shards", "documents", "lm", "evaluation")] == [4, 1, 6, 6]
+    out = capsys.readouterr().out
+    assert "(3 seeds each)" in " ".join(out.split())
+    assert "spread of 3 seeds" in out
+    assert "decoding: FLOPs per byte" in out
+    (page,) = (tmp_path / "artifacts").glob("report-*/report.json")
+    numbers = json.loads(page.read_text())["tokenizers"][0]["evaluation"]
+    assert len(numbers["seeds"]["bits_per_byte"]) == 3
+    assert numbers["bits_per_byte"] == pytest.approx(sum(numbers["seeds"]["bits_per_byte"]) / 3)
+    assert [row["name"] for row in numbers["by_script"]] == ["Latin"]
+    assert [row["n_bytes"] for row in numbers["by_source"]] == [numbers["n_bytes"]]
+    assert numbers["cost"]["decode_seconds_per_byte"] > 0
+    metrics = [json.loads(line) for line in (tmp_path / "outputs" / "metrics.jsonl").read_text().splitlines()]
+    (compared,) = [row for row in metrics if row["group"] == "comparison" and row["n_seeds"] == 3]
+    assert len(compared["seed_differences"]) == 3
+    assert run("evaluate", [*tiny, "lm.n_seeds=0"]) == 2
 
 
 def test_a_sweep_over_transitions_counts_once_and_trains_phase_1_once(tiny: list[str], tmp_path: Path) -> None:
@@ -266,7 +294,7 @@ def test_a_failing_cell_does_not_stop_the_others(
     assert len(_artifacts(tmp_path)["superbpe"]) == 2
     err = capsys.readouterr().err
     assert "this cell cannot work" in err
-    assert "1 of 3 cells failed" in err
+    assert "1 of the runs failed" in err
     assert "Traceback" not in err
 
 
@@ -339,7 +367,7 @@ def test_the_split_is_part_of_what_is_compared(tmp_path: Path) -> None:
 
     class Candidate:
         readers = (made("count", "a", "train"), made("shards", "a", "train"))
-        lm = store.make("lm", config={}, inputs={"shards": readers[1].hash}, build=lambda folder: {})
+        lms = (store.make("lm", config={}, inputs={"shards": readers[1].hash}, build=lambda folder: {}),)
         heldout = made("shards", "a", "heldout")
 
     candidate: Any = Candidate()

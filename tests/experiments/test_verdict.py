@@ -1,36 +1,85 @@
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
-from experiments.stages.evaluation import FEWEST_DOCUMENTS, Judged, Result, verdict
+from experiments.stages.evaluation import FEWEST_DOCUMENTS, Judged, Result
+from experiments.stages.verdict import detail, verdict
 from lm.evaluation import Comparison
 
 
-def result(n_documents, difference, said):
-    judged = [
-        SimpleNamespace(
-            candidate=SimpleNamespace(trained=SimpleNamespace(label=label)), summary={"bits_per_byte": bits}
-        )
-        for label, bits in (("BPE", 2.0), ("SuperBPE", 2.0 + difference))
-    ]
-    comparison = Comparison(2.0, 2.0 + difference, difference, (difference, difference), 0.95, n_documents, said)
-    return Result(cast("list[Judged]", judged), comparison)
+def judged(label: str, bits: float, vocab_size: int = 8192, parameters: int = 1000, layers: int = 600) -> Judged:
+    trained = SimpleNamespace(label=label, tokenizer=SimpleNamespace(vocab_size=vocab_size))
+    contents = {"parameters_total": parameters, "parameters_non_embedding": layers}
+    candidate = SimpleNamespace(trained=trained, lm=SimpleNamespace(contents=contents))
+    return cast("Judged", SimpleNamespace(candidate=candidate, summary={"bits_per_byte": bits}))
+
+
+def compared(difference: float, said: Any, n_documents: int = FEWEST_DOCUMENTS, **settings: Any) -> Comparison:
+    settings = {"n_clusters": n_documents, **settings}
+    return Comparison(2.0, 2.0 + difference, difference, (difference, difference), 0.95, n_documents, said, **settings)
+
+
+def result(n_documents: int, difference: float, said: Any, **settings: Any) -> Result:
+    both = [judged("BPE", 2.0), judged("SuperBPE", 2.0 + difference)]
+    return Result(both, {(0, 1): compared(difference, said, n_documents, **settings)})
 
 
 @pytest.mark.parametrize(
     ("difference", "said", "sentence"),
     [
-        (-0.2, "B better", "SuperBPE predicts held-out text better than BPE: 10.00% fewer bits per byte."),
-        (0.5, "A better", "BPE predicts held-out text better than SuperBPE: 20.00% fewer bits per byte."),
+        (-0.2, "B better", "SuperBPE predicts held-out text better than BPE: 10.00% fewer bits per byte"),
+        (0.5, "A better", "BPE predicts held-out text better than SuperBPE: 20.00% fewer bits per byte"),
         (0.0, "no significant difference", "No significant difference between BPE and SuperBPE"),
     ],
 )
 def test_the_verdict_is_a_sentence(difference, said, sentence):
-    assert verdict(result(FEWEST_DOCUMENTS, difference, said)).startswith(sentence)
+    said_of_one = verdict(result(FEWEST_DOCUMENTS, difference, said))
+    assert said_of_one.startswith(sentence)
+    assert said_of_one.endswith("(one training run each).")
+    assert verdict(result(FEWEST_DOCUMENTS, difference, said, n_seeds=3)).endswith("(3 seeds each).")
 
 
 def test_few_documents_allow_no_verdict():
     few = result(2, -0.2, "B better")
     assert few.winner is None
     assert verdict(few) == "Too few held-out documents to tell BPE and SuperBPE apart: 2, and it takes 30."
+    sources = result(1000, -0.2, "B better", cluster="source", n_clusters=4)
+    assert verdict(sources) == "Too few held-out sources to tell BPE and SuperBPE apart: 4, and it takes 30."
+
+
+def test_the_detail_says_what_the_interval_holds():
+    assert "one training run each, so the spread between seeds is not in it" in detail(result(50, -0.2, "B better"))
+    seeds = {"seed_error": 0.0021, "document_error": 0.0013}
+    two = detail(result(50, -0.2, "B better", n_seeds=2, **seeds))
+    assert "standard error from seeds 0.0021, from documents 0.0013" in two
+    assert "takes 3 seeds" in two
+    assert "takes 3 seeds" not in detail(result(50, -0.2, "B better", n_seeds=3, **seeds))
+    clustered = detail(result(1000, -0.2, "B better", cluster="source", n_clusters=40))
+    assert "the 40 sources of 1,000 held-out documents" in clustered
+
+
+def test_the_detail_says_what_else_differs():
+    both = [judged("BPE", 2.0), judged("SuperBPE", 1.8, vocab_size=9000, parameters=1200)]
+    told = detail(Result(both, {(0, 1): compared(-0.2, "B better")}))
+    assert "The vocabularies differ: 8,192 and 9,000 tokens." in told
+    assert "The models differ: 1,000 and 1,200 parameters, in the vocabulary tables alone." in told
+    both[1] = judged("SuperBPE", 1.8, parameters=1300, layers=700)
+    assert "600 and 700 of them in the layers" in detail(Result(both, {(0, 1): compared(-0.2, "B better")}))
+
+
+def test_of_three_the_winner_is_better_than_each():
+    three = [judged("BPE", 2.0), judged("SuperBPE", 1.8), judged("BoundlessBPE", 1.9)]
+    pairs = {
+        (0, 1): compared(-0.2, "B better"),
+        (0, 2): compared(-0.1, "B better"),
+        (1, 2): compared(0.1, "A better"),
+    }
+    assert verdict(Result(three, pairs)).startswith(
+        "SuperBPE predicts held-out text better than all others, the next being BoundlessBPE: 5.26% fewer bits per byte"
+    )
+    pairs[1, 2] = compared(0.1, "no significant difference")
+    unclear = Result(three, pairs)
+    assert unclear.winner is None
+    assert "makes one of BPE, SuperBPE and BoundlessBPE the best" in verdict(unclear)
+    assert "before correcting for several comparisons" in detail(unclear)

@@ -11,6 +11,7 @@ import pytest
 
 from lm.sharding import ShardConfig, write_shards
 from lm.shards import Shards
+from tokenizer.preparation import NOTHING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +37,7 @@ class ToyTokenizer:
         self.vocab.append(b"<|endoftext|>")
         self.vocab_size = len(self.vocab)
         self.special_tokens = {"<|endoftext|>": self.vocab_size - 1}
+        self.preparation = NOTHING
         self.sha256 = hashlib.sha256(b"|".join(self.vocab)).hexdigest()
         self._words = {word: 256 + i for i, word in enumerate(words)}
         parts = [re.escape(w) for w in sorted(words, key=len, reverse=True)]

@@ -1,12 +1,13 @@
-"""Train in the processes that torchrun starts: `torchrun --nproc-per-node N -m tests.lm.processes SHARDS FOLDER JSON`.
+"""Train in several processes: `python -m tests.lm.processes SHARDS FOLDER JSON`, with torchrun's variables set.
 
-The JSON object holds settings of `TrainConfig` and of the model, and `stop_at`, after which step the second process
-gets a Ctrl-C, which the first one has to learn of. Log entries go to FOLDER.jsonl.
+The JSON object holds the settings of the model and of training, and a list of jobs, done one after the other. A job
+names its folder in FOLDER and may have `stop_at`, the step during which the second process gets a signal (which the
+first one has to learn of), or `fail_at`, the step at which the first process dies. A job's log entries go to
+FOLDER/<job>.jsonl.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -20,37 +21,44 @@ from lm.shards import Shards
 from lm.train_config import TrainConfig
 
 
-def main(shards: Path, folder: Path, settings: dict) -> int:
-    stop_at = settings.pop("stop_at", None)
-    fail_at = settings.pop("fail_at", None)
-    model = ModelConfig(**settings.pop("model"))
-    config = TrainConfig(**settings)
+def main(shards: Path, root: Path, settings: dict) -> int:
+    model, config = ModelConfig(**settings["model"]), TrainConfig(**settings["train"])
     advance = Run.advance
+    jobs = iter(settings["jobs"])
+    job = {}
 
-    def stopped(run: Run):
+    def watched(run: Run):
         entry = advance(run)
-        if run.step == stop_at and run.world.rank == 1:
+        if run.step == job.get("stop_at") and run.world.rank == 1:
             os.kill(os.getpid(), signal.SIGTERM)
-        if run.step == fail_at and run.world.rank == 0:
+        if run.step == job.get("fail_at") and run.world.rank == 0:
             raise OSError("disk full")
         return entry
 
-    Run.advance = stopped
+    Run.advance = watched
 
     def first() -> int:
-        with folder.with_suffix(".jsonl").open("a") as file:
-            for seed in (config.seed, config.seed + 1):  # two models, one after the other
-                one = dataclasses.replace(config, seed=seed)
-                place = folder / str(seed)
+        root.mkdir(exist_ok=True)
+        for current in jobs:
+            job.update({"stop_at": None, "fail_at": None} | current)
+            with (root / f"{job['name']}.jsonl").open("a") as file:
                 try:
                     training.train(
-                        model, one, Shards.open(shards), place, log=lambda row: file.write(json.dumps(row) + "\n")
-                    )
+                        model, config, Shards.open(shards), root / job["folder"],
+                        log=lambda row, file=file: file.write(json.dumps(row) + "\n"),
+                    )  # fmt: skip
                 except KeyboardInterrupt:
-                    return 130
+                    file.write('{"stopped": true}\n')
+                except OSError as error:
+                    print(f"failed: {error}", file=sys.stderr)
+                    return 1
         return 0
 
-    return parallel.launch(first, training.join)
+    def join(announced: dict) -> None:
+        job.update({"stop_at": None, "fail_at": None} | next(jobs))
+        training.join(announced)
+
+    return parallel.launch(first, join)
 
 
 if __name__ == "__main__":

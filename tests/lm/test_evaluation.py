@@ -171,7 +171,7 @@ def test_save_and_load(make_shards, tmp_path):
         Evaluation.load(tmp_path / "e")
 
 
-def made_up(text_nats, document_bytes):
+def made_up(text_nats, document_bytes, groups=None):
     n = len(text_nats)
     return Evaluation(
         config=CONFIG,
@@ -180,9 +180,15 @@ def made_up(text_nats, document_bytes):
         document_tokens=np.full(n, 5),
         text_nats=np.asarray(text_nats, float),
         eos_nats=np.ones(n),
+        token_nats=np.zeros(3),
+        token_counts=np.zeros(3, np.int64),
+        token_lengths=np.zeros(3, np.int64),
         limited_bytes=0,
         short_context_bytes=0,
         context_bytes_sum=0,
+        forward_tokens=1,
+        padded_tokens=1,
+        groups={} if groups is None else groups,
     )
 
 
@@ -195,7 +201,8 @@ def test_verdicts():
     better = compare(a, made_up(nats - 0.01 * sizes, sizes))
     assert better.verdict == "B better"
     assert better.difference == pytest.approx(-0.01 / math.log(2))
-    assert better.interval[0] <= better.difference <= better.interval[1] < 0
+    assert better.interval == pytest.approx((better.difference, better.difference))
+    assert better.interval[1] < 0
     assert compare(made_up(nats - 0.01 * sizes, sizes), a).verdict == "A better"
     assert compare(a, made_up(nats + rng.normal(0, 30, 50), sizes)).verdict == "no significant difference"
     assert compare(a, a).verdict == "no significant difference"

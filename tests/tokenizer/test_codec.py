@@ -190,7 +190,7 @@ def test_sets_of_special_strings_are_sets(nested):
         nested.encode("a", disallowed_special={""})
     for i in range(200):  # searches are kept, but not without end
         assert nested.encode("a", disallowed_special={f"x{i}"}) == nested.encode("a")
-    assert len(nested._specials._compiled) <= 64
+    assert len(nested._specials._forbidden) <= 64
 
 
 def test_many_special_strings_cost_no_more_than_few(trained):

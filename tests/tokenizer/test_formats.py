@@ -149,7 +149,7 @@ def test_tampering_with_the_content_is_refused(what, kind, request):
         lambda about: about.pop("content"),
         lambda about: about.update(content=[]),
         lambda about: about.update(format="other"),
-        lambda about: about.update(version=4),
+        lambda about: about.update(version=5),
         lambda about: about.pop("pattern_name"),
     ],
 )

@@ -129,16 +129,14 @@ def test_our_folders_are_copied_exactly(name, trained, tmp_path):
 def test_imported_tokenizers_survive_in_our_folders(tmp_path):
     flags = [added("<s>", 260), added("<tool>", 261, special=False)]
     file = hf_file(tmp_path, added_tokens=flags, model_ignore_merges=True, model_merges=["a b", "ab c", "b c", "a bc"])
-    with pytest.warns(
-        UserWarning, match=r"1 added token\(s\) that are not special, as '<tool>'\. HF finds them in any"
-    ):
-        tokenizer = formats.read(file)
+    tokenizer = formats.read(file)
+    assert tokenizer.encode_ordinary("abc<tool><s>")[:2] == [257, 261]
     tokenizer.save(tmp_path / "folder")
     loaded = Tokenizer.load(tmp_path / "folder")
     assert loaded.sha256 == tokenizer.sha256
     assert (loaded.unmerged, loaded.ignore_merges) == ({b"xyz": 259}, True)
     assert loaded.encode_ordinary("xyz abc xyza") == tokenizer.encode_ordinary("xyz abc xyza")
-    assert json.loads((tmp_path / "folder" / "superbpe.json").read_text())["version"] == 2
+    assert json.loads((tmp_path / "folder" / "superbpe.json").read_text())["version"] == 4
     assert len({formats.read(hf_file(tmp_path, model_ignore_merges=on)).sha256 for on in (True, False)}) == 2
     assert formats.hf_json(loaded)["added_tokens"] == flags
 
@@ -223,7 +221,10 @@ REFUSED = {
     "suffix": ({"model_end_of_word_suffix": "</w>"}, "end_of_word_suffix is '</w>'"),
     "dropout": ({"model_dropout": 0.1}, r"dropout of 0\.1 .*ignore=\{'dropout'\}"),
     "option": ({"model_novel": 1}, "model option 'novel' that is not known"),
-    "NFC": ({"normalizer": {"type": "NFC"}}, r"normalizer NFC changes text .*ignore=\{'normalizer'\}"),
+    "Lowercase": (
+        {"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]}},
+        r"normalizer NFC \+ Lowercase changes text .*NFC, NFD, NFKC, NFKD are followed.*ignore=\{'normalizer'\}",
+    ),
     "no pre-tokenizer": ({"pre_tokenizer": None}, "no ByteLevel pre-tokenizer"),
     "Metaspace": ({"pre_tokenizer": sequence({"type": "Metaspace"})}, "pre-tokenizer Metaspace is not supported"),
     "prefix space": (
@@ -244,8 +245,8 @@ REFUSED = {
     "lstrip": ({"added_tokens": [added("<m>", 260, lstrip=True)]}, r"'<m>' has lstrip; pass ignore=\{'lstrip'\}"),
     "single_word": ({"added_tokens": [added("<m>", 260, single_word=True)]}, "'<m>' has single_word"),
     "normalized": (
-        {"added_tokens": [added("<m>", 260), added(">>", 261, normalized=True)]},
-        "'>>' is normalized, overlaps '<m>'",
+        {"normalizer": {"type": "NFD"}, "added_tokens": [added("éé", 260, normalized=True)]},
+        r"'éé' is normalized, and found where text becomes 'e.e.'; pass ignore=\{'normalized'\}",
     ),
     "added id": ({"added_tokens": [added("<m>", 300)]}, "'<m>' has id 300, not 260"),
     "ordinary token": ({"added_tokens": [added("ab", 256)]}, "merge 0, 'a' and 'b', is not of its vocabulary"),
@@ -264,7 +265,7 @@ def test_what_cannot_be_followed_is_refused_by_name(what, tmp_path):
 def test_parts_can_be_ignored_and_that_is_recorded(tmp_path):
     file = hf_file(
         tmp_path,
-        normalizer={"type": "NFC"},
+        normalizer={"type": "Lowercase"},
         model_dropout=0.1,
         added_tokens=[added("<m>", 260, lstrip=True)],
         pre_tokenizer=sequence(split(r"\w+")),
@@ -275,7 +276,7 @@ def test_parts_can_be_ignored_and_that_is_recorded(tmp_path):
     assert tokenizer.provenance["imported"]["ignored"] == ["dropout", "lstrip", "normalizer", "regex"]
     with pytest.raises(UserError, match="cannot be written as tokenizer"):
         formats.hf_json(tokenizer)
-    file = hf_file(tmp_path, normalizer={"type": "NFC"}, model_dropout=0.1)
+    file = hf_file(tmp_path, normalizer={"type": "Lowercase"}, model_dropout=0.1)
     written = formats.hf_json(formats.read(file, ignore={"normalizer", "dropout"}))
     assert (written["normalizer"], written["model"]["dropout"]) == (None, None)
 

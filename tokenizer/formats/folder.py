@@ -19,12 +19,14 @@ from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.formats.portable import unportable_part
 from tokenizer.formats.text import write_files
 from tokenizer.patterns import Pattern
+from tokenizer.preparation import Preparation
 
 if TYPE_CHECKING:
     from tokenizer.bpe import Tokenizer
 
 FILE = "superbpe.json"
-FORMAT_VERSION = 3  # 2 has tokens that merges do not make, 3 eligible pretokens; without them, less is written
+# 2 has tokens that merges do not make, 3 eligible pretokens, 4 a preparation of text; without them, less is written.
+FORMAT_VERSION = 4
 _MERGES = b'"merges": '
 _NO_MERGES = _MERGES + b"[]"  # a quotation mark inside a string has a backslash, so that this is the key and its value
 
@@ -45,6 +47,7 @@ def content(tokenizer: Tokenizer, merges: Sequence[Any] | None = None) -> dict[s
         known["eligible"] = tokenizer.eligible
     if tokenizer.ignore_merges:
         known["ignore_merges"] = True
+    known |= tokenizer.preparation.content()
     if tokenizer.unmerged:
         known["unmerged"] = [[token.hex(), token_id] for token, token_id in sorted(tokenizer.unmerged.items())]
     return known
@@ -104,6 +107,8 @@ def save(tokenizer: Tokenizer, folder: Path, config: dict[str, Any] | None = Non
 
 def _version(tokenizer: Tokenizer) -> int:
     """The oldest version that says all of it, so that older programs read what they can."""
+    if tokenizer.preparation:
+        return 4
     if tokenizer.eligible is not None:
         return 3
     return 2 if tokenizer.ignore_merges or tokenizer.unmerged else 1
@@ -142,6 +147,7 @@ def load(folder: Path) -> dict[str, Any]:
             ),
             "ignore_merges": stored.get("ignore_merges", False) is True,
             "unmerged": {bytes.fromhex(token): _integers([i])[0] for token, i in stored.get("unmerged", [])},
+            "preparation": Preparation.of(stored),
             "provenance": dict(about.get("provenance") or {}),
         }
         written = dict(about.get("files") or {})
@@ -237,7 +243,7 @@ def _check_hf_files(folder: Path, written: dict[str, str], arguments: dict[str, 
     if not config.exists():
         warnings.warn(f"{config} is missing: transformers may guess another class and give wrong ids", stacklevel=4)
     elif _hash(config.read_bytes()) != written.get(HF_CONFIG_FILE):
-        _check_hf_config(config, arguments["special_tokens"])
+        _check_hf_config(config, {*arguments["special_tokens"], *arguments["preparation"].added_tokens})
         warnings.warn(f"{config} was edited after it was written; ids here do not depend on it", stacklevel=4)
 
 
@@ -245,7 +251,7 @@ _HF_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 _HF_TOKEN_KEYS = re.compile(r".*_tokens?|added_tokens_decoder|.*special_tokens")
 
 
-def _check_hf_config(path: Path, special_tokens: dict[str, int]) -> None:
+def _check_hf_config(path: Path, known_tokens: set[str]) -> None:
     """Refuses another class, and tokens that transformers would add: both give other ids there."""
     config = _read(path, f"{path} is missing")
     if config.get("tokenizer_class") not in _HF_CLASSES:
@@ -261,7 +267,7 @@ def _check_hf_config(path: Path, special_tokens: dict[str, int]) -> None:
                 yield from strings(item)
 
     for key, value in config.items():
-        if _HF_TOKEN_KEYS.fullmatch(key) and (new := set(strings(value)) - set(special_tokens)):
+        if _HF_TOKEN_KEYS.fullmatch(key) and (new := set(strings(value)) - known_tokens):
             raise UserError(
                 f"{path} adds the token {min(new)!r} in {key!r}: transformers would give other ids. Remove it"
             )

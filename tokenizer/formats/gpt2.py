@@ -13,6 +13,7 @@ from tokenizer.errors import UserError
 from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, printable, unprintable
 from tokenizer.formats.text import check_ids, parse_json, read_text
 from tokenizer.patterns import Pattern
+from tokenizer.preparation import refuse
 from tokenizer.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def files(tokenizer: Tokenizer, *, any_pattern: bool = False) -> dict[str, str]:
     cut = tokenizer.fence or tokenizer.pattern
     if tokenizer.mode != "one-pass":
         raise UserError("a two-pass tokenizer cannot be written as vocab.json and merges.txt: they hold one pass")
+    refuse(tokenizer.preparation, "the tokenizer cannot be written as vocab.json and merges.txt, which do not say so")
     if tokenizer.ignore_merges or tokenizer.unmerged:
         raise UserError(
             "vocab.json and merges.txt hold only tokens that merges make, and this tokenizer has others (ignore_merges "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -12,6 +12,7 @@ from tokenizer.errors import UserError
 from tokenizer.formats import cuts
 from tokenizer.formats.alphabet import named_as_text, printable, unprintable
 from tokenizer.formats.portable import unportable_part
+from tokenizer.preparation import FORMS
 
 if TYPE_CHECKING:
     from tokenizer.bpe import Tokenizer
@@ -22,7 +23,6 @@ HF_CONFIG_FILE = "tokenizer_config.json"
 TEMPLATE = "tokenizer.json"
 """Key in a tokenizer's provenance of what its tokenizer.json said beyond vocabulary, merges and ids."""
 
-NO_NORMALIZER: tuple[Any, ...] = (None, {"type": "Sequence", "normalizers": []})
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 ADDED_TOKEN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 MODEL = {
@@ -59,15 +59,16 @@ def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
             f"HF's regex engine may read {part} otherwise"
         )
     template = _parts(tokenizer.provenance, TEMPLATE)
-    special_ids = set(tokenizer.special_tokens.values())
+    added = tokenizer.special_tokens | dict(tokenizer.preparation.added_tokens)
+    special_ids = set(added.values())
     names = [printable(token) for token in tokenizer.vocab]
     vocab = {name: i for i, name in enumerate(names) if name and i not in special_ids}
-    if clash := set(tokenizer.special_tokens) & set(vocab):
+    if clash := set(added) & set(vocab):
         raise UserError(
             f"the special token {min(clash)!r} is also how tokenizer.json writes an ordinary token, and would get its "
             "id there; use another special string"
         )
-    inside = _specials_in_vocab(tokenizer.special_tokens, len(vocab), template.get("specials_in_vocab"))
+    inside = _specials_in_vocab(added, len(vocab), template.get("specials_in_vocab"))
     if tokenizer.ignore_merges and (name := named_as_text(inside)) is not None:
         raise UserError(
             f"the special token {name!r} is how tokenizer.json writes {unprintable(name)!r}, and with ignore_merges "
@@ -79,8 +80,8 @@ def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
         "version": template.get("version", "1.0"),
         "truncation": template.get("truncation"),
         "padding": template.get("padding"),
-        "added_tokens": added_tokens(tokenizer.special_tokens, _parts(template, "added_tokens")),
-        "normalizer": template.get("normalizer") if template.get("normalizer") in NO_NORMALIZER else None,
+        "added_tokens": added_tokens(tokenizer, _parts(template, "added_tokens")),
+        "normalizer": normalizer(tokenizer.preparation.forms, template.get("normalizer")),
         "pre_tokenizer": _pre_tokenizer(cut, template),
         "post_processor": template.get("post_processor"),
         "decoder": template.get("decoder", BYTE_LEVEL),
@@ -98,16 +99,49 @@ def _parts(parent: dict[str, Any], key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def added_tokens(specials: dict[str, int], flags: dict[str, Any]) -> list[dict[str, Any]]:
-    """Special tokens by id, with those of the flags they had that decide no ids."""
-    ordered = sorted(specials.items(), key=lambda item: item[1])
-    kept = {
-        string: {k: v is True for k, v in _parts(flags, string).items() if k in ("normalized", "special")}
-        for string in specials
+def added_tokens(tokenizer: Tokenizer, flags: dict[str, Any]) -> list[dict[str, Any]]:
+    """Special and other added tokens by id; where it decides no ids, `normalized` is as it was."""
+    preparation = tokenizer.preparation
+    tokens = {
+        string: {"special": special, "normalized": string in preparation.late}
+        for strings, special in ((tokenizer.special_tokens, True), (preparation.added_tokens, False))
+        for string in strings
     }
-    if overlap(kept):
-        kept = {}
-    return [{"id": token_id, "content": string} | ADDED_TOKEN | kept.get(string, {}) for string, token_id in ordered]
+    kept = {string: token | {"normalized": _parts(flags, string).get("normalized") is True} for string, token in tokens.items()}
+    if not preparation.forms and not preparation.late and not overlap(kept):
+        tokens = kept
+    ids = tokenizer.special_tokens | dict(preparation.added_tokens)
+    ordered = sorted(ids.items(), key=lambda item: item[1])
+    return [{"id": token_id, "content": string} | ADDED_TOKEN | tokens[string] for string, token_id in ordered]
+
+
+def forms_of(normalizer: Any) -> tuple[str, ...] | None:
+    """The normalisation forms that tokenizer.json's normalizer applies, in order; None if it does something else."""
+    if normalizer is None:
+        return ()
+    if not isinstance(normalizer, dict):
+        return None
+    if normalizer.get("type") in FORMS:
+        return (normalizer["type"],)
+    parts = normalizer.get("normalizers") if normalizer.get("type") == "Sequence" else None
+    if not isinstance(parts, list):
+        return None
+    found: tuple[str, ...] = ()
+    for part in parts:
+        forms = forms_of(part)
+        if forms is None:
+            return None
+        found += forms
+    return found
+
+
+def normalizer(forms: Sequence[str], as_read: Any) -> dict[str, Any] | None:
+    """The normalizer as tokenizer.json has it; as it was read where that says the same."""
+    if forms_of(as_read) == tuple(forms):
+        kept: dict[str, Any] | None = as_read
+        return kept
+    parts = [{"type": form} for form in forms]
+    return parts[0] if len(parts) == 1 else {"type": "Sequence", "normalizers": parts} if parts else None
 
 
 def overlap(added: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +12,10 @@ from tokenizer import patterns
 from tokenizer.errors import UserError
 from tokenizer.formats import cuts
 from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, named_as_text, unprintable, unprintable_all
-from tokenizer.formats.hf import NEVER_APPLY, NO_NORMALIZER, TEMPLATE, overlap
+from tokenizer.formats.hf import NEVER_APPLY, TEMPLATE, forms_of, overlap
 from tokenizer.formats.portable import unportable_part
 from tokenizer.formats.text import check_ids, parse_json
+from tokenizer.preparation import FORMS, Preparation, normalized
 from tokenizer.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
@@ -27,10 +27,11 @@ IGNORABLE = ("normalizer", "dropout", "regex", "lstrip", "rstrip", "single_word"
 def read(path: Path, ignore: Collection[str] = ()) -> Tokenizer:
     """The tokenizer of a tokenizer.json.
 
-    Added tokens, special or not, become special tokens: text has them where the caller allows it. Truncation, padding
-    and post-processing are kept for writing the file again, and not applied. Where merges are ignored and a special
-    token's string is in the model's vocabulary, HF told to `encode_special_tokens` still gives its id to a pretoken
-    that is that string; here special strings are ordinary text then.
+    Its special tokens are special here: text has them where the caller allows it. Its other added tokens are found in
+    any text, and Unicode normalisation is applied, as HF does both: see `Preparation`. Truncation, padding and
+    post-processing are kept for writing the file again, and not applied. Where merges are ignored and a special token's
+    string is in the model's vocabulary, HF told to `encode_special_tokens` still gives its id to a pretoken that is
+    that string; here special strings are ordinary text then.
 
     Args:
         path: the file.
@@ -60,9 +61,7 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer
 
     model = found["model"]
     _check_model(model, path, ignore)
-    normalizer = found.get("normalizer")
-    if normalizer not in NO_NORMALIZER and "normalizer" not in ignore:
-        raise _refusal(path, f"its normalizer {_name(normalizer)} changes text before it is encoded", "normalizer")
+    forms = () if "normalizer" in ignore else _forms(found.get("normalizer"), path)
     regex = cuts.regex(found.get("pre_tokenizer"), path)
     pattern = patterns.resolve(regex or "none")
     if (part := unportable_part(pattern)) is not None and "regex" not in ignore:
@@ -78,7 +77,7 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer
     if missing := missing_byte(lambda byte: BYTE_CHARACTERS[byte] in tokens):
         raise UserError(f"{path} is not byte-level: {missing}")
     byte_ids = [vocab.get(BYTE_CHARACTERS[byte], NO_TOKEN) for byte in range(256)]
-    _warn_of_text(added, path)
+    preparation = _preparation(added, forms, path)
     ignore_merges = model.get("ignore_merges") is True
     if ignore_merges and (clash := named_as_text(string for string in added if string in vocab)) is not None:
         raise UserError(
@@ -91,12 +90,12 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer
         "version": found.get("version", "1.0"),
         "truncation": found.get("truncation"),
         "padding": found.get("padding"),
-        "normalizer": normalizer if "normalizer" not in ignore else None,
+        "normalizer": found.get("normalizer") if "normalizer" not in ignore else None,
         "pre_tokenizer": found["pre_tokenizer"],
         "post_processor": found.get("post_processor"),
         "decoder": found.get("decoder"),
         "added_tokens": {
-            string: {key: value for key, value in token.items() if key not in ("id", "content", *ignore)}
+            string: {key: value for key, value in token.items() if key not in ("id", "content")}
             for string, token in added.items()
         },
         "specials_in_vocab": [string for string in added if string in vocab],
@@ -110,15 +109,27 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer
         merge_ids=merges,
         n_phase1_merges=len(merges),
         pattern=pattern,
-        special_tokens={string: token["id"] for string, token in added.items()},
+        special_tokens={string: token["id"] for string, token in added.items() if token.get("special")},
         ignore_merges=ignore_merges,
         unmerged={token: vocab[name] for name, token in tokens.items() if vocab[name] not in made},
+        preparation=preparation,
         provenance={"imported": {"format": "hf", "ignored": sorted(ignore)}, TEMPLATE: template},
     )
 
 
 def _refusal(path: Path, why: str, part: str) -> UserError:
     return UserError(f"{path} cannot be followed exactly: {why}; pass ignore={{{part!r}}} to leave that out")
+
+
+def _forms(normalizer: Any, path: Path) -> tuple[str, ...]:
+    """The normalisation forms that a normalizer applies, in order."""
+    if (forms := forms_of(normalizer)) is None:
+        raise _refusal(
+            path,
+            f"its normalizer {_name(normalizer)} changes text before it is encoded ({', '.join(FORMS)} are followed)",
+            "normalizer",
+        )
+    return forms
 
 
 def _name(part: Any) -> str:
@@ -155,30 +166,23 @@ def _added(listed: list[Any], vocab: dict[str, int], path: Path, ignore: set[str
         if string in added or type(token_id) is not int or token_id != expected:
             raise UserError(f"{path} is damaged: its added token {string!r} has id {token_id!r}, not {expected}")
         following = max(following, token_id + 1)
-        added[string] = dict(token)
-    if "normalized" not in ignore:
-        _check_normalized(added, path)
+        added[string] = {key: value for key, value in token.items() if key not in ignore}
     return added
 
 
-def _warn_of_text(added: dict[str, dict[str, Any]], path: Path) -> None:
-    ordinary = [string for string, token in added.items() if not token.get("special")]
-    if ordinary:
-        warnings.warn(
-            f"{path} has {len(ordinary)} added token(s) that are not special, as {ordinary[0]!r}. HF finds them in any "
-            "text; here they are special tokens, which text has only where encode is told so (allowed_special)",
-            stacklevel=6,
-        )
-
-
-def _check_normalized(added: dict[str, dict[str, Any]], path: Path) -> None:
-    """HF looks for tokens that are not normalized first. Where no two overlap, that is the same as at once."""
-    if pair := overlap(added):
-        raise _refusal(
-            path,
-            f"its added token {pair[0]!r} is normalized, overlaps {pair[1]!r}, and is looked for after it",
-            "normalized",
-        )
+def _preparation(added: dict[str, dict[str, Any]], forms: tuple[str, ...], path: Path) -> Preparation:
+    """What HF does to text first. Without a normaliser and overlaps, tokens are as if all were found at once."""
+    late = [string for string, token in added.items() if token.get("normalized")]
+    for string in late:
+        if (normal := normalized(forms, string)) != string:
+            raise _refusal(
+                path, f"its added token {string!r} is normalized, and found where text becomes {normal!r}", "normalized"
+            )
+    return Preparation(
+        forms=forms,
+        added_tokens={string: token["id"] for string, token in added.items() if not token.get("special")},
+        late=frozenset(late if forms or overlap(added) else ()),
+    )
 
 
 def _merges(

@@ -23,6 +23,7 @@ from tokenizer.formats.alphabet import missing_byte
 from tokenizer.formats.cuts import COVERING
 from tokenizer.formats.text import read_text
 from tokenizer.patterns import Pattern
+from tokenizer.preparation import refuse
 from tokenizer.vocabulary import MOST_IDS, NO_TOKEN
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ def export(tokenizer: Tokenizer) -> dict[str, Any]:
     """
     if tokenizer.mode != "one-pass":
         raise UserError("a two-pass tokenizer cannot be written for tiktoken, which knows one pass")
+    refuse(tokenizer.preparation, "the tokenizer cannot be written for tiktoken, which encodes text as it is")
     ordinary = tokenizer.ordinary_ids()
     ranks = {tokenizer.vocab[i]: i for i in ordinary.tolist()}
     # tiktoken also merges two parts for which there is no merge here, if their bytes together are a token. No token's

@@ -12,8 +12,10 @@ use super::vocabulary::table;
 use crate::documents::{self, Buffers, Documents, Strings};
 use crate::dropout::{Coins, Dropout};
 use crate::encoding::{self, Definition, MergeRule};
+use crate::normalizing::Form;
 use crate::offsets;
 use crate::patterns::Scanner;
+use crate::preparing;
 use crate::special;
 use crate::streaming;
 
@@ -151,45 +153,50 @@ impl Encoder {
         self.core.definition().phase1
     }
 
-    /// Ids of one text; the strings of `special` in it are special tokens.
-    #[pyo3(signature = (text, special=None))]
-    fn encode(&self, py: Python<'_>, text: &str, special: Option<&SpecialStrings>) -> PyResult<Vec<u32>> {
-        py.detach(|| self.ids(text, special)).map_err(user_error)
+    /// Ids of one text.
+    #[pyo3(signature = (text, preparation=None))]
+    fn encode(&self, py: Python<'_>, text: &str, preparation: Option<&Preparation>) -> PyResult<Vec<u32>> {
+        py.detach(|| self.ids(text, preparation)).map_err(user_error)
     }
 
     /// The same as an array.
-    #[pyo3(signature = (text, special=None))]
+    #[pyo3(signature = (text, preparation=None))]
     fn encode_array<'py>(
         &self,
         py: Python<'py>,
         text: &str,
-        special: Option<&SpecialStrings>,
+        preparation: Option<&Preparation>,
     ) -> PyResult<Array<'py, u32>> {
-        Ok(py.detach(|| self.ids(text, special)).map_err(user_error)?.into_pyarray(py))
+        Ok(py.detach(|| self.ids(text, preparation)).map_err(user_error)?.into_pyarray(py))
     }
 
-    #[pyo3(signature = (texts, threads, special=None))]
+    #[pyo3(signature = (texts, threads, preparation=None))]
     fn encode_batch<'py>(
         &self,
         py: Python<'py>,
         texts: Texts<'py>,
         threads: usize,
-        special: Option<&SpecialStrings>,
+        preparation: Option<&Preparation>,
     ) -> PyResult<Encoded<'py>> {
         let documents = texts.documents(py)?;
         let documents = &*documents;
-        let encode = || match special {
+        let encode = || match preparation {
             None => self.core.encode_batch(documents, threads),
-            Some(SpecialStrings(special)) => self.core.with_states(threads, |states| {
-                documents::map(documents, states, |state, _, text, out| special.encode(&self.core, text, state, out))
-            }),
+            Some(Preparation(preparation)) => preparation.encode_batch(&self.core, documents, threads),
         };
         let (ids, offsets) = py.detach(encode).map_err(user_error)?;
         Ok((ids.into_pyarray(py), offsets.into_pyarray(py)))
     }
 
-    /// Tokens of each text, special strings as ordinary text; ids are kept for no longer than one document.
-    fn count_tokens<'py>(&self, py: Python<'py>, texts: Texts<'py>, threads: usize) -> PyResult<Array<'py, i64>> {
+    /// Tokens of each text; ids are kept for no longer than one document.
+    #[pyo3(signature = (texts, threads, preparation=None))]
+    fn count_tokens<'py>(
+        &self,
+        py: Python<'py>,
+        texts: Texts<'py>,
+        threads: usize,
+        preparation: Option<&Preparation>,
+    ) -> PyResult<Array<'py, i64>> {
         let documents = texts.documents(py)?;
         let documents = &*documents;
         let count = || {
@@ -197,7 +204,7 @@ impl Encoder {
                 let mut states: Vec<_> = states.iter_mut().map(|state| (state, Vec::new())).collect();
                 documents::map(documents, &mut states, |(state, ids), _, text, out| {
                     ids.clear();
-                    self.core.encode(text, state, ids)?;
+                    prepared(preparation, text, ids, |text, ids| self.core.encode(text, state, ids))?;
                     out.push(ids.len() as i64);
                     Ok(())
                 })
@@ -206,24 +213,48 @@ impl Encoder {
         Ok(py.detach(count).map_err(user_error)?.0.into_pyarray(py))
     }
 
-    /// Start and end of every token in bytes, and in characters, both flat.
-    fn spans<'py>(
+    /// Ids of a text, and the start and end of every token in bytes, and in characters, both flat.
+    #[pyo3(signature = (text, preparation=None))]
+    fn encode_spans<'py>(
         &self,
         py: Python<'py>,
         text: &str,
-        ids: PyReadonlyArray1<u32>,
-    ) -> PyResult<(Array<'py, i64>, Array<'py, i64>)> {
-        let ids = ids.as_slice()?;
-        let tokens = self.core.tokens();
-        if ids.iter().any(|&id| id as usize >= tokens.len()) {
-            return Err(user_error("an id is not in the vocabulary".to_string()));
-        }
-        let (bytes, characters) =
-            py.detach(|| offsets::spans(text.as_bytes(), ids, |id| tokens.get(id).len())).map_err(user_error)?;
-        Ok((bytes.into_pyarray(py), characters.into_pyarray(py)))
+        preparation: Option<&Preparation>,
+    ) -> PyResult<(Array<'py, u32>, Array<'py, i64>, Array<'py, i64>)> {
+        let text = text.as_bytes();
+        let find = || match preparation {
+            Some(Preparation(preparation)) => {
+                let spans =
+                    self.core.with_states(1, |states| preparation.spans(&self.core, text, false, &mut states[0]))?;
+                Ok((spans.ids, spans.bytes, spans.characters))
+            }
+            None => {
+                let mut ids = Vec::new();
+                self.core.with_states(1, |states| self.core.encode(text, &mut states[0], &mut ids))?;
+                let (bytes, characters) = offsets::spans(text, &ids, |id| self.core.tokens().get(id).len())?;
+                Ok((ids, bytes, characters))
+            }
+        };
+        let (ids, bytes, characters) = py.detach(find).map_err(user_error)?;
+        Ok((ids.into_pyarray(py), bytes.into_pyarray(py), characters.into_pyarray(py)))
+    }
+
+    /// Ids of a text, the start and end of every token in characters, flat, and the number of the piece it is in.
+    fn encode_words<'py>(
+        &self,
+        py: Python<'py>,
+        text: &str,
+        preparation: &Preparation,
+    ) -> PyResult<(Array<'py, u32>, Array<'py, i64>, Array<'py, i64>)> {
+        let find = || {
+            self.core.with_states(1, |states| preparation.0.spans(&self.core, text.as_bytes(), true, &mut states[0]))
+        };
+        let spans = py.detach(find).map_err(user_error)?;
+        Ok((spans.ids.into_pyarray(py), spans.characters.into_pyarray(py), spans.words.into_pyarray(py)))
     }
 
     /// Ids of each text with merges dropped at random: document i by the coins of (seed, i).
+    #[pyo3(signature = (texts, p, seed, threads, preparation=None))]
     fn encode_dropout<'py>(
         &self,
         py: Python<'py>,
@@ -231,6 +262,7 @@ impl Encoder {
         p: f64,
         seed: u64,
         threads: usize,
+        preparation: Option<&Preparation>,
     ) -> PyResult<Encoded<'py>> {
         let documents = texts.documents(py)?;
         let documents = &*documents;
@@ -239,7 +271,8 @@ impl Encoder {
             let dropout = self.dropout.get_or_init(|| Dropout::new(definition));
             let mut states: Vec<_> = std::iter::repeat_with(Default::default).take(threads.max(1)).collect();
             documents::map(documents, &mut states, |scratch, i, text, out| {
-                dropout.encode(definition, text, &mut Coins::new(p, seed, i as u64), scratch, out)
+                let mut coins = Coins::new(p, seed, i as u64);
+                prepared(preparation, text, out, |text, out| dropout.encode(definition, text, &mut coins, scratch, out))
             })
         };
         let (ids, offsets) = py.detach(encode).map_err(user_error)?;
@@ -247,12 +280,24 @@ impl Encoder {
     }
 }
 
+/// Appends what `encode` makes of a text, or with a preparation, of the text that it makes.
+fn prepared(
+    preparation: Option<&Preparation>,
+    text: &[u8],
+    out: &mut Vec<u32>,
+    mut encode: impl FnMut(&[u8], &mut Vec<u32>) -> Result<(), String>,
+) -> Result<(), String> {
+    match preparation {
+        None => encode(text, out),
+        Some(Preparation(preparation)) => preparation.encode(text, out, encode),
+    }
+}
+
 impl Encoder {
-    fn ids(&self, text: &str, special: Option<&SpecialStrings>) -> Result<Vec<u32>, String> {
+    fn ids(&self, text: &str, preparation: Option<&Preparation>) -> Result<Vec<u32>, String> {
         let mut ids = Vec::new();
-        self.core.with_states(1, |states| match special {
-            None => self.core.encode(text.as_bytes(), &mut states[0], &mut ids),
-            Some(SpecialStrings(special)) => special.encode(&self.core, text.as_bytes(), &mut states[0], &mut ids),
+        self.core.with_states(1, |states| {
+            prepared(preparation, text.as_bytes(), &mut ids, |text, ids| self.core.encode(text, &mut states[0], ids))
         })?;
         Ok(ids)
     }
@@ -262,14 +307,66 @@ impl Encoder {
     }
 }
 
-/// Strings that are looked for in text, and the ids that they have where they are special tokens.
+type Tokens = Option<(Vec<String>, Vec<Option<u32>>)>;
+
+/// What happens to text before it is encoded: see `preparing`.
+#[pyclass(frozen, module = "tokenizer._native")]
+pub struct Preparation(preparing::Preparation);
+
+#[pymethods]
+impl Preparation {
+    /// `early` and `late`: strings, and the ids that they become; None for those that stay text and hide others.
+    /// `forms`: names of normalisation forms.
+    #[new]
+    #[pyo3(signature = (early, forms=Vec::new(), late=None))]
+    fn new(early: Tokens, forms: Vec<String>, late: Tokens) -> PyResult<Self> {
+        let specials = |tokens: Tokens| tokens.map(|(strings, ids)| special::Specials::new(&strings, ids)).transpose();
+        let make = || {
+            Ok(preparing::Preparation {
+                early: specials(early)?,
+                forms: forms.iter().map(|name| Form::named(name)).collect::<Result<_, String>>()?,
+                late: specials(late)?,
+            })
+        };
+        make().map(Self).map_err(user_error)
+    }
+
+    /// Bytes of each text as it is encoded, and whether that is another one than was given.
+    fn lengths<'py>(
+        &self,
+        py: Python<'py>,
+        texts: Texts<'py>,
+        threads: usize,
+    ) -> PyResult<(Array<'py, i64>, Array<'py, bool>)> {
+        let documents = texts.documents(py)?;
+        let documents = &*documents;
+        let measure = || {
+            documents::map(documents, &mut vec![(); threads.max(1)], |(), _, text, out| {
+                out.push(self.0.length(text));
+                Ok(())
+            })
+        };
+        let found = py.detach(measure).map_err(user_error)?.0;
+        let changed: Vec<bool> = found.iter().map(|one| one.1).collect();
+        let lengths: Vec<i64> = found.iter().map(|one| one.0 as i64).collect();
+        Ok((lengths.into_pyarray(py), changed.into_pyarray(py)))
+    }
+
+    /// The texts as they are encoded; the batch itself where that is the same.
+    fn normalize(&self, py: Python<'_>, batch: &Batch) -> Batch {
+        Batch(py.detach(|| self.0.normalize(&batch.0)))
+    }
+}
+
+/// Strings that are looked for in text.
 #[pyclass(frozen, module = "tokenizer._native")]
 pub struct SpecialStrings(special::Specials);
 
 #[pymethods]
 impl SpecialStrings {
     #[new]
-    fn new(strings: Vec<String>, ids: Vec<u32>) -> PyResult<Self> {
+    fn new(strings: Vec<String>) -> PyResult<Self> {
+        let ids = vec![None; strings.len()];
         special::Specials::new(&strings, ids).map(Self).map_err(user_error)
     }
 
@@ -296,36 +393,40 @@ impl SpecialStrings {
 #[pyclass(module = "tokenizer._native")]
 pub struct EncodeStream {
     encoder: Py<Encoder>,
-    stream: streaming::Stream,
+    preparation: Option<Py<Preparation>>,
+    stream: preparing::PreparedStream,
     limit: usize,
 }
 
 #[pymethods]
 impl EncodeStream {
     #[new]
-    fn new(encoder: Py<Encoder>, limit: usize) -> Self {
-        Self { encoder, stream: streaming::Stream::default(), limit }
+    #[pyo3(signature = (encoder, limit, preparation=None))]
+    fn new(encoder: Py<Encoder>, limit: usize, preparation: Option<Py<Preparation>>) -> Self {
+        Self { encoder, preparation, stream: preparing::PreparedStream::default(), limit }
     }
 
-    /// Ids that no later part can change.
-    fn push<'py>(&mut self, py: Python<'py>, part: &str) -> PyResult<Array<'py, u32>> {
+    /// Ids that no later part can change; with `last`, of all that is left.
+    #[pyo3(signature = (part, last=false))]
+    fn push<'py>(&mut self, py: Python<'py>, part: &str, last: bool) -> PyResult<Array<'py, u32>> {
+        static NONE: preparing::Preparation = preparing::Preparation::NONE;
         let (encoder, stream, limit) = (self.encoder.get(), &mut self.stream, self.limit);
+        let preparation = self.preparation.as_ref().map_or(&NONE, |preparation| &preparation.get().0);
         let mut ids = Vec::new();
         py.detach(|| {
             encoder.core.with_states(1, |states| {
-                stream.push(part.as_bytes(), &encoder.core, encoder.cuts(), limit, &mut states[0], &mut ids)
+                let mut into = preparing::Into {
+                    preparation,
+                    encoder: &encoder.core,
+                    cuts: encoder.cuts(),
+                    limit,
+                    state: &mut states[0],
+                    out: &mut ids,
+                };
+                stream.push(part.as_bytes(), last, &mut into)
             })
         })
         .map_err(user_error)?;
-        Ok(ids.into_pyarray(py))
-    }
-
-    /// Ids of what is left.
-    fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Array<'py, u32>> {
-        let (encoder, stream) = (self.encoder.get(), &mut self.stream);
-        let mut ids = Vec::new();
-        py.detach(|| encoder.core.with_states(1, |states| stream.finish(&encoder.core, &mut states[0], &mut ids)))
-            .map_err(user_error)?;
         Ok(ids.into_pyarray(py))
     }
 }

@@ -62,6 +62,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<encoding::EncodeStream>()?;
     module.add_class::<encoding::Encoder>()?;
     module.add_class::<encoding::SpecialStrings>()?;
+    module.add_class::<encoding::Preparation>()?;
     module.add_class::<training::PretokenCounter>()?;
     module.add_class::<text::Reader>()?;
     module.add_class::<training::SuperwordTrainer>()?;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use super::user_error;
 use crate::corpus::{self, Filter, Split};
@@ -18,11 +19,22 @@ pub struct Batch(pub Arc<corpus::Batch>);
 #[pymethods]
 impl Batch {
     #[staticmethod]
-    fn from_texts(texts: Vec<Bound<'_, pyo3::types::PyString>>) -> PyResult<Self> {
+    fn from_texts(texts: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if texts.is_instance_of::<PyString>() {
+            return Err(user_error("a batch is made of a list of texts; put the one text in a list".to_string()));
+        }
         let mut batch = corpus::Batch::default();
-        for text in &texts {
-            // Lone surrogates cannot be UTF-8: Python raises UnicodeEncodeError with their place.
-            batch.push(text.to_cow()?.as_bytes());
+        for (i, text) in texts.try_iter()?.enumerate() {
+            let text = text?;
+            let string = text.cast::<PyString>().map_err(|_| {
+                let kind =
+                    text.get_type().name().map_or_else(|_| "something else".to_string(), |name| name.to_string());
+                user_error(format!("text {i} is no string but {kind}"))
+            })?;
+            let utf8 = string.to_cow().map_err(|error| {
+                user_error(format!("text {i} holds half a surrogate pair, which is no text: {error}"))
+            })?;
+            batch.push(utf8.as_bytes());
         }
         Ok(Self(Arc::new(batch)))
     }

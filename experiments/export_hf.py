@@ -1,0 +1,63 @@
+"""A trained model for Hugging Face: `python -m experiments.export_hf MODEL OUT`.
+
+MODEL is an `lm-...` artifact; its tokenizer is the artifact beside it, unless `--tokenizer` names it. OUT becomes a
+folder that `AutoModelForCausalLM` and `AutoTokenizer` open: Llama's layout, or Qwen3's for models with `qk_norm`. It is
+compared with the original before it gets its name; `--text` adds held-out text to what is compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from experiments.console import Reporter, console, exit_code
+from experiments.trained_models import open_model
+from lm.export import export_hf
+from tokenizer import Corpus, CorpusConfig
+
+_TEXTS = 200
+"""Documents of `--text` to compare on; all of a large corpus would take long and show no more."""
+
+
+def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
+    folder = Path(arguments.model)
+    model, tokenizer = open_model(folder, arguments.tokenizer and Path(arguments.tokenizer))
+    texts: list[str] = []
+    if arguments.text:
+        config = CorpusConfig(paths=arguments.text, field=arguments.field, separator=arguments.separator)
+        for document in Corpus(config).documents():
+            texts.append(document)
+            if len(texts) == _TEXTS:
+                break
+    with reporter.stage("export"):
+        made = export_hf(model, tokenizer, Path(arguments.out), texts)
+    reporter.say(
+        f"{made.folder}: {made.architecture}, {made.vocab_size:,} ids ({made.padding_rows} padding rows left out), "
+        f"context {model.context_tokens:,} tokens"
+    )
+    reporter.say(
+        f"checked with transformers: {made.n_logits:,} logits, largest difference {made.difference:.2g}; "
+        f"ids and decoded text of {made.n_texts:,} texts equal"
+    )
+    if made.tokenizer_note:
+        reporter.say(f"warning: {made.tokenizer_note}", "yellow")
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Reads, writes and compares; returns the exit code."""
+    options = argparse.ArgumentParser(
+        prog="python -m experiments.export_hf", description="Write a trained model as a Hugging Face folder."
+    )
+    options.add_argument("model", help="a language model's folder: artifacts/lm-...")
+    options.add_argument("out", help="folder to write, which does not exist yet")
+    options.add_argument("--tokenizer", help="its tokenizer, where that is not the artifact beside it")
+    options.add_argument("--text", nargs="+", help="held-out text to compare on: .txt, .jsonl[.gz|.zst], .parquet")
+    options.add_argument("--field", default="text", help="field that holds the text (default text)")
+    options.add_argument("--separator", help="what separates documents in .txt")
+    arguments = options.parse_args(argv)
+    return exit_code(lambda: _run(arguments, Reporter(console)))
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,201 @@
+"""What is in a vocabulary: `python -m experiments.inspect_vocab TOKENIZER [--against OTHER] [--text FILE...]`.
+
+Writes, into the folder `--out`: `vocabulary.html`, a page that opens offline (search over all tokens, their merge trees
+and contexts, live segmentation of any text); `vocabulary.json`, its numbers; `tokens-LABEL.parquet`, all that is known
+of each token; and with `--figures` the charts for papers. Prints a summary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from experiments.artifacts import write_json
+from experiments.console import console, exit_code, si
+from experiments.report import vocabulary, vocabulary_page
+from experiments.report.figures import FORMATS, save
+from experiments.report.training_counts import tokenizer_folder, training_counts
+from experiments.report.vocabulary import Settings, Side
+from experiments.report.vocabulary_charts import figures
+from superbpe import tokens
+from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError, embedded
+from tokenizer._native import Batch
+from tokenizer.patterns import resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EMBEDDED = "embedded"
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Measures, writes and prints; returns the exit code."""
+    usual = Settings()
+    options = argparse.ArgumentParser(
+        prog="python -m experiments.inspect_vocab",
+        description="What is in a vocabulary, beside another one, and what both do to a text: a page, JSON, a summary.",
+    )
+    options.add_argument("tokenizer", type=Path, help="folder or file of any known format, or a training's artifact")
+    options.add_argument("--against", type=Path, metavar="OTHER", help="another tokenizer")
+    options.add_argument(
+        "--text", nargs="+", default=[], metavar="FILE",
+        help="held-out text, files as in corpus.paths; 'embedded' for the embedded corpus's held-out documents",
+    )  # fmt: skip
+    options.add_argument("--max-bytes", type=int, default=10_000_000, help="use only so much text (%(default)s)")
+    options.add_argument("--out", type=Path, default=Path("vocabulary"), metavar="FOLDER", help="(%(default)s)")
+    options.add_argument("--label", help="name of the tokenizer in the report")
+    options.add_argument("--against-label", metavar="LABEL", help="name of the other")
+    options.add_argument("--pattern", help="name or regex, where the tokenizer's file holds none: GPT-2's, tiktoken's")
+    options.add_argument("--against-pattern", metavar="PATTERN", help="the same for the other")
+    options.add_argument("--words", metavar="PATTERN", help="what a word is; superwords are tokens that it would cut")
+    options.add_argument("--alpha", type=float, default=usual.alpha, help="order of the Rényi entropy (%(default)s)")
+    options.add_argument("--listed", type=int, default=usual.listed, help="rows of each list (%(default)s)")
+    options.add_argument(
+        "--contexts", type=int, default=usual.contexts, help="places in the text per token (%(default)s)"
+    )
+    options.add_argument(
+        "--context-bytes", type=int, default=usual.most_context_bytes,
+        help="most text around them that the page holds (%(default)s)",
+    )  # fmt: skip
+    options.add_argument(
+        "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
+    )
+    arguments = options.parse_args(argv)
+    return exit_code(lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    for name, least in (("listed", 0), ("contexts", 1), ("context_bytes", 0), ("max_bytes", 1)):
+        if getattr(arguments, name) < least:
+            raise UserError(f"--{name.replace('_', '-')} {getattr(arguments, name)} is too small; use {least} or more")
+    settings = Settings(
+        alpha=arguments.alpha,
+        listed=arguments.listed,
+        contexts=arguments.contexts,
+        most_context_bytes=arguments.context_bytes,
+    )
+    batches = _batches(arguments)
+    words = None if arguments.words is None else resolve(arguments.words)
+    label, other_label = _labels(arguments)
+
+    def side(path: Path, label: str, pattern: str | None) -> Side:
+        tokenizer = Tokenizer.from_file(tokenizer_folder(path), pattern=pattern)
+        return vocabulary.side(
+            label, str(path), tokenizer, batches, alpha=settings.alpha,
+            trained=training_counts(path, tokenizer), described=tokens.describe(tokenizer, words),
+        )  # fmt: skip
+
+    first = side(arguments.tokenizer, label, arguments.pattern)
+    second = side(arguments.against, other_label, arguments.against_pattern) if arguments.against else None
+    text = ", ".join(arguments.text) or None
+    report = vocabulary.gather(first, second, settings, text)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    written = _write(arguments, report, first, second)
+    _print(report)
+    for path in written:
+        console.print(str(path), soft_wrap=True)
+
+
+def _batches(arguments: argparse.Namespace) -> list[Batch]:
+    """The text, once for all tokenizers; empty if none is asked for."""
+    if not arguments.text:
+        return []
+    if EMBEDDED not in arguments.text:
+        return list(Corpus(CorpusConfig(paths=arguments.text, max_bytes=arguments.max_bytes)).batches("all"))
+    if arguments.text != [EMBEDDED]:
+        raise UserError(f"--text {EMBEDDED} names the embedded corpus, which is not mixed with files; name either")
+    taken, room = [], arguments.max_bytes
+    for document in embedded.documents():
+        if room > 0 and embedded.is_heldout(document.group, 0.25):
+            taken.append(document.text)
+            room -= len(document.text.encode())
+    return [Batch.from_texts(taken)]
+
+
+def _labels(arguments: argparse.Namespace) -> tuple[str, str]:
+    """Names of both: as given, or of the folder or file, with its folder's where both are alike."""
+
+    def name(path: Path) -> str:
+        return path.parent.absolute().name if path.name in ("tokenizer.json", "vocab.json") else path.absolute().stem
+
+    first = arguments.label or name(arguments.tokenizer)
+    other = arguments.against_label or (name(arguments.against) if arguments.against else "")
+    if first == other:
+        first, other = (
+            f"{path.absolute().parent.name}/{path.name}" for path in (arguments.tokenizer, arguments.against)
+        )
+    if first == other:
+        raise UserError(f"both tokenizers are called {first!r}; name them with --label and --against-label")
+    return first, other
+
+
+def _write(arguments: argparse.Namespace, report: dict[str, Any], first: Side, second: Side | None) -> list[Path]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    page, numbers = arguments.out / "vocabulary.html", arguments.out / "vocabulary.json"
+    part = page.with_name(f".{page.name}.part")
+    part.write_text(vocabulary_page.render(report, first, second), encoding="utf-8")
+    part.replace(page)
+    write_json(numbers, report)
+    written = [page, numbers]
+    for one, other in ((first, second), (second, first)):
+        if one is not None:
+            path = arguments.out / f"tokens-{re.sub(r'[^A-Za-z0-9._-]+', '-', one.label).strip('-')}.parquet"
+            part = path.with_name(f".{path.name}.part")
+            pq.write_table(pa.table(vocabulary.table(one, other)), part, compression="zstd")
+            part.replace(path)
+            written.append(path)
+    if arguments.figures is not None:
+        written += save(figures(report), arguments.out / "figures", arguments.figures or FORMATS)
+    return written
+
+
+def _print(report: dict[str, Any]) -> None:
+    rows = report["tokenizers"]
+    summary = Table(title=report["title"])
+    summary.add_column("")
+    for row in rows:
+        summary.add_column(row["label"], justify="right", overflow="fold")
+
+    def line(name: str, values: Sequence[str]) -> None:
+        summary.add_row(name, *values)
+
+    for name, key in (
+        ("tokens", "ordinary"), ("superwords", "superwords"), ("parts of characters", "partial"),
+        ("unreachable", "unreachable"), ("never produced", "never_produced"),
+    ):  # fmt: skip
+        line(name, ["–" if row[key] is None else f"{row[key]:,}" for row in rows])
+    line("near-duplicates", [f"{row['near_duplicates']['tokens']:,}" for row in rows])
+    if report["text"]:
+        measured = [row["on_text"] for row in rows]
+        summary.caption = f"on {si(measured[0]['bytes'])}B of {report['text']}"
+        for name, key, form in (
+            ("bytes per token", "bytes_per_token", ".3f"), ("tokens per word", "fertility", ".3f"),
+            ("utilisation", "utilisation", ".1%"), ("superwords among tokens", "superword_tokens", ".1%"),
+        ):  # fmt: skip
+            line(name, [format(each[key], form) for each in measured])
+        alpha = f"{measured[0]['alpha']:g}"
+        line(f"Rényi efficiency (α={alpha}), over log2 |V|", [f"{each['renyi_efficiency']:.4f}" for each in measured])
+        line("… over log2 of the tokens that occur", [f"{each['renyi_efficiency_observed']:.4f}" for each in measured])
+    console.print(summary)
+    if report["superwords"]["n"]:
+        kinds = Table(title=f"Superwords of {rows[0]['label']}")
+        for column, justify in (("kind", "left"), ("superwords", "right"), ("count", "right"), ("for example", "left")):
+            kinds.add_column(column, justify=justify)  # type: ignore[arg-type]
+        for kind in report["superwords"]["kinds"]:
+            if kind["superwords"]:
+                count = "–" if kind["count"] is None else f"{kind['count']:,}"
+                examples = Text("  ".join(repr(text) for text in kind["examples"][:4]))
+                kinds.add_row(kind["kind"], f"{kind['superwords']:,}", count, examples)
+        console.print(kinds)
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,135 @@
+"""A figure: one Vega-Lite specification for the page, for papers, and its data as CSV."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+import vl_convert
+
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Rows = Sequence[Mapping[str, Any]]
+HEIGHT = 260
+FORMATS = ("csv", "svg", "png")
+
+_LEGEND_CHARACTERS = 40  # that fit beside each other above half a page's width
+PAPER_WIDTH = 460
+PNG_SCALE = 3.0
+PAPER = {
+    "background": "white",
+    "font": "Helvetica, Arial, DejaVu Sans, sans-serif",
+    "view": {"stroke": None},
+    # As --c0 to --c3 of style.css in light colours.
+    "range": {"category": ["#b84a00", "#0068a8", "#00795a", "#8b3a76"]},
+    "axis": {"gridColor": "#e5e5e5", "domainColor": "#888", "tickColor": "#888", "titleFontWeight": 500},
+    "legend": {"labelLimit": 400},
+    "bar": {"color": "#0068a8"},
+}
+"""How figures look in papers; a page draws them in its own light or dark colours."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart of a page.
+
+    Attributes:
+        name: for the page's element and for file names.
+        title: above it.
+        spec: Vega-Lite; its data set `rows` is what the CSV holds.
+        caption: below it; what the chart cannot say itself.
+        source: which run or file its numbers come from.
+    """
+
+    name: str
+    title: str
+    spec: dict[str, Any]
+    caption: str = ""
+    source: str = ""
+
+
+def data(name: str = "rows") -> alt.Chart:
+    """Return a chart of a named data set, to be given to `spec`."""
+    return alt.Chart(alt.NamedData(name=name))
+
+
+def spec(chart: Any, height: int = HEIGHT, **datasets: Rows) -> dict[str, Any]:
+    """Return a chart's specification, as wide as its place on the page.
+
+    Args:
+        chart: made from `data`.
+        height: in pixels.
+        datasets: the rows of each data set that it names, `rows` among them.
+    """
+    found: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
+    found.pop("config", None)  # altair's defaults; a page brings its own
+    return {**found, "datasets": {name: [dict(row) for row in rows] for name, rows in datasets.items()}}
+
+
+def colour(labels: Sequence[str], field: str = "tokenizer", *, shown: bool = True) -> alt.Color:
+    """Return the colour of each label, in their order: no range, since the page sets it, light or dark."""
+    return alt.Color(f"{field}:N", scale=alt.Scale(domain=list(labels)), legend=legend(labels) if shown else None)
+
+
+def shape(labels: Sequence[str], field: str = "tokenizer") -> alt.Shape:
+    """Return a shape for each label, besides its colour."""
+    return alt.Shape(f"{field}:N", scale=alt.Scale(domain=list(labels)), legend=legend(labels))
+
+
+def dash(labels: Sequence[str], field: str = "tokenizer") -> alt.StrokeDash:
+    """Return a dash for each label, besides its colour: lines often lie on each other."""
+    dashes = alt.Scale(domain=list(labels), range=[[1, 0], [7, 3], [2, 2], [9, 3, 2, 3]])
+    return alt.StrokeDash(f"{field}:N", scale=dashes, legend=legend(labels))
+
+
+def legend(labels: Sequence[str]) -> alt.Legend:
+    """Return the same legend for every channel, so that Vega-Lite merges them into one; long labels one a line."""
+    columns = 1 if sum(map(len, labels)) > _LEGEND_CHARACTERS else 0
+    return alt.Legend(title=None, orient="top", columns=columns, symbolStrokeWidth=3, symbolSize=160)
+
+
+def si_axis(count: int = 6) -> alt.Axis:
+    """Return an axis of numbers such as 20k."""
+    return alt.Axis(format="~s", tickCount=count, labelFlush=False)
+
+
+def to_csv(figure: Figure) -> str:
+    """Return a figure's data as CSV with a line of names (RFC 4180)."""
+    rows = figure.spec["datasets"]["rows"]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [])
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def save(figures: Sequence[Figure], folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write figures for a paper, `NAME.csv`, `NAME.svg` and `NAME.png` each; needs neither browser nor network.
+
+    Raises:
+        UserError: a format is none of `FORMATS`.
+    """
+    if unknown := set(formats) - set(FORMATS):
+        raise UserError(f"{min(unknown)!r} is no format of figures; they are {', '.join(FORMATS)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for figure in figures:
+        drawing = {**copy.deepcopy(figure.spec), "width": PAPER_WIDTH, "config": PAPER}
+        for form in formats:
+            path = folder / f"{figure.name}.{form}"
+            if form == "csv":
+                path.write_text(to_csv(figure), encoding="utf-8", newline="")
+            elif form == "svg":
+                path.write_text(vl_convert.vegalite_to_svg(drawing), encoding="utf-8")
+            else:
+                path.write_bytes(vl_convert.vegalite_to_png(drawing, scale=PNG_SCALE))
+            written.append(path)
+    return written

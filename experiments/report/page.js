@@ -1,0 +1,86 @@
+"use strict";
+// What every page does: light and dark, charts in the page's colours, and their data and pictures as files.
+
+/** Offers the other of light and dark; the choice is kept where the browser lets a file keep anything. */
+(() => {
+  const root = document.documentElement, button = document.getElementById("theme");
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const dark = () => root.dataset.theme ? root.dataset.theme === "dark" : system.matches;
+  const show = () => { button.textContent = dark() ? "Light" : "Dark"; };
+  try { if (["light", "dark"].includes(localStorage.theme)) root.dataset.theme = localStorage.theme; } catch { /* not kept */ }
+  button.addEventListener("click", () => {
+    root.dataset.theme = dark() ? "light" : "dark";
+    try { localStorage.theme = root.dataset.theme; } catch { /* not kept */ }
+    show();
+  });
+  system.addEventListener("change", show);
+  button.hidden = false;
+  show();
+})();
+
+function download(name, type, content) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([content], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+/** Rows of equal keys as CSV (RFC 4180). */
+function csv(rows) {
+  const names = Object.keys(rows[0] ?? {});
+  const field = (value) => {
+    const text = value === null || value === undefined ? "" : String(value);
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return [names, ...rows.map((row) => names.map((name) => row[name]))].map((row) => row.map(field).join(",") + "\r\n").join("");
+}
+
+/** Draws each chart when it comes near the window, in the style sheet's variables: they follow light, dark and print. */
+function drawCharts() {
+  const { specs, paper } = JSON.parse(document.getElementById("charts").textContent);
+  const drawn = new Set();
+  const draw = (name) => {
+    if (drawn.has(name)) return;
+    drawn.add(name);
+    const font = getComputedStyle(document.body).fontFamily, soft = "var(--soft)", line = "var(--line)", ink = "var(--ink)";
+    const text = { labelColor: soft, titleColor: soft, labelFont: font, titleFont: font, titleFontWeight: 500, labelFontSize: 12, titleFontSize: 12 };
+    const config = {
+      background: null, font, view: { stroke: null },
+      range: { category: ["var(--c0)", "var(--c1)", "var(--c2)", "var(--c3)"] },
+      axis: { ...text, gridColor: line, domainColor: line, tickColor: line, titlePadding: 10, labelPadding: 5 },
+      legend: { ...text, labelColor: ink, labelFontSize: 13, labelLimit: 400 },
+      text: { fill: ink, font, fontSize: 12 },
+      bar: { color: "var(--c1)" },
+    };
+    vegaEmbed(`#chart-${name}`, structuredClone(specs[name]), { config, actions: false, renderer: "svg", tooltip: { disableDefaultStyle: true } });
+  };
+  const near = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) if (isIntersecting) draw(target.id.slice("chart-".length));
+  }, { rootMargin: "300px" });
+  for (const name of Object.keys(specs)) near.observe(document.getElementById(`chart-${name}`));
+  // Those further down wait until the page is painted; printing needs them all.
+  addEventListener("load", () => (window.requestIdleCallback ?? setTimeout)(() => Object.keys(specs).forEach(draw)));
+
+  for (const tools of document.querySelectorAll(".tools[data-figure]")) {
+    const name = tools.dataset.figure, title = tools.nextElementSibling.textContent;
+    const forPaper = async () => {
+      const spec = { ...structuredClone(specs[name]), width: paper.width };
+      return (await vegaEmbed(document.createElement("div"), spec, { config: paper.config, actions: false })).view;
+    };
+    const offer = (format, make) => {
+      const button = tools.appendChild(document.createElement("button"));
+      button.type = "button";
+      button.textContent = format;
+      button.setAttribute("aria-label", `${title}: download as ${format}`);
+      button.addEventListener("click", make);
+    };
+    offer("CSV", () => download(`${name}.csv`, "text/csv", csv(specs[name].datasets.rows)));
+    offer("SVG", async () => download(`${name}.svg`, "image/svg+xml", await (await forPaper()).toSVG()));
+    offer("PNG", async () => {
+      const canvas = await (await forPaper()).toCanvas(paper.scale);
+      canvas.toBlob((blob) => download(`${name}.png`, "image/png", blob));
+    });
+    tools.hidden = false;
+  }
+}

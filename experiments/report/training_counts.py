@@ -1,0 +1,82 @@
+"""Where a tokenizer lies in a folder of artifacts: its folder, and how often its merges were counted in training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from experiments.artifacts import MANIFEST
+from tokenizer.bpe import Tokenizer
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+UNKNOWN = -1
+
+
+def tokenizer_folder(path: Path) -> Path:
+    """Return what to read a tokenizer from: the path itself, or the tokenizer that a training's record points to."""
+    contents = _manifest(path).get("contents", {})
+    return path.parent / str(contents["tokenizer"]) if "tokenizer" in contents else path
+
+
+def training_counts(path: Path, tokenizer: Tokenizer) -> npt.NDArray[np.int64] | None:
+    """Return how often the pair of each token was counted when it was merged: int64 [vocab_size], -1 for unknown.
+
+    Of the trainings beside the tokenizer's folder the one that led to it knows; for BPE that was cut to size, the
+    longer list that it was cut from.
+
+    Args:
+        path: as given by the user.
+        tokenizer: what was read from it.
+
+    Returns:
+        None if no training beside the tokenizer knows it.
+    """
+    for record in sorted(tokenizer_folder(path).absolute().parent.glob("*bpe-*")):
+        contents = _manifest(record).get("contents", {})
+        try:
+            counts = _counts(record, contents, tokenizer)
+        except (OSError, UserError, KeyError):  # half-deleted artifacts know nothing
+            continue
+        if counts is not None:
+            found = np.full(tokenizer.vocab_size, UNKNOWN, dtype=np.int64)
+            found[tokenizer.merge_ids[:, 2]] = counts[: len(tokenizer.merge_ids)]
+            return found
+    return None
+
+
+def _counts(record: Path, contents: dict[str, Any], tokenizer: Tokenizer) -> npt.NDArray[np.int64] | None:
+    """Counts by rank, if this training led to the tokenizer."""
+    from experiments.stages.tokenizers import MERGE_COUNTS, MERGE_LOG  # imports torch
+
+    same = contents.get("sha256") == tokenizer.sha256
+    if (record / MERGE_LOG).exists():
+        if not same:
+            return None
+        column = pq.read_table(record / MERGE_LOG, columns=["count"])["count"]
+        return np.array([UNKNOWN if value is None else value for value in column.to_pylist()], dtype=np.int64)
+    if not (record / MERGE_COUNTS).exists() or tokenizer.fence is not None:
+        return None
+    if not same:
+        whole = Tokenizer.load(record.parent / str(contents["tokenizer"]))
+        cut = whole.pattern == tokenizer.pattern and np.array_equal(
+            whole.ranks()[: len(tokenizer.merge_ids)], tokenizer.ranks()
+        )
+        if not cut:
+            return None
+    counts: npt.NDArray[np.int64] = np.load(record / MERGE_COUNTS).astype(np.int64)
+    return counts
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

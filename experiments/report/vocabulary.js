@@ -1,0 +1,333 @@
+"use strict";
+// The vocabulary page: search over all tokens, what is known of each, live segmentation.
+
+const SUPERWORD = 1, PARTIAL = 2, SPECIAL = 4, UNREACHABLE = 8, UNUSED = 16, MISSING = 32, PHASE2 = 64;
+const SHOWN = 100, MOST_SPANS = 6000;
+const byId = (id) => document.getElementById(id);
+const grouped = (number) => number.toLocaleString("en").replaceAll(",", "\u202f");
+
+/** An element with text and children; strings become text, never markup. */
+function element(name, attributes, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) if (value !== undefined) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+/** Control characters made visible, as `page.visible` does. */
+function visible(text) {
+  const shown = { "\n": "↵", "\r": "␍", "\t": "⇥", "\x7f": "␡" };
+  return text.replace(/[\x00-\x1f\x7f]/g, (c) => shown[c] ?? String.fromCharCode(0x2400 + c.charCodeAt(0)));
+}
+
+/** UTF-8 as text; bytes that are none as hex escapes, as Python's "backslashreplace". */
+const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+function display(bytes) {
+  try { return strict.decode(bytes); } catch { /* part of a character */ }
+  let text = "";
+  for (let at = 0; at < bytes.length;) {
+    const length = bytes[at] < 0x80 ? 1 : bytes[at] < 0xe0 ? 2 : bytes[at] < 0xf0 ? 3 : 4;
+    let whole;
+    try { whole = at + length <= bytes.length ? strict.decode(bytes.subarray(at, at + length)) : undefined; } catch { /* as hex */ }
+    if (whole === undefined) text += "\\x" + bytes[at++].toString(16).padStart(2, "0");
+    else { text += whole; at += length; }
+  }
+  return text;
+}
+
+class Side {
+  constructor(data) {
+    this.encoder = data.refused ? null : new Encoder(data);
+    this.data = data;
+    this.size = data.lengths.length;
+    this.starts = this.encoder ? this.encoder.starts : Uint32Array.from({ length: this.size + 1 });
+    if (!this.encoder) for (let i = 0; i < this.size; i++) this.starts[i + 1] = this.starts[i] + data.lengths[i];
+  }
+
+  text(id) {
+    return this.data.specials[id] ?? display(this.data.bytes.subarray(this.starts[id], this.starts[id + 1]));
+  }
+}
+
+/** Finds tokens by part of their text: all texts lie in one string, so that a search is one pass of `indexOf`. */
+class Search {
+  constructor(side) {
+    this.side = side;
+    this.texts = Array.from({ length: side.size }, (_, id) => side.text(id));
+    [this.exact, this.exactStarts] = Search.join(this.texts);
+    [this.folded, this.foldedStarts] = Search.join(this.texts.map((text) => text.toLowerCase()));
+    this.orders = {};
+  }
+
+  static join(texts) {
+    const starts = new Uint32Array(texts.length + 1);
+    for (let i = 0; i < texts.length; i++) starts[i + 1] = starts[i] + texts[i].length + 1;
+    return [texts.join("\uffff") + "\uffff", starts];
+  }
+
+  /** Ids in an order, computed once. */
+  order(by) {
+    if (!this.orders[by]) {
+      const ids = Uint32Array.from({ length: this.side.size }, (_, id) => id), { count, lengths } = this.side.data;
+      if (by === "count") ids.sort((a, b) => count[b] - count[a] || a - b);
+      if (by === "length") ids.sort((a, b) => lengths[b] - lengths[a] || a - b);
+      this.orders[by] = ids;
+    }
+    return this.orders[by];
+  }
+
+  /** A 1 for every id that the query finds. */
+  matches(query) {
+    const found = new Uint8Array(this.side.size);
+    if (query === "") return found.fill(1);
+    if (/^#\d+$/.test(query)) { found[Number(query.slice(1))] = 1; return found; }
+    if (query.length > 2 && query.startsWith("/") && query.endsWith("/")) {
+      const regex = new RegExp(query.slice(1, -1), "u");
+      for (let id = 0; id < found.length; id++) if (regex.test(this.texts[id])) found[id] = 1;
+      return found;
+    }
+    const folds = query === query.toLowerCase();
+    const [text, starts] = folds ? [this.folded, this.foldedStarts] : [this.exact, this.exactStarts];
+    let id = 0;
+    for (let at = text.indexOf(query); at >= 0; at = text.indexOf(query, starts[id])) {
+      while (starts[id + 1] <= at) id++;
+      found[id++] = 1;
+    }
+    return found;
+  }
+
+  /** Ids that the query finds and `keep` keeps, in an order; tokens that are the query itself come first. */
+  run(query, by, keep) {
+    const found = this.matches(query), ids = [], first = [];
+    const whole = query.toLowerCase();
+    for (const id of this.order(by)) {
+      if (!found[id] || !keep(id)) continue;
+      const text = this.texts[id];
+      if (query && text.length <= query.length + 1 && text.trimStart().toLowerCase() === whole.trimStart()) first.push(id);
+      else ids.push(id);
+    }
+    return first.concat(ids);
+  }
+}
+
+const read = (id) => unpack(byId(id).textContent);
+const about = JSON.parse(byId("about").textContent), kinds = JSON.parse(byId("kinds").textContent);
+
+/** Segmentation of the field's text by both tokenizers. */
+function segmentation(sides, open) {
+  const field = byId("field"), panes = [...document.querySelectorAll(".pane")];
+  const show = () => {
+    const text = field.value.toWellFormed(), n = utf8.encode(text).length;
+    panes.forEach((pane, which) => {
+      const side = sides[which], place = pane.querySelector(".text"), tally = pane.querySelector(".tally");
+      if (!side) return;
+      if (side.data.refused) {
+        tally.textContent = "not available in a page";
+        place.replaceChildren(element("span", { class: "refused" }, `Live segmentation is refused: ${side.data.refused}.`));
+        return;
+      }
+      if (n > MOST_BYTES) {
+        tally.textContent = `the text has ${grouped(n)} bytes, more than the ${grouped(MOST_BYTES)} that fit here`;
+        place.replaceChildren();
+        return;
+      }
+      let ids;
+      try { ids = side.encoder.encode(text); } catch (error) {
+        tally.textContent = `this text is too much for the page (${error.message})`;
+        place.replaceChildren();
+        return;
+      }
+      let superwords = 0;
+      for (const id of ids) superwords += side.data.flags[id] & SUPERWORD;
+      tally.textContent = `${grouped(ids.length)} tokens, ${(n / Math.max(ids.length, 1)).toFixed(2)} bytes each, ${grouped(superwords)} superwords`;
+      const spans = document.createDocumentFragment();
+      for (const id of ids.slice(0, MOST_SPANS)) {
+        const flags = side.data.flags[id];
+        const span = element("i", { title: `id ${id}` }, visible(side.text(id)).replaceAll("↵", "↵\n"));
+        if (flags & (SUPERWORD | PARTIAL)) span.className = flags & SUPERWORD ? "s" : "p";
+        if (which === 0) span.dataset.id = id;
+        spans.append(span);
+      }
+      place.replaceChildren(spans);
+      if (ids.length > MOST_SPANS) place.append(`… and ${grouped(ids.length - MOST_SPANS)} more`);
+    });
+  };
+  let due = 0;
+  field.addEventListener("input", () => {
+    cancelAnimationFrame(due);
+    due = requestAnimationFrame(show);
+  });
+  field.disabled = false;
+  show();
+}
+
+/** What is known of a token. */
+class Detail {
+  constructor(sides, search) {
+    Object.assign(this, { sides, search, side: sides[0], place: byId("detail") });
+    this.contexts = null;
+  }
+
+  async show(id) {
+    const { data } = this.side, flags = data.flags[id], text = this.side.text(id);
+    const bytes = data.bytes.subarray(this.side.starts[id], this.side.starts[id + 1]);
+    const facts = [["id", String(id)]];
+    if (flags & SPECIAL) facts.push(["kind", "special token"]);
+    else {
+      facts.push(["rank", data.rank[id] ? grouped(data.rank[id] - 1) + (data.phases ? `, phase ${flags & PHASE2 ? 2 : 1}` : "") : bytes.length === 1 ? "a byte" : "made by no merge"]);
+      facts.push(["bytes", `${bytes.length}: ${Array.from(bytes.subarray(0, 64), (b) => b.toString(16).padStart(2, "0")).join(" ")}${bytes.length > 64 ? " …" : ""}`]);
+      facts.push(["words", String(text.split(" ").filter(Boolean).length)]);
+    }
+    if (data.kind[id]) facts.push(["superword", kinds[data.kind[id]]]);
+    if (flags & PARTIAL) facts.push(["UTF-8", "part of a character"]);
+    if (flags & UNREACHABLE) facts.push(["unreachable", "its own text is not encoded to it"]);
+    if (data.trained) {
+      const count = data.trained[id] + 0x100000000 * data.trainedHigh[id] - 1;
+      if (count >= 0) facts.push(["count in training", grouped(count)]);
+    }
+    if (data.count) {
+      const share = data.count[id] / data.tokens;
+      facts.push(["count in the text", `${grouped(data.count[id])}${data.count[id] ? `, ${(1e6 * share).toPrecision(3)} of a million tokens` : ": never produced"}`]);
+    }
+    if (this.sides[1] && !(flags & SPECIAL)) facts.push([`in ${about.labels[1]}`, this.inOther(id, text, flags)]);
+    const parts = [
+      element("p", { class: "big" }, element("span", { class: flags & SUPERWORD ? "token" : "token plain" }, visible(text))),
+      element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
+    ];
+    if (data.group[id]) parts.push(element("h3", {}, "Near-duplicates"), this.duplicates(id));
+    if (bytes.length > 1 && this.side.encoder) parts.push(element("h3", {}, "Merge tree"), this.tree(id));
+    this.place.replaceChildren(...parts);
+    this.place.scrollTop = 0;
+    for (const row of byId("results").children) row.setAttribute("aria-current", row.dataset.id === String(id));
+    const contexts = await this.around(id);
+    if (contexts.length && this.place.firstChild === parts[0])
+      this.place.append(element("h3", {}, "In the text"), element("ul", { class: "contexts" }, ...contexts));
+  }
+
+  inOther(id, text, flags) {
+    const other = this.sides[1];
+    if (!(flags & MISSING)) return "as well";
+    if (!other.encoder || flags & PARTIAL) return "no";
+    const ids = other.encoder.encode(text);
+    const parts = element("span", { class: "text" }, ...ids.map((i) => element("i", { title: `id ${i}` }, visible(other.text(i)))));
+    return element("span", {}, `no: ${ids.length} tokens, `, parts);
+  }
+
+  duplicates(id) {
+    const { group } = this.side.data, found = [];
+    for (let i = 0; i < group.length && found.length < 40; i++) if (group[i] === group[id] && i !== id) found.push(i);
+    return element("p", {}, ...found.flatMap((i) => [this.link(i), " "]));
+  }
+
+  link(id) {
+    return element("button", { type: "button", class: this.side.data.flags[id] & SUPERWORD ? "token" : "token plain", "data-id": id }, visible(this.side.text(id)));
+  }
+
+  tree(id) {
+    const nodes = this.side.encoder.derivation(id);
+    const item = (node, depth) => {
+      const line = element("li", {}, this.link(node.id));
+      if (node.parts.length) {
+        line.append(element("small", {}, `merge ${grouped(node.rank)}`));
+        const parts = element("ul", {}, ...node.parts.map((part) => item(part, depth + 1)));
+        if (depth < 3) line.append(parts);
+        else line.append(element("details", {}, element("summary", {}, `${node.parts.length} parts`), parts));
+      }
+      return line;
+    };
+    const note = nodes.length > 1 ? [element("p", { class: "soft" }, `Its bytes end as ${nodes.length} tokens:`)] : [];
+    return element("div", {}, ...note, element("ul", { class: "tree" }, ...nodes.map((node) => item(node, 0))));
+  }
+
+  async around(id) {
+    if (!byId("data-contexts")) return [];
+    this.contexts ??= read("data-contexts");
+    const { tokens, places, starts, text, reach } = await this.contexts;
+    let at = lowest(tokens, id);
+    const found = [];
+    for (; tokens[at] === id; at++) {
+      const place = places[at], end = place + this.side.data.lengths[id], excerpt = lowest(starts, place + 1);
+      const from = Math.max(starts[excerpt - 1], place - reach), to = Math.min(starts[excerpt] ?? text.length, end + reach);
+      // Characters that the ends of the excerpt cut are left out.
+      const cut = (low, high) => visible(new TextDecoder().decode(text.subarray(low, high)).replace(/^\ufffd+|\ufffd+$/g, ""));
+      found.push(element("li", {}, cut(from, place), element("mark", {}, visible(this.side.text(id))), cut(end, to)));
+    }
+    return found;
+  }
+}
+
+/** The first place in sorted numbers that is not below a number. */
+function lowest(sorted, number) {
+  let low = 0, high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] < number) low = middle + 1; else high = middle;
+  }
+  return low;
+}
+
+/** The search field, its results and its filters. */
+function searching(side, search, detail) {
+  const query = byId("query"), only = byId("only"), order = byId("order"), results = byId("results"), more = byId("more");
+  const { flags, count, kind, group, lengths } = side.data;
+  let ids = [], shown = 0;
+  const filters = {
+    "": (id) => !(flags[id] & UNUSED), superword: (id) => flags[id] & SUPERWORD, unreachable: (id) => flags[id] & UNREACHABLE,
+    partial: (id) => flags[id] & PARTIAL, special: (id) => flags[id] & SPECIAL, missing: (id) => flags[id] & MISSING,
+    group: (id) => group[id], never: (id) => count[id] === 0 && !(flags[id] & (SPECIAL | UNUSED)),
+  };
+  const extend = () => {
+    const rows = document.createDocumentFragment();
+    for (const id of ids.slice(shown, shown + SHOWN)) {
+      const what = element("span", { class: "token" + (flags[id] & SUPERWORD ? "" : " plain") }, visible(search.texts[id]).slice(0, 200));
+      const number = order.value === "count" ? grouped(count[id]) : order.value === "length" ? `${lengths[id]} B` : `#${id}`;
+      rows.append(element("button", { type: "button", class: "row", "data-id": id }, element("span", { class: "what" }, what), element("span", { class: "number" }, number)));
+    }
+    shown = Math.min(shown + SHOWN, ids.length);
+    results.append(rows);
+    more.hidden = shown === ids.length;
+  };
+  const run = () => {
+    const label = only.selectedOptions[0].dataset.kind, which = kinds.indexOf(label);
+    const keep = label ? (id) => kind[id] === which : filters[only.value];
+    try {
+      ids = search.run(query.value, order.value, keep);
+      byId("found").textContent = ids.length === 1 ? "1 token" : `${grouped(ids.length)} tokens`;
+    } catch (error) {
+      ids = [];
+      byId("found").textContent = error.message;
+    }
+    shown = 0;
+    results.replaceChildren();
+    extend();
+  };
+  query.addEventListener("input", run);
+  for (const choice of [only, order]) choice.addEventListener("change", run);
+  more.addEventListener("click", extend);
+  byId("search-tokens").addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key], rows = [...results.children];
+    if (!step || ![query, ...rows].includes(document.activeElement)) return;
+    event.preventDefault();
+    const at = rows.indexOf(document.activeElement) + step;
+    (at < 0 ? query : rows[Math.min(at, rows.length - 1)])?.focus();
+  });
+  document.addEventListener("click", (event) => {
+    const id = event.target.closest("[data-id]")?.dataset.id;
+    if (id === undefined) return;
+    detail.show(Number(id));
+    if (!event.target.closest("#search-tokens")) byId("search-tokens").scrollIntoView({ behavior: "smooth" });
+  });
+  for (const field of [query, only, order]) field.disabled = false;
+  run();
+}
+
+(async () => {
+  // The page is painted first.
+  await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+  const packed = ["data-first", "data-second"].filter(byId);
+  const sides = (await Promise.all(packed.map(read))).map((data) => new Side(data));
+  const search = new Search(sides[0]), detail = new Detail(sides, search);
+  searching(sides[0], search, detail);
+  segmentation(sides);
+  document.documentElement.dataset.ready = "true";
+})();

@@ -1,0 +1,314 @@
+"""The numbers of a vocabulary report: what is in one tokenizer, beside another, and what both do to a text."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from experiments.artifacts import command_line
+from superbpe import measures, tokens
+from superbpe.kinds import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from tokenizer import _native
+    from tokenizer.bpe import Tokenizer
+
+_CURVE_POINTS = 150
+_EXACT_LENGTHS, _LENGTH_RANGES = 16, 14
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to show.
+
+    Attributes:
+        alpha: order of the Rényi entropy.
+        listed: rows of every list on the page.
+        contexts: places in the text that are kept per token.
+        context_bytes: bytes of text on either side of each.
+        most_context_bytes: bytes of such text that the page holds at most.
+        sample_bytes: of the text that stands in the segmentation's field at first.
+    """
+
+    alpha: float = 2.5
+    listed: int = 300
+    contexts: int = 3
+    context_bytes: int = 48
+    most_context_bytes: int = 6_000_000
+    sample_bytes: int = 700
+
+
+@dataclass(frozen=True)
+class Side:
+    """A tokenizer in the report.
+
+    Attributes:
+        label: its name for people.
+        source: the path that it was read from.
+        tokenizer: it.
+        tokens: what its tokens are.
+        trained: count in training by id, -1 for unknown; None where nothing is known.
+        encoded: the text, by it; None without a text.
+        measured: what it does to the text.
+    """
+
+    label: str
+    source: str
+    tokenizer: Tokenizer
+    tokens: tokens.Tokens
+    trained: npt.NDArray[np.int64] | None
+    encoded: measures.Encoded | None
+    measured: measures.Measures | None
+
+    @cached_property
+    def near_duplicates(self) -> list[list[int]]:
+        """Groups of ids: `tokens.near_duplicates`."""
+        return tokens.near_duplicates(self.tokens)
+
+    @property
+    def unreachable(self) -> npt.NDArray[np.bool_]:
+        """Tokens that the tokenizer does not make of their own text, and that do not occur."""
+        return self.tokens.unreachable if self.encoded is None else self.tokens.unreachable & (self.encoded.counts == 0)
+
+
+def side(
+    label: str,
+    source: str,
+    tokenizer: Tokenizer,
+    batches: Sequence[_native.Batch],
+    *,
+    alpha: float,
+    trained: npt.NDArray[np.int64] | None = None,
+    described: tokens.Tokens | None = None,
+) -> Side:
+    """Measure a tokenizer; without batches there is no text."""
+    found = described or tokens.describe(tokenizer)
+    encoded = measures.encode(tokenizer, batches) if batches else None
+    measured = None if encoded is None else measures.measure(encoded, found, alpha=alpha)
+    return Side(label, source, tokenizer, found, trained, encoded, measured)
+
+
+def gather(first: Side, second: Side | None, settings: Settings, text: str | None) -> dict[str, Any]:
+    """Return the numbers of the report, JSON-able.
+
+    Args:
+        first: the tokenizer.
+        second: another to compare it with, on the same text.
+        settings: what to show.
+        text: what the text is, for people; None without one.
+    """
+    both = [first] if second is None else [first, second]
+    return {
+        "title": f"Vocabulary of {first.label}" + (f", against {second.label}" if second else ""),
+        "text": text,
+        "settings": dataclasses.asdict(settings),
+        "tokenizers": [_summary(each) for each in both],
+        "superwords": _superwords(first, settings.listed),
+        "wasted": _wasted(first, settings.listed),
+        "lengths": [row for each in both for row in _lengths(each)],
+        "frequencies": [row for each in both for row in _frequencies(each)],
+        "only": [] if second is None else [_only(first, second, settings), _only(second, first, settings)],
+        "sample": _sample(first, settings),
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "command": command_line(),
+    }
+
+
+def table(one: Side, other: Side | None) -> dict[str, Any]:
+    """Return all that is known of each token as columns by id, to be written as Parquet."""
+    about = one.tokens
+    columns: dict[str, Any] = {
+        "id": range(one.tokenizer.vocab_size),
+        "text": about.text,
+        "token": one.tokenizer.vocab,
+        "bytes": about.n_bytes,
+        "words": about.n_words,
+        "rank": [None if rank < 0 else rank for rank in about.rank.tolist()],
+        "phase": [phase or None for phase in about.phase.tolist()],
+        "superword": about.superword,
+        "kind": [KINDS[kind] or None for kind in about.kind.tolist()],
+        "partial": about.partial,
+        "special": about.special,
+        "unreachable": one.unreachable,
+    }
+    if one.trained is not None:
+        columns["training_count"] = [None if count < 0 else count for count in one.trained.tolist()]
+    if one.encoded is not None:
+        columns["count"] = one.encoded.counts
+    if other is not None:
+        columns["in_other"] = about.ordinary & ~tokens.missing(one.tokenizer, about, other.tokenizer)
+    return columns
+
+
+def _summary(one: Side) -> dict[str, Any]:
+    tokenizer, about = one.tokenizer, one.tokens
+    counts = None if one.encoded is None else one.encoded.counts
+    groups = one.near_duplicates
+    return {
+        "label": one.label,
+        "source": one.source,
+        "sha256": tokenizer.sha256,
+        "vocab_size": tokenizer.vocab_size,
+        "ordinary": int(about.ordinary.sum()),
+        "special": int(about.special.sum()),
+        "unused_ids": int(about.unused.sum()),
+        "merges": len(tokenizer.merge_ids),
+        "phase2_merges": len(tokenizer.merge_ids) - tokenizer.n_phase1_merges,
+        "mode": tokenizer.mode,
+        "pattern": {"name": tokenizer.pattern.name, "regex": tokenizer.pattern.regex},
+        "fence": None if tokenizer.fence is None else dataclasses.asdict(tokenizer.fence),
+        "words_by": about.words.name,
+        "superwords": int(about.superword.sum()),
+        "partial": int(about.partial.sum()),
+        "unreachable": int(one.unreachable.sum()),
+        "never_produced": None if counts is None else int((about.ordinary & (counts == 0)).sum()),
+        "near_duplicates": {"groups": len(groups), "tokens": sum(map(len, groups))},
+        "on_text": None if one.measured is None else dataclasses.asdict(one.measured),
+    }
+
+
+def _rows(one: Side, ids: Sequence[int]) -> list[dict[str, Any]]:
+    about = one.tokens
+    return [
+        {
+            "id": i,
+            "text": about.text[i],
+            "bytes": int(about.n_bytes[i]),
+            "words": int(about.n_words[i]),
+            "superword": bool(about.superword[i]),
+            "count": None if one.encoded is None else int(one.encoded.counts[i]),
+        }
+        for i in ids
+    ]
+
+
+def _weight(one: Side) -> npt.NDArray[np.int64]:
+    """What makes a token more important than another: its frequency, else an early rank."""
+    return -one.tokens.rank if one.encoded is None else one.encoded.counts
+
+
+def _superwords(one: Side, listed: int) -> dict[str, Any]:
+    about, weight = one.tokens, _weight(one)
+    ids = np.flatnonzero(about.superword)
+    counts = np.zeros(len(ids), dtype=np.int64) if one.encoded is None else one.encoded.counts[ids]
+    kinds = []
+    for kind in range(1, len(KINDS)):
+        members = ids[about.kind[ids] == kind]
+        best = members[np.argsort(-weight[members], kind="stable")][:12]
+        kinds.append(
+            {
+                "kind": KINDS[kind],
+                "superwords": len(members),
+                "count": None if one.encoded is None else int(one.encoded.counts[members].sum()),
+                "examples": [about.text[i] for i in best.tolist()],
+            }
+        )
+    words = about.n_words[ids]
+    return {
+        "n": len(ids),
+        "never_produced": None if one.encoded is None else int((counts == 0).sum()),
+        "kinds": kinds,
+        "by_words": [
+            {"words": n, "superwords": int((words == n).sum()), "count": int(counts[words == n].sum())}
+            for n in np.unique(words).tolist()
+        ],
+        "most_frequent": _rows(one, ids[np.argsort(-weight[ids], kind="stable")][:listed].tolist()),
+        "longest": _rows(one, ids[np.lexsort((-weight[ids], -about.n_bytes[ids]))][:listed].tolist()),
+    }
+
+
+def _wasted(one: Side, listed: int) -> dict[str, Any]:
+    about = one.tokens
+    unreachable = np.flatnonzero(one.unreachable)
+    groups = one.near_duplicates
+    partial = np.flatnonzero(about.partial)
+    never = np.empty(0, dtype=np.int64)
+    if one.encoded is not None:
+        never = np.flatnonzero(about.ordinary & (one.encoded.counts == 0))
+    return {
+        "unreachable": _rows(one, unreachable[:listed].tolist()),
+        "never_produced": _rows(one, never[np.argsort(about.rank[never], kind="stable")][:listed].tolist()),
+        "partial": _rows(one, partial[np.argsort(-_weight(one)[partial], kind="stable")][:listed].tolist()),
+        "near_duplicates": [_rows(one, group) for group in groups[:listed]],
+    }
+
+
+def _lengths(one: Side) -> list[dict[str, Any]]:
+    """Tokens and their occurrences by length: exact for short ones, then in ranges even on a log scale."""
+    about = one.tokens
+    last = int(about.n_bytes[about.ordinary].max(initial=1))
+    ranges = np.geomspace(_EXACT_LENGTHS, max(last, _EXACT_LENGTHS) + 1, _LENGTH_RANGES).round()
+    edges = np.unique([*range(1, _EXACT_LENGTHS + 1), *ranges.tolist()]).astype(np.int64)
+    counts = np.zeros_like(about.n_bytes) if one.encoded is None else one.encoded.counts
+    rows = []
+    for series, members in (("", about.ordinary), (", superwords", about.superword)):
+        number, _ = np.histogram(about.n_bytes[members], edges)
+        occurrences, _ = np.histogram(about.n_bytes[members], edges, weights=counts[members])
+        rows += [
+            {
+                "tokenizer": one.label + series,
+                "bytes": float(np.sqrt(low * (high - 1))),
+                "from": low,
+                "to": high - 1,
+                "tokens": tokens,
+                "tokens_per_length": tokens / (high - low),
+                "occurrences": int(occurred),
+                "occurrences_per_length": float(occurred) / (high - low),
+            }
+            for low, high, tokens, occurred in zip(
+                edges[:-1].tolist(), edges[1:].tolist(), number.tolist(), occurrences.tolist(), strict=True
+            )
+            if tokens
+        ]
+    return rows
+
+
+def _frequencies(one: Side) -> list[dict[str, Any]]:
+    """Occurrences by rank of frequency, at places that are even on a log scale."""
+    if one.encoded is None:
+        return []
+    counts = np.sort(one.encoded.counts[one.encoded.counts > 0])[::-1]
+    ranks = np.unique(np.geomspace(1, len(counts), _CURVE_POINTS).round().astype(np.int64))
+    return [
+        {"tokenizer": one.label, "rank": rank, "count": count, "share": count / len(one.encoded.ids)}
+        for rank, count in zip(ranks.tolist(), counts[ranks - 1].tolist(), strict=True)
+    ]
+
+
+def _only(one: Side, other: Side, settings: Settings) -> dict[str, Any]:
+    lacking = np.flatnonzero(tokens.missing(one.tokenizer, one.tokens, other.tokenizer))
+    best = lacking[np.argsort(-_weight(one)[lacking], kind="stable")][: settings.listed]
+    return {
+        "label": one.label,
+        "tokens": len(lacking),
+        "superwords": int(one.tokens.superword[lacking].sum()),
+        "share_of_tokens": None
+        if one.encoded is None
+        else float(one.encoded.counts[lacking].sum()) / len(one.encoded.ids),
+        "most_frequent": _rows(one, best.tolist()),
+    }
+
+
+_PANGRAM = "Of course, in the end it is one of the things that we do not know: 1,234 tokens, or 5.67 per word?"
+
+
+def _sample(one: Side, settings: Settings) -> str:
+    """The beginning of the text's first document that is long enough, up to the last space."""
+    if one.encoded is None:
+        return _PANGRAM
+    ends = one.encoded.byte_ends
+    starts = np.concatenate([[0], ends[:-1]])
+    fits = np.flatnonzero(ends - starts >= settings.sample_bytes)
+    which = int(fits[0]) if len(fits) else 0
+    shown = one.encoded.data[starts[which] : min(ends[which], starts[which] + settings.sample_bytes)]
+    text = shown.tobytes().decode("utf-8", errors="ignore")
+    return text.rsplit(" ", 1)[0] if " " in text and len(fits) else text

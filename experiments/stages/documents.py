@@ -1,0 +1,87 @@
+"""What is known about each held-out document, whatever the tokenizer: its source and its script."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lm.scores import Grouping
+from lm.scripts import script
+from tokenizer.errors import UserError
+from tokenizer.origins import documents_by_origin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from experiments.artifacts import Artifact
+    from experiments.stages.context import Context
+    from experiments.stages.text import Text
+
+_ARRAYS = "documents.npz"
+# Raised when the rules change by which documents are grouped.
+_VERSION = 1
+
+
+def describe(context: Context, text: Text) -> Artifact:
+    """Find source and script of every held-out document.
+
+    Raises:
+        UserError: If the records do not have the field that `corpus.source_field` names.
+    """
+    config = text.corpus.config
+
+    def build(folder: Path) -> dict[str, Any]:
+        sources: list[str] = []
+        scripts: list[str] = []
+        sizes: list[int] = []
+        for source, document in documents_by_origin(text.corpus, "heldout"):
+            sources.append(source)
+            scripts.append(script(document))
+            sizes.append(len(document.encode()))
+        names: dict[str, list[str]] = {}
+        arrays: dict[str, Any] = {"bytes": np.array(sizes, np.int64)}
+        for key, values in (("source", sources), ("script", scripts)):
+            names[key], arrays[key] = _indexed(values)
+        np.savez_compressed(folder / _ARRAYS, allow_pickle=False, **arrays)
+        return {"corpus": text.hash, "split": "heldout", "n_documents": len(sizes), "names": names}
+
+    with context.reporter.stage("documents"):
+        artifact = context.store.make(
+            "documents",
+            config={"source_field": config.source_field, "version": _VERSION},
+            inputs={"corpus": text.hash},
+            build=build,
+        )
+    found = artifact.contents["names"]
+    what = f"heldout: {artifact.contents['n_documents']:,} documents of {len(found['source']):,} sources, scripts: "
+    context.done("documents", artifact, what + ", ".join(found["script"]))
+    return artifact
+
+
+def groupings(artifact: Artifact, document_bytes: NDArray[np.int64]) -> Mapping[str, Grouping]:
+    """The groupings that `describe` found.
+
+    Args:
+        artifact: As `describe` returned it.
+        document_bytes: int64[n_documents] of the held-out shards, which must be those documents.
+
+    Raises:
+        UserError: If they are not.
+    """
+    with np.load(artifact.path / _ARRAYS, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    if not np.array_equal(arrays["bytes"], document_bytes):
+        raise UserError(
+            f"{artifact.path} describes other documents than the held-out shards hold; delete both and run again"
+        )
+    return {key: Grouping(tuple(names), arrays[key]) for key, names in artifact.contents["names"].items()}
+
+
+def _indexed(values: Sequence[str]) -> tuple[list[str], NDArray[np.int32]]:
+    """Distinct values in order of first appearance, and the place of each value among them."""
+    places = {value: i for i, value in enumerate(dict.fromkeys(values))}
+    return list(places), np.array([places[value] for value in values], np.int32)

@@ -1,0 +1,353 @@
+//! What happens to text before it is encoded: added tokens are taken out, the rest is normalised, as tokenizer.json
+//! says it and HF `tokenizers` does it.
+//!
+//! 1. Added tokens that are not `normalized` are found in the text as it is, special or not.
+//! 2. Each stretch between them is normalised on its own.
+//! 3. In what comes out, the tokens that are `normalized` are found.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex};
+
+use crate::corpus::Batch;
+use crate::documents::{self, Documents, Strings};
+use crate::encoding::{Encoder, State};
+use crate::normalizing::{aligned, certain_end, normalized, Form};
+use crate::offsets;
+use crate::special::{Held, Part, Specials};
+use crate::streaming::{Cuts, Stream};
+
+pub struct Preparation {
+    /// Found in the text as it is.
+    pub early: Option<Specials>,
+    pub forms: Vec<Form>,
+    /// Found in normalised text.
+    pub late: Option<Specials>,
+}
+
+/// What a document needs.
+enum Needs {
+    Nothing,
+    /// This text in its place.
+    Text(Vec<u8>),
+    Tokens,
+}
+
+/// Ids of a text and where its tokens lie.
+#[derive(Default)]
+pub struct Spans {
+    pub ids: Vec<u32>,
+    pub bytes: Vec<i64>,
+    pub characters: Vec<i64>,
+    /// If asked for: the number of the piece, of the pattern or with superwords of the fence, that each token is in;
+    /// added tokens are pieces, too.
+    pub words: Vec<i64>,
+}
+
+/// Gives tokens, and the text between them with its place.
+fn split<'t>(
+    specials: Option<&Specials>,
+    text: &'t [u8],
+    mut give: impl FnMut(Part<'t>, usize, usize) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut start = 0;
+    for (range, id) in specials.into_iter().flat_map(|specials| specials.tokens(text)) {
+        if start < range.start {
+            give(Part::Text(&text[start..range.start]), start, range.start)?;
+        }
+        give(Part::Token(id), range.start, range.end)?;
+        start = range.end;
+    }
+    if start < text.len() {
+        give(Part::Text(&text[start..]), start, text.len())?;
+    }
+    Ok(())
+}
+
+impl Preparation {
+    pub const NONE: Self = Self { early: None, forms: Vec::new(), late: None };
+
+    /// Gives tokens, and the text to be encoded between them.
+    fn parts(&self, text: &[u8], give: &mut impl FnMut(Part) -> Result<(), String>) -> Result<(), String> {
+        split(self.early.as_ref(), text, |part, _, _| match part {
+            Part::Text(text) => split(self.late.as_ref(), &normalized(&self.forms, text), |part, _, _| give(part)),
+            token => give(token),
+        })
+    }
+
+    /// Ids of a text; those of the text between tokens are what `encode(text, out)` appends.
+    pub fn encode(
+        &self,
+        text: &[u8],
+        out: &mut Vec<u32>,
+        mut encode: impl FnMut(&[u8], &mut Vec<u32>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        self.parts(text, &mut |part| match part {
+            Part::Text(text) => encode(text, out),
+            Part::Token(id) => {
+                out.push(id);
+                Ok(())
+            }
+        })
+    }
+
+    /// Bytes of the text as it is encoded, tokens with their strings, and whether it is another text.
+    pub fn length(&self, text: &[u8]) -> (usize, bool) {
+        let (mut length, mut changed) = (0, false);
+        let counted = split(self.early.as_ref(), text, |part, start, end| {
+            length += match part {
+                Part::Text(text) => {
+                    let normal = normalized(&self.forms, text);
+                    changed |= matches!(normal, Cow::Owned(_));
+                    normal.len()
+                }
+                Part::Token(_) => end - start,
+            };
+            Ok(())
+        });
+        debug_assert!(counted.is_ok());
+        (length, changed)
+    }
+
+    /// The documents as they are encoded, tokens with their strings; the batch itself where that is the same.
+    pub fn normalize(&self, batch: &Arc<Batch>) -> Arc<Batch> {
+        let is_same = |i: usize| !self.length(batch.document(i)).1;
+        let Some(first) = (0..batch.len()).find(|&i| !is_same(i)) else { return Arc::clone(batch) };
+        let mut made = Batch { continued: batch.continued, ..Batch::default() };
+        (0..first).for_each(|i| made.push(batch.document(i)));
+        for i in first..batch.len() {
+            let document = batch.document(i);
+            let mut text = Vec::with_capacity(document.len());
+            let split = split(self.early.as_ref(), document, |part, start, end| {
+                match part {
+                    Part::Text(part) => text.extend_from_slice(&normalized(&self.forms, part)),
+                    Part::Token(_) => text.extend_from_slice(&document[start..end]),
+                }
+                Ok(())
+            });
+            debug_assert!(split.is_ok());
+            made.push(&text);
+        }
+        Arc::new(made)
+    }
+
+    fn needs(&self, text: &[u8]) -> Needs {
+        let has_token = |specials: &Option<Specials>, text: &[u8]| {
+            specials.as_ref().is_some_and(|specials| specials.tokens(text).next().is_some())
+        };
+        if has_token(&self.early, text) {
+            return Needs::Tokens;
+        }
+        let text = normalized(&self.forms, text);
+        if has_token(&self.late, &text) {
+            return Needs::Tokens;
+        }
+        match text {
+            Cow::Borrowed(_) => Needs::Nothing,
+            Cow::Owned(text) => Needs::Text(text),
+        }
+    }
+
+    /// `Encoder::encode_batch` of prepared text.
+    pub fn encode_batch(
+        &self,
+        encoder: &Encoder,
+        documents: &dyn Documents,
+        threads: usize,
+    ) -> Result<(Vec<u32>, Vec<i64>), String> {
+        // Most documents need nothing, or at most another text: those go the encoder's own, quicker way.
+        let texts = Mutex::new(Vec::new());
+        let (tokens, _) = documents::map(documents, &mut vec![(); threads.max(1)], |(), i, text, out| {
+            match self.needs(text) {
+                Needs::Nothing => {}
+                Needs::Text(text) => texts.lock().expect("no panic while held").push((i, text)),
+                Needs::Tokens => out.push(i),
+            }
+            Ok(())
+        })?;
+        let texts = texts.into_inner().expect("no panic while held");
+        if tokens.is_empty() && texts.is_empty() {
+            return encoder.encode_batch(documents, threads);
+        }
+        if tokens.is_empty() {
+            let mut all: Vec<&[u8]> = (0..documents.count()).map(|i| documents.document(i)).collect();
+            texts.iter().for_each(|(i, text)| all[*i] = text);
+            return encoder.encode_batch(&Strings::new(all), threads);
+        }
+        encoder.with_states(threads, |states| {
+            documents::map(documents, states, |state, _, text, out| {
+                self.encode(text, out, |text, out| encoder.encode(text, state, out))
+            })
+        })
+    }
+
+    /// Ids of a text, and where their tokens lie in it: as HF `tokenizers` says in characters; in bytes, where nothing
+    /// was normalised, what the token spells, and else those of the characters.
+    pub fn spans(&self, encoder: &Encoder, text: &[u8], words: bool, state: &mut State) -> Result<Spans, String> {
+        let definition = encoder.definition();
+        let cut = definition.fence.as_ref().unwrap_or(&definition.scanner);
+        let mut n_words = 0;
+        let mut begun = vec![0i64; text.len() + 1]; // characters that begin before a byte
+        for (at, byte) in text.iter().enumerate() {
+            begun[at + 1] = begun[at] + i64::from(byte & 0xC0 != 0x80);
+        }
+        let mut spans = Spans::default();
+        split(self.early.as_ref(), text, |part, start, end| {
+            let stretch = match part {
+                Part::Token(id) => {
+                    spans.put(id, (start, end), &begun);
+                    spans.words.push(n_words);
+                    n_words += 1;
+                    return Ok(());
+                }
+                Part::Text(stretch) => stretch,
+            };
+            let (normal, from) = aligned(&self.forms, stretch);
+            let place = |first: usize, end: usize| match &from {
+                None => (start + first, start + end),
+                Some(from) => (start + from[first].0, start + from[end - 1].1),
+            };
+            split(self.late.as_ref(), &normal, |part, first, end| {
+                let text = match part {
+                    Part::Token(id) => {
+                        spans.put(id, place(first, end), &begun);
+                        spans.words.push(n_words);
+                        n_words += 1;
+                        return Ok(());
+                    }
+                    Part::Text(text) => text,
+                };
+                let mut found = Vec::new();
+                encoder.encode(text, state, &mut found)?;
+                let length = |id| encoder.tokens().get(id).len();
+                let (in_bytes, in_characters) = offsets::spans(text, &found, length)?;
+                if words {
+                    let mut starts = in_bytes.chunks_exact(2).map(|at| at[0] as usize).peekable();
+                    cut.pieces(text, |_, end| {
+                        while starts.next_if(|&start| start < end).is_some() {
+                            spans.words.push(n_words);
+                        }
+                        n_words += 1;
+                    })?;
+                }
+                if from.is_some() {
+                    for (id, at) in found.into_iter().zip(in_bytes.chunks_exact(2)) {
+                        spans.put(id, place(first + at[0] as usize, first + at[1] as usize), &begun);
+                    }
+                } else {
+                    spans.ids.extend(found);
+                    spans.bytes.extend(in_bytes.iter().map(|at| at + (start + first) as i64));
+                    spans.characters.extend(in_characters.iter().map(|at| at + begun[start + first]));
+                }
+                Ok(())
+            })
+        })?;
+        Ok(spans)
+    }
+}
+
+impl Spans {
+    /// `begun`: characters that begin before each byte.
+    fn put(&mut self, id: u32, (start, end): (usize, usize), begun: &[i64]) {
+        self.ids.push(id);
+        self.bytes.extend([start as i64, end as i64]);
+        self.characters.extend([begun[start], begun[end]]);
+    }
+}
+
+/// A text that comes in parts, on its way through a preparation into a `Stream`.
+#[derive(Default)]
+pub struct PreparedStream {
+    early: Held,
+    /// What the next character may still change.
+    unnormalized: Vec<u8>,
+    late: Held,
+    stream: Stream,
+}
+
+/// What encodes a stream.
+pub struct Into<'a> {
+    pub preparation: &'a Preparation,
+    pub encoder: &'a Encoder,
+    pub cuts: &'a Cuts,
+    /// Most bytes that may wait.
+    pub limit: usize,
+    pub state: &'a mut State,
+    pub out: &'a mut Vec<u32>,
+}
+
+impl PreparedStream {
+    /// Takes up a part, whole characters, and appends the ids that no later part can change; with `last`, all, and the
+    /// stream is as new. Fails where more than the limit would have to wait.
+    pub fn push(&mut self, part: &[u8], last: bool, into: &mut Into) -> Result<(), String> {
+        let Self { early, unnormalized, late, stream } = self;
+        let mut below = Below { unnormalized, late, stream };
+        match &into.preparation.early {
+            None => below.push(part, into)?,
+            Some(specials) => early.push(part, specials, last, |part| match part {
+                Part::Text(text) => below.push(text, into),
+                Part::Token(id) => {
+                    below.finish(into)?;
+                    into.out.push(id);
+                    Ok(())
+                }
+            })?,
+        }
+        if last {
+            below.finish(into)?;
+        }
+        Ok(())
+    }
+}
+
+/// All of it behind the search for early tokens.
+struct Below<'s> {
+    unnormalized: &'s mut Vec<u8>,
+    late: &'s mut Held,
+    stream: &'s mut Stream,
+}
+
+impl Below<'_> {
+    fn push(&mut self, text: &[u8], into: &mut Into) -> Result<(), String> {
+        if into.preparation.forms.is_empty() {
+            return self.push_normalized(text, false, into);
+        }
+        self.unnormalized.extend_from_slice(text);
+        let end = certain_end(&into.preparation.forms, self.unnormalized);
+        let normal = normalized(&into.preparation.forms, &self.unnormalized[..end]).into_owned();
+        self.unnormalized.drain(..end);
+        if self.unnormalized.len() > into.limit {
+            return Err(format!(
+                "{} bytes of the stream are one character and its marks, which is more than max_pending_bytes={}; raise \
+                 it, or mend the text",
+                self.unnormalized.len(),
+                into.limit
+            ));
+        }
+        self.push_normalized(&normal, false, into)
+    }
+
+    fn finish(&mut self, into: &mut Into) -> Result<(), String> {
+        let rest = std::mem::take(self.unnormalized);
+        self.push_normalized(&normalized(&into.preparation.forms, &rest), true, into)
+    }
+
+    fn push_normalized(&mut self, text: &[u8], last: bool, into: &mut Into) -> Result<(), String> {
+        let stream = &mut *self.stream;
+        let Into { preparation, encoder, cuts, limit, state, out } = into;
+        match &preparation.late {
+            None => stream.push(text, encoder, cuts, *limit, state, out)?,
+            Some(specials) => self.late.push(text, specials, last, |part| match part {
+                Part::Text(text) => stream.push(text, encoder, cuts, *limit, state, out),
+                Part::Token(id) => {
+                    stream.finish(encoder, state, out)?;
+                    out.push(id);
+                    Ok(())
+                }
+            })?,
+        }
+        if last {
+            stream.finish(encoder, state, out)?;
+        }
+        Ok(())
+    }
+}

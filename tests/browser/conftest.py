@@ -1,0 +1,69 @@
+"""A real browser, without a network, and pages whose every complaint is a failure."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WHERE = "CHROMIUM"
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Path of the browser: what the environment variable CHROMIUM says, else the first one that is installed."""
+    if named := os.environ.get(WHERE):
+        assert shutil.which(named), f"{WHERE}={named} is no program; name Chromium's executable, or unset it"
+        return named
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return found
+    pytest.skip("needs Chromium: apt-get install chromium, or name its executable in the environment as CHROMIUM")
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: str) -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs the extra 'dev'")
+    with sync_api.sync_playwright() as playwright:
+        # Root, as in a container, has no sandbox; the pages are our own.
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Opened:
+    """A page and what it asked of the network and said on the console."""
+
+    def __init__(self, context: Any) -> None:
+        self.page = context.new_page()
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on(
+            "console",
+            lambda message: message.type in ("error", "warning") and self.complaints.append(message.text),
+        )
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def open(self, path: Path) -> Any:
+        self.page.goto(path.as_uri(), wait_until="load")
+        return self.page
+
+    def check(self) -> None:
+        """Fail if it asked for anything but itself, or complained."""
+        foreign = [url for url in self.requests if not url.startswith(("file:", "blob:", "data:"))]
+        assert not foreign, foreign
+        assert len([url for url in self.requests if url.startswith("file:")]) == 1, self.requests
+        assert not self.complaints, self.complaints
+
+
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Opened]:
+    context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900})
+    found = Opened(context)
+    yield found
+    context.close()

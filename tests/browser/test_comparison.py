@@ -1,0 +1,63 @@
+"""The comparison page in a browser: draws, downloads, light, dark and print, and asks for nothing."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.report import comparison
+
+_SAMPLE = Path(__file__).parents[1] / "experiments" / "sample.py"
+
+
+def _sample() -> dict[str, Any]:
+    about = importlib.util.spec_from_file_location("sample_report", _SAMPLE)
+    assert about is not None
+    assert about.loader is not None
+    module = importlib.util.module_from_spec(about)
+    about.loader.exec_module(module)
+    report: dict[str, Any] = module.sample_report()
+    return report
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("comparison") / "report.html"
+    path.write_text(comparison.render(_sample()), encoding="utf-8")
+    return path
+
+
+def test_it_draws_and_its_data_can_be_saved(opened: Any, file: Path, tmp_path: Path) -> None:
+    page = opened.open(file)
+    page.wait_for_function("document.querySelectorAll('.chart svg').length === 4")
+    for name in ("light", "dark"):
+        page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
+        page.get_by_role("button", name="Dark" if name == "light" else "Light").click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Loss while training: download as CSV").click()
+    rows = list(csv.DictReader(download.value.path().open(encoding="utf-8")))
+    assert list(rows[0]) == ["tokenizer", "bytes_seen", "bits_per_byte", "smoothed"]
+    assert len(rows) == 2 * 199
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Loss while training: download as SVG").click()
+    drawn = download.value.path().read_text(encoding="utf-8")
+    assert "#0068a8" in drawn
+    assert "var(" not in drawn
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Loss while training: download as PNG").click()
+    assert download.value.path().read_bytes()[:4] == b"\x89PNG"
+    opened.check()
+
+
+def test_on_paper_it_is_light(opened: Any, file: Path) -> None:
+    opened.page.emulate_media(media="print", color_scheme="dark")
+    page = opened.open(file)
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.evaluate("getComputedStyle(document.querySelector('h2')).color") == "rgb(28, 30, 34)"
+    assert page.get_by_role("button").count() == 0
+    opened.check()

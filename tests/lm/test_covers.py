@@ -1,0 +1,190 @@
+"""Covers against their definition: what the encoder makes of every text that begins with the string."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from bisect import bisect_left as bisect
+from functools import cache
+
+import numpy as np
+import pytest
+
+from lm.covers import Covers, split_utf8
+from superbpe import PRESETS, Rules, train_superbpe
+from tests.lm import tiny
+from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
+from tokenizer.errors import UserError
+
+# Few characters, so that they can be tried in all orders; the first of each kind is in the merges, ꙛ and ᠑ are not.
+LETTERS = "abs 1\n'.ꙛ"
+NUMBERS = "a12,. %᠑e"
+NAMED = [name for name in patterns.NAMES if "fence" not in name and name != "seed"]
+FENCES = [name for name in patterns.NAMES if "fence" in name]
+
+
+def made_up(alphabet, n=400, length=24, seed=0):
+    rng = random.Random(seed)
+    weights = [1 + 8 * (i < 3) for i in range(len(alphabet))]
+    return ["".join(rng.choices(alphabet, weights, k=length)) for _ in range(n)]
+
+
+def bpe(pattern, alphabet, vocab_size=295):
+    texts = made_up(alphabet[:-1].replace("᠑", ""))
+    return train_bpe(count_pretokens([Batch.from_texts(texts)], pattern), vocab_size)
+
+
+def superwords(rules, alphabet, pattern="llama3", vocab_size=330):
+    batches = [Batch.from_texts(made_up(alphabet[:-1].replace("᠑", "")))]
+    start = train_bpe(count_pretokens(batches, pattern), 290)
+    return train_superbpe(start, lambda: batches, vocab_size=vocab_size, transition=285, rules=rules)
+
+
+def brute(tokenizer, data, alphabet, n):
+    """Covers of data by all continuations of at most n characters, and by completions of a cut character."""
+    text, partial = split_utf8(data)
+    characters = [c for c in alphabet if c.encode().startswith(partial) and len(c.encode()) > len(partial)]
+    found, following = set(), set()
+    continuations = ["".join(w) for k in range(n + 1) for w in itertools.product(alphabet, repeat=k)]
+    if partial:
+        continuations = [c + w for c in characters for w in continuations]
+    ids, offsets = tokenizer.encode_batch([text + w for w in continuations])
+    lengths = tokenizer.token_byte_lengths()
+    for start, stop in itertools.pairwise(offsets.tolist()):
+        ends = np.cumsum(lengths[ids[start:stop]])
+        last = int(np.searchsorted(ends, len(data)))
+        if data:
+            found.add(tuple(ids[start : start + last + 1].tolist()))
+        after = last + 1 if data and ends[last] == len(data) else 0 if not data else None
+        if after is not None and start + after < stop:
+            following.add(tuple(ids[start : start + after + 1].tolist()))
+    return found, following
+
+
+def flat(groups):
+    return {(*group.path, last) for group in groups for last in group.last.tolist()}
+
+
+def check(tokenizer, alphabet, strings, n=3):
+    covers = Covers(tokenizer)
+    several = 0
+    for string in strings:
+        found, following = brute(tokenizer, string, alphabet, n)
+        ours, ours_following = flat(covers.covering(string)), flat(covers.following(string))
+        assert found <= ours, (string, found - ours)
+        assert following <= ours_following, (string, following - ours_following)
+        # What is found beyond these continuations stands in some text all the same.
+        for sequence in (ours - found) | (ours_following - following):
+            assert is_canonical(tokenizer, sequence), (string, sequence)
+        several += len({group.path for group in covers.covering(string)}) > 1
+        ids, tail = covers.settle(string)
+        assert all(cover[: len(ids)] == tuple(ids) for cover in ours)
+        assert {cover[len(ids) :] for cover in ours} == (flat(covers.covering(tail)) if tail else {()})
+    return several
+
+
+UNICODE = [chr(point).encode() for point in range(0x80, 0x110000) if not 0xD800 <= point < 0xE000]
+EXTRA = "abs 1\n\t'’.ꙛꙚꀀ᠑½中é⁂%,eé\u0300🦀\ufe0f\u2005"
+
+
+@cache
+def completions(partial):
+    """Characters that begin with these bytes, about a hundred from all over Unicode."""
+    found = UNICODE[bisect(UNICODE, partial) : bisect(UNICODE, partial[:-1] + bytes([partial[-1] + 1]))]
+    return [c.decode() for c in found[:: 1 + len(found) // 100]]
+
+
+def is_canonical(tokenizer, sequence):
+    """Whether any of many texts begins so; of the encoder nothing but its results is used."""
+    text, partial = split_utf8(tokenizer.decode_bytes(sequence))
+    ends = completions(partial) if partial else [""]
+    for more in ["", *EXTRA, *map("".join, itertools.product(EXTRA, repeat=2)), "111", "᠑᠑᠑", "᠑᠑᠑᠑", "᠑᠑᠑᠑᠑"]:
+        ids, offsets = tokenizer.encode_batch([text + end + more for end in ends], threads=1)
+        for start in offsets[:-1].tolist():
+            if ids[start : start + len(sequence)].tolist() == list(sequence):
+                return True
+    return False
+
+
+def prefixes(alphabet, count, seed, length=9):
+    texts = made_up(alphabet, count, length, seed)
+    return sorted({text.encode()[: 1 + (5 * i) % len(text.encode())] for i, text in enumerate(texts)})
+
+
+@pytest.mark.parametrize("pattern", NAMED)
+def test_pretokens_of_every_pattern(pattern):
+    for alphabet in (LETTERS, NUMBERS):
+        check(bpe(pattern, alphabet), alphabet, prefixes(alphabet, 8, 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", NAMED)
+def test_pretokens_of_every_pattern_at_length(pattern):
+    for alphabet in (LETTERS, NUMBERS, "a \n\t\u2005.ꙛ", "1a🦀\u200d\ufe0f🇩#ꙛ"):
+        check(bpe(pattern, alphabet), alphabet, prefixes(alphabet, 60, 2, 12), 4 if len(alphabet) < 8 else 3)
+
+
+@pytest.mark.parametrize("fence", FENCES)
+def test_fences_with_one_pass_and_with_two(fence):
+    several = 0
+    for alphabet in (LETTERS, NUMBERS):
+        for kept in ("lifted", "kept"):
+            tokenizer = superwords(Rules(fence=fence, phase1_fence=kept), alphabet)
+            several += check(tokenizer, alphabet, prefixes(alphabet, 8, 3))
+    assert several
+
+
+@pytest.mark.parametrize("preset", ["runs", "none", "uw-2025", "seed"])
+def test_presets(preset):
+    assert check(superwords(PRESETS[preset], LETTERS), LETTERS, prefixes(LETTERS, 12, 4))
+
+
+def test_whole_pieces_that_merges_do_not_make():
+    base = bpe("llama3", LETTERS)
+    unmerged = {b"sab": base.vocab_size, b" ab1": base.vocab_size + 1, b"bas": base.vocab_size + 2}
+    parts = {"byte_ids": base.byte_ids, "merge_ids": base.merge_ids, "n_phase1_merges": len(base.merge_ids)}
+    tokenizer = Tokenizer(**parts, pattern=base.pattern, ignore_merges=True, unmerged=unmerged)
+    strings = [b"sab", b"sa", b" sab", b"bas", b"ba", b"s", b"1bas", b"abba"]
+    check(tokenizer, LETTERS, strings)
+    ours = flat(Covers(tokenizer).covering(b"sab"))
+    assert (unmerged[b"sab"],) in ours
+    assert any(len(cover) > 1 for cover in ours)  # as in "sabꙛ"
+
+
+def test_cut_characters():
+    texts = ["日本語、日本。 naïve café 🦀 🦀🦀"] * 20 + ["日曜日 中国 中日 éé ïé"] * 10
+    tokenizer = train_bpe(count_pretokens([Batch.from_texts(texts)], "llama3"), 290)
+    alphabet = "日本中、曜é ïꀀ🦀ꙛ語"
+    whole = "日本é🦀ï、中".encode()
+    check(tokenizer, alphabet, [whole[:n] for n in range(1, len(whole) + 1)], 2)
+
+
+def test_a_regex_of_ones_own():
+    tokenizer = bpe(r"[ab]+(?=1)|s+|\s", LETTERS)
+    check(tokenizer, LETTERS, prefixes(LETTERS, 8, 5))
+
+
+def test_white_space_has_more_than_one_beginning():
+    """What the last space of a row belongs to is open until the next character comes."""
+    tokenizer = tiny.merged([(b" ", b" "), (b"  ", b" "), (b" ", b"a")], "llama3")
+    space, spaces, three, word = (tokenizer.vocab.index(token) for token in (b" ", b"  ", b"   ", b" a"))
+    covers = flat(Covers(tokenizer).covering(b"   "))
+    assert covers == {(three,), (spaces, word), (spaces, space)}  # and more of them have no token
+
+
+def test_no_text_begins_so():
+    covers = Covers(tiny.bytes_only())
+    for data in (b"\xff", b"a\x80", b"\xc3a", b"\xed\xa0"):
+        with pytest.raises(UserError, match="no text begins"):
+            covers.covering(data)
+    assert covers.covering(b"") == []
+    assert covers.encoding("né".encode()[:2]) is None
+    assert covers.settle(b"") == ([], b"")
+
+
+def test_few_candidates_are_asked_for_twice():
+    covers = Covers(bpe("llama3", LETTERS))
+    covers.covering(b"ab a")
+    checked = covers.checked
+    covers.covering(b"ab a")
+    assert covers.checked == checked

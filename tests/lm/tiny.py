@@ -1,0 +1,46 @@
+"""Untrained models with weights large enough to have opinions, and small tokenizers for them."""
+
+from __future__ import annotations
+
+import torch
+
+from lm.language_model import LanguageModel
+from lm.model import ModelConfig, Transformer
+from tokenizer import Tokenizer, patterns
+from tokenizer.bpe import ALPHABET
+
+
+def model(vocab_size, context_tokens=64, *, seed=0, scale=0.4, sha256=""):
+    config = ModelConfig(depth=2, width=32, head_width=16, vocab_multiple=16)
+    model = Transformer(config, vocab_size, context_tokens, sha256)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
+    return model.eval().requires_grad_(False)
+
+
+def language_model(tokenizer, context_tokens=64, **options):
+    return LanguageModel(model(tokenizer.vocab_size, context_tokens, sha256=tokenizer.sha256, **options), tokenizer)
+
+
+def bytes_only():
+    """256 bytes and <|endoftext|>."""
+    return Tokenizer.from_ranks([], pattern=patterns.resolve("none"), special_tokens=["<|endoftext|>"])
+
+
+def merged(tokens, pattern="gpt2", *, fence=None, n_phase1=None, special_tokens=("<|endoftext|>",), **options):
+    """A tokenizer whose merges are the given (left, right) pairs of byte strings, in order."""
+    rank = {bytes([byte]): i for i, byte in enumerate(ALPHABET)}
+    ranks = []
+    for left, right in tokens:
+        ranks.append((rank[left], rank[right]))
+        rank.setdefault(left + right, 256 + len(ranks) - 1)
+    return Tokenizer.from_ranks(
+        ranks,
+        pattern=patterns.resolve(pattern),
+        special_tokens=list(special_tokens),
+        fence=None if fence is None else patterns.resolve(fence),
+        n_phase1_merges=n_phase1,
+        **options,
+    )

@@ -1,0 +1,122 @@
+"""Normalisers and added tokens of imported tokenizers beside HF `tokenizers`: the same ids and offsets."""
+
+import json
+import random
+import unicodedata
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests import texts
+from tokenizer import Tokenizer, formats
+from tokenizer.formats import hf_json
+from tokenizer.preparation import FORMS, normalized
+
+tokenizers = pytest.importorskip("tokenizers")
+
+SEQUENCES = [("NFC",), ("NFD",), ("NFKC",), ("NFKD",), ("NFD", "NFKC"), ("NFKC", "NFD"), ()]
+STRINGS = ["<a>", "<a", "a>", "  ", "    ", "<b>x", "éé", "KK", "x<", "</t>", "\u0301"]
+PIECES = [*STRINGS, *"ab eKx<> ", "e\u0301", "é", "\u0323\u0302", "ệ", "\u212a", "ﬁ", "①", ">\u0338", "각", "각", "क़", "中", "🙂"]
+
+
+def imported(trained, rng, forms):
+    """A tokenizer.json with a normaliser and added tokens with flags, as HF reads it and as we do."""
+    content = hf_json(trained[rng.choice(["gpt2", "superwords", "none"])])
+    parts = [{"type": form} for form in forms]
+    content["normalizer"] = parts[0] if len(parts) == 1 else {"type": "Sequence", "normalizers": parts}
+    following = max(content["model"]["vocab"].values()) + 1
+    content["added_tokens"] = [
+        {"id": following + i, "content": string, "single_word": False, "lstrip": False, "rstrip": False}
+        | {"normalized": rng.random() < 0.5, "special": rng.random() < 0.4}
+        for i, string in enumerate(rng.sample(STRINGS, rng.randint(0, 6)))
+    ]
+    for token in content["added_tokens"]:
+        # What normalisation changes is refused as a token of normalised text.
+        token["normalized"] &= normalized(forms, token["content"]) == token["content"]
+    return tokenizers.Tokenizer.from_str(json.dumps(content)), formats.hf_import.parse(content)
+
+
+def generated(rng):
+    return "".join(rng.choices(PIECES, k=rng.randint(0, 14)))
+
+
+@pytest.mark.parametrize("forms", SEQUENCES)
+def test_ids_and_offsets_are_hfs(forms, trained):
+    rng = random.Random(str(forms))
+    changed = added = 0
+    for _ in range(20):
+        theirs, ours = imported(trained, rng, forms)
+        for text in [generated(rng) for _ in range(40)] + rng.sample(texts.various(), 10):
+            for special in (True, False):
+                theirs.encode_special_tokens = not special
+                expected = theirs.encode(text)
+                found = ours.encode_with_offsets(
+                    text, allowed_special="all" if special else frozenset(), disallowed_special=()
+                )
+                assert found.ids.tolist() == expected.ids, (forms, text, special, ours.preparation)
+                assert [tuple(span) for span in found.characters.tolist()] == expected.offsets, (forms, text, special)
+                if not special:
+                    assert ours.encode_ordinary(text) == expected.ids
+                    assert ours.count_tokens(text) == len(expected.ids)
+            changed += normalized(forms, text) != text
+            added += any(string in text for string in ours.preparation.added_tokens)
+    assert added > 100
+    assert changed > 100 or not forms
+
+
+@pytest.mark.parametrize("forms", [("NFC",), ("NFD", "NFKC"), ()])
+def test_batches_streams_and_sizes_are_those_of_single_texts(forms, trained):
+    rng = random.Random(7)
+    for _ in range(15):
+        _, ours = imported(trained, rng, forms)
+        batch = [generated(rng) for _ in range(30)] + texts.english()[1][:2]
+        for allowed in ("all", frozenset(list(ours.special_tokens)[:1])):
+            ids, offsets = ours.encode_batch(batch, allowed_special=allowed, threads=2)
+            for text, (start, end) in zip(batch, pairwise(offsets), strict=True):
+                whole = ours.encode(text, allowed_special=allowed, disallowed_special=())
+                assert ids[start:end].tolist() == whole
+                short = text[:300]
+                cuts = sorted(rng.randint(0, len(short)) for _ in range(6))
+                parts = [short[a:b] for a, b in pairwise([0, *cuts, len(short)])]
+                streamed = np.concatenate([*ours.encode_iter(parts, allowed_special=allowed), np.empty(0, np.uint32)])
+                assert streamed.tolist() == ours.encode(short, allowed_special=allowed, disallowed_special=())
+        sizes, changed = ours.normalized_sizes(batch)
+        lengths = ours.token_byte_lengths()
+        for text, size in zip(batch, sizes.tolist(), strict=True):
+            assert lengths[ours.encode_ordinary(text)].sum() == size
+            assert len(ours.decode_bytes(ours.encode_ordinary(text))) == size
+        same = [ours.decode(ours.encode_ordinary(text)) == text for text in batch]
+        assert (~changed).tolist() == same
+
+
+def test_what_is_imported_survives_in_our_folders_and_hfs(trained, tmp_path):
+    rng = random.Random(3)
+    for number, forms in enumerate(SEQUENCES):
+        theirs, ours = imported(trained, rng, forms)
+        ours.save(tmp_path / str(number))
+        loaded = Tokenizer.load(tmp_path / str(number))
+        assert (loaded.sha256, loaded.preparation) == (ours.sha256, ours.preparation)
+        again = tokenizers.Tokenizer.from_file(str(tmp_path / str(number) / "tokenizer.json"))
+        longer = ours.extended([(ours.byte_ids[0], ours.byte_ids[1])])
+        assert longer.preparation == ours.preparation
+        for text in [generated(rng) for _ in range(50)]:
+            assert again.encode(text).ids == theirs.encode(text).ids
+            assert loaded.encode_ordinary(text) == ours.encode_ordinary(text)
+
+
+def test_tables_are_hfs_and_the_standards_for_what_it_knew():
+    """HF's crate has Unicode 9.0: it leaves what came later alone, which Python's tables (14 and up) do not."""
+    planes = [range(0x20000), range(0x2F7F0, 0x2FA30), range(0xE0000, 0xE0200)]
+    joined = "\n".join(chr(i) for plane in planes for i in plane if not 0xD800 <= i < 0xE000 and i != 10)
+    later = {}
+    for form in FORMS:
+        ours = normalized([form], joined)
+        assert ours == getattr(tokenizers.normalizers, form)().normalize_str(joined)
+        rows = zip(joined.split("\n"), ours.split("\n"), unicodedata.normalize(form, joined).split("\n"), strict=True)
+        later[form] = [c for c, one, other in rows if one != other]
+        assert normalized([form], "\n".join(later[form])) == "\n".join(later[form])
+    assert len(later["NFC"]) <= 2, later["NFC"]
+    # Letters of historic scripts, and compatibility forms as U+32FF, the square name of the era Reiwa (Unicode 12.1).
+    assert "\u32ff" in later["NFKC"]
+    assert all(ord(c) > 0x10000 or c in "\u32ff\ua69c\uab69\ua7f2\ua7f3\ua7f4" for c in later["NFKC"]), later
