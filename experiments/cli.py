@@ -18,7 +18,7 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from rich.text import Text
 
-from experiments import sweep
+from experiments import runs, sweep
 from experiments.artifacts import COMMAND, command_line
 from experiments.compose import check, hydra_settings, largest_size, to_config
 from experiments.console import Reporter, complain, console, stderr
@@ -101,11 +101,20 @@ def _run(stage: str, arguments: argparse.Namespace, argv: list[str]) -> int:
     if shares.warning:
         stderr.print(f"warning: {shares.warning}", style="yellow")
     sweep.begin(folder)
+    gave_up = None
     try:
         # The folder's name holds the time: it is fixed here, so that we know where the cells put their records.
         _hydra(stage, [*argv, *shares.overrides, f"hydra.sweep.dir='{folder}'"], list(swept), codes)
+    except Exception as error:
+        gave_up = error  # cells raise nothing: it is the launcher, whose process was killed, for instance
+        if isinstance(error, UserError) or not runs.find(folder):
+            raise
     finally:
         cells = sweep.finish(folder, n_cells)
+    if gave_up is not None:
+        reason = " ".join(str(gave_up).split())
+        stderr.print(f"the launcher gave up: {type(gave_up).__name__}: {reason}", style="red", soft_wrap=True)
+        return 1
     return max((cell.exit_code for cell in cells if cell.exit_code is not None), default=0, key=_gravity)
 
 
