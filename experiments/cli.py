@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -55,12 +55,25 @@ def main(stage: str) -> None:
     sys.exit(code)
 
 
-def run(stage: str, argv: list[str]) -> int:
+class Trial(NamedTuple):
+    """One of several runs that another program asks for.
+
+    Attributes:
+        number: Its number.
+        keys: The settings in which the runs differ.
+    """
+
+    number: int
+    keys: list[str]
+
+
+def run(stage: str, argv: list[str], trial: Trial | None = None) -> int:
     """Run every stage up to `stage`; return the exit code.
 
     Args:
         stage: One of `experiments.pipeline.STAGES`.
         argv: The command line: overrides, and Hydra's own flags such as `--multirun` and `--cfg job`.
+        trial: What this run is among others, if it is.
     """
     arguments = get_args_parser().parse_intermixed_args(argv)
     if arguments.help:
@@ -70,7 +83,7 @@ def run(stage: str, argv: list[str]) -> int:
     argv = [word for word in argv if word not in arguments.overrides] + arguments.overrides
     try:
         with terminating():
-            return _run(stage, arguments, argv)
+            return _run(stage, arguments, argv, trial)
     except UserError as error:
         complain(error)
         return 2
@@ -80,14 +93,14 @@ def run(stage: str, argv: list[str]) -> int:
         return code
 
 
-def _run(stage: str, arguments: argparse.Namespace, argv: list[str]) -> int:
+def _run(stage: str, arguments: argparse.Namespace, argv: list[str], trial: Trial | None) -> int:
     multirun = arguments.multirun or "hydra.mode=MULTIRUN" in arguments.overrides
     swept = check(arguments.overrides, arguments.config_name, arguments.config_dir, sweep=multirun)
     if "bpe.vocab_size" in swept:
         argv = [*argv, *largest_size(swept["bpe.vocab_size"], arguments.overrides)]
     codes: list[int] = []
     if not multirun or any(getattr(arguments, flag) for flag in _PRINTS):
-        _hydra(stage, argv, list(swept), codes)
+        _hydra(stage, argv, trial.keys if trial else [], codes, trial.number if trial else None)
         return max(codes, default=0, key=_gravity)
     settings = hydra_settings(arguments.overrides, arguments.config_name, arguments.config_dir)
     folder, n_cells = settings.folder, sweep.number_of_cells(swept)
@@ -123,14 +136,14 @@ def _gravity(code: int) -> int:
     return {0: 0, 2: 1}.get(code, 2)
 
 
-def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int]) -> None:
+def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int], number: int | None = None) -> None:
     """Let Hydra run the job, once or once per cell of a sweep."""
     parent, command = os.getpid(), command_line()
 
     def job(cfg: DictConfig) -> None:  # launchers pickle it by value: everything else is in `_job`
         if elsewhere := os.getpid() != parent:
             os.environ[COMMAND] = command
-        codes.append(_job(cfg, stage, swept, elsewhere=elsewhere))
+        codes.append(_job(cfg, stage, swept, number, elsewhere=elsewhere))
 
     # Hydra otherwise turns every exception into its own message and exit code 1.
     os.environ["HYDRA_FULL_ERROR"] = "1"
@@ -148,7 +161,7 @@ def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int]) -> N
         logging.root.handlers[:] = handlers  # the run's own write into its folder
 
 
-def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> int:
+def _job(cfg: DictConfig, stage: str, swept: list[str], number: int | None, *, elsewhere: bool) -> int:
     """Run one cell, keep its record, and return its exit code.
 
     Nothing but Ctrl-C gets out: a failed cell does not stop the others, and a launcher reads no exceptions.
@@ -158,7 +171,8 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
     hydra_config = HydraConfig.get()
     folder, overrides = Path(hydra_config.runtime.output_dir), list(hydra_config.overrides.task)
     cell = [text for text in overrides if text.partition("=")[0] in swept]
-    number = hydra_config.job.num if swept else None
+    if swept and number is None:
+        number = hydra_config.job.num
     if cell and not elsewhere:
         console.rule(Text(" ".join(cell)), align="left")
     recorder = Recorder(Run(str(folder), stage, overrides, cell, number), folder)
