@@ -114,7 +114,7 @@ def _run(stage: str, arguments: argparse.Namespace, argv: list[str], trial: Tria
     if shares.warning:
         stderr.print(f"warning: {shares.warning}", style="yellow")
     sweep.begin(folder)
-    gave_up = None
+    gave_up, stopped = None, False
     try:
         # The folder's name holds the time: it is fixed here, so that we know where the cells put their records.
         _hydra(stage, [*argv, *shares.overrides, f"hydra.sweep.dir='{folder}'"], list(swept), codes)
@@ -122,8 +122,11 @@ def _run(stage: str, arguments: argparse.Namespace, argv: list[str], trial: Tria
         gave_up = error  # cells raise nothing: it is the launcher, whose process was killed, for instance
         if isinstance(error, UserError) or not runs.find(folder):
             raise
+    except KeyboardInterrupt:
+        stopped = True
+        raise
     finally:
-        cells = sweep.finish(folder, n_cells)
+        cells = sweep.finish(folder, n_cells, stopped=stopped)
     if gave_up is not None:
         reason = " ".join(str(gave_up).split())
         stderr.print(f"the launcher gave up: {type(gave_up).__name__}: {reason}", style="red", soft_wrap=True)

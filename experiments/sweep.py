@@ -91,19 +91,22 @@ def begin(folder: Path) -> None:
         path.unlink()
 
 
-def finish(folder: Path, n_cells: int) -> list[Run]:
+def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
     """Print and write what came out of a sweep: `sweep.json` and `sweep.csv`.
 
     Args:
         folder: Of the sweep.
         n_cells: How many cells there should be.
+        stopped: Whether the user stopped it, and the launcher the cells.
 
     Returns:
         The cells that have begun.
     """
     cells = runs.find(folder)
     for cell in cells:
-        if cell.status == "running":  # nobody came to write how it ended
+        if cell.status == "running" and stopped:
+            cell.status, cell.exit_code = "interrupted", 130
+        elif cell.status == "running":  # nobody came to write how it ended
             cell.status, cell.exit_code, cell.error = "failed", 1, "the process of this cell was killed"
     if not cells:
         return cells
@@ -140,12 +143,13 @@ def flat(cell: Run) -> dict[str, Any]:
 def _show(cells: Sequence[Run], folder: Path, n_cells: int) -> None:
     keys = list(dict.fromkeys(text.partition("=")[0] for cell in cells for text in cell.swept))
     table = Table(title="Sweep", title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
+    table.padding, table.pad_edge = (0, 1, 0, 0), False  # fits 80 columns with two settings
     table.add_column("", justify="right")
     for name in _names(keys):
         table.add_column(name, overflow="fold", min_width=min(len(name), 16))
     table.add_column("", no_wrap=True)
     numbers = any(cell.results for cell in cells)
-    for name in ("bytes per\ntoken", "bits per\nbyte", "interval", "difference") if numbers else ():
+    for name in ("bytes per\ntoken", "bits per\nbyte", "interval", "against\nfirst") if numbers else ():
         table.add_column(name, justify="right", no_wrap=True)
     for cell in cells:
         values = dict(text.split("=", 1) for text in cell.swept)

@@ -97,6 +97,7 @@ def test_a_table_of_cells_done_failed_and_killed(tmp_path: Path, capsys: pytest.
     assert "cell 1 (superbpe.transition=0.1): no pairs; use more text (exit code 2)" in told.err
     assert "cell 2 (superbpe.transition=0.2): ZeroDivisionError: by zero (exit code 1)" in told.err
     assert "cell 3 (superbpe.transition=0.3): the process of this cell was killed" in told.err
+    assert [cell.status for cell in finish(tmp_path, 5, stopped=True)][3] == "interrupted"
     assert "3 of 5 cells failed; 1 of 5 cells came to no end; the same command repeats only what is missing" in told.err
     rows = list(csv.DictReader((tmp_path / "sweep.csv").open()))
     assert rows[0]["superbpe.transition"] == "0.0"
