@@ -149,7 +149,7 @@ def _show(cells: Sequence[Run], folder: Path, n_cells: int) -> None:
         table.add_column(name, overflow="fold", min_width=min(len(name), 16))
     table.add_column("", no_wrap=True)
     numbers = any(cell.results for cell in cells)
-    for name in ("bytes per\ntoken", "bits per\nbyte", "interval", "against\nfirst") if numbers else ():
+    for name in ("bytes/\ntoken", "bits/\nbyte", "interval", "against\nfirst") if numbers else ():
         table.add_column(name, justify="right", no_wrap=True)
     for cell in cells:
         values = dict(text.split("=", 1) for text in cell.swept)
