@@ -11,14 +11,14 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from rich.text import Text
 
-from experiments import sweep
+from experiments import runs, sweep
 from experiments.artifacts import COMMAND, command_line
 from experiments.compose import check, hydra_settings, largest_size, to_config
 from experiments.console import Reporter, complain, console, stderr
@@ -58,12 +58,25 @@ def main(stage: str) -> None:
     sys.exit(code)
 
 
-def run(stage: str, argv: list[str]) -> int:
+class Trial(NamedTuple):
+    """One of several runs that another program asks for.
+
+    Attributes:
+        number: Its number.
+        keys: The settings in which the runs differ.
+    """
+
+    number: int
+    keys: list[str]
+
+
+def run(stage: str, argv: list[str], trial: Trial | None = None) -> int:
     """Run every stage up to `stage`; return the exit code.
 
     Args:
         stage: One of `experiments.pipeline.STAGES`.
         argv: The command line: overrides, and Hydra's own flags such as `--multirun` and `--cfg job`.
+        trial: What this run is among others, if it is.
     """
     arguments = get_args_parser().parse_intermixed_args(argv)
     if arguments.help:
@@ -73,7 +86,7 @@ def run(stage: str, argv: list[str]) -> int:
     argv = [word for word in argv if word not in arguments.overrides] + arguments.overrides
     try:
         with terminating():
-            return _run(stage, arguments, argv)
+            return _run(stage, arguments, argv, trial)
     except UserError as error:
         complain(error)
         return 2
@@ -83,14 +96,14 @@ def run(stage: str, argv: list[str]) -> int:
         return code
 
 
-def _run(stage: str, arguments: argparse.Namespace, argv: list[str]) -> int:
+def _run(stage: str, arguments: argparse.Namespace, argv: list[str], trial: Trial | None) -> int:
     multirun = arguments.multirun or "hydra.mode=MULTIRUN" in arguments.overrides
     swept = check(arguments.overrides, arguments.config_name, arguments.config_dir, sweep=multirun)
     if "bpe.vocab_size" in swept:
         argv = [*argv, *largest_size(swept["bpe.vocab_size"], arguments.overrides)]
     codes: list[int] = []
     if not multirun or any(getattr(arguments, flag) for flag in _PRINTS):
-        _hydra(stage, argv, list(swept), codes)
+        _hydra(stage, argv, trial.keys if trial else [], codes, trial.number if trial else None)
         return max(codes, default=0, key=_gravity)
     settings = hydra_settings(arguments.overrides, arguments.config_name, arguments.config_dir)
     folder, n_cells = settings.folder, sweep.number_of_cells(swept)
@@ -104,11 +117,23 @@ def _run(stage: str, arguments: argparse.Namespace, argv: list[str]) -> int:
     if shares.warning:
         stderr.print(f"warning: {shares.warning}", style="yellow")
     sweep.begin(folder)
+    gave_up, stopped = None, False
     try:
         # The folder's name holds the time: it is fixed here, so that we know where the cells put their records.
         _hydra(stage, [*argv, *shares.overrides, f"hydra.sweep.dir='{folder}'"], list(swept), codes)
+    except Exception as error:
+        gave_up = error  # cells raise nothing: it is the launcher, whose process was killed, for instance
+        if isinstance(error, UserError) or not runs.find(folder):
+            raise
+    except KeyboardInterrupt:
+        stopped = True
+        raise
     finally:
-        cells = sweep.finish(folder, n_cells)
+        cells = sweep.finish(folder, n_cells, stopped=stopped)
+    if gave_up is not None:
+        reason = " ".join(str(gave_up).split())
+        stderr.print(f"the launcher gave up: {type(gave_up).__name__}: {reason}", style="red", soft_wrap=True)
+        return 1
     return max((cell.exit_code for cell in cells if cell.exit_code is not None), default=0, key=_gravity)
 
 
@@ -117,14 +142,14 @@ def _gravity(code: int) -> int:
     return {0: 0, 2: 1}.get(code, 2)
 
 
-def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int]) -> None:
+def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int], number: int | None = None) -> None:
     """Let Hydra run the job, once or once per cell of a sweep."""
     parent, command = os.getpid(), command_line()
 
     def job(cfg: DictConfig) -> None:  # launchers pickle it by value: everything else is in `_job`
         if elsewhere := os.getpid() != parent:
             os.environ[COMMAND] = command
-        codes.append(_job(cfg, stage, swept, elsewhere=elsewhere))
+        codes.append(_job(cfg, stage, swept, number, elsewhere=elsewhere))
 
     # Hydra otherwise turns every exception into its own message and exit code 1.
     os.environ["HYDRA_FULL_ERROR"] = "1"
@@ -142,7 +167,7 @@ def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int]) -> N
         logging.root.handlers[:] = handlers  # the run's own write into its folder
 
 
-def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> int:
+def _job(cfg: DictConfig, stage: str, swept: list[str], number: int | None, *, elsewhere: bool) -> int:
     """Run one cell, keep its record, and return its exit code.
 
     Nothing but Ctrl-C gets out: a failed cell does not stop the others, and a launcher reads no exceptions.
@@ -152,7 +177,8 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
     hydra_config = HydraConfig.get()
     folder, overrides = Path(hydra_config.runtime.output_dir), list(hydra_config.overrides.task)
     cell = [text for text in overrides if text.partition("=")[0] in swept]
-    number = hydra_config.job.num if swept else None
+    if swept and number is None:
+        number = hydra_config.job.num
     if cell and not elsewhere:
         console.rule(Text(" ".join(cell)), align="left")
     store = str(Path(cfg.artifacts).resolve())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,50 +46,83 @@ def run(argv: list[str] | None = None) -> int:
         prog="python -m experiments.history",
         description="A log of all merges, and bytes per token against vocabulary size.",
     )
-    options.add_argument("tokenizers", nargs="+", metavar="TOKENIZER", help="folder or file of a tokenizer")
+    options.add_argument(
+        "tokenizers",
+        nargs="+",
+        metavar="TOKENIZER",
+        help="folder or file of a tokenizer, or NAME=PATH; without NAME it is called as its folder or file",
+    )
     options.add_argument("--text", nargs="+", required=True, metavar="FILE", help="held-out text, as corpus.paths")
     options.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="where the results go")
+    options.add_argument("--field", default="text", help="of each JSON line or Parquet row (default: text)")
+    options.add_argument("--separator", default=None, help="what separates documents in a .txt file, such as '\\n\\n'")
     options.add_argument("--max-bytes", type=int, default=None, help="use only so much text")
     options.add_argument("--jsonl", action="store_true", help="write JSON lines instead of Parquet")
+    options.add_argument("--overwrite", action="store_true", help="replace the results that are in the folder")
     options.add_argument("--no-published", action="store_true", help="leave the published curves out of the plot")
     arguments = options.parse_args(argv)
     return exit_code(lambda: _run(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    corpus = Corpus(CorpusConfig(paths=arguments.text, max_bytes=arguments.max_bytes))
-    tokenizers = [Tokenizer.from_file(path) for path in arguments.tokenizers]
+    corpus = Corpus(
+        CorpusConfig(
+            paths=arguments.text, field=arguments.field, separator=arguments.separator, max_bytes=arguments.max_bytes
+        )
+    )
+    paths = _named(arguments.tokenizers)
+    logs = {name: _log(arguments.out, name, jsonl=arguments.jsonl) for name in paths}
+    drawn = arguments.out / "curve.svg"
+    for path in (*logs.values(), drawn):
+        if path.exists() and not arguments.overwrite:
+            raise UserError(f"{path} is there already; name another folder with --out, or add --overwrite")
+    tokenizers = {name: Tokenizer.from_file(path) for name, path in paths.items()}
     arguments.out.mkdir(parents=True, exist_ok=True)
     console = Console()
     rows = []
-    for tokenizer in tokenizers:
+    for name, tokenizer in tokenizers.items():
         found = history.measure(tokenizer, corpus.batches("all"))
         if found.n_bytes == 0:
             raise UserError(f"there is no text in {', '.join(arguments.text)}")
-        path = _write(history.merge_log(tokenizer, history=found), arguments.out, tokenizer.name, jsonl=arguments.jsonl)
-        label = f"{tokenizer.name} ({tokenizer.pattern.name}" + (
-            f", {tokenizer.fence.name})" if tokenizer.fence else ")"
-        )
+        _write(history.merge_log(tokenizer, history=found), logs[name], jsonl=arguments.jsonl)
+        label = f"{name} ({tokenizer.pattern.name}" + (f", {tokenizer.fence.name})" if tokenizer.fence else ")")
         rows += curve_rows(found, label)
-        console.print(f"{path}: {len(tokenizer.merge_ids):,} merges on {found.n_bytes / 1e6:.1f} MB of text")
+        console.print(f"{logs[name]}: {len(tokenizer.merge_ids):,} merges on {found.n_bytes / 1e6:.1f} MB of text")
         if len(tokenizer.merge_ids) > tokenizer.n_phase1_merges:
             console.print(_table(label, history.early_statistics(tokenizer, found)))
     chart = curve_chart(rows, published=not arguments.no_published)
-    drawn = arguments.out / "curve.svg"
     _replace(drawn, lambda part: chart.save(part, format="svg"))
     console.print(str(drawn))
 
 
-def _write(log: pa.Table, folder: Path, name: str, *, jsonl: bool) -> Path:
+def _named(given: list[str]) -> dict[str, str]:
+    """Split NAME=PATH; without a name, a tokenizer is called as its folder or file is."""
+    paths: dict[str, str] = {}
+    for entry in given:
+        name, equals, path = entry.partition("=")
+        if not equals or Path(entry).exists():
+            path, name = entry, Path(entry).resolve().name
+            name = Path(name).stem if Path(entry).is_file() else name
+        if name in paths:
+            raise UserError(f"two tokenizers are called {name}: write NAME=PATH, as in other={path}")
+        if not re.fullmatch(r"[\w. -]+", name):
+            raise UserError(f"{name!r} is no name for a file; use letters, digits, '.', '-', '_' and spaces")
+        paths[name] = path
+    return paths
+
+
+def _log(folder: Path, name: str, *, jsonl: bool) -> Path:
+    return folder / f"merges-{name}.{'jsonl' if jsonl else 'parquet'}"
+
+
+def _write(log: pa.Table, path: Path, *, jsonl: bool) -> None:
     import pyarrow.parquet as pq
 
-    path = folder / f"merges-{name}.{'jsonl' if jsonl else 'parquet'}"
     if jsonl:
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in log.to_pylist())
         _replace(path, lambda part: part.write_text(lines, encoding="utf-8"))
     else:
         _replace(path, lambda part: pq.write_table(log, part, compression="zstd"))
-    return path
 
 
 def _replace(path: Path, write: Any) -> None:

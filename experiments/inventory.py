@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-STAGES = ("corpus", "count", "bpe", "superbpe", "tokenizer", "shards", "lm", "evaluation", "report")
+STAGES = ("corpus", "count", "bpe", "superbpe", "tokenizer", "documents", "shards", "lm", "evaluation", "report")
 """First halves of artifacts' names, in the order in which a run makes them."""
 
 WHOLE, DAMAGED, OUTDATED, UNFINISHED, LEFTOVER, BUSY = (

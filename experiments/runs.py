@@ -111,10 +111,11 @@ class Recorder:
 
 
 def results(result: Result) -> dict[str, Any]:
-    """Return what a table of runs shows of a comparison."""
-    compared = result.comparison
-    return {
-        "tokenizers": [
+    """Return what a table of runs shows of a comparison: numbers of every tokenizer, differences to the first."""
+    rows = []
+    for place, judged in enumerate(result.judged):
+        compared = result.comparisons.get((0, place))
+        rows.append(
             {
                 "key": judged.candidate.trained.key,
                 "label": judged.candidate.trained.label,
@@ -128,13 +129,11 @@ def results(result: Result) -> dict[str, Any]:
                 "bytes_per_token": judged.summary["bytes_per_token"],
                 "bits_per_byte": judged.summary["bits_per_byte"],
                 "interval": judged.summary["bits_per_byte_interval"],
+                "difference": None if compared is None else compared.difference,
+                "difference_interval": None if compared is None else compared.interval,
             }
-            for judged in result.judged
-        ],
-        "difference": compared.difference,
-        "interval": compared.interval,
-        "confidence": compared.confidence,
-    }
+        )
+    return {"tokenizers": rows, "confidence": result.comparison.confidence}
 
 
 def load(path: Path) -> Run:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from experiments.runs import Run
 
+_INTERVALS = {"interval": ("low", "high"), "difference_interval": ("difference_low", "difference_high")}
 SUMMARY, TABLE = "sweep.json", "sweep.csv"
 
 
@@ -90,19 +91,22 @@ def begin(folder: Path) -> None:
         path.unlink()
 
 
-def finish(folder: Path, n_cells: int) -> list[Run]:
+def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
     """Print and write what came out of a sweep: `sweep.json` and `sweep.csv`.
 
     Args:
         folder: Of the sweep.
         n_cells: How many cells there should be.
+        stopped: Whether the user stopped it, and the launcher the cells.
 
     Returns:
         The cells that have begun.
     """
     cells = runs.find(folder)
     for cell in cells:
-        if cell.status == "running":  # nobody came to write how it ended
+        if cell.status == "running" and stopped:
+            cell.status, cell.exit_code = "interrupted", 130
+        elif cell.status == "running":  # nobody came to write how it ended
             cell.status, cell.exit_code, cell.error = "failed", 1, "the process of this cell was killed"
     if not cells:
         return cells
@@ -129,23 +133,23 @@ def flat(cell: Run) -> dict[str, Any]:
     row |= {"status": cell.status, "exit_code": cell.exit_code, "seconds": cell.seconds, "error": cell.error}
     if cell.results is not None:
         for found in cell.results["tokenizers"]:
-            low, high = found["interval"] or (None, None)
-            numbers = {name: found[name] for name in ("tokenizer", "vocab_size", "bytes_per_token", "bits_per_byte")}
-            row |= {f"{found['key']}.{name}": value for name, value in {**numbers, "low": low, "high": high}.items()}
-        low, high = cell.results["interval"] or (None, None)
-        row |= {"difference": cell.results["difference"], "difference_low": low, "difference_high": high}
+            numbers = {name: value for name, value in found.items() if name not in ("key", "label", *_INTERVALS)}
+            for interval, ends in _INTERVALS.items():
+                numbers |= dict(zip(ends, found[interval] or (None, None), strict=True))
+            row |= {f"{found['key']}.{name}": value for name, value in numbers.items()}
     return {**row, "report": cell.report, "folder": cell.folder}
 
 
 def _show(cells: Sequence[Run], folder: Path, n_cells: int) -> None:
     keys = list(dict.fromkeys(text.partition("=")[0] for cell in cells for text in cell.swept))
     table = Table(title="Sweep", title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
+    table.padding, table.pad_edge = (0, 1, 0, 0), False  # fits 80 columns with two settings
     table.add_column("", justify="right")
     for name in _names(keys):
         table.add_column(name, overflow="fold", min_width=min(len(name), 16))
     table.add_column("", no_wrap=True)
     numbers = any(cell.results for cell in cells)
-    for name in ("bytes per\ntoken", "bits per\nbyte", "interval") if numbers else ():
+    for name in ("bytes/\ntoken", "bits/\nbyte", "interval", "against\nfirst") if numbers else ():
         table.add_column(name, justify="right", no_wrap=True)
     for cell in cells:
         values = dict(text.split("=", 1) for text in cell.swept)
@@ -155,6 +159,7 @@ def _show(cells: Sequence[Run], folder: Path, n_cells: int) -> None:
             [f"{f['bytes_per_token']:.3f}" for f in found],
             [f"{f['bits_per_byte']:.4f}" for f in found],
             ["{:.4f}–{:.4f}".format(*f["interval"]) if f["interval"] else "–" for f in found],
+            ["" if f["difference"] is None else f"{f['difference']:+.4f}".replace("-", "−") for f in found],
         ]
         shown = ["\n".join(column) for column in columns[: None if numbers else 1]]
         table.add_row(str(cell.number), *(Text(values.get(key, "")) for key in keys), *map(Text, shown))

@@ -80,7 +80,8 @@ class WandbRuns:
             run = self._model(key)
             run.log({_TRAINING.get(name, f"train/{name}"): value for name, value in row.items()})
         elif kind != "stages":
-            under = "" if kind == "summary" else f"{group}/"
+            pair = f"{row['b']}-{row['a']}/" if kind == "comparison" and "a" in row else ""
+            under = "" if kind == "summary" else f"{group}/{pair}"
             self._main.summary.update({under + n.replace("bits_per_byte", "val/bpb"): v for n, v in row.items()})
 
     def _model(self, key: str) -> Any:

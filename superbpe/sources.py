@@ -67,13 +67,18 @@ def sources_of(text: Batches | Source | Sequence[Source]) -> Sequence[Source]:
     """The sources that `train_superbpe` was given: one without a name may be given as it is."""
     if isinstance(text, Source):
         return [text]
+    if not (callable(text) or isinstance(text, Sequence)):  # a Corpus, for instance
+        raise UserError(
+            "the text for superwords is read more than once: give a callable that returns its batches each time, as "
+            f'lambda: corpus.batches("train") or lambda: [Batch.from_texts(texts)] do, not a {type(text).__name__}'
+        )
     if not isinstance(text, Sequence):
         return [Source(text)]
     if not text:
         raise UserError("there are no sources: name at least one text to train superwords on")
     for source in text:
         if not isinstance(source, Source):
-            raise UserError(f"a list of texts holds sources: write Source(...) around {source!r}")
+            raise UserError(f"a list of texts holds sources: write Source(...) around {source!r:.80}")
     return text
 
 

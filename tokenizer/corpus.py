@@ -166,6 +166,13 @@ class Corpus:
                 yield taken
             if not more:
                 break
+        if empty and split == "heldout" and not explicit:
+            raise UserError(
+                f"no document of {config.dataset or config.paths} is held out: heldout_fraction="
+                f"{config.heldout_fraction:g} chooses them by a hash, and of few documents perhaps none. A .txt file "
+                "is one document unless corpus.separator says what stands between documents, as in "
+                "'corpus.separator=\"\\n\\n\"'; or name files of held-out text with corpus.heldout_paths"
+            )
         if empty:
             raise UserError(
                 f"the corpus is empty: no document of {config.dataset or config.paths} is left for the {split} split "

@@ -102,8 +102,11 @@ class PretokenCounts:
             raise UserError(f"no pretoken counts at {path}; make them with `python -m experiments.count`")
         try:
             table = pq.read_table(path)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise UserError(f"{path} is damaged ({error}); count again") from None
+        except (pa.ArrowInvalid, OSError):
+            raise UserError(
+                f"{path} holds no pretoken counts, or damaged ones; they are in files called counts.parquet, as "
+                "`python -m experiments.count` makes them"
+            ) from None
         about = json.loads((table.schema.metadata or {}).get(_METADATA_KEY, b"{}"))
         if about.get("version") != _FORMAT_VERSION:
             raise UserError(f"{path} does not hold pretoken counts of format {_FORMAT_VERSION}; count again")

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
 
 
+COUNTS = "counts.parquet"
+_SETTING = {"pattern": "pattern=NAME", "unit": "bpe.unit", "special_tokens": "bpe.special_tokens"}
+
+
 @dataclass(frozen=True)
 class Text:
     """The corpus of an experiment.
@@ -107,7 +111,10 @@ def count(context: Context, text: Text) -> Artifact:
             found = (counts.pattern.regex, counts.unit, counts.special_tokens)
             for what, one, other in zip(("pattern", "unit", "special_tokens"), found, asked, strict=True):
                 if one != other:
-                    raise UserError(f"bpe.counts were counted with {what}={one!r}, not {other!r}")
+                    raise UserError(
+                        f"bpe.counts were counted with {what}={one!r}, and this run has {other!r}; give it the same "
+                        f"({_SETTING[what]}), or count again"
+                    )
         else:
             memory = config.runner.memory_mb
             counts = count_pretokens(
@@ -120,7 +127,7 @@ def count(context: Context, text: Text) -> Artifact:
                 spill_folder=folder,
                 progress=context.reporter.progress,
             )
-        counts.save(folder / "counts.parquet")
+        counts.save(folder / COUNTS)
         return {
             # A mixture may have been counted anywhere: it claims no corpus.
             **({"mixture": [str(path) for path, _ in mixture]} if mixture else {"corpus": text.hash, "split": "train"}),
@@ -154,11 +161,17 @@ def count(context: Context, text: Text) -> Artifact:
 
 
 def _counts_file(entry: str) -> tuple[Path, int]:
-    """Split FILE or FILE:WEIGHT of `bpe.counts`."""
-    path, weight = weighted(entry, "bpe.counts")
-    if not Path(path).is_file():
-        raise UserError(f"bpe.counts names {path!r}, and there is no such file")
-    return Path(path), weight
+    """Split FILE or FILE:WEIGHT of `bpe.counts`; a folder stands for the counts in it."""
+    name, weight = weighted(entry, "bpe.counts")
+    path = Path(name)
+    if path.is_dir():
+        path /= COUNTS
+    if not path.is_file():
+        raise UserError(
+            f"bpe.counts names {name!r}, and there is no such file; `python -m experiments.count` makes counts, and "
+            f"prints the name of the folder (in artifacts/) that holds them as {COUNTS}"
+        )
+    return path, weight
 
 
 def phase2_sources(context: Context, text: Text) -> Mixture:

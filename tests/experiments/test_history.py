@@ -26,28 +26,54 @@ def folders(tmp_path_factory):
 
 
 def test_writes_a_log_per_tokenizer_and_a_plot(folders, tmp_path, capsys):
-    root, phase1, both = folders
+    root, _, both = folders
     arguments = [str(root / "bpe"), str(root / "superbpe"), "--text", str(root / "text.txt"), "--out", str(tmp_path)]
     assert command.run(arguments) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        ["curve.svg", f"merges-{phase1.name}.parquet", f"merges-{both.name}.parquet"]
+        ["curve.svg", "merges-bpe.parquet", "merges-superbpe.parquet"]
     )
-    log = pq.read_table(tmp_path / f"merges-{both.name}.parquet").to_pylist()
+    log = pq.read_table(tmp_path / "merges-superbpe.parquet").to_pylist()
     assert len(log) == 60
     assert log[-1]["tokens"] == len(both.encode_ordinary(TEXT))
     drawn = "".join(ET.parse(tmp_path / "curve.svg").getroot().itertext())
-    assert both.name in drawn
+    assert "superbpe (superbpe, uw-2025-fence)" in drawn
     assert "SuperBPE, t = 80k" in drawn
     assert "tokens saved" in capsys.readouterr().out
 
 
 def test_json_lines_and_no_published_curves(folders, tmp_path):
-    root, _, both = folders
+    root, _, _ = folders
     arguments = [str(root / "superbpe"), "--text", str(root / "text.txt"), "--out", str(tmp_path), "--jsonl"]
     assert command.run([*arguments, "--no-published"]) == 0
-    lines = (tmp_path / f"merges-{both.name}.jsonl").read_text().splitlines()
+    lines = (tmp_path / "merges-superbpe.jsonl").read_text().splitlines()
     assert [json.loads(line)["phase"] for line in lines] == [1] * 30 + [2] * 30
     assert "t = 80k" not in (tmp_path / "curve.svg").read_text()
+
+
+def test_names_fields_and_separators(folders, tmp_path, capsys):
+    root, phase1, _ = folders
+    (tmp_path / "body.jsonl").write_text(json.dumps({"body": "some of the text"}) + "\n")
+    arguments = [
+        f"mine={root / 'bpe'}",
+        "--text",
+        str(tmp_path / "body.jsonl"),
+        "--out",
+        str(tmp_path),
+        "--no-published",
+    ]
+    assert command.run([*arguments, "--field", "body"]) == 0
+    assert pq.read_table(tmp_path / "merges-mine.parquet").num_rows == len(phase1.merge_ids)
+    assert command.run([*arguments, "--field", "body"]) == 2
+    assert "add --overwrite" in capsys.readouterr().err
+    (tmp_path / "two.txt").write_text("some of\n\nthe text")
+    arguments[2] = str(tmp_path / "two.txt")
+    assert command.run([*arguments, "--overwrite", "--separator", "\\n\\n"]) == 0
+    log = pq.read_table(tmp_path / "merges-mine.parquet").to_pylist()
+    assert log[-1]["tokens"] == len(phase1.encode_ordinary("some of")) + len(phase1.encode_ordinary("the text"))
+    assert command.run([str(root / "bpe"), str(root / "bpe"), *arguments[1:]]) == 2
+    assert "write NAME=PATH" in capsys.readouterr().err
+    assert command.run([f"a/b={root / 'bpe'}", *arguments[1:]]) == 2
+    assert "is no name for a file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("tokenizer", "text"), [("nowhere", "text.txt"), ("bpe", "nowhere.txt")])

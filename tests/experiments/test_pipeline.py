@@ -222,6 +222,9 @@ def test_counts_of_several_corpora_make_a_mixture(
     assert len(_artifacts(tmp_path)["count"]) == 2
     assert run("train_bpe", [*tiny, f"bpe.counts=[{counted}:0]"]) == 2
     assert "write PATH or PATH:3" in capsys.readouterr().err
+    assert run("train_bpe", [*tiny, f"bpe.counts=[{counted.parent}]"]) == 0  # the folder stands for the file in it
+    assert run("train_bpe", [*tiny, f"bpe.counts=[{counted.with_name('manifest.json')}]"]) == 2
+    assert "holds no pretoken counts" in capsys.readouterr().err
     assert run("train_bpe", [*tiny, "bpe.counts=[nowhere.parquet]"]) == 2
     assert "no such file" in capsys.readouterr().err
     assert run("train_bpe", [*mixture, "pattern=llama3"]) == 2
@@ -320,6 +323,7 @@ def test_our_own_mistakes_keep_their_traceback(
     [
         ("corpus.paths=[missing.jsonl]", "missing.jsonl"),
         ("corpus.field=body", "body"),
+        ("corpus.heldout_fraction=0.0001", "of few documents perhaps none. A .txt file is one document unless"),
         ("bpe.vocab_sise=3", "did you mean 'bpe.vocab_size'"),
     ],
 )

@@ -157,3 +157,11 @@ def test_limits_that_mean_nothing_are_refused(option, phase1, english):
     ((name, value),) = option.items()
     with pytest.raises(UserError, match=rf"{name}={value} is not possible; use a whole number of 1 or more"):
         train(phase1, batches(english), RULES["uw-2025"], **option)
+
+
+def test_a_corpus_is_no_text_that_can_be_read_twice(phase1, tmp_path):
+    (tmp_path / "a.txt").write_text("some text")
+    corpus = Corpus(CorpusConfig(paths=[str(tmp_path / "a.txt")]))
+    for text in (corpus, corpus.batches("all")):
+        with pytest.raises(UserError, match=r'lambda: corpus\.batches\("train"\)'):
+            train_superbpe(phase1, text, vocab_size=400, transition=300, rules="uw-2025")

@@ -448,7 +448,7 @@ def test_nothing_held_out_is_an_error(tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": "one"}])
     with pytest.raises(UserError, match=r"no documents are held out; set corpus\.heldout_fraction"):
         documents(path, "heldout")
-    with pytest.raises(UserError, match="left for the heldout split"):
+    with pytest.raises(UserError, match="of few documents perhaps none"):
         documents(path, "heldout", heldout_fraction=1e-9)
 
 
