@@ -180,7 +180,7 @@ class Detail {
     }
     if (data.kind[id]) facts.push(["superword", kinds[data.kind[id]]]);
     if (flags & PARTIAL) facts.push(["UTF-8", "part of a character"]);
-    if (flags & UNREACHABLE) facts.push(["unreachable", "its own text is not encoded to it"]);
+    if (flags & UNREACHABLE) facts.push(["unreachable", "its own text is not encoded to it, alone or between other characters"]);
     if (data.trained) {
       const count = data.trained[id] + 0x100000000 * data.trainedHigh[id] - 1;
       if (count >= 0) facts.push(["count in training", grouped(count)]);

@@ -18,6 +18,8 @@ from superbpe import PRESETS, train_superbpe
 from tests import texts
 from tokenizer import Batch, Tokenizer, _native, patterns
 
+pytestmark = pytest.mark.slow
+
 CUSTOM = [
     r"\p{Lu}?\p{Ll}++|\d{2,}?x|[^\W\d]+?(?=\s)|.",
     r"(?i)straße|ſ|[k-m&&[^l]]+|(?>\s+)\b\w",
@@ -127,17 +129,3 @@ def test_derivations_are_the_merges_that_apply(page: Any, trained: dict[str, Tok
         tokenizer = trained[name]
         expected = [[[made, [left, right]]] for left, right, made in tokenizer.merge_ids.tolist()]
         assert page.evaluate(script, packing.pack(*engine(tokenizer))) == expected
-
-
-@pytest.mark.parametrize(
-    ("pattern", "named"),
-    [(r"(a)\1", r"\1"), (r"(?x) a", "(?x)"), (r"(?m)^a", "(?m)"), (r"a\Kb", r"\K"), (r"(?:a|)*b", "may be empty")],
-)
-def test_what_cannot_be_translated_is_named(pattern: str, named: str, trained: dict[str, Tokenizer]) -> None:
-    plain = trained["gpt2"]
-    settings = {"byte_ids": plain.byte_ids, "merge_ids": plain.merge_ids, "n_phase1_merges": plain.n_phase1_merges}
-    refused = engine(Tokenizer(**settings, pattern=patterns.resolve(pattern)))[0]["refused"]
-    assert refused is not None
-    assert "'custom'" in refused
-    assert pattern in refused
-    assert named in refused

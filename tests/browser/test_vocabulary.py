@@ -17,6 +17,8 @@ from tests import texts
 from tokenizer import Batch, Tokenizer, patterns
 from tokenizer.bpe import ALPHABET
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, trained: dict[str, Tokenizer]) -> Path:
@@ -156,7 +158,6 @@ def test_a_pattern_that_cannot_run_is_refused_and_the_rest_works(
     opened.check()
 
 
-@pytest.mark.slow
 def test_two_hundred_thousand_tokens_are_quick(opened: Any, tmp_path: Path) -> None:
     """First paint and search of a page as large as the released tokenizers': measured 0.15 to 0.4 s and 2 to 45 ms."""
     choose = random.Random(0)
