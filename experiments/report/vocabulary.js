@@ -186,8 +186,8 @@ class Detail {
       if (count >= 0) facts.push(["count in training", grouped(count)]);
     }
     if (data.count) {
-      const share = data.count[id] / data.tokens;
-      facts.push(["count in the text", `${grouped(data.count[id])}${data.count[id] ? `, ${(1e6 * share).toPrecision(3)} of a million tokens` : ": never produced"}`]);
+      const share = 1e6 * data.count[id] / data.tokens, millionth = share < 100 ? share.toPrecision(2) : grouped(Math.round(share));
+      facts.push(["count in the text", `${grouped(data.count[id])}${data.count[id] ? `, ${millionth} of a million tokens` : ": never produced"}`]);
     }
     if (this.sides[1] && !(flags & SPECIAL)) facts.push([`in ${about.labels[1]}`, this.inOther(id, text, flags)]);
     const parts = [
