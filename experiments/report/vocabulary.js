@@ -315,7 +315,7 @@ function searching(side, search, detail) {
     const id = event.target.closest("[data-id]")?.dataset.id;
     if (id === undefined) return;
     detail.show(Number(id));
-    if (!event.target.closest("#search-tokens")) byId("search-tokens").scrollIntoView({ behavior: "smooth" });
+    if (!event.target.closest("#search-tokens")) byId("search-tokens").scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
   });
   for (const field of [query, only, order]) field.disabled = false;
   run();

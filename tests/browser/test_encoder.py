@@ -120,6 +120,15 @@ def test_lone_surrogates_are_replacement_characters(page: Any, trained: dict[str
     assert page.evaluate(script, packed) == trained["gpt2"].encode_ordinary("a\ufffdb")
 
 
+def test_columns_of_every_width_are_unpacked(page: Any) -> None:
+    columns = {f"to{highest}": [0, 1, highest // 3, highest] for highest in (1, 255, 256, 70_000, 1 << 24, 2**32 - 1)}
+    packed = packing.pack({"name": "é</script>"}, {**columns, "empty": []})
+    script = (
+        "async (packed) => JSON.stringify(await unpack(packed), (_, v) => ArrayBuffer.isView(v) ? Array.from(v) : v)"
+    )
+    assert json.loads(page.evaluate(script, packed)) == {"name": "é</script>", **columns, "empty": []}
+
+
 def test_derivations_are_the_merges_that_apply(page: Any, trained: dict[str, Tokenizer]) -> None:
     script = """async (packed) => {
         const encoder = new Encoder(await unpack(packed));
