@@ -122,7 +122,9 @@ def _labels(arguments: argparse.Namespace) -> tuple[str, str]:
     """Names of both: as given, or of the folder or file, with its folder's where both are alike."""
 
     def name(path: Path) -> str:
-        return path.parent.absolute().name if path.name in ("tokenizer.json", "vocab.json") else path.absolute().stem
+        inside = path.name in ("tokenizer.json", "vocab.json", "merges.txt", "superbpe.json")
+        whole = path.absolute().parent if inside else path.absolute()
+        return whole.name if inside or path.is_dir() else whole.stem
 
     first = arguments.label or name(arguments.tokenizer)
     other = arguments.against_label or (name(arguments.against) if arguments.against else "")

@@ -26,6 +26,9 @@ Mask = npt.NDArray[np.bool_]
 YARDSTICK = "superbpe"
 """The pattern that says what a word is where a tokenizer's own does not: the first stage of the released SuperBPE."""
 
+AROUND = [(before, after) for before in ("", "a", " ", "1", ".", "\n") for after in ("", "a", " ", "1", ".", "\n")]
+"""Texts before and after a token that are tried for whether it is ever made: fences look at what surrounds a piece."""
+
 _LETTER = regex.compile(r"\p{L}")
 
 
@@ -45,8 +48,9 @@ class Tokens:
         partial: bytes that are no whole UTF-8 characters.
         special: special tokens.
         unused: ids without a token.
-        unreachable: tokens whose own bytes the tokenizer does not encode to them, or which hold a byte that UTF-8 never
-            uses. A pattern that looks at what surrounds a piece can still make one: what occurs in a text is reachable.
+        unreachable: tokens to which the tokenizer does not encode their own text, neither alone nor between other
+            characters (`AROUND`), or whose bytes do not merge to them, or which hold a byte that UTF-8 never uses. A
+            pattern that looks far around may still make one: what occurs in a text is reachable.
         words: the pattern that says what a word is.
     """
 
@@ -146,6 +150,10 @@ def _unreachable(tokenizer: Tokenizer, partial: Mask, no_text: Mask) -> Mask:
     ids, offsets = tokenizer.encode_batch([vocab[i].decode() for i in whole.tolist()])
     first = ids[offsets[:-1]]
     found[whole] = (np.diff(offsets) != 1) | (first != whole)
+    for before, after in AROUND:
+        failing = np.flatnonzero(found).tolist()
+        ids, _ = tokenizer.encode_batch([before + vocab[i].decode() + after for i in failing])
+        found[ids] = False  # whatever occurs in any text
     parts = np.flatnonzero(partial).tolist()
     phases = _pair_ranks(tokenizer) if parts else []
     for i in parts:  # no text of their own: only their merges can be tried

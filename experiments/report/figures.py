@@ -97,8 +97,10 @@ def legend(labels: Sequence[str]) -> alt.Legend:
 
 
 def si_axis(count: int = 6) -> alt.Axis:
-    """Return an axis of numbers such as 20k."""
-    return alt.Axis(format="~s", tickCount=count, labelFlush=False)
+    """Return an axis of numbers such as 20k; parts of one as 0.1, not as 100m."""
+    # A logarithmic axis has no label at most of its ticks.
+    label = "datum.label && datum.value > 0 && datum.value < 1 ? format(datum.value, '~g') : datum.label"
+    return alt.Axis(format="~s", labelExpr=label, tickCount=count, labelFlush=False)
 
 
 def to_csv(figure: Figure) -> str:

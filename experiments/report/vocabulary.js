@@ -20,19 +20,30 @@ function visible(text) {
   return text.replace(/[\x00-\x1f\x7f]/g, (c) => shown[c] ?? String.fromCharCode(0x2400 + c.charCodeAt(0)));
 }
 
+/** Length of the character of UTF-8 at a place; 0 where there is none. */
+function characterLength(bytes, at) {
+  const first = bytes[at];
+  if (first < 0x80) return 1;
+  const length = first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3 : first >= 0xf0 && first < 0xf5 ? 4 : 0;
+  if (at + length > bytes.length) return 0;
+  for (let i = 1; i < length; i++) if ((bytes[at + i] & 0xc0) !== 0x80) return 0;
+  const second = bytes[at + 1];
+  const excluded = first === 0xe0 && second < 0xa0 || first === 0xed && second > 0x9f || first === 0xf0 && second < 0x90 || first === 0xf4 && second > 0x8f;
+  return excluded ? 0 : length;
+}
+
 /** UTF-8 as text; bytes that are none as hex escapes, as Python's "backslashreplace". */
-const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 function display(bytes) {
-  try { return strict.decode(bytes); } catch { /* part of a character */ }
-  let text = "";
-  for (let at = 0; at < bytes.length;) {
-    const length = bytes[at] < 0x80 ? 1 : bytes[at] < 0xe0 ? 2 : bytes[at] < 0xf0 ? 3 : 4;
-    let whole;
-    try { whole = at + length <= bytes.length ? strict.decode(bytes.subarray(at, at + length)) : undefined; } catch { /* as hex */ }
-    if (whole === undefined) text += "\\x" + bytes[at++].toString(16).padStart(2, "0");
-    else { text += whole; at += length; }
+  let text = "", from = 0, at = 0; // from where on all is whole characters
+  while (at < bytes.length) {
+    const length = characterLength(bytes, at);
+    at += length || 1;
+    if (length) continue;
+    text += decoder.decode(bytes.subarray(from, at - 1)) + "\\x" + bytes[at - 1].toString(16).padStart(2, "0");
+    from = at;
   }
-  return text;
+  return text + decoder.decode(bytes.subarray(from));
 }
 
 class Side {
@@ -180,14 +191,14 @@ class Detail {
     }
     if (data.kind[id]) facts.push(["superword", kinds[data.kind[id]]]);
     if (flags & PARTIAL) facts.push(["UTF-8", "part of a character"]);
-    if (flags & UNREACHABLE) facts.push(["unreachable", "its own text is not encoded to it"]);
+    if (flags & UNREACHABLE) facts.push(["unreachable", "its own text is not encoded to it, alone or between other characters"]);
     if (data.trained) {
       const count = data.trained[id] + 0x100000000 * data.trainedHigh[id] - 1;
       if (count >= 0) facts.push(["count in training", grouped(count)]);
     }
     if (data.count) {
-      const share = data.count[id] / data.tokens;
-      facts.push(["count in the text", `${grouped(data.count[id])}${data.count[id] ? `, ${(1e6 * share).toPrecision(3)} of a million tokens` : ": never produced"}`]);
+      const share = 1e6 * data.count[id] / data.tokens, millionth = share < 100 ? share.toPrecision(2) : grouped(Math.round(share));
+      facts.push(["count in the text", `${grouped(data.count[id])}${data.count[id] ? `, ${millionth} of a million tokens` : ": never produced"}`]);
     }
     if (this.sides[1] && !(flags & SPECIAL)) facts.push([`in ${about.labels[1]}`, this.inOther(id, text, flags)]);
     const parts = [
@@ -315,7 +326,7 @@ function searching(side, search, detail) {
     const id = event.target.closest("[data-id]")?.dataset.id;
     if (id === undefined) return;
     detail.show(Number(id));
-    if (!event.target.closest("#search-tokens")) byId("search-tokens").scrollIntoView({ behavior: "smooth" });
+    if (!event.target.closest("#search-tokens")) byId("search-tokens").scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
   });
   for (const field of [query, only, order]) field.disabled = false;
   run();

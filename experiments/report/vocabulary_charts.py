@@ -65,7 +65,7 @@ def lengths(rows: Rows, series: list[str], field: str, title: str) -> dict[str, 
         field: what is counted.
         title: the same for people.
     """
-    lines = data().mark_line(strokeWidth=2.2, point=alt.OverlayMarkDef(size=18)).encode(
+    lines = data().mark_line(strokeWidth=2.5).encode(
         x=alt.X("bytes:Q", title="bytes in a token", scale=alt.Scale(type="log", nice=False), axis=si_axis()),
         y=alt.Y(f"{field}_per_length:Q", title=title, scale=alt.Scale(type="log"), axis=si_axis()),
         color=colour(series),

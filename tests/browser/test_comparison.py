@@ -11,6 +11,8 @@ import pytest
 
 from experiments.report import comparison
 
+pytestmark = pytest.mark.slow
+
 _SAMPLE = Path(__file__).parents[1] / "experiments" / "sample.py"
 
 
