@@ -29,5 +29,6 @@ def check_whole(name: str, value: object, least: int, most: int | None = None) -
     except TypeError:
         number = None
     if number is None or number < least or (most is not None and number > most):
-        span = f"of {least} or more" if most is None else f"from {least} to {most}"
-        raise UserError(f"{name}={value!r} is not possible; use a whole number {span}")
+        span = f"{least} or more" if most is None else f"{least} to {most}"
+        kind = "a whole number, " if number is None else ""
+        raise UserError(f"{name}={value!r} is not possible; use {kind}{span}")

@@ -146,7 +146,7 @@ def has_own_layout(tokenizer: Tokenizer) -> bool:
 
 def cut(tokenizer: Tokenizer, size: int) -> dict[str, Any]:
     """Arguments of `Tokenizer` for its first tokens; see `Tokenizer.cut`."""
-    check_whole("vocab_size", size, 1)
+    check_whole("vocab_size", size, 0)
     added, total = tokenizer.preparation.added_tokens, tokenizer.vocab_size
     specials = tokenizer.special_tokens | dict(added)
     bytes_ = [i for i in tokenizer.byte_ids if i != NO_TOKEN]
