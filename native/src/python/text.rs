@@ -16,6 +16,12 @@ use crate::reading::{self, Format, Settings};
 #[pyclass(frozen, module = "tokenizer._native")]
 pub struct Batch(pub Arc<corpus::Batch>);
 
+impl Drop for Batch {
+    fn drop(&mut self) {
+        corpus::recycle(std::mem::take(&mut self.0));
+    }
+}
+
 #[pymethods]
 impl Batch {
     #[staticmethod]
