@@ -49,10 +49,10 @@ def _counts(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter)
         counted = [
             (
                 count_pretokens(
-                    corpus,
+                    map(start.normalized, corpus.batches()) if start.preparation.forms else corpus,
                     start.pattern,
                     unit=arguments.unit or "document",
-                    special_tokens=list(start.special_tokens),
+                    special_tokens=[*start.special_tokens, *start.preparation.added_tokens],
                     progress=reporter.progress,
                 ),
                 weight,

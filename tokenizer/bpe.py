@@ -135,8 +135,14 @@ class Tokenizer(Codec):
             eligible: see the class.
             provenance: see the class.
         """
-        ranks = np.asarray(merges, dtype=np.int64).reshape(-1, 2)
+        ranks = vocabulary.rows(merges, "merges are pairs of ranks")
+        if isinstance(special_tokens, str) or not all(isinstance(string, str) for string in special_tokens):
+            raise UserError(f"special_tokens={special_tokens!r} is no list of strings")
         n, n_specials = len(ranks), len(special_tokens)
+        wrong = np.flatnonzero((ranks < 0).any(axis=1) | (ranks >= 256 + n).any(axis=1))
+        if len(wrong):
+            first = int(wrong[0])
+            raise UserError(f"merge {first} joins ranks {ranks[first].tolist()}, of which one does not exist")
         if special_layout not in SPECIAL_LAYOUTS:
             raise UserError(f"special_layout is {special_layout!r}; it is one of: {', '.join(SPECIAL_LAYOUTS)}")
         first_byte, first_merge, first_special = vocabulary.first_ids(special_layout, n, n_specials)

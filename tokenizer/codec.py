@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tokenizer import _native, documents, streaming
 from tokenizer.documents import Texts
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, check_whole
 from tokenizer.preparation import Preparation
 from tokenizer.progress import thread_count
 from tokenizer.special import SpecialSets
@@ -236,10 +236,9 @@ class Codec(ABC):
         The ids of text i depend on (text, p, seed, i): not on the other texts, nor on the number of threads. Those of
         the first are `encode_dropout`'s.
         """
-        if not 0 <= p <= 1:
-            raise UserError(f"p={p} is no probability: it is from 0 to 1")
-        if not 0 <= seed < 1 << 64:
-            raise UserError(f"seed={seed} is out of range: it is from 0 to 2**64 - 1")
+        if not isinstance(p, int | float) or not 0 <= p <= 1:
+            raise UserError(f"p={p!r} is no probability: it is from 0 to 1")
+        check_whole("seed", seed, 0, 2**64 - 1)
         if p == 0:
             return self.encode_batch(texts, threads=threads)
         with documents.named(texts):

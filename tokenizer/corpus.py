@@ -275,7 +275,10 @@ def _ahead(batches: Iterator[_native.Batch]) -> Iterator[_native.Batch]:
 
 def _find(paths: list[str], form: str | None) -> list[tuple[Path, str]]:
     found: dict[Path, tuple[Path, str]] = {}  # by where it really is: a file counts once, whatever it is called
-    for path in paths:
+    for given in paths:
+        if not isinstance(given, str | Path):  # mypy knows better, users may not
+            raise UserError(f"the path {given!r} is no string")
+        path = str(given)
         if glob.has_magic(path) and not Path(path).exists():
             matches = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (Path.glob refuses absolute ones)
         elif Path(path).is_dir():

@@ -68,6 +68,8 @@ def sizes(
     if preparation is not None:
         return preparation.lengths(texts, threads)
     if isinstance(texts, list):
+        for i, text in enumerate(texts):
+            check_text(text, f"text {i}")
         lengths = np.fromiter((len(text.encode()) for text in texts), np.int64, len(texts))
     else:
         lengths = np.diff(texts[1] if isinstance(texts, tuple) else texts.offsets)
@@ -109,6 +111,8 @@ def ids(values: Iterable[int] | npt.NDArray[np.integer], vocab_size: int) -> npt
     Raises:
         UserError: they are no row of whole numbers, or one of another type is not below the vocabulary's size.
     """
+    if not isinstance(values, Iterable) and not hasattr(values, "__array__"):
+        raise UserError(f"ids are one row of whole numbers, not {values!r:.80}")
     if not hasattr(values, "__array__") and not isinstance(values, Sequence):
         values = list(values)
     try:

@@ -43,6 +43,8 @@ def resolve(pattern: str | Pattern) -> Pattern:
     """
     if isinstance(pattern, Pattern):
         return pattern
+    if not isinstance(pattern, str):
+        raise UserError(f"the pattern {pattern!r} is no string; give a name ({', '.join(NAMES)}) or a regex")
     if pattern in _BY_NAME:
         return _BY_NAME[pattern]
     if pattern in _NAME_BY_REGEX:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, check_whole
 
 Progress = Callable[[str, int, int | None], None]
 """Called with (what is counted, done, total or None), at most about ten times a second."""
@@ -46,6 +46,5 @@ def thread_count(threads: int | None) -> int:
         if not setting.isdigit():
             raise UserError(f"{THREADS_VARIABLE}={setting!r} is not a number of threads; use 1 or more")
         threads = int(setting)
-    if threads < 1:
-        raise UserError(f"threads={threads} is not possible; use 1 or more")
+    check_whole("threads", threads, 1)
     return threads

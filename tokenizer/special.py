@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Literal, NamedTuple, NoReturn
 
 from tokenizer import _native
-from tokenizer.documents import Given
+from tokenizer.documents import Given, check_text
 from tokenizer.errors import UserError
 from tokenizer.preparation import NOTHING, Preparation
 
@@ -112,6 +112,8 @@ class SpecialSets:
             if "" in strings:
                 raise UserError("disallowed_special holds an empty string, which every text does")
             listed = sorted(strings)
+            for string in listed:
+                check_text(string, "a string of disallowed_special")
             compiled = Forbidden(listed, _native.SpecialStrings(listed))
             if len(self._forbidden) >= _MOST_COMPILED:
                 self._forbidden.clear()
@@ -122,6 +124,8 @@ class SpecialSets:
 def _as_set(strings: Collection[str], name: str) -> frozenset[str]:
     if isinstance(strings, str):
         raise UserError(f"{name}={strings!r} is one string; pass a set of them, {{{strings!r}}}, or 'all'")
+    if not isinstance(strings, Iterable) or not all(isinstance(string, str) for string in strings):
+        raise UserError(f"{name}={strings!r} is no set of strings; pass one, as {{'<|endoftext|>'}}, or 'all'")
     return strings if isinstance(strings, frozenset) else frozenset(strings)
 
 

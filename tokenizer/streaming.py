@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tokenizer import _native, documents
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, check_whole
 from tokenizer.special import Forbidden
 
 if TYPE_CHECKING:
@@ -26,10 +27,9 @@ def encode(
     forbidden: Forbidden | None,
 ) -> Iterator[npt.NDArray[np.uint32]]:
     """Ids of the text that the parts make together; see `Tokenizer.encode_iter`."""
-    if isinstance(parts, str):
+    if isinstance(parts, str | bytes) or not isinstance(parts, Iterable):
         raise UserError("encode_iter takes parts of a text, as an open file gives; use encode for a whole one")
-    if max_pending_bytes < 1:
-        raise UserError(f"max_pending_bytes={max_pending_bytes} is not possible; use 1 or more")
+    check_whole("max_pending_bytes", max_pending_bytes, 1, sys.maxsize)
     stream = _native.EncodeStream(encoder, max_pending_bytes, preparation)
     return _encode(stream, parts if forbidden is None else _checked(parts, forbidden))
 

@@ -17,7 +17,7 @@ from tokenizer import _native, patterns
 from tokenizer.bpe import ALPHABET, Tokenizer
 from tokenizer.checkpoint import Checkpoint, Merges
 from tokenizer.counting import DEFAULT_SPECIAL_TOKENS, PretokenCounts
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, check_whole
 from tokenizer.progress import Progress, Throttle
 from tokenizer.vocabulary import has_own_layout
 
@@ -66,8 +66,9 @@ def train_bpe(
         UserError: the vocabulary is too small, an argument is not possible, or the checkpoint is of another training.
     """
     for name, value in (("min_count", min_count), ("max_token_bytes", max_token_bytes)):
-        if value is not None and not 0 <= value < 2**63:
-            raise UserError(f"{name}={value} is not possible; use 0 or more")
+        if value is not None:
+            check_whole(name, value, 0, 2**63 - 1)
+    check_whole("vocab_size", vocab_size, 1)
     if start is None:
         n_merges = merges_that_fit(vocab_size, special_tokens)
     else:
@@ -213,6 +214,8 @@ def _identity(counts: PretokenCounts, rules: list[Any]) -> str:
 def merges_that_fit(vocab_size: int, special_tokens: Sequence[str]) -> int:
     """Merges of a vocabulary of this size; refuses one that bytes and special tokens alone overfill."""
     specials = list(special_tokens)
+    if isinstance(special_tokens, str) or not all(isinstance(string, str) for string in specials):
+        raise UserError(f"special_tokens={special_tokens!r} is no list of strings")
     if len(set(specials)) < len(specials) or "" in specials:
         raise UserError(f"special_tokens={specials!r} repeats a string or holds an empty one")
     if vocab_size < 256 + len(specials):

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, check_whole
 
 if TYPE_CHECKING:
     from tokenizer.bpe import Tokenizer
@@ -146,6 +146,7 @@ def has_own_layout(tokenizer: Tokenizer) -> bool:
 
 def cut(tokenizer: Tokenizer, size: int) -> dict[str, Any]:
     """Arguments of `Tokenizer` for its first tokens; see `Tokenizer.cut`."""
+    check_whole("vocab_size", size, 0)
     added, total = tokenizer.preparation.added_tokens, tokenizer.vocab_size
     specials = tokenizer.special_tokens | dict(added)
     bytes_ = [i for i in tokenizer.byte_ids if i != NO_TOKEN]
@@ -202,9 +203,26 @@ def cut(tokenizer: Tokenizer, size: int) -> dict[str, Any]:
     }
 
 
+def rows(pairs: npt.ArrayLike, what: str) -> npt.NDArray[np.int64]:
+    """Pairs as int64 [n, 2].
+
+    Raises:
+        UserError: they are something else.
+    """
+    try:
+        found = np.asarray(pairs)
+    except ValueError:
+        found = np.empty(0, object)
+    if not found.size and found.dtype != object:
+        return np.empty((0, 2), np.int64)
+    if found.ndim != 2 or found.shape[1] != 2 or found.dtype.kind not in "iu":
+        raise UserError(f"{what}, whole numbers [n, 2], not {pairs!r:.80}")
+    return found.astype(np.int64)
+
+
 def append(tokenizer: Tokenizer, pairs: npt.ArrayLike) -> npt.NDArray[np.uint32]:
     """The tokenizer's merges and then new ones of [k, 2] ids, whose tokens are numbered after the highest id."""
-    new = np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
+    new = rows(pairs, "new merges are pairs of ids")
     ids = tokenizer.vocab_size + np.arange(len(new))
     if len(new) and (new.min() < 0 or (new.max(axis=1) >= ids).any()):
         first = int(np.flatnonzero((new < 0).any(axis=1) | (new.max(axis=1) >= ids))[0])

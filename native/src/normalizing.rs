@@ -273,7 +273,9 @@ mod tests {
             let mut parts = Vec::new();
             char::decompose_canonical(c, |part| parts.push(part));
             for cut in 1..parts.len() {
-                seconds[parts[cut] as usize] = true;
+                let before: String = parts[..cut].iter().copied().nfc().map(|change| change.0).collect();
+                let last = before.chars().last().expect("a character");
+                seconds[parts[cut] as usize] |= char::compose(last, parts[cut]).is_some();
             }
         }
         for (_, form) in FORMS {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use memchr::memmem;
 
-use crate::corpus::Batch;
+use crate::corpus::{self, Batch};
 use crate::records;
 
 const READ_BUFFER: usize = 1 << 20;
@@ -154,8 +154,7 @@ impl Collector {
         if self.batch.is_empty() {
             return true;
         }
-        let mut empty = Batch::default();
-        empty.data.reserve(self.batch.data.len());
+        let empty = Batch { data: corpus::buffer(self.batch.data.len()), ..Batch::default() };
         self.sender.send(Message::Documents(std::mem::replace(&mut self.batch, empty))).is_ok()
     }
 }

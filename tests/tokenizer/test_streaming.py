@@ -113,6 +113,57 @@ def test_the_limit_names_itself(name, letter, trained):
         trained[name].encode_iter([letter], max_pending_bytes=0)
 
 
+SPECIALS = ["<a>", "<a", "<a>b<", "é<", "<|endoftext|>"]
+
+
+@pytest.fixture(scope="module")
+def specials(trained):
+    """Special strings that begin and end alike."""
+    plain = trained["superbpe"]
+    return Tokenizer.from_ranks(plain.ranks(), pattern=plain.pattern, special_tokens=SPECIALS)
+
+
+@given(
+    pieces=st.lists(st.sampled_from([*SPECIALS, *"<a>bé |", "the ", " of", "\n"]), max_size=12),
+    seed=st.integers(0, 99),
+    allowed=st.sampled_from(["all", frozenset(["<a>", "é<"]), frozenset(["<a"]), frozenset()]),
+)
+@settings(max_examples=1000, deadline=None, derandomize=True)
+def test_special_strings_in_streams(specials, pieces, seed, allowed):
+    text = "".join(pieces)
+    whole = specials.encode(text, allowed_special=allowed, disallowed_special=())
+    assert streamed(specials, list(text), allowed_special=allowed) == whole
+    for n in (0, 1, 4):
+        assert streamed(specials, random_parts(text, random.Random(seed), n), allowed_special=allowed) == whole
+
+
+@given(pieces=st.lists(st.sampled_from([*SPECIALS, *"<a>b|", "the "]), max_size=8), seed=st.integers(0, 99))
+@settings(max_examples=500, deadline=None, derandomize=True)
+def test_forbidden_strings_are_found_over_seams(specials, pieces, seed):
+    text = "".join(pieces)
+    parts = random_parts(text, random.Random(seed), 5)
+    options = {"allowed_special": {"<a>"}, "disallowed_special": {"<|endoftext|>", "b<"}}
+    try:
+        whole = specials.encode(text, **options)
+    except UserError:
+        with pytest.raises(UserError, match="the stream contains the special string"):
+            streamed(specials, parts, **options)
+        return
+    assert streamed(specials, parts, **options) == whole
+
+
+def test_streams_with_special_strings_stay_small(specials):
+    """What waits is at most the longest string and the text behind the last place that is surely cut."""
+    text = "".join(texts.english()[1])[:100_000].replace("\n\n", "<a>") + "<|endoftext|" * 1000
+    parts = [text[i : i + 50] for i in range(0, len(text), 50)]
+    options = {"allowed_special": "all", "max_pending_bytes": 5000}
+    assert streamed(specials, parts, **options) == specials.encode(text, allowed_special="all", disallowed_special=())
+    with pytest.raises(UserError, match="max_pending_bytes=1000"):
+        streamed(specials, [" " * 100] * 20, allowed_special="all", max_pending_bytes=1000)
+    with pytest.raises(UserError, match="'<b>' is no special token"):
+        specials.encode_iter([], allowed_special={"<b>"})
+
+
 def test_streams_of_nothing(trained):
     assert streamed(trained["gpt2"], []) == streamed(trained["gpt2"], ["", ""]) == []
     with pytest.raises(UserError, match="encode_iter takes parts of a text"):

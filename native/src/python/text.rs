@@ -16,6 +16,12 @@ use crate::reading::{self, Format, Settings};
 #[pyclass(frozen, module = "tokenizer._native")]
 pub struct Batch(pub Arc<corpus::Batch>);
 
+impl Drop for Batch {
+    fn drop(&mut self) {
+        corpus::recycle(std::mem::take(&mut self.0));
+    }
+}
+
 #[pymethods]
 impl Batch {
     #[staticmethod]
@@ -24,7 +30,8 @@ impl Batch {
             return Err(user_error("a batch is made of a list of texts; put the one text in a list".to_string()));
         }
         let mut batch = corpus::Batch::default();
-        for (i, text) in texts.try_iter()?.enumerate() {
+        let each = texts.try_iter().map_err(|_| user_error("a batch is made of a list of texts".to_string()))?;
+        for (i, text) in each.enumerate() {
             let text = text?;
             let string = text.cast::<PyString>().map_err(|_| {
                 let kind =

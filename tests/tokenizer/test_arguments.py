@@ -1,0 +1,94 @@
+"""Arguments that are no text, ids, counts or strings are named, with what to do."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, UserError, patterns, train_bpe
+
+TOKENIZER = Tokenizer.from_ranks([(0, 1)], pattern=patterns.resolve("gpt2"), special_tokens=["<|endoftext|>"])
+
+NO_TEXT = [None, 5, b"x", ["x"], {"a": 1}, pa.array(["x"])]
+NO_BATCH = [
+    (5, "texts are int; a batch is a list of strings"),
+    (b"x", "texts are bytes"),
+    ({"a": 1}, "texts are dict"),
+    ("x", "a batch is a list of texts"),
+    (["a", 5], "text 1 is no string but int: 5"),
+    (["a", "b\ud800"], r"text 1 holds half a surrogate pair, U\+D800, at its character 1"),
+    (np.array([1]), "text 0 is no string but int64"),
+    (pa.table({"text": ["x"], "id": [1]}), r"an Arrow Table, not a column of it: pass table\['NAME'\] \(text, id\)"),
+    (pa.record_batch({"text": ["x"]}), "an Arrow RecordBatch, not a column"),
+    (pa.array([1]), "texts are an Arrow array of int64; cast it"),
+    (pa.array(["a", None]), "text 1 of the Arrow array is null"),
+]
+
+
+@pytest.mark.parametrize("value", NO_TEXT, ids=repr)
+@pytest.mark.parametrize(
+    "method", ["encode", "encode_ordinary", "encode_to_numpy", "encode_with_offsets", "count_tokens"]
+)
+def test_no_text(method, value):
+    with pytest.raises(UserError, match="the text is no string but"):
+        getattr(TOKENIZER, method)(value)
+    with pytest.raises(UserError, match=r"the text holds half a surrogate pair, U\+DC80, at its character 2"):
+        getattr(TOKENIZER, method)("ab\udc80")
+
+
+@pytest.mark.parametrize(("value", "message"), NO_BATCH)
+@pytest.mark.parametrize("method", ["encode_batch", "count_tokens_batch", "normalized_sizes"])
+def test_no_batch(method, value, message):
+    with pytest.raises(UserError, match=message):
+        getattr(TOKENIZER, method)(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, "a batch is made of a list of texts"),
+        ("x", "put the one text in a list"),
+        (["a", 5], "text 1 is no string but int"),
+        (["\ud800"], "text 0 holds half a surrogate pair"),
+    ],
+)
+def test_no_documents(value, message):
+    with pytest.raises(UserError, match=message):
+        Batch.from_texts(value)
+
+
+@pytest.mark.parametrize("value", [None, 5, 1.5, "abc", [1.5], [[1]], [-1], [999], np.array([1.0]), {"a": 1}], ids=repr)
+def test_no_ids(value):
+    with pytest.raises(UserError, match=r"ids are one row of whole numbers|is not in the vocabulary"):
+        TOKENIZER.decode(value)
+
+
+@pytest.mark.parametrize("name", ["allowed_special", "disallowed_special"])
+@pytest.mark.parametrize("value", [None, 5, [5], [["x"]], "<|endoftext|>"], ids=repr)
+def test_no_set_of_strings(name, value):
+    for call in (TOKENIZER.encode, lambda text, **options: TOKENIZER.encode_batch([text], **options)):
+        with pytest.raises(UserError, match=f"{name}=.* is (no set of strings|one string)"):
+            call("x", **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: TOKENIZER.encode_batch(["x"], threads="2"), "threads='2' is not possible; use a whole number, 1 or"),
+        (lambda: TOKENIZER.encode_batch(["x"], threads=True), "threads=True is not possible"),
+        (lambda: TOKENIZER.encode_dropout("x", "0.1", seed=1), "p='0.1' is no probability"),
+        (lambda: TOKENIZER.encode_dropout("x", 0.1, seed=1.5), "seed=1.5 is not possible; use a whole number, 0 to"),
+        (lambda: TOKENIZER.encode_iter(["x"], max_pending_bytes=2**80), "max_pending_bytes=.* is not possible"),
+        (lambda: TOKENIZER.encode_iter(5), "encode_iter takes parts of a text"),
+        (lambda: TOKENIZER.cut("300"), "vocab_size='300' is not possible"),
+        (lambda: TOKENIZER.extended([(1, 2, 3)]), r"new merges are pairs of ids, whole numbers \[n, 2\], not"),
+        (lambda: TOKENIZER.extended("ab"), "new merges are pairs of ids"),
+        (lambda: Tokenizer.from_ranks([(0, 999)], pattern=TOKENIZER.pattern), r"merge 0 joins ranks \[0, 999\]"),
+        (lambda: Tokenizer.from_ranks([], pattern=TOKENIZER.pattern, special_tokens="<s>"), "'<s>' is no list of"),
+        (lambda: patterns.resolve(None), "the pattern None is no string"),
+        (lambda: Corpus(CorpusConfig(paths=[5])), "the path 5 is no string"),
+        (lambda: train_bpe(None, "300"), "vocab_size='300' is not possible; use a whole number"),
+    ],
+)
+def test_no_such_argument(call, message):
+    with pytest.raises(UserError, match=message):
+        call()
