@@ -129,6 +129,8 @@ pub struct State {
     /// Dead byte pairs (see `pieces`) in a block of 64 bytes, and where it starts.
     pub(super) dead: u64,
     pub(super) block: usize,
+    /// Of one text, for who makes something else of them.
+    pub ids: Vec<u32>,
     pub(super) piece: Vec<u32>,
     pub(super) words: Vec<u32>,
     pub(super) gathered: Vec<u32>,
@@ -149,6 +151,7 @@ impl State {
             lanes: Lanes::default(),
             dead: 0,
             block: usize::MAX,
+            ids: Vec::new(),
             piece: Vec::new(),
             words: Vec::new(),
             gathered: Vec::new(),

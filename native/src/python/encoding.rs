@@ -18,13 +18,17 @@ use crate::special;
 use crate::streaming;
 
 type Array<'py, T> = Bound<'py, PyArray1<T>>;
+/// Bytes of a text that is encoded without giving up the GIL: some microseconds.
+const SHORT_TEXT: usize = 1 << 10;
+
+/// Most ids for which room is kept from one text to the next.
+const KEPT_IDS: usize = 1 << 20;
+
 type Encoded<'py> = (Array<'py, u32>, Array<'py, i64>);
 
 #[pyclass(frozen, module = "tokenizer._native")]
 pub struct Encoder {
     core: encoding::Encoder,
-    ignores_merges: bool,
-    cuts: OnceLock<streaming::Cuts>,
     dropout: OnceLock<Dropout>,
 }
 
@@ -110,12 +114,7 @@ impl Encoder {
         }
         let core = encoding::Encoder::new(definition);
         let whole = whole.as_slice()?;
-        Ok(Self {
-            core: if whole.is_empty() { core } else { core.ignoring_merges(whole) },
-            ignores_merges: !whole.is_empty(),
-            cuts: OnceLock::new(),
-            dropout: OnceLock::new(),
-        })
+        Ok(Self { core: if whole.is_empty() { core } else { core.ignoring_merges(whole) }, dropout: OnceLock::new() })
     }
 
     /// (left, right) by rank, flat, where tiktoken's rule makes token `rank` of those two; 2**32 - 1 where it makes
@@ -153,8 +152,13 @@ impl Encoder {
 
     /// Ids of one text; the strings of `special` in it are special tokens.
     #[pyo3(signature = (text, special=None))]
-    fn encode(&self, py: Python<'_>, text: &str, special: Option<&SpecialStrings>) -> PyResult<Vec<u32>> {
-        py.detach(|| self.ids(text, special)).map_err(user_error)
+    fn encode<'py>(
+        &self,
+        py: Python<'py>,
+        text: &str,
+        special: Option<&SpecialStrings>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        self.with_ids(py, text, special, |ids| PyList::new(py, ids))?
     }
 
     /// The same as an array.
@@ -165,7 +169,7 @@ impl Encoder {
         text: &str,
         special: Option<&SpecialStrings>,
     ) -> PyResult<Array<'py, u32>> {
-        Ok(py.detach(|| self.ids(text, special)).map_err(user_error)?.into_pyarray(py))
+        self.with_ids(py, text, special, |ids| PyArray1::from_slice(py, ids))
     }
 
     #[pyo3(signature = (texts, threads, special=None))]
@@ -248,17 +252,29 @@ impl Encoder {
 }
 
 impl Encoder {
-    fn ids(&self, text: &str, special: Option<&SpecialStrings>) -> Result<Vec<u32>, String> {
-        let mut ids = Vec::new();
-        self.core.with_states(1, |states| match special {
-            None => self.core.encode(text.as_bytes(), &mut states[0], &mut ids),
-            Some(SpecialStrings(special)) => special.encode(&self.core, text.as_bytes(), &mut states[0], &mut ids),
-        })?;
-        Ok(ids)
-    }
-
-    fn cuts(&self) -> &streaming::Cuts {
-        self.cuts.get_or_init(|| streaming::Cuts::new(self.core.definition(), self.ignores_merges))
+    /// Passes the ids of one text on, out of room that is there already.
+    fn with_ids<R>(
+        &self,
+        py: Python<'_>,
+        text: &str,
+        special: Option<&SpecialStrings>,
+        pass: impl FnOnce(&[u32]) -> R,
+    ) -> PyResult<R> {
+        self.core.with_state(|state| {
+            let mut ids = std::mem::take(&mut state.ids);
+            ids.clear();
+            let mut encode = || match special {
+                None => self.core.encode(text.as_bytes(), state, &mut ids),
+                Some(SpecialStrings(special)) => special.encode(&self.core, text.as_bytes(), state, &mut ids),
+            };
+            // Other threads can wait for a short text rather than this one for the GIL.
+            let encoded = if text.len() < SHORT_TEXT { encode() } else { py.detach(encode) };
+            let passed = encoded.map(|()| pass(&ids)).map_err(user_error);
+            if ids.capacity() <= KEPT_IDS {
+                state.ids = ids;
+            }
+            passed
+        })
     }
 }
 
@@ -312,8 +328,8 @@ impl EncodeStream {
         let (encoder, stream, limit) = (self.encoder.get(), &mut self.stream, self.limit);
         let mut ids = Vec::new();
         py.detach(|| {
-            encoder.core.with_states(1, |states| {
-                stream.push(part.as_bytes(), &encoder.core, encoder.cuts(), limit, &mut states[0], &mut ids)
+            encoder.core.with_state(|state| {
+                stream.push(part.as_bytes(), &encoder.core, encoder.core.cuts(), limit, state, &mut ids)
             })
         })
         .map_err(user_error)?;
@@ -324,7 +340,7 @@ impl EncodeStream {
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Array<'py, u32>> {
         let (encoder, stream) = (self.encoder.get(), &mut self.stream);
         let mut ids = Vec::new();
-        py.detach(|| encoder.core.with_states(1, |states| stream.finish(&encoder.core, &mut states[0], &mut ids)))
+        py.detach(|| encoder.core.with_state(|state| stream.finish(&encoder.core, state, &mut ids)))
             .map_err(user_error)?;
         Ok(ids.into_pyarray(py))
     }
