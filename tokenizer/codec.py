@@ -21,6 +21,9 @@ from tokenizer.special import SpecialSets
 Ids = npt.NDArray[np.uint32]
 Offsets = npt.NDArray[np.int64]
 
+_FOR_SEVERAL_THREADS = 1_000_000
+"""Characters from which on one text is encoded by several threads."""
+
 
 class Spans(NamedTuple):
     """Ids of a text and where their tokens lie in it.
@@ -105,9 +108,15 @@ class Codec(ABC):
         allowed_special: Set[str] | Literal["all"] = frozenset(),
         disallowed_special: Collection[str] | Literal["all"] = "all",
     ) -> Ids:
-        """`encode` without a Python object per id: uint32 [n]. The quickest way for one text at a time."""
+        """`encode` without a Python object per id: uint32 [n]. The quickest way for one text at a time.
+
+        A text of a million characters or more is encoded by several threads.
+        """
         try:
-            return self._encoder.encode_array(text, self._specials.check(text, allowed_special, disallowed_special))
+            preparation = self._specials.check(text, allowed_special, disallowed_special)
+            if len(text) >= _FOR_SEVERAL_THREADS and preparation is None:
+                return self._encoder.encode_batch([text], thread_count(None))[0]
+            return self._encoder.encode_array(text, preparation)
         except (TypeError, UnicodeEncodeError):
             documents.check_text(text)
             raise

@@ -49,6 +49,8 @@ class SpecialSets:
         Raises:
             UserError: the text holds a disallowed string, or an allowed one is no special token.
         """
+        if not allowed and not disallowed and "" not in (allowed, disallowed):
+            return self.ordinary  # the usual case of many calls in a row
         preparation, forbidden = self.resolve(allowed, disallowed)
         if forbidden is not None:
             forbidden.check(text)

@@ -159,7 +159,8 @@ impl Trainer {
             self.workers.iter_mut().for_each(|worker| worker.tokens.resize(n, 0));
         }
         encoder.with_states(threads, |states| {
-            let mut pairs: Vec<(&mut State, &mut Worker)> = states.iter_mut().zip(&mut self.workers).collect();
+            let mut pairs: Vec<(&mut State, &mut Worker)> =
+                states.iter_mut().map(Box::as_mut).zip(&mut self.workers).collect();
             parallel::for_each(&mut pairs, chunks.len(), |(state, worker), i| {
                 for document in chunks[i].clone() {
                     let text = batch.document(document);

@@ -14,6 +14,8 @@
 //! decided alike at the end of a text; from the right, the scanner stands at the place with nothing begun, and does
 //! not look back. The tests hold the rules against the scanners on generated text.
 
+use std::ops::Range;
+
 use crate::encoding::{Definition, Encoder, State};
 use crate::patterns::{Kind, Scanner};
 use crate::unicode::{decode, CLASSES, LETTER, LOWER, NOT_OTHER, NUMBER, SPACE, UPPER};
@@ -183,6 +185,14 @@ impl Cuts {
                 phase1_ends && phase2 != Place::Open && (phase2 == Place::End || !joins(&self.phase2))
             }
         }
+    }
+
+    /// The first safe cut in a range of places.
+    pub fn first(&self, definition: &Definition, text: &[u8], mut range: Range<usize>) -> Option<usize> {
+        let is_character = |at: &usize| text[*at] & 0xC0 != 0x80;
+        range.start = range.start.max(1);
+        range.end = range.end.min(text.len());
+        range.filter(is_character).find(|&at| self.is_safe(definition, text, at))
     }
 
     /// The last safe cut at or behind `from`.

@@ -6,10 +6,16 @@ use std::sync::Mutex;
 use super::cache::State;
 use super::encoder::Encoder;
 use super::memory::{on_huge_pages, room_on_huge_pages};
-use crate::documents::Documents;
+use crate::documents::{Documents, Strings};
 use crate::parallel;
 
 const CHUNK_BYTES: usize = 1 << 17;
+
+/// Longer documents are cut for several threads.
+const LONG_BYTES: usize = 4 * CHUNK_BYTES;
+
+/// A document that has no cut up to here is not cut any more.
+const SEARCHED_BYTES: usize = 8 * CHUNK_BYTES;
 
 /// Bytes of text for which room for a token is taken in advance.
 const BYTES_PER_TOKEN: usize = 4;
@@ -35,6 +41,35 @@ impl Encoder {
         batch: &(impl Documents + ?Sized),
         threads: usize,
     ) -> Result<(Vec<u32>, Vec<i64>), String> {
+        if threads > 1 && batch.offsets().windows(2).any(|ends| ends[1] - ends[0] > LONG_BYTES as i64) {
+            let (parts, last_parts) = self.parts(batch);
+            let (ids, offsets) = self.encode_apart(&parts, threads)?;
+            return Ok((ids, last_parts.iter().map(|&part| offsets[part]).collect()));
+        }
+        self.encode_apart(batch, threads)
+    }
+
+    /// The documents, long ones in parts that give their ids; and by document the number of parts up to its last, from
+    /// 0 in front of the first.
+    pub(super) fn parts<'a>(&self, batch: &'a (impl Documents + ?Sized)) -> (Strings<'a>, Vec<usize>) {
+        let (mut parts, mut last_parts) = (Vec::new(), vec![0]);
+        for number in 0..batch.count() {
+            let mut rest = batch.document(number);
+            while rest.len() > LONG_BYTES {
+                let places = CHUNK_BYTES..SEARCHED_BYTES.min(rest.len() - CHUNK_BYTES);
+                let Some(cut) = self.cuts().first(&self.definition, rest, places) else { break };
+                let (part, behind) = rest.split_at(cut);
+                parts.push(part);
+                rest = behind;
+            }
+            parts.push(rest);
+            last_parts.push(parts.len());
+        }
+        (Strings::new(parts), last_parts)
+    }
+
+    /// `encode_batch`, each document on one thread.
+    fn encode_apart(&self, batch: &(impl Documents + ?Sized), threads: usize) -> Result<(Vec<u32>, Vec<i64>), String> {
         let offsets = batch.offsets();
         let chunks = parallel::chunks(offsets, CHUNK_BYTES);
         let threads = threads.min(chunks.len()).max(1);
@@ -44,7 +79,7 @@ impl Encoder {
             .map(|_| Made { ids: room_on_huge_pages(room), ends: Vec::new(), chunks: Vec::new() })
             .collect();
         self.with_states(threads, |states| {
-            let mut workers: Vec<(&mut State, &mut Made)> = states.iter_mut().zip(&mut made).collect();
+            let mut workers: Vec<(&mut State, &mut Made)> = states.iter_mut().map(Box::as_mut).zip(&mut made).collect();
             parallel::for_each(&mut workers, chunks.len(), |(state, made), number| {
                 let (first_id, first_end) = (made.ids.len(), made.ends.len());
                 for document in chunks[number].clone() {

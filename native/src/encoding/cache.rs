@@ -1,7 +1,7 @@
 //! What one thread remembers: pieces of text and their tokens.
 
 use super::memory::on_huge_pages;
-use super::merging::Scratch;
+use super::merging::{Lanes, Scratch};
 use super::words::{COUNT, COUNT_SHIFT};
 use crate::keys::{hash_key, prefetch};
 
@@ -61,14 +61,15 @@ impl Short {
     }
 
     /// In place of the entry that was used longer ago.
-    pub(super) fn insert(&mut self, place: usize, key: u128, words: &[u32]) -> [u32; TOKENS] {
+    pub(super) fn insert(&mut self, place: usize, key: u128, words: &[u32]) {
         let mut entry = Entry { key, words: [0; TOKENS] };
         entry.words[..words.len()].copy_from_slice(words);
         entry.words[0] = entry.words[0] & !COUNT | (words.len() as u32 - 1) << COUNT_SHIFT;
         let pair = &mut self.pairs[place].0;
-        pair[1] = pair[0];
+        if pair[0].key != key {
+            pair[1] = pair[0];
+        }
         pair[0] = entry;
-        entry.words
     }
 }
 
@@ -107,15 +108,29 @@ pub(super) struct Pending {
     pub(super) first: u32,
 }
 
+/// A piece that has no entry.
+#[derive(Clone, Copy)]
+pub(super) struct Missed {
+    pub(super) piece: Pending,
+    /// Where in the output its words belong.
+    pub(super) at: usize,
+    /// Whether its words are to be kept.
+    pub(super) new: bool,
+}
+
 /// What one thread needs: a bounded cache of pieces, and room to work.
 pub struct State {
     pub(super) short: Short,
     pub(super) long: LongPieces,
     pub(super) pending: [Pending; AHEAD],
     pub(super) n_pending: usize,
+    pub(super) missed: Vec<Missed>,
+    pub(super) lanes: Lanes,
     /// Dead byte pairs (see `pieces`) in a block of 64 bytes, and where it starts.
     pub(super) dead: u64,
     pub(super) block: usize,
+    /// Of one text, for who makes something else of them.
+    pub ids: Vec<u32>,
     pub(super) piece: Vec<u32>,
     pub(super) words: Vec<u32>,
     pub(super) gathered: Vec<u32>,
@@ -132,8 +147,11 @@ impl State {
             long: LongPieces::default(),
             pending: [Pending::default(); AHEAD],
             n_pending: 0,
+            missed: Vec::new(),
+            lanes: Lanes::default(),
             dead: 0,
             block: usize::MAX,
+            ids: Vec::new(),
             piece: Vec::new(),
             words: Vec::new(),
             gathered: Vec::new(),

@@ -1,6 +1,6 @@
 //! The encoder: both levels over the scanner's pieces, for one text or many.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use super::cache::State;
 use super::level2::Level2;
@@ -12,12 +12,17 @@ use super::Definition;
 use crate::counting::Unit;
 use crate::keys::SHORT;
 use crate::merging::Tokens;
+use crate::streaming::Cuts;
 
 /// Entries of a thread's cache of pieces, in pairs of 64 bytes: at most 8 MiB. Small vocabularies need less.
 const CACHE_PAIRS: std::ops::RangeInclusive<usize> = 1 << 6..=1 << 17;
 
 /// Tokens of level 1 that are gathered before level 2 merges them.
 pub(super) const GATHERED: usize = 1 << 10;
+
+/// In boxes, since states are large, and go in and out with every call.
+#[allow(clippy::vec_box)]
+type Pool = Vec<Box<State>>;
 
 pub struct Encoder {
     pub(super) definition: Definition,
@@ -27,7 +32,10 @@ pub struct Encoder {
     pub(super) whole: Option<WholeTokens>,
     /// Whether the merges are on one level although there is a phase 2.
     pub plain: bool,
-    states: Mutex<Vec<State>>,
+    /// States that no call uses.
+    states: Mutex<Pool>,
+    ignores_merges: bool,
+    cuts: OnceLock<Cuts>,
 }
 
 impl Encoder {
@@ -58,12 +66,15 @@ impl Encoder {
             plain,
             definition,
             states: Mutex::new(Vec::new()),
+            ignores_merges: false,
+            cuts: OnceLock::new(),
         }
     }
 
     /// HF's `ignore_merges`: a whole piece of the scanner that is one of the tokens `ids` becomes it at once.
     /// For one-pass tokenizers.
     pub fn ignoring_merges(mut self, ids: &[u32]) -> Self {
+        self.ignores_merges = true;
         // Merges give most tokens anyway; only the others need a look before merging.
         let unknown: Vec<u32> = ids.iter().copied().filter(|&id| !self.level1.knows(self.tokens().get(id))).collect();
         let made = self.tokens_in(&unknown);
@@ -89,8 +100,7 @@ impl Encoder {
     #[inline(never)]
     fn tokens_in(&self, ids: &[u32]) -> Vec<u32> {
         let (mut words, mut merged) = (Vec::new(), Vec::new());
-        self.with_states(1, |states| {
-            let state = &mut states[0];
+        self.with_state(|state| {
             let mut count = |&id: &u32| {
                 let bytes = self.tokens().get(id);
                 if bytes.is_empty() {
@@ -120,18 +130,39 @@ impl Encoder {
     }
 
     /// Runs `work` with a state per thread; states (and so caches) are kept for the next call.
-    pub fn with_states<R>(&self, threads: usize, work: impl FnOnce(&mut [State]) -> R) -> R {
+    pub fn with_states<R>(&self, threads: usize, work: impl FnOnce(&mut [Box<State>]) -> R) -> R {
         let mut states = {
-            let mut pool = self.states.lock().expect("no panic while held");
+            let mut pool = self.pool();
             let keep = pool.len().saturating_sub(threads);
             pool.split_off(keep)
         };
-        let pairs = self.definition.merges.len().next_power_of_two().saturating_mul(4);
-        let cache = pairs.clamp(*CACHE_PAIRS.start(), *CACHE_PAIRS.end());
-        states.resize_with(threads.max(1), || State::new(cache));
+        states.resize_with(threads.max(1), || self.new_state());
         let result = work(&mut states);
-        self.states.lock().expect("no panic while held").append(&mut states);
+        self.pool().append(&mut states);
         result
+    }
+
+    /// The same with one state.
+    pub fn with_state<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
+        let state = self.pool().pop();
+        let mut state = state.unwrap_or_else(|| self.new_state());
+        let result = work(&mut state);
+        self.pool().push(state);
+        result
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.states.lock().expect("no panic while held")
+    }
+
+    fn new_state(&self) -> Box<State> {
+        let pairs = self.definition.merges.len().next_power_of_two().saturating_mul(4);
+        Box::new(State::new(pairs.clamp(*CACHE_PAIRS.start(), *CACHE_PAIRS.end())))
+    }
+
+    /// Where texts can be cut without changing ids.
+    pub fn cuts(&self) -> &Cuts {
+        self.cuts.get_or_init(|| Cuts::new(&self.definition, self.ignores_merges))
     }
 
     /// Ids of one text, appended to `out`.

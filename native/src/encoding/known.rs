@@ -4,7 +4,7 @@ use super::memory::on_huge_pages;
 use super::pairs::{joins, rank, Found};
 use super::rules::Rule;
 use super::{Definition, MergeRule};
-use crate::keys::hash_key;
+use crate::keys::{hash_key, prefetch};
 
 /// What each token is made of, where every token is made by one merge, behind those that make its parts.
 pub(super) struct Origins {
@@ -93,6 +93,21 @@ impl Known {
         let (at, part) = self.slot(key);
         self.slots[at] = (part, id);
         self.keys[id as usize] = key;
+    }
+
+    /// Asks for what `get` reads first.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, key: u128) {
+        prefetch(&self.slots, (hash_key(key) >> 32) as usize & (self.slots.len() - 1));
+    }
+
+    /// Asks for what `get` reads then.
+    #[inline(always)]
+    pub(super) fn prefetch_key(&self, key: u128) {
+        let (part, id) = self.slots[(hash_key(key) >> 32) as usize & (self.slots.len() - 1)];
+        if part == hash_key(key) as u32 {
+            prefetch(&self.keys, id as usize);
+        }
     }
 
     #[inline(always)]

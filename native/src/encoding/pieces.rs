@@ -1,8 +1,8 @@
 //! Level 1: text is cut into pieces that are looked up instead of merged.
 
-use super::cache::{Pending, State, AHEAD, TOKENS};
+use super::cache::{Missed, Pending, State, AHEAD, TOKENS};
 use super::known::{Known, Origins};
-use super::merging::{merge_long, merge_short, Scratch, SCAN};
+use super::merging::{merge, Scratch, SCAN};
 use super::pairs::{found, FixedPairs, Found, PairTable, ABSENT};
 use super::rules::Rule;
 use super::words::{COUNT, COUNT_SHIFT};
@@ -11,6 +11,12 @@ use crate::keys::{short_key, SHORT};
 
 /// In a key: the piece is a part of one of the scanner's.
 const PART: u128 = 1 << 127;
+
+/// Pieces without entries that are made together.
+const TOGETHER: usize = 16;
+
+/// Words behind the first of them, which are moved when it is made, at which they are made anyway.
+const APART: usize = 1 << 12;
 
 /// The merges of level 1, and what follows from them.
 pub(super) struct Level1 {
@@ -117,6 +123,7 @@ impl Level1 {
     #[inline(always)]
     pub(super) fn begin(&self, state: &mut State) {
         state.n_pending = 0;
+        state.missed.clear();
         state.block = usize::MAX;
     }
 
@@ -202,83 +209,109 @@ impl Level1 {
         state.pending[state.n_pending & (AHEAD - 1)] = Pending { key, start, end, place, first };
         state.n_pending += 1;
         if state.n_pending == AHEAD {
-            self.settle(text, state, out);
+            self.look_up(text, state, out);
         }
     }
 
-    /// Adds the words of all pending pieces.
-    #[inline(never)]
+    /// Adds the words of all pieces that wait.
+    #[inline(always)]
     pub(super) fn settle(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
+        self.look_up(text, state, out);
+        if !state.missed.is_empty() {
+            self.make(text, state, out);
+        }
+    }
+
+    /// Adds the words of the pending pieces that have entries; the others are put down as missed.
+    #[inline(never)]
+    fn look_up(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
         let n = state.n_pending;
         let mut at = out.len();
         out.resize(at + n * TOKENS, 0);
         for i in 0..n {
-            let Pending { key, start, end, place, first } = state.pending[i & (AHEAD - 1)];
-            let mut words = state.short.get(place, key);
-            if words.is_none() || key == 0 {
-                words = self.missed(text, i, state);
-            }
-            match words {
-                Some(words) => {
+            let piece = state.pending[i & (AHEAD - 1)];
+            match state.short.get(piece.place, piece.key) {
+                Some(words) if piece.key != 0 => {
                     // All of them, to keep those that count: no branch on their number.
                     out[at..at + TOKENS].copy_from_slice(&words);
-                    out[at] = words[0] & !COUNT | first;
+                    out[at] = words[0] & !COUNT | piece.first;
                     at += (words[0] >> COUNT_SHIFT & 3) as usize + 1;
                 }
-                None => {
-                    debug_assert!(end - start > TOKENS);
-                    out.truncate(at);
-                    out.extend_from_slice(&state.piece);
-                    out[at] |= first;
-                    at = out.len();
-                    out.resize(at + (n - i) * TOKENS, 0);
-                }
+                _ => state.missed.push(Missed { piece, at, new: false }),
             }
         }
         out.truncate(at);
         state.n_pending = 0;
+        if state.missed.len() >= TOGETHER || state.missed.first().is_some_and(|missed| at - missed.at > APART) {
+            self.make(text, state, out);
+        }
     }
 
-    /// The words of the i-th pending piece, which has no entry: in an entry if it can have one, or in `state.piece`.
+    /// Adds the words of the missed pieces where they belong.
+    ///
+    /// All that is needed for one of them comes from far away in memory, so one step is taken for all before the next.
     #[inline(never)]
-    fn missed(&self, text: &[u8], i: usize, state: &mut State) -> Option<[u32; TOKENS]> {
-        let Pending { key, start, end, place, .. } = state.pending[i & (AHEAD - 1)];
-        let bytes = &text[start..end];
-        let State { short, long, piece, scratch, .. } = state;
-        if key == 0 {
-            if let Some(words) = long.get(bytes) {
-                piece.clear();
-                piece.extend_from_slice(words);
-                return None;
+    fn make(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
+        let State { short, long, missed, lanes, scratch, piece: ids, .. } = state;
+        for missed in missed.iter().filter(|missed| missed.piece.key != 0) {
+            self.known.prefetch(missed.piece.key & !PART);
+        }
+        for missed in missed.iter().filter(|missed| missed.piece.key != 0) {
+            self.known.prefetch_key(missed.piece.key & !PART);
+        }
+        lanes.clear();
+        for Missed { piece: Pending { key, start, end, .. }, new, .. } in missed.iter_mut() {
+            let bytes = &text[*start..*end];
+            let token = if *key == 0 {
+                if let Some(words) = long.get(bytes) {
+                    lanes.add_merged(words);
+                    continue;
+                }
+                None
+            } else {
+                let whole = self.whole.as_ref().and_then(|whole| whole.get(*key));
+                whole.or_else(|| self.known.get(*key & !PART))
+            };
+            *new = true;
+            if let Some(id) = token {
+                lanes.add_merged(&[id]);
+            } else if bytes.len() <= SCAN {
+                let found = bytes.windows(2).map(|two| self.bytes[byte_pair(two[0], two[1])]);
+                lanes.add(bytes.iter().map(|&byte| self.byte_words[byte as usize]), found);
+            } else {
+                self.merge_bytes(bytes, ids, scratch);
+                lanes.add_merged(ids);
             }
-        } else if let Some(id) = self.whole.as_ref().and_then(|whole| whole.get(key)) {
-            return Some(short.insert(place, key, &[self.words[id as usize]]));
-        } else if let Some(id) = self.known.get(key & !PART) {
-            return Some(short.insert(place, key, &[self.words[id as usize]]));
         }
-        self.merge_bytes(bytes, piece, scratch);
-        piece.iter_mut().for_each(|id| *id = self.words[*id as usize]);
-        if key == 0 {
-            long.insert(bytes, piece);
-            return None;
+        lanes.merge(&self.pairs);
+
+        let mut end = out.len();
+        let mut to = end + (0..missed.len()).map(|lane| lanes.get(lane).len()).sum::<usize>();
+        out.resize(to, 0);
+        for (lane, &Missed { piece, at, new }) in missed.iter().enumerate().rev() {
+            let words = lanes.get(lane);
+            if new {
+                words.iter_mut().for_each(|id| *id = self.words[*id as usize]);
+                if piece.key == 0 {
+                    long.insert(&text[piece.start..piece.end], words);
+                } else if words.len() <= TOKENS {
+                    short.insert(piece.place, piece.key, words);
+                }
+            }
+            to -= end - at;
+            out.copy_within(at..end, to);
+            (end, to) = (at, to - words.len());
+            out[to..to + words.len()].copy_from_slice(words);
+            out[to] |= piece.first;
         }
-        (piece.len() <= TOKENS).then(|| short.insert(place, key, piece))
+        missed.clear();
     }
 
     /// Ids of a piece of text.
     fn merge_bytes(&self, bytes: &[u8], ids: &mut Vec<u32>, scratch: &mut Scratch) {
         ids.clear();
         ids.extend(bytes.iter().map(|&byte| self.byte_words[byte as usize]));
-        let pair = |left: u32, right: u32| self.pairs.get(left, right);
-        if ids.len() > SCAN {
-            return merge_long(ids, pair, scratch);
-        }
-        let mut found = [ABSENT; SCAN];
-        for (found, two) in found.iter_mut().zip(bytes.windows(2)) {
-            *found = self.bytes[byte_pair(two[0], two[1])];
-        }
-        let n = merge_short(ids, &mut found[..bytes.len() - 1], pair);
-        ids.truncate(n);
+        merge(ids, |left, right| self.pairs.get(left, right), scratch);
     }
 }
 

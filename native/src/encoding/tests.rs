@@ -1,6 +1,8 @@
 use super::rules::effective_rules;
 use super::*;
 use crate::corpus::Batch;
+use crate::documents::Documents;
+use crate::patterns::NAMED;
 
 pub struct Random(pub u64);
 
@@ -49,6 +51,36 @@ pub fn plain(ids: &mut Vec<u32>, merges: &[MergeRule]) {
 
 fn byte_ids() -> [u32; 256] {
     std::array::from_fn(|i| i as u32)
+}
+
+#[test]
+fn long_documents_give_the_same_ids_in_parts() {
+    let mut random = Random(41);
+    for pattern in ["", NAMED[0].1, NAMED[1].1] {
+        let (tokens, merges) = random_merges(&mut random, 4, 60);
+        let encoder = Encoder::new(Definition {
+            tokens,
+            byte_ids: byte_ids(),
+            phase1: merges.len() / 2,
+            merges,
+            scanner: Scanner::new(pattern).unwrap(),
+            fence: None,
+            eligible: None,
+        });
+        let mut batch = Batch::default();
+        // Many cuts, none, and some.
+        for letters in ["abcd ", "abcd", "abcd \n1.é"] {
+            let letters: Vec<char> = letters.chars().collect();
+            let text: String = (0..700_000).map(|_| letters[random.below(letters.len())]).collect();
+            batch.push(b"abc");
+            batch.push(text.as_bytes());
+            batch.push(b"");
+        }
+        let (parts, last_parts) = encoder.parts(&batch);
+        assert!(parts.count() > batch.len() + 2, "{pattern:?}: {} parts", parts.count());
+        assert_eq!(last_parts.len(), batch.len() + 1);
+        assert_eq!(encoder.encode_batch(&batch, 2).unwrap(), encoder.encode_batch(&batch, 1).unwrap(), "{pattern:?}");
+    }
 }
 
 #[test]

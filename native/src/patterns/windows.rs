@@ -19,7 +19,13 @@ pub struct Window {
     scalar: usize,
 }
 
-/// Cuts a text with `window(at)` where a whole window is left and with `next(at)`, the scalar scanner, elsewhere.
+/// Fills a window behind the end of the text: a byte outside ASCII, at which certainty ends.
+const PADDING: u8 = 0x80;
+
+/// A shorter rest of the text is left to the scalar scanner.
+const WORTH_A_WINDOW: usize = 12;
+
+/// Cuts a text with `window(bytes, at)` and, where that is not certain, with `next(at)`, the scalar scanner.
 #[inline(always)]
 pub fn pieces(
     text: &[u8],
@@ -30,9 +36,16 @@ pub fn pieces(
     let (mut at, mut scalar_until) = (0, 0);
     while at < text.len() {
         if at >= scalar_until {
-            if let Some(bytes) = text[at..].first_chunk() {
+            let rest = &text[at..];
+            let mut padded = [PADDING; BLOCK];
+            let bytes = rest.first_chunk().or_else(|| {
+                padded[..rest.len()].copy_from_slice(rest);
+                (rest.len() >= WORTH_A_WINDOW).then_some(&padded)
+            });
+            if let Some(bytes) = bytes {
                 let Window { starts, scalar } = window(bytes, at);
-                scalar_until = at + scalar;
+                // Behind the last window there is only what is not certain before the end of the text.
+                scalar_until = if rest.len() < BLOCK { text.len() } else { at + scalar };
                 let first = at;
                 let mut ends = starts & !1;
                 while ends != 0 {

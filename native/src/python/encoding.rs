@@ -17,16 +17,19 @@ use crate::offsets;
 use crate::patterns::Scanner;
 use crate::preparing;
 use crate::special;
-use crate::streaming;
 
 type Array<'py, T> = Bound<'py, PyArray1<T>>;
+/// Bytes of a text that is encoded without giving up the GIL: some microseconds.
+const SHORT_TEXT: usize = 1 << 10;
+
+/// Most ids for which room is kept from one text to the next.
+const KEPT_IDS: usize = 1 << 20;
+
 type Encoded<'py> = (Array<'py, u32>, Array<'py, i64>);
 
 #[pyclass(frozen, module = "tokenizer._native")]
 pub struct Encoder {
     core: encoding::Encoder,
-    ignores_merges: bool,
-    cuts: OnceLock<streaming::Cuts>,
     dropout: OnceLock<Dropout>,
 }
 
@@ -112,12 +115,7 @@ impl Encoder {
         }
         let core = encoding::Encoder::new(definition);
         let whole = whole.as_slice()?;
-        Ok(Self {
-            core: if whole.is_empty() { core } else { core.ignoring_merges(whole) },
-            ignores_merges: !whole.is_empty(),
-            cuts: OnceLock::new(),
-            dropout: OnceLock::new(),
-        })
+        Ok(Self { core: if whole.is_empty() { core } else { core.ignoring_merges(whole) }, dropout: OnceLock::new() })
     }
 
     /// (left, right) by rank, flat, where tiktoken's rule makes token `rank` of those two; 2**32 - 1 where it makes
@@ -155,8 +153,13 @@ impl Encoder {
 
     /// Ids of one text.
     #[pyo3(signature = (text, preparation=None))]
-    fn encode(&self, py: Python<'_>, text: &str, preparation: Option<&Preparation>) -> PyResult<Vec<u32>> {
-        py.detach(|| self.ids(text, preparation)).map_err(user_error)
+    fn encode<'py>(
+        &self,
+        py: Python<'py>,
+        text: &str,
+        preparation: Option<&Preparation>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        self.with_ids(py, text, preparation, |ids| PyList::new(py, ids))?
     }
 
     /// The same as an array.
@@ -167,7 +170,7 @@ impl Encoder {
         text: &str,
         preparation: Option<&Preparation>,
     ) -> PyResult<Array<'py, u32>> {
-        Ok(py.detach(|| self.ids(text, preparation)).map_err(user_error)?.into_pyarray(py))
+        self.with_ids(py, text, preparation, |ids| PyArray1::from_slice(py, ids))
     }
 
     #[pyo3(signature = (texts, threads, preparation=None))]
@@ -294,16 +297,27 @@ fn prepared(
 }
 
 impl Encoder {
-    fn ids(&self, text: &str, preparation: Option<&Preparation>) -> Result<Vec<u32>, String> {
-        let mut ids = Vec::new();
-        self.core.with_states(1, |states| {
-            prepared(preparation, text.as_bytes(), &mut ids, |text, ids| self.core.encode(text, &mut states[0], ids))
-        })?;
-        Ok(ids)
-    }
-
-    fn cuts(&self) -> &streaming::Cuts {
-        self.cuts.get_or_init(|| streaming::Cuts::new(self.core.definition(), self.ignores_merges))
+    /// Passes the ids of one text on, out of room that is there already.
+    fn with_ids<R>(
+        &self,
+        py: Python<'_>,
+        text: &str,
+        preparation: Option<&Preparation>,
+        pass: impl FnOnce(&[u32]) -> R,
+    ) -> PyResult<R> {
+        self.core.with_state(|state| {
+            let mut ids = std::mem::take(&mut state.ids);
+            ids.clear();
+            let mut encode =
+                || prepared(preparation, text.as_bytes(), &mut ids, |text, ids| self.core.encode(text, state, ids));
+            // Other threads can wait for a short text rather than this one for the GIL.
+            let encoded = if text.len() < SHORT_TEXT { encode() } else { py.detach(encode) };
+            let passed = encoded.map(|()| pass(&ids)).map_err(user_error);
+            if ids.capacity() <= KEPT_IDS {
+                state.ids = ids;
+            }
+            passed
+        })
     }
 }
 
@@ -414,13 +428,13 @@ impl EncodeStream {
         let preparation = self.preparation.as_ref().map_or(&NONE, |preparation| &preparation.get().0);
         let mut ids = Vec::new();
         py.detach(|| {
-            encoder.core.with_states(1, |states| {
+            encoder.core.with_state(|state| {
                 let mut into = preparing::Into {
                     preparation,
                     encoder: &encoder.core,
-                    cuts: encoder.cuts(),
+                    cuts: encoder.core.cuts(),
                     limit,
-                    state: &mut states[0],
+                    state,
                     out: &mut ids,
                 };
                 stream.push(part.as_bytes(), last, &mut into)
