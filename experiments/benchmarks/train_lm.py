@@ -137,7 +137,7 @@ def measure(run: Run, rounds: int) -> tuple[Clock, float]:
         theirs = clock.time("llama", lambda rows=rows: llama.gradients(*rows))
         clock.time("llama, update", lambda: update(llama.model, llama.optimizers))
         clock.time("product", lambda: factor @ factor)
-        if number == 0 and abs(ours / theirs - 1) > (1e-2 if bf16 else 1e-4):
+        if number == 0 and not run.config.document_mask and abs(ours / theirs - 1) > (1e-2 if bf16 else 1e-4):
             raise AssertionError(f"the models are not the same: losses {ours} and {theirs}")
     return clock, 2 * size**3 / clock.median("product")
 
@@ -215,7 +215,7 @@ def main(argv: list[str]) -> int:
     options.add_argument("--context", type=common.positive, default=256, help="tokens of a row (default 256)")
     options.add_argument("--precision", choices=PRECISIONS, default="auto")
     options.add_argument("--compile", action="store_true", help="fuse both models' layers with torch.compile")
-    options.add_argument("--document-mask", action="store_true", help="ours attends within documents")
+    options.add_argument("--document-mask", action="store_true", help="ours attends within documents, theirs to all")
     options.add_argument("--device", default="auto")
     options.add_argument("--threads", type=common.positive, help="of a CPU (default: Torch's)")
     arguments = options.parse_args(argv)

@@ -119,28 +119,6 @@ def test_where_one_process_fails_the_others_do_not_wait(shards, tmp_path):
     assert codes[1] != 0
 
 
-@pytest.mark.slow
-def test_the_command_line_under_torchrun(tmp_path):
-    """Of two processes the first one counts, trains tokenizers, shards; all train the models; the first one judges."""
-    corpus = tmp_path / "text.txt"
-    rng = random.Random(0)
-    words = ["the", "town", "of", "hills", "in", "history", "end"]
-    documents = [" ".join(rng.choices(words, k=300)) for _ in range(100)]
-    corpus.write_text("\n\n".join(documents))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command += ["-m", "experiments.evaluate", "corpus=files", f"corpus.paths=[{corpus}]", "bpe.vocab_size=400"]
-    command += ["lm.model.depth=1", "lm.model.width=32", "lm.model.head_width=16", "budget.train_bytes=8192"]
-    command += ["lm.train.bytes_per_step=2048", "lm.train.context_bytes=512", "budget.tolerance=0.2"]
-    command += ["eval.bootstrap_samples=50", "corpus.heldout_fraction=0.4", "runner.threads=1"]
-    command += [f"artifacts={tmp_path / 'artifacts'}", f"hydra.run.dir={tmp_path / 'outputs'}"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400)
-    assert done.returncode == 0, done.stdout + done.stderr
-    summaries = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("lm-*/summary.json")]
-    assert [summary["processes"] for summary in summaries] == [2, 2]
-    assert done.stdout.count("bits per byte") >= 1
-
-
 def test_rows_that_cannot_be_shared(shards, tmp_path, monkeypatch):
     from lm import parallel, run
 

@@ -1,0 +1,65 @@
+"""The command line in several processes: `torchrun --nproc-per-node 2 -m experiments.train_lm ...`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[2]
+
+
+def torchrun(stage: str, overrides: list[str]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += ["-m", f"experiments.{stage}", *overrides]
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+def test_the_first_process_does_everything_and_all_train(tiny: list[str], tmp_path: Path) -> None:
+    out, err = (process := torchrun("pipeline", tiny)).communicate(timeout=400)
+    assert process.returncode == 0, out + err
+    summaries = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("lm-*/summary.json")]
+    assert [summary["processes"] for summary in summaries] == [2, 2]
+    assert out.count("report: ") == 1
+
+
+@pytest.mark.slow
+def test_a_signal_stops_all_and_the_same_command_continues(tiny: list[str], tmp_path: Path) -> None:
+    longer = [*tiny, "budget.train_bytes=1228800", "lm.train.log_every=1"]
+    process = torchrun("train_lm", longer)
+    deadline = time.monotonic() + 300
+    while not any(path.stat().st_size for path in (tmp_path / "artifacts").glob(".lm-*/metrics.jsonl")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)  # to torchrun, which passes it on
+    _, err = process.communicate(timeout=120)
+    assert "the same command continues" in err
+    (checkpoint,) = (tmp_path / "artifacts").glob(".lm-*/checkpoint.safetensors")
+    steps = len((checkpoint.parent / "metrics.jsonl").read_text().splitlines())
+    assert 0 < steps < 300
+    process = torchrun("train_lm", longer)
+    while not any(path.stat().st_size for path in (tmp_path / "artifacts").glob("lm-*/metrics.jsonl")):
+        if process.poll() is not None:
+            pytest.fail("".join(process.communicate()))
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=120)
+    (done,) = (tmp_path / "artifacts").glob("lm-*/metrics.jsonl")
+    assert [json.loads(line)["step"] for line in done.read_text().splitlines()] == list(range(1, 301))
+
+
+@pytest.mark.slow
+def test_a_users_mistake_ends_all_processes(tiny: list[str]) -> None:
+    _, err = (process := torchrun("train_lm", [*tiny, "lm.train.bytes_per_step=512"])).communicate(timeout=300)
+    assert process.returncode != 0
+    assert "a step's 1 rows" in err
+    assert "exitcode  : 2" in err
