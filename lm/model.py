@@ -101,7 +101,7 @@ class Transformer(nn.Module):
             float[rows, positions, padded vocabulary], or float[marked, padded vocabulary] with `keep`;
             padding ids are at -inf.
         """
-        if ids.shape[1] > self.context_tokens:
+        if cache is None and ids.shape[1] > self.context_tokens:  # the cache knows positions; a tree's are fewer
             raise ValueError(f"{ids.shape[1]} positions, but the model was built for {self.context_tokens}")
         hidden = self.model(ids, cache)
         if keep is not None:
