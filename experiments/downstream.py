@@ -64,12 +64,13 @@ def _run(arguments: argparse.Namespace) -> None:
     if folder is None:
         folder = arguments.out / "tasks"
         made = write_tasks(folder, _documents(arguments, models), n=arguments.items, seed=arguments.seed)
-        console.print(f"tasks: {folder} ({', '.join(f'{name}: {count} items' for name, count in made.items())})")
+        what = ", ".join(f"{name}: {count} items" for name, count in made.items())
+        Reporter(console).say(f"tasks: {folder} ({what})")
     results = evaluate(models, folder, arguments.task, scoring=arguments.scoring, limit=arguments.limit)
     _show(results)
     arguments.out.mkdir(parents=True, exist_ok=True)
     write_json(arguments.out / RESULTS, results)
-    console.print(f"results: {arguments.out / RESULTS}")
+    Reporter(console).say(f"results: {arguments.out / RESULTS}")
 
 
 def evaluate(
@@ -164,8 +165,8 @@ def _documents(arguments: argparse.Namespace, models: Sequence[Saved]) -> Iterat
                 "with --tasks FOLDER"
             )
         paths = [str(found[0])]
-    for batch in Corpus(CorpusConfig(paths=list(map(str, paths)))):
-        yield from (batch.text(i) for i in range(len(batch)))
+    # With nothing held out of it, all of the text is the training split.
+    yield from Corpus(CorpusConfig(paths=list(map(str, paths)))).documents()
 
 
 def _show(results: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.artifacts import write_json
-from experiments.console import console, exit_code
+from experiments.console import Reporter, console, exit_code
 from experiments.saved import Saved, load_models
 from lm.bytewise import ByteModel
 from lm.generation import Sample, SamplingConfig, generate, generate_from
@@ -72,7 +72,7 @@ def _run(arguments: argparse.Namespace) -> None:
     _show(models, samples)
     if arguments.json is not None:
         write_json(arguments.json, record(models, samples, config, heal=not arguments.no_heal))
-        console.print(Text(f"samples: {arguments.json}"), soft_wrap=True)
+        Reporter(console).say(f"samples: {arguments.json}")
 
 
 def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: bool) -> list[Sample]:

@@ -44,7 +44,8 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
         lm: The model.
         scoring: "bytes": likelihoods of bytes, whatever the tokens, and "greedy" means that each byte is the most
             probable one; right for comparing tokenizers. "tokens": as `lm_eval`'s own models score, also white space
-            at the end of a prompt moved to the answer; straddles alone are scored by bytes.
+            at the end of a prompt moved to the answer; straddles, and answers longer than the context, are
+            scored by bytes.
         batch_tokens: Most tokens of a forward pass of token scoring, padding included.
         batch_rows: Most texts that are generated together.
         lost_sample: Prompts behind which the share of other than canonical tokenizations is measured.
@@ -120,7 +121,8 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
             self.requests += 1
             pair, straddles = self._pair(prompt, answer)
             self.straddles += straddles
-            if self.scoring == "tokens" and not straddles:
+            # Of an answer that is longer than the model's context, tokens would be lost.
+            if self.scoring == "tokens" and not straddles and len(pair[2]) <= self.max_length:
                 encoded.append(pair)
                 places.append(i)
             else:
@@ -133,8 +135,8 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
             scores = self.bytewise.choices(prompt, answers).tolist()
             for i, answer, score in zip(members, answers, scores, strict=True):
                 results[i] = (score, self.bytewise.is_greedy(answer, prompt))
-        for i, result in zip(places, self._loglikelihood_tokens(encoded), strict=True):
-            results[i] = result
+        for i, scored in zip(places, self._loglikelihood_tokens(encoded), strict=True):
+            results[i] = scored
         for request, result in zip(requests, results, strict=True):
             self.cache_hook.add_partial("loglikelihood", request.args, result)
         return [result for result in results if result is not None]
@@ -153,8 +155,10 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
                 max_seq_len=self.max_length,
                 context_len=1,
             )
-            parts = [(("", ""), *map(list, make_disjoint_window(window))) for window in windows]
-            results.append(sum(score for score, _ in self._loglikelihood_tokens(parts)))
+            parts: list[_Encoded] = []
+            for before, after in map(make_disjoint_window, windows):
+                parts.append((("", ""), list(before), list(after)))
+            results.append(sum((score for score, _ in self._loglikelihood_tokens(parts)), 0.0))
         return results
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
@@ -206,7 +210,7 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
                 ids[row, : len(tokens) - 1] = torch.tensor(tokens[:-1])
                 keep[row, max(0, len(tokens) - 1 - scored) : len(tokens) - 1] = True
             logits = self.lm.model(ids.to(self.lm.device), keep.to(self.lm.device))
-            parts = self.lm.log_probs(logits).split(keep.sum(1).tolist())
+            parts = torch.split(self.lm.log_probs(logits), keep.sum(1).tolist())
             for i, log_probs in zip(batch, parts, strict=True):
                 targets = torch.tensor(rows[i][0][-len(log_probs) :])
                 chosen = log_probs.gather(1, targets[:, None]).sum()

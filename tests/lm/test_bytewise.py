@@ -122,6 +122,13 @@ def test_choices_are_scored_together_as_alone(lm):
         assert together[4] == 0
 
 
+def test_more_choices_than_the_model_has_positions(lm):
+    answers = [f"{a}{b} {c}" for a in "ab1" for b in "abs" for c in ["s 1", "ba ab", "1s"]]
+    together = ByteModel(lm).choices("ab ", answers)
+    assert sum(map(len, answers)) > lm.model.context_tokens
+    assert together[5] == pytest.approx(ByteModel(lm).log_prob(answers[5], "ab "), abs=1e-5)
+
+
 def test_the_chain_rule_and_parts_of_a_long_text(lm, monkeypatch):
     model = ByteModel(lm)
     whole = model.log_prob("ab sab 1 a.b's", "s ")

@@ -10,8 +10,8 @@ from tokenizer import Tokenizer, patterns
 from tokenizer.bpe import ALPHABET
 
 
-def model(vocab_size, context_tokens=64, *, seed=0, scale=0.4, sha256=""):
-    config = ModelConfig(depth=2, width=32, head_width=16, vocab_multiple=16)
+def model(vocab_size, context_tokens=64, *, seed=0, scale=0.4, sha256="", vocab_multiple=16):
+    config = ModelConfig(depth=2, width=32, head_width=16, vocab_multiple=vocab_multiple)
     model = Transformer(config, vocab_size, context_tokens, sha256)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

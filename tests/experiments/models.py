@@ -1,0 +1,45 @@
+"""Two untrained models in a folder of artifacts, as the stages leave trained ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+
+from experiments.artifacts import Store
+from lm.checkpoint import model_tensors, save_tensors
+from lm.run import MODEL
+from superbpe import Rules, train_superbpe
+from tests import texts
+from tests.lm import tiny
+from tokenizer import Batch, count_pretokens, train_bpe
+
+
+def write_models(root, training=None, *, transition=350, vocab_size=400):
+    """Two artifacts `lm-*`, BPE's first, with their tokenizers; returns their folders."""
+    batches = [Batch.from_texts(training or texts.sample(60_000))]
+    bpe = train_bpe(count_pretokens(batches, "gpt2"), transition + 10)
+    superbpe = train_superbpe(bpe, lambda: batches, vocab_size=vocab_size, transition=transition, rules=Rules())
+    return [write_model(Store(root), tokenizer, seed) for seed, tokenizer in enumerate((bpe, superbpe))]
+
+
+def write_model(store, tokenizer, seed):
+    store.root.mkdir(parents=True, exist_ok=True)
+    model = tiny.model(tokenizer.vocab_size, 96, seed=seed, scale=0.1, sha256=tokenizer.sha256)
+    meta = {
+        "model": dataclasses.asdict(model.config),
+        "vocab_size": model.vocab_size,
+        "context_tokens": model.context_tokens,
+        "tokenizer_sha256": tokenizer.sha256,
+    }
+
+    def build_tokenizer(folder):
+        tokenizer.save(folder)
+        return {}
+
+    def build_model(folder):
+        save_tensors(folder / MODEL, model_tensors(model), meta)
+        return {"tokenizer": tokenizer.sha256}
+
+    name, sha = f"lm-{seed:012x}", hashlib.sha256(bytes([seed])).hexdigest()
+    store.write(f"tokenizer-{tokenizer.sha256[:12]}", {"hash": tokenizer.sha256}, build_tokenizer, check_files=False)
+    return store.write(name, {"hash": sha}, build_model).path

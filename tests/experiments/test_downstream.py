@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from experiments import downstream
+from experiments.heldout_tasks import CHOICE, CLOZE, write_tasks
+from tests.experiments.models import write_models
+from tokenizer.errors import UserError
+
+WORDS = ["the", "of", "request", "value", "service", "returns", "creates", "volume", "items", "name", "error", "tags"]
+
+
+def documents(n=12):
+    rng = random.Random(0)
+    return [
+        " ".join(" ".join(rng.choices(WORDS, k=9)).capitalize() + "." for _ in range(8)) + f" Number {i} ends here."
+        for i in range(n)
+    ]
+
+
+def items(folder, name):
+    return [json.loads(line) for line in (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_tasks_are_made_of_the_text_and_of_the_seed(tmp_path):
+    made = write_tasks(tmp_path / "a", documents(), n=10, seed=1)
+    assert made == {CLOZE: 10, CHOICE: 10}
+    write_tasks(tmp_path / "b", documents(), n=10, seed=1)
+    for name in (CLOZE, CHOICE):
+        assert items(tmp_path / "a", name) == items(tmp_path / "b", name)
+    write_tasks(tmp_path / "b", documents(), n=10, seed=2)
+    assert items(tmp_path / "a", CHOICE) != items(tmp_path / "b", CHOICE)
+    text = "\n".join(documents())
+    for item in items(tmp_path / "a", CLOZE):
+        assert item["context"] + item["answer"] + "." in text
+        assert item["answer"].startswith(" ")
+    for item in items(tmp_path / "a", CHOICE):
+        assert item["context"] + item["choices"][item["label"]] in text
+        assert len(set(item["choices"])) == 4
+        assert all(choice.startswith(" ") for choice in item["choices"])
+    assert len({item["label"] for item in items(tmp_path / "a", CHOICE)}) > 1
+
+
+def test_too_little_text_for_tasks(tmp_path):
+    with pytest.raises(UserError, match="it takes at least"):
+        write_tasks(tmp_path, documents(2), n=10, seed=0)
+
+
+def test_mistakes_are_one_line(tmp_path, capsys):
+    options = [str(tmp_path), "--out", str(tmp_path / "out")]
+    assert downstream.run([*options, "--items", "0"]) == 2
+    assert "--items=0" in capsys.readouterr().err
+    assert downstream.run([*options, "--tasks", str(tmp_path / "none")]) == 2
+    assert "is no folder" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_models_on_made_and_on_given_tasks(tmp_path, capsys):
+    pytest.importorskip("lm_eval")
+    write_models(tmp_path / "artifacts", documents(40), transition=285, vocab_size=340)
+    options = [str(tmp_path / "artifacts"), "--out", str(tmp_path / "out"), "--items", "5", "--device", "cpu"]
+    assert downstream.run(options) == 2
+    assert "0 corpora" in capsys.readouterr().err
+    text = tmp_path / "heldout.jsonl"
+    text.write_text("".join(json.dumps({"text": document}) + "\n" for document in documents()), encoding="utf-8")
+    assert downstream.run([*options, "--text", str(text)]) == 0
+    found = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))
+    assert [model["label"] for model in found["models"]] == ["BPE", "SuperBPE"]
+    metrics = {(row["task"], row["metric"]) for row in found["rows"]}
+    assert {(CHOICE, "acc_bytes"), (CLOZE, "acc"), (CHOICE, "answer_bits_per_byte")} <= metrics
+    choice = [row for row in found["rows"] if (row["task"], row["metric"]) == (CHOICE, "acc_bytes")]
+    assert [row["model"] for row in choice] == ["BPE", "SuperBPE"]
+    assert all(row["n"] == 5 and 0 <= row["value"] <= 1 and row["stderr"] is not None for row in choice)
+    facts = found["models"][1]["tasks"][CHOICE]
+    assert facts["requests"] == 20
+    assert facts["straddles"] > 0  # without a fence, of words that follow each other often
+    assert choice[1]["straddle_share"] == facts["straddles"] / 20
+    capsys.readouterr()
+    given = [*options[:-4], "--tasks", str(tmp_path / "out" / "tasks"), "--device", "cpu", "--task"]
+    assert downstream.run([*given, CLOZE, "--scoring", "tokens", "--limit", "3"]) == 0
+    again = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))
+    assert {(row["task"], row["n"]) for row in again["rows"]} == {(CLOZE, 3)}
+    assert downstream.run([*given, "no_such_task"]) == 2
+    assert "no_such_task" in capsys.readouterr().err
