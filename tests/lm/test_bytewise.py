@@ -20,7 +20,15 @@ STRINGS = [b"a", b"ab", b"  ", b"s'", b"ab a", b" sab 1", b"'s b"]
 
 
 @pytest.fixture(
-    scope="module", params=["llama3", "none", "gpt2", "lifted", "kept", "runs", "bytes"], ids=lambda name: name
+    scope="module",
+    params=[
+        "llama3",
+        "lifted",
+        "kept",
+        "runs",
+        "bytes",
+        *(pytest.param(p, marks=pytest.mark.slow) for p in ("none", "gpt2")),
+    ],
 )
 def lm(request):
     makers = {
