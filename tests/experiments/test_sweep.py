@@ -109,22 +109,14 @@ def test_a_table_of_cells_done_failed_and_killed(tmp_path: Path, capsys: pytest.
     assert len(json.loads((tmp_path / "sweep.json").read_text())["cells"]) == 4
 
 
-@pytest.mark.parametrize(
-    "swept",
-    [
-        ["pattern=gpt2,llama3"],
-        ["superbpe=uw-2025,runs", "superbpe.max_bytes=8,null"],
-    ],
-)
-def test_a_sweep_over_anything(tiny: list[str], tmp_path: Path, swept: list[str]) -> None:
-    if swept[0].startswith("superbpe="):
-        tiny = [text for text in tiny if not text.startswith("superbpe.transition")]
-    assert run("train_superbpe", [*tiny, "-m", *swept]) == 0
+def test_a_sweep_over_rules_and_patterns(tiny: list[str], tmp_path: Path) -> None:
+    tiny = [text for text in tiny if not text.startswith("superbpe.transition")]
+    swept = ["superbpe=uw-2025,runs", "pattern=gpt2,llama3"]
+    assert run("train_superbpe", [*tiny, "-m", *swept, "superbpe.max_bytes=8"]) == 0
     table = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
-    assert table["n_cells"] == len(table["cells"]) == 2 ** len(swept)
-    keys = {text.partition("=")[0] for text in swept}
+    assert table["n_cells"] == len(table["cells"]) == 4
     for cell in table["cells"]:
-        assert {text.partition("=")[0] for text in cell["swept"]} == keys
+        assert {text.partition("=")[0] for text in cell["swept"]} == {"superbpe", "pattern"}
         assert cell["status"] == "done"
         assert {name.partition("-")[0] for name in cell["artifacts"]} == {"count", "bpe", "superbpe", "tokenizer"}
 
@@ -160,7 +152,7 @@ def test_cells_at_the_same_time_make_nothing_twice(tiny: list[str], tmp_path: Pa
 
 def test_who_waits_goes_on_when_the_holder_is_killed(tiny: list[str], tmp_path: Path) -> None:
     """The first process is killed in the middle of its training; the second waited, and continues from there."""
-    long = [*tiny, "budget.train_bytes=1228800", "lm.train.checkpoint_seconds=0"]
+    long = [*tiny, "budget.train_bytes=409600", "lm.train.checkpoint_seconds=0"]
     command = [sys.executable, "-m", "experiments.train_lm", *long]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
@@ -187,9 +179,9 @@ def test_who_waits_goes_on_when_the_holder_is_killed(tiny: list[str], tmp_path: 
     # Both models are there; of the first, the second process only did the rest.
     assert len(list((tmp_path / "artifacts").glob("lm-*"))) == 2
     rows = [json.loads(line) for line in (tmp_path / "other" / "metrics.jsonl").read_text().splitlines()]
-    steps = [row["step"] for row in rows if row["group"] == "lm/bpe"]
+    steps = [row["step"] for row in rows if row["group"].startswith("lm/")]
     assert steps[0] > 1
-    assert steps[-1] == 300
+    assert steps[-1] == 100
 
 
 def _until(done: Any) -> None:
@@ -224,7 +216,15 @@ def test_a_launcher_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> Non
     assert "pip install hydra-ray-launcher" in capsys.readouterr().err
 
 
-def test_sigterm_is_as_good_as_ctrl_c(tiny: list[str], tmp_path: Path) -> None:
+def test_sigterm_stops_a_run_as_ctrl_c_does(tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "run", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    assert run("count", tiny) == 143
+    assert json.loads((tmp_path / "outputs" / "run.json").read_text())["status"] == "interrupted"
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.slow
+def test_sigterm_in_training_leaves_a_checkpoint(tiny: list[str], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "experiments.train_lm", *tiny, "budget.train_bytes=8000000"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     metrics = tmp_path / "outputs" / "metrics.jsonl"
@@ -250,11 +250,10 @@ def test_help_names_settings_that_exist(stage: str, capsys: pytest.CaptureFixtur
     assert set(texts.SETTINGS) <= set(known_keys())
 
 
-@pytest.mark.parametrize("command", ["count", "train_bpe"])
-def test_tokenizers_are_trained_without_torch(tiny: list[str], command: str) -> None:
+def test_tokenizers_are_trained_without_torch(tiny: list[str]) -> None:
     """Torch takes seconds to import."""
     program = (
         "import sys; from experiments.cli import run; "
-        f"code = run({command!r}, {tiny!r}); sys.exit(code or 10 * ('torch' in sys.modules))"
+        f"code = run('train_superbpe', {tiny!r}); sys.exit(code or 10 * ('torch' in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.DEVNULL, check=False).returncode == 0
