@@ -42,7 +42,7 @@ def training_counts(path: Path, tokenizer: Tokenizer) -> npt.NDArray[np.int64] |
         contents = _manifest(record).get("contents", {})
         try:
             counts = _counts(record, contents, tokenizer)
-        except (OSError, UserError, KeyError):  # half-deleted artifacts know nothing
+        except (OSError, UserError, KeyError, ValueError):  # half-deleted artifacts know nothing
             continue
         if counts is not None:
             found = np.full(tokenizer.vocab_size, UNKNOWN, dtype=np.int64)
