@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from lm.shards import DTYPES, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED
+from tokenizer import _native
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tokenizer._native import Batch
     from tokenizer.bpe import Tokenizer
 
 IN_ORDER = "in-order"
@@ -64,7 +64,7 @@ class Writer:
             )
         self.folder = folder
         self._eos = tokenizer.special_tokens[END_OF_TEXT]
-        self._lengths = np.asarray(tokenizer.token_byte_lengths())
+        self._lengths = np.asarray(tokenizer.token_byte_lengths(), np.uint32)
         self._dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
         self._tokens_per_shard = tokens_per_shard
         # What decides the content beside the text.
@@ -151,38 +151,27 @@ class Writer:
                 f"and had {self._sizes_written[first + at]}; bring back that text, or delete that folder to start anew"
             )
 
-    def encode(self, tokenizer: Tokenizer, batch: Batch, first: int) -> Encoded:
+    def encode(self, tokenizer: Tokenizer, batch: _native.Batch, first: int) -> Encoded:
         """Encode documents, the first of which has the number `first`, on the calling thread."""
         ids, offsets = tokenizer.encode_documents(batch, threads=1)
-        offsets, sizes = offsets.astype(np.int64), np.diff(batch.offsets)
-        spelled, normalized = sizes, np.zeros(len(sizes), np.int64)
+        sizes = np.diff(batch.offsets)
+        expected, normalized = sizes, np.zeros(len(sizes), np.int64)
         if self._normalizes:
-            spelled, changed = tokenizer.normalized_sizes(batch, threads=1)
-            normalized[changed] = spelled[changed]
-        self._check(ids, offsets, spelled, first)
-        ends = offsets[1:] + np.arange(1, len(offsets))
-        stream = np.full(len(ids) + len(sizes), self._eos, DTYPES[self._dtype])
-        text = np.ones(len(stream), np.bool_)
-        text[offsets[:-1] + np.arange(len(sizes))] = False
-        stream[text] = ids
-        return Encoded(stream, ends, sizes, normalized)
-
-    def _check(self, ids: NDArray[Any], offsets: NDArray[np.int64], sizes: NDArray[np.int64], first: int) -> None:
-        """Every loss per byte rests on this: the tokens of a document have exactly its bytes."""
-        spelled = np.zeros(len(sizes), np.int64)
-        filled = np.flatnonzero(np.diff(offsets))  # where a document has no token, reduceat would take the next one's
-        if len(filled):
-            spelled[filled] = np.add.reduceat(self._lengths.take(ids), offsets[filled], dtype=np.int64)
-        wrong = np.flatnonzero(spelled != sizes)
+            expected, changed = tokenizer.normalized_sizes(batch, threads=1)
+            normalized[changed] = expected[changed]
+        narrow = self._dtype == "uint16"
+        stream, spelled, marked = _native.shard_stream(np.asarray(ids, np.uint32), offsets, self._lengths, self._eos, narrow)
+        # Every loss per byte rests on this: the tokens of a document have exactly its bytes.
+        wrong = np.flatnonzero(spelled != expected)
         if len(wrong):
             at = int(wrong[0])
             raise UserError(
-                f"document {first + at} has {sizes[at]} bytes, but its tokens have "
-                f"{spelled[at]}: this tokenizer does not reproduce text, so a loss "
-                "per byte would be wrong; use one that covers every byte"
+                f"document {first + at} has {expected[at]} bytes, but its tokens have {spelled[at]}: this tokenizer "
+                "does not reproduce text, so a loss per byte would be wrong; use one that covers every byte"
             )
-        if (ids == self._eos).any():
+        if marked is not None:
             raise UserError(f"the tokenizer encoded ordinary text as {END_OF_TEXT}; it must never do that")
+        return Encoded(stream, offsets[1:] + np.arange(1, len(offsets)), sizes, normalized)
 
     def add(self, encoded: Encoded) -> None:
         """Append documents; a file takes whole ones until it is full."""

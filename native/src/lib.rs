@@ -18,6 +18,7 @@ pub mod phase2;
 pub mod preparing;
 pub mod reading;
 pub mod records;
+pub mod shards;
 pub mod special;
 pub mod spelling;
 pub mod spill;

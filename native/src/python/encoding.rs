@@ -16,6 +16,7 @@ use crate::normalizing::Form;
 use crate::offsets;
 use crate::patterns::Scanner;
 use crate::preparing;
+use crate::shards;
 use crate::special;
 
 type Array<'py, T> = Bound<'py, PyArray1<T>>;
@@ -442,6 +443,30 @@ impl EncodeStream {
         })
         .map_err(user_error)?;
         Ok(ids.into_pyarray(py))
+    }
+}
+
+/// Documents as a file of tokens holds them, uint16 if `narrow` and else uint32; bytes that each spells; the first
+/// document with the mark among its ids.
+#[pyfunction]
+#[allow(clippy::type_complexity)]
+pub fn shard_stream<'py>(
+    py: Python<'py>,
+    ids: PyReadonlyArray1<u32>,
+    offsets: PyReadonlyArray1<i64>,
+    lengths: PyReadonlyArray1<u32>,
+    mark: u32,
+    narrow: bool,
+) -> PyResult<(Bound<'py, PyAny>, Array<'py, i64>, Option<usize>)> {
+    let (ids, offsets, lengths) = (ids.as_slice()?, offsets.as_slice()?, lengths.as_slice()?);
+    if narrow {
+        let (stream, spelled, marked) =
+            py.detach(|| shards::stream::<u16>(ids, offsets, lengths, mark)).map_err(user_error)?;
+        Ok((stream.into_pyarray(py).into_any(), spelled.into_pyarray(py), marked))
+    } else {
+        let (stream, spelled, marked) =
+            py.detach(|| shards::stream::<u32>(ids, offsets, lengths, mark)).map_err(user_error)?;
+        Ok((stream.into_pyarray(py).into_any(), spelled.into_pyarray(py), marked))
     }
 }
 
