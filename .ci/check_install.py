@@ -16,7 +16,7 @@ def main() -> None:
     for name in PACKAGES:
         installed = Path(importlib.import_module(name).__file__ or "").parent
         assert Path(sys.prefix) in installed.parents, f"{name} comes from {installed}, not from {sys.prefix}"
-        for kind in ("*.py", "*.pyi", "*.yaml", "*.html", "*.typed"):
+        for kind in ("*.py", "*.pyi", "*.yaml", "*.html", "*.css", "*.js", "*.typed"):
             wanted = {path.relative_to(clone / name) for path in (clone / name).rglob(kind)}
             missing = wanted - {path.relative_to(installed) for path in installed.rglob(kind)}
             assert not missing, f"the wheel lacks {sorted(str(Path(name) / path) for path in missing)}"

@@ -32,6 +32,7 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--title", default="Tokenizers compared", help="heading of the page")
     options.add_argument("--baseline", metavar="LABEL", help="what the others are compared with (the first BPE)")
     options.add_argument("--labels", nargs="+", metavar="LABEL", help="names of the tokenizers, in the table's order")
+    options.add_argument("--downstream", type=Path, metavar="FILE", help="a downstream.json with these models' scores")
     options.add_argument(
         "--samples", type=int, default=usual.n_samples, help="texts that every model goes on with (%(default)s)"
     )
@@ -52,6 +53,8 @@ def _run(arguments: argparse.Namespace) -> None:
     reporter = Reporter()
     done, others = comparing.find(arguments.runs)
     result, notes = comparing.combine(done, arguments.baseline)
+    if arguments.downstream:
+        result = comparing.with_downstream(result, arguments.downstream)
     if arguments.labels:
         result = comparing.rename(result, arguments.labels)
     settings = dataclasses.replace(ReportConfig(), title=arguments.title, n_samples=arguments.samples)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -170,6 +171,28 @@ def unfinished(others: Sequence[Run]) -> list[str]:
 def demonstration(result: Result, limit: int = 100_000_000) -> bool:
     """Whether the models read too little for evidence."""
     return any(judged.candidate.lm.contents["bytes"] < limit for judged in result.judged)
+
+
+def with_downstream(result: Result, path: Path) -> Result:
+    """The same result with the scores on tasks of a `downstream.json`, which tells models by their artifacts.
+
+    Raises:
+        UserError: If the file is none of `experiments.downstream`, or has none of these models.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+        labels = {model["lm"]: model["label"] for model in content["models"]}
+        rows = {label: [row for row in content["rows"] if row["model"] == label] for label in labels.values()}
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(f"{path} is not what experiments.downstream writes (downstream.json)") from None
+    judged = [
+        dataclasses.replace(each, downstream=[*each.downstream, *rows.get(labels.get(each.candidate.lm.name, ""), [])])
+        for each in result.judged
+    ]
+    if not any(each.downstream for each in judged):
+        known = ", ".join(each.candidate.lm.name for each in judged)
+        raise UserError(f"{path} has scores of {', '.join(labels)}, and these runs' models are {known}")
+    return dataclasses.replace(result, judged=judged)
 
 
 def rename(result: Result, labels: Sequence[str]) -> Result:

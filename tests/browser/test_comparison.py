@@ -35,23 +35,23 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_draws_and_its_data_can_be_saved(opened: Any, file: Path, tmp_path: Path) -> None:
     page = opened.open(file)
-    page.wait_for_function("document.querySelectorAll('.chart svg').length === 4")
+    page.wait_for_function("document.querySelectorAll('.chart svg').length === 7")
     for name in ("light", "dark"):
         page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
         page.get_by_role("button", name="Dark" if name == "light" else "Light").click()
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
     with page.expect_download() as download:
-        page.get_by_role("button", name="Loss while training: download as CSV").click()
+        page.get_by_role("button", name="Loss while training, by text: download as CSV").click()
     rows = list(csv.DictReader(download.value.path().open(encoding="utf-8")))
-    assert list(rows[0]) == ["tokenizer", "bytes_seen", "bits_per_byte", "smoothed"]
+    assert list(rows[0]) == ["tokenizer", "bytes_seen", "flops", "bits_per_byte", "smoothed"]
     assert len(rows) == 2 * 199
     with page.expect_download() as download:
-        page.get_by_role("button", name="Loss while training: download as SVG").click()
+        page.get_by_role("button", name="Loss while training, by text: download as SVG").click()
     drawn = download.value.path().read_text(encoding="utf-8")
     assert "#0068a8" in drawn
     assert "var(" not in drawn
     with page.expect_download() as download:
-        page.get_by_role("button", name="Loss while training: download as PNG").click()
+        page.get_by_role("button", name="Loss while training, by text: download as PNG").click()
     assert download.value.path().read_bytes()[:4] == b"\x89PNG"
     opened.check()
 

@@ -48,13 +48,23 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def tiny(corpus: Path, tmp_path: Path) -> list[str]:
     """Overrides of a run that takes seconds, with artifacts and outputs of its own."""
+    return _tiny(corpus, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def tiny_module(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The same, with artifacts that the tests of a module share."""
+    return _tiny(corpus, tmp_path_factory.mktemp("runs"))
+
+
+def _tiny(corpus: Path, folder: Path) -> list[str]:
     return [
         "corpus=files",
         f"corpus.paths=[{corpus}]",
         "corpus.heldout_fraction=0.1",
-        f"artifacts={tmp_path / 'artifacts'}",
-        f"hydra.run.dir={tmp_path / 'outputs'}",
-        f"hydra.sweep.dir={tmp_path / 'sweep'}",
+        f"artifacts={folder / 'artifacts'}",
+        f"hydra.run.dir={folder / 'outputs'}",
+        f"hydra.sweep.dir={folder / 'sweep'}",
         "bpe.vocab_size=400",
         "superbpe.transition=0.8",
         "budget.train_bytes=40960",

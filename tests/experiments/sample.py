@@ -42,7 +42,9 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
             "key": key, "label": label, "sha256": "ab" * 32, "vocab_size": 8192, "transition": transition, "superwords": n,
             "bytes_per_token": bpt, "bits_per_byte": bpb, "low": bpb - 0.03, "high": bpb + 0.03,
             "train_tokens": int(12e6 / bpt), "train_bytes": 12_000_000, "train_flops": 1.4e14 / bpt, "parameters": 7_400_000,
-            "train_seconds": 98.2 * 4.4 / bpt,
+            "train_seconds": 98.2 * 4.4 / bpt, "train_steps": 1464, "context_tokens": int(1024 / bpt), "vocab_used": 7777,
+            "cost": {"kv_dtype": "bf16", "decode_flops_per_byte": 2e7 / bpt, "kv_bytes_per_byte": 4096 / bpt, "decode_seconds_per_byte": 3e-4},
+            "downstream": [{"task": hostile[0], "metric": "acc_bytes", "value": 0.25, "stderr": None, "straddle_share": 0.5}],
         }
         for key, label, transition, n, bpt, bpb in [("bpe", "BPE", None, 0, 4.41, 1.702), ("superbpe", "SuperBPE", 6554, 1421, 5.52, 1.695)]
     ]  # fmt: skip
@@ -61,16 +63,32 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
             {"value": "−0.0071", "text": "bits per byte (−0.0152 to +0.0011)"},
             {"value": "−20.1 %", "text": "tokens for the same text"},
         ],
+        "conditions": "All models read the same documents in the same order, in equally many steps, and see equally many bytes of context.",
         "tokenizers": rows,
+        "pairs": [{"a": "BPE", "b": "SuperBPE", "difference": -0.0071, "low": -0.0152, "high": 0.0011, "p_adjusted": 0.09, "verdict": "no significant difference"}],
+        "groups": {
+            "script": [],
+            "source": [{"tokenizer": label, "name": name, "n_bytes": 5000, "bytes_per_token": 4.5, "bits_per_byte": 1.7} for label in ("BPE", "SuperBPE") for name in ("a.jsonl", hostile[1])],
+        },
         "measured_bytes": 2_000_000,
         "compression": [
             {"tokenizer": label, "vocab_size": s, "bytes_per_token": 0.55 * math.log(s) - 0.6 + (0.9 * max(0, s - 6554) / 1638 if label == "SuperBPE" else 0)}
             for label in ("BPE", "SuperBPE") for s in sizes
         ],
         "loss": [
-            {"tokenizer": label, "bytes_seen": i * 60_000, "bits_per_byte": 1.6 + 3 / (1 + i / 8) + 0.2 * math.sin(i * k), "smoothed": 1.6 + 3 / (1 + i / 8)}
+            {"tokenizer": label, "bytes_seen": i * 60_000, "flops": i * 7e11, "bits_per_byte": 1.6 + 3 / (1 + i / 8) + 0.2 * math.sin(i * k), "smoothed": 1.6 + 3 / (1 + i / 8)}
             for k, label in ((1.7, "BPE"), (2.3, "SuperBPE")) for i in range(1, 200)
         ],
+        "by_length": [{"tokenizer": label, "n_bytes": n, "share_of_nats": 1 / (n + 1), "share_of_bytes": 0.04, "bits_per_byte": 2 / n} for label in ("BPE", "SuperBPE") for n in range(1, 25)],
+        "by_phase": [
+            {"tokenizer": label, "phase": phase, "share_of_tokens": 0.3, "share_of_bytes": share, "share_of_nats": 0.3, "nats_per_token": 4.2, "bits_per_byte": bits}
+            for label in ("BPE", "SuperBPE") for phase, share, bits in (("subword", 0.9, 1.7), ("special", 0.0, None))
+        ],
+        "early": [{"tokenizer": "SuperBPE", "merges": 100, "superword_share": 0.9, "saved": 0.041}],
+        "generated": {
+            "prompts": ["The service returns"], "sampling": {"max_new_bytes": 240, "temperature": 0.8, "top_p": 0.8, "seed": 0},
+            "sides": [{"label": label, "samples": [{"text": hostile[0], "n_tokens": 40, "finish": "bytes"}]} for label in ("BPE", "SuperBPE")],
+        },
         "superwords": {
             "label": "SuperBPE", "n": 1421, "vocab_size": 8192, "share_of_tokens": 0.214, "share_of_bytes": 0.423, "unused": 12,
             "most_frequent": words, "longest": words[::-1],

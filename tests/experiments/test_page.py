@@ -65,7 +65,9 @@ def test_charts_are_json_that_cannot_close_its_script(page: str) -> None:
     charts = re.search(r'<script id="charts" type="application/json">(.*?)</script>', page)
     assert charts is not None
     assert "<" not in charts[1]
-    assert set(json.loads(charts[1])["specs"]) == {"compression", "loss", "interval", "words"}
+    assert set(json.loads(charts[1])["specs"]) == {
+        "compression", "loss", "loss_flops", "length", "interval", "tradeoff", "words",
+    }  # fmt: skip
 
 
 def test_a_comparison_without_superwords_still_renders() -> None:

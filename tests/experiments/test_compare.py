@@ -1,0 +1,126 @@
+"""Two runs on one page, through the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import compare
+from experiments.cli import run
+from experiments.comparing import combine, find
+
+
+@pytest.fixture(scope="module")
+def sweep(tiny_module: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("sweep") / "cells"
+    cells = ["--multirun", "superbpe.transition=0.7,0.9", f"hydra.sweep.dir={folder}"]
+    assert run("report", [*tiny_module, *cells]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def numbers(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    out = tmp_path_factory.mktemp("comparison")
+    assert compare.run([str(sweep), "--out", str(out), "--samples", "1", "--figures", "csv"]) == 0
+    assert (out / "figures" / "transition_loss.csv").read_text().count("\n") == 4
+    page = (out / "comparison.html").read_text()
+    assert "SuperBPE t=0.9" in page
+    assert "default-src 'none'" in page
+    found: dict[str, Any] = json.loads((out / "comparison.json").read_text())
+    return found
+
+
+def test_what_cells_share_is_one_candidate(numbers: dict[str, Any]) -> None:
+    assert [row["label"] for row in numbers["tokenizers"]] == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
+    assert len(numbers["pairs"]) == 3
+    assert numbers["conditions"].startswith("All models read the same documents")
+
+
+def test_the_numbers_are_those_of_the_runs(numbers: dict[str, Any], sweep: Path) -> None:
+    for cell, row in zip(("0", "1"), numbers["tokenizers"][1:], strict=True):
+        record = json.loads((sweep / cell / "run.json").read_text())
+        report = json.loads(Path(record["report"]).with_name("report.json").read_text())
+        for key in ("bits_per_byte", "bytes_per_token", "train_flops", "sha256", "low", "high"):
+            assert row[key] == report["tokenizers"][1][key], key
+        # Without more text than the runs scored, curves and superwords come out the same.
+        (mine,) = [r for r in numbers["pairs"] if (r["a"], r["b"]) == ("BPE", row["label"])]
+        assert mine["difference"] == report["verdict"]["difference"]
+
+
+def test_every_model_writes_on_the_same_prompt(numbers: dict[str, Any]) -> None:
+    assert len(numbers["generated"]["prompts"]) == 1
+    assert [len(side["samples"]) for side in numbers["generated"]["sides"]] == [1, 1, 1]
+
+
+def test_seeds_of_several_runs_are_put_together(sweep: Path, tiny_module: list[str], tmp_path: Path) -> None:
+    other = tmp_path / "seed"
+    cells = ["--multirun", "superbpe.transition=0.7,0.9", "lm.train.seed=1", f"hydra.sweep.dir={other}"]
+    assert run("evaluate", [*tiny_module, *cells]) == 0
+    result, notes = combine(find([sweep, other])[0])
+    assert notes == []
+    assert {len(judged.evaluations) for judged in result.judged} == {2}
+    assert result.comparison.n_seeds == 2
+    # One cell without its second seed: what is not common to all is left out, and said.
+    shutil.rmtree(other / "1")
+    result, notes = combine(find([sweep, other])[0])
+    assert result.comparison.n_seeds == 1
+    assert notes == [
+        "BPE: seed 1 is left out, which others lack",
+        "SuperBPE t=0.7: seed 1 is left out, which others lack",
+    ]
+
+
+def test_downstream_scores_are_shown(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result, _ = combine(find([sweep])[0])
+    lm = result.judged[1].candidate.lm.name
+    row = {"task": "cloze", "model": "x", "metric": "acc", "value": 0.25, "stderr": None, "straddle_share": 0.5}
+    scores = tmp_path / "downstream.json"
+    scores.write_text(json.dumps({"models": [{"lm": lm, "label": "x"}], "rows": [row]}))
+    out = tmp_path / "out"
+    assert compare.run([str(sweep), "--out", str(out), "--samples", "0", "--downstream", str(scores)]) == 0
+    page = (out / "comparison.html").read_text()
+    assert "cloze" in page
+    assert "0.2500" in page
+    scores.write_text(json.dumps({"models": [{"lm": "lm-0", "label": "x"}], "rows": [row]}))
+    assert compare.run([str(sweep), "--out", str(out), "--downstream", str(scores)]) == 2
+    assert "has scores of lm-0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere"], "is not there"),
+        (["."], "no run is recorded"),
+        (["SWEEP", "--baseline", "Unigram"], "no tokenizer 'Unigram'"),
+        (["SWEEP", "--labels", "a", "b"], "2 labels are given for 3 tokenizers"),
+    ],
+)
+def test_mistakes_are_named(
+    sweep: Path,
+    tmp_path: Path,
+    arguments: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = [str(sweep) if word == "SWEEP" else word for word in arguments]
+    assert compare.run([*given, "--out", str(tmp_path / "out")]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_artifact_that_is_gone_is_named(
+    sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_file = next(sweep.glob("0/run.json"))
+    record = json.loads(run_file.read_text())
+    folder = tmp_path / "moved"
+    folder.mkdir()
+    (folder / "run.json").write_text(json.dumps({**record, "store": str(tmp_path / "empty"), "folder": str(folder)}))
+    assert compare.run([str(folder), "--out", str(tmp_path / "out")]) == 2
+    assert "is gone" in capsys.readouterr().err
