@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["TrainConfig", "join", "load_model", "train"]
 
 Log = Callable[[dict[str, Any]], None]
+_logger = logging.getLogger(__name__)
 
 
 def train(
@@ -71,15 +73,25 @@ def train(
         run.same_or_refuse(summary["run"])
         return summary
     job = {"model": asdict(model), "train": asdict(config), "shards": str(shards.folder), "folder": str(folder)}
-    current().announce(job)
+    world = current()
+    world.announce(job)
+    if world.agree(False):
+        raise UserError("another process cannot take part in the training; it has said why")
     return _train(run, log, progress)
 
 
 def join(job: dict[str, Any]) -> None:
     """Take part in the training that the first process announced (`lm.parallel.launch`)."""
-    shards = Shards.open(Path(job["shards"]))
-    run = Run(ModelConfig(**job["model"]), TrainConfig(**job["train"]), shards, Path(job["folder"]))
-    _train(run, None, None)
+    world = current()
+    try:
+        shards = Shards.open(Path(job["shards"]))
+        run = Run(ModelConfig(**job["model"]), TrainConfig(**job["train"]), shards, Path(job["folder"]))
+    except UserError as error:  # no such device or file on this machine
+        _logger.error("process %d: %s", world.rank, error)  # noqa: TRY400  (a user's mistake has no traceback)
+        world.agree(True)
+        raise
+    if not world.agree(False):
+        _train(run, None, None)
 
 
 def _train(run: Run, log: Log | None, progress: Progress | None) -> dict[str, Any]:

@@ -178,9 +178,8 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Run:
     tokenizer = train_bpe(count_pretokens(text.batches(), "gpt2"), arguments.vocab_size)
     write_shards(folder / "shards", tokenizer, text.batches())
     width = arguments.width or 0
-    model = ModelConfig(
-        depth=arguments.depth, width=width, head_width=min(64, width or 64), vocab_multiple=arguments.vocab_multiple
-    )
+    # Unpadded: Llama would predict padding.
+    model = ModelConfig(depth=arguments.depth, width=width, head_width=min(64, width or 64), vocab_multiple=1)
     train = TrainConfig(
         train_bytes=arguments.rows * arguments.rounds,
         bytes_per_step=arguments.rows,
@@ -209,8 +208,7 @@ def main(argv: list[str]) -> int:
     options.set_defaults(rounds=7)
     options.add_argument("--depth", type=common.positive, default=4, help="layers (default 4)")
     options.add_argument("--width", type=common.positive, help="width (default 64 times the depth)")
-    options.add_argument("--vocab-size", type=common.positive, default=8192, help="default 8192")
-    options.add_argument("--vocab-multiple", type=common.positive, default=64, help="default 64")
+    options.add_argument("--vocab-size", type=common.positive, default=8192, help="a round number (default 8192)")
     options.add_argument("--rows", type=common.positive, default=8, help="rows of a step (default 8)")
     options.add_argument("--context", type=common.positive, default=256, help="tokens of a row (default 256)")
     options.add_argument("--precision", choices=PRECISIONS, default="auto")

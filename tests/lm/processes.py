@@ -2,7 +2,8 @@
 
 The JSON object holds the settings of the model and of training, and a list of jobs, done one after the other. A job
 names its folder in FOLDER and may have `stop_at`, the step during which the second process gets a signal (which the
-first one has to learn of), or `fail_at`, the step at which the first process dies. A job's log entries go to
+first one has to learn of), `fail_at`, the step at which the first process dies, or `absent`: the second process cannot
+take part. A job's log entries go to
 FOLDER/<job>.jsonl.
 """
 
@@ -15,10 +16,14 @@ import sys
 from pathlib import Path
 
 from lm import parallel, training
+from lm import run as run_module
 from lm.model import ModelConfig
 from lm.run import Run
 from lm.shards import Shards
 from lm.train_config import TrainConfig
+from tokenizer.errors import UserError
+
+NOTHING = {"stop_at": None, "fail_at": None, "absent": False}
 
 
 def main(shards: Path, root: Path, settings: dict) -> int:
@@ -37,10 +42,19 @@ def main(shards: Path, root: Path, settings: dict) -> int:
 
     Run.advance = watched
 
+    resolve = run_module.resolve_device
+
+    def absent(name: str, local_rank: int | None = None):
+        if job.get("absent") and local_rank == 1:
+            raise UserError("there is no second device")
+        return resolve(name, local_rank)
+
+    run_module.resolve_device = absent
+
     def first() -> int:
         root.mkdir(exist_ok=True)
         for current in jobs:
-            job.update({"stop_at": None, "fail_at": None} | current)
+            job.update(NOTHING | current)
             with (root / f"{job['name']}.jsonl").open("a") as file:
                 try:
                     training.train(
@@ -49,13 +63,15 @@ def main(shards: Path, root: Path, settings: dict) -> int:
                     )  # fmt: skip
                 except KeyboardInterrupt:
                     file.write('{"stopped": true}\n')
+                except UserError as error:
+                    file.write(json.dumps({"refused": str(error)}) + "\n")
                 except OSError as error:
                     print(f"failed: {error}", file=sys.stderr)
                     return 1
         return 0
 
     def join(announced: dict) -> None:
-        job.update({"stop_at": None, "fail_at": None} | next(jobs))
+        job.update(NOTHING | next(jobs))
         training.join(announced)
 
     return parallel.launch(first, join)

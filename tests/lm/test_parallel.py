@@ -68,10 +68,13 @@ def test_two_processes_train_what_one_trains_and_resume_exactly(shards, tmp_path
     jobs = [
         {"name": "whole", "folder": "whole"},
         {"name": "before", "folder": "broken", "stop_at": 4},
+        {"name": "alone", "folder": "alone", "absent": True},
         {"name": "after", "folder": "broken"},
     ]
     codes, errors = start(shards, root, jobs)
     assert codes == [0, 0], errors
+    assert "another process cannot take part" in entries(root / "alone.jsonl")[0]["refused"]
+    assert "process 1: there is no second device" in errors[1]
 
     one = []
     train(MODEL, CONFIG, shards, tmp_path / "one", log=one.append)
