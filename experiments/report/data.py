@@ -34,7 +34,6 @@ def gather(context: Context, text: Text, counts: Artifact, result: Result) -> di
     threads = context.config.runner.threads
     heldout = _heldout(text.corpus, config.curve_bytes)
     second = result.judged[1]
-    judged_keys = [judged.candidate.trained.key for judged in result.judged]
     return {
         "title": config.title,
         "demonstration": is_demonstration(context),
@@ -47,10 +46,6 @@ def gather(context: Context, text: Text, counts: Artifact, result: Result) -> di
             "high": result.comparison.interval[1] if result.comparison.interval else None,
             "confidence": result.comparison.confidence,
             "documents": result.comparison.n_documents,
-            "comparisons": [
-                {"a": judged_keys[i], "b": judged_keys[j], **found.summary()}
-                for (i, j), found in result.comparisons.items()
-            ],
         },
         "tiles": _tiles(result),
         "tokenizers": [_row(judged) for judged in result.judged],
@@ -209,10 +204,9 @@ def _provenance(context: Context, text: Text, counts: Artifact, result: Result) 
             (f"{key} tokenizer", candidate.trained.artifact),
             (f"{key} shards, training", candidate.readers[-1]),
             (f"{key} shards, held-out", candidate.heldout),
+            (f"{key} language model", candidate.lm),
+            (f"{key} evaluation", judged.artifact),
         ]
-        for i, (lm, evaluation) in enumerate(zip(candidate.lms, judged.artifacts, strict=True)):
-            seed = f", seed {i}" if len(candidate.lms) > 1 else ""
-            stages += [(f"{key} language model{seed}", lm), (f"{key} evaluation{seed}", evaluation)]
     return {
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "command": command_line(),
