@@ -6,6 +6,8 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import numpy as np
+
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -83,11 +85,15 @@ def _matched(batch: Batch, taken: Batch, origins: Iterator[str]) -> Iterator[tup
     Which documents are taken is decided by their text, or by a budget that ends the corpus: in order, the first
     document with the text of a taken one is that one.
     """
-    wanted = iter(_texts(taken))
-    following = next(wanted, None)
-    # The text first: at the end of a batch, no origin may be taken that belongs to the next.
-    for text, where in zip(_texts(batch), origins, strict=False):
-        if following is not None and text == following:
-            yield where, text
-            following = next(wanted, None)
-    assert following is None, "a document was taken that is not in its batch"
+    wanted = list(_texts(taken))
+    sizes, wanted_sizes = (np.diff(each.offsets).tolist() for each in (batch, taken))
+    following = 0
+    # The size first: at the end of a batch, no origin may be taken that belongs to the next.
+    for i, (size, where) in enumerate(zip(sizes, origins, strict=False)):
+        if following == len(wanted):
+            continue
+        # Most documents of a corpus are not held out: their texts are not even looked at.
+        if size == wanted_sizes[following] and batch.text(i) == wanted[following]:
+            yield where, wanted[following]
+            following += 1
+    assert following == len(wanted), "a document was taken that is not in its batch"
