@@ -124,7 +124,9 @@ class Writer:
             _write_json(self.folder / _SETTINGS, self._settings)
         found: list[dict[str, Any]] = []
         documents = 0
-        listed = min(path.stat().st_size if path.exists() else 0 for path in map(self.folder.joinpath, self._lists)) // 8
+        listed = (
+            min(path.stat().st_size if path.exists() else 0 for path in map(self.folder.joinpath, self._lists)) // 8
+        )
         while (record := _read_json(self.folder / f"tokens-{len(found):05}.json")) is not None:
             path = self.folder / record["name"]
             size = np.dtype(DTYPES[self._dtype]).itemsize * record["n_tokens"]
@@ -160,7 +162,9 @@ class Writer:
             expected, changed = tokenizer.normalized_sizes(batch, threads=1)
             normalized[changed] = expected[changed]
         narrow = self._dtype == "uint16"
-        stream, spelled, marked = _native.shard_stream(np.asarray(ids, np.uint32), offsets, self._lengths, self._eos, narrow)
+        stream, spelled, marked = _native.shard_stream(
+            np.asarray(ids, np.uint32), offsets, self._lengths, self._eos, narrow
+        )
         # Every loss per byte rests on this: the tokens of a document have exactly its bytes.
         wrong = np.flatnonzero(spelled != expected)
         if len(wrong):

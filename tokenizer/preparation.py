@@ -43,7 +43,11 @@ class Preparation:
 
     def content(self) -> dict[str, Any]:
         """What of it decides ids, as JSON; what is not used is left out."""
-        parts = {"normalizer": list(self.forms), "added_tokens": dict(self.added_tokens), "late_tokens": sorted(self.late)}
+        parts = {
+            "normalizer": list(self.forms),
+            "added_tokens": dict(self.added_tokens),
+            "late_tokens": sorted(self.late),
+        }
         return {name: part for name, part in parts.items() if part}
 
     @classmethod

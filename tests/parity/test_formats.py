@@ -138,7 +138,7 @@ def test_any_merges_give_hfs_ids(seed):
                 )
                 for text in found[:3]:
                     assert leveled.encode_ordinary(text) == ours.encode_ordinary(text), (case, phase1, text)
-        with pytest.raises(UserError, match="cannot be written for tiktoken.*has added tokens .* '<a'"):
+        with pytest.raises(UserError, match=r"cannot be written for tiktoken.*has added tokens .* '<a'"):
             tiktoken.to_encoding(ours)
         content["added_tokens"] = []
         ours = formats.hf_import.parse(content)

@@ -168,7 +168,9 @@ def test_streams_of_nothing(trained):
     assert streamed(trained["gpt2"], []) == streamed(trained["gpt2"], ["", ""]) == []
     with pytest.raises(UserError, match="encode_iter takes parts of a text"):
         trained["gpt2"].encode_iter("text")
-    with pytest.raises(UserError, match=r"part 1 of the stream holds half a surrogate pair, U\+D800, at its character 1"):
+    with pytest.raises(
+        UserError, match=r"part 1 of the stream holds half a surrogate pair, U\+D800, at its character 1"
+    ):
         list(trained["gpt2"].encode_iter(["a", "a\ud800"]))
     with pytest.raises(UserError, match=r"part 0 of the stream is no string but bytes: b'a'"):
         list(trained["gpt2"].encode_iter([b"a"]))

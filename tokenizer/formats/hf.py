@@ -107,7 +107,10 @@ def added_tokens(tokenizer: Tokenizer, flags: dict[str, Any]) -> list[dict[str, 
         for strings, special in ((tokenizer.special_tokens, True), (preparation.added_tokens, False))
         for string in strings
     }
-    kept = {string: token | {"normalized": _parts(flags, string).get("normalized") is True} for string, token in tokens.items()}
+    kept = {
+        string: token | {"normalized": _parts(flags, string).get("normalized") is True}
+        for string, token in tokens.items()
+    }
     if not preparation.forms and not preparation.late and not overlap(kept):
         tokens = kept
     ids = tokenizer.special_tokens | dict(preparation.added_tokens)
