@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Set
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,11 @@ class Spans(NamedTuple):
     ids: Ids
     bytes: npt.NDArray[np.int64]
     characters: npt.NDArray[np.int64]
+
+
+def _number(value: Any) -> float:
+    """The value, or what is outside of any range."""
+    return float(value) if isinstance(value, int | float) else float("nan")
 
 
 class Codec(ABC):
@@ -245,7 +250,7 @@ class Codec(ABC):
         The ids of text i depend on (text, p, seed, i): not on the other texts, nor on the number of threads. Those of
         the first are `encode_dropout`'s.
         """
-        if not isinstance(p, int | float) or not 0 <= p <= 1:
+        if not 0 <= _number(p) <= 1:
             raise UserError(f"p={p!r} is no probability: it is from 0 to 1")
         check_whole("seed", seed, 0, 2**64 - 1)
         if p == 0:

@@ -105,7 +105,7 @@ def named(texts: Texts) -> Iterator[None]:
         raise
 
 
-def ids(values: Iterable[int] | npt.NDArray[np.integer], vocab_size: int) -> npt.NDArray[np.uint32]:
+def ids(values: Any, vocab_size: int) -> npt.NDArray[np.uint32]:
     """Ids for the core; uint32 arrays as they are.
 
     Raises:

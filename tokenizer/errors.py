@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from typing import SupportsIndex
 
 
 class UserError(ValueError):
@@ -24,10 +25,8 @@ def check_whole(name: str, value: object, least: int, most: int | None = None) -
     Raises:
         UserError: it is something else.
     """
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[call-overload]
-    except TypeError:
-        number = None
+    whole = isinstance(value, SupportsIndex) and not isinstance(value, bool)
+    number = operator.index(value) if isinstance(value, SupportsIndex) and whole else None
     if number is None or number < least or (most is not None and number > most):
         span = f"{least} or more" if most is None else f"{least} to {most}"
         kind = "a whole number, " if number is None else ""

@@ -132,7 +132,7 @@ class TextEncoder:
                 late |= {string} if token.normalized else set()
             self._sets = SpecialSets(special, Preparation(forms, added, frozenset(late)))
             self._strings = {i: string for string, i in (special | added).items()}
-        return self._sets.resolve(() if split_special_tokens else "all", ())[0]
+        return self._sets.resolve(frozenset() if split_special_tokens else "all", ())[0]
 
     def _encode_prepared(self, texts: Sequence[str], preparation: Any, *, spans: bool) -> Encoded:
         encoder = self.tokenizer._encoder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Set
-from typing import Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from tokenizer import _native
 from tokenizer.documents import Given, check_text
@@ -123,7 +123,7 @@ class SpecialSets:
         return compiled
 
 
-def _as_set(strings: Collection[str], name: str) -> frozenset[str]:
+def _as_set(strings: Any, name: str) -> frozenset[str]:
     if isinstance(strings, str):
         raise UserError(f"{name}={strings!r} is one string; pass a set of them, {{{strings!r}}}, or 'all'")
     if not isinstance(strings, Iterable) or not all(isinstance(string, str) for string in strings):

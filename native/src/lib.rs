@@ -8,6 +8,7 @@ pub mod documents;
 pub mod dropout;
 pub mod encoding;
 pub mod fragments;
+pub mod hf_model;
 pub mod keys;
 pub mod merging;
 pub mod normalizing;

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokenizer import patterns
+from tokenizer import _native, patterns
 from tokenizer.errors import UserError
 from tokenizer.formats import cuts
 from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, named_as_text, unprintable, unprintable_all
 from tokenizer.formats.hf import NEVER_APPLY, TEMPLATE, forms_of, overlap
 from tokenizer.formats.portable import unportable_part
-from tokenizer.formats.text import check_ids, parse_json
+from tokenizer.formats.text import check_ids, may_hold_surrogates, parse_json
 from tokenizer.preparation import FORMS, Preparation, normalized
 from tokenizer.vocabulary import NO_TOKEN
 
@@ -40,23 +42,52 @@ def read(path: Path, ignore: Collection[str] = ()) -> Tokenizer:
     Raises:
         UserError: the file is damaged, or a part of it cannot be followed.
     """
-    return parse(parse_json(path), path, ignore)
+    quick = _native.read_hf_model(path.read_bytes()) if path.is_file() else None
+    if quick is None or may_hold_surrogates(quick[0]):  # something is not as it should be: this says what
+        return parse(parse_json(path), path, ignore)
+    rest, n_tokens, added, byte_ids, merges, as_strings, unmerged = quick
+    written = "strings" if as_strings else "pairs"
+    model = _Model(n_tokens, dict(added), byte_ids, merges.reshape(-1, 3), written, dict(unmerged))
+    return parse(json.loads(rest), path, ignore, model)
 
 
-def parse(found: dict[str, Any], path: Path | None = None, ignore: Collection[str] = ()) -> Tokenizer:
-    """`read` for the content of the file; `path` is for its errors."""
+@dataclass(frozen=True)
+class _Model:
+    """Vocabulary and merges.
+
+    Attributes:
+        n_tokens: in the vocabulary.
+        ids: name to id; at least of the added tokens that are in the vocabulary.
+        byte_ids: as of `Tokenizer`.
+        merges: uint32 [n, 3].
+        written: how merges are: "strings" or "pairs".
+        unmerged: as of `Tokenizer`.
+    """
+
+    n_tokens: int
+    ids: dict[str, int]
+    byte_ids: list[int]
+    merges: np.ndarray[Any, np.dtype[np.uint32]]
+    written: str
+    unmerged: dict[bytes, int]
+
+
+def parse(
+    found: dict[str, Any], path: Path | None = None, ignore: Collection[str] = (), model: _Model | None = None
+) -> Tokenizer:
+    """`read` for the content of the file; `path` is for its errors. `model` is what was read of it already."""
     if unknown := set(ignore) - set(IGNORABLE):
         raise UserError(
             f"ignore={sorted(unknown)[0]!r} is nothing that can be ignored; there are {', '.join(IGNORABLE)}"
         )
     path = path or Path("tokenizer.json")
     try:
-        return _tokenizer(found, path, set(ignore))
+        return _tokenizer(found, path, set(ignore), model)
     except (AttributeError, IndexError, KeyError, TypeError, OverflowError) as error:
         raise UserError(f"{path} is damaged ({error!r})") from None
 
 
-def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer:
+def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str], read: _Model | None) -> Tokenizer:
     from tokenizer.bpe import Tokenizer
 
     model = found["model"]
@@ -66,17 +97,11 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer
     pattern = patterns.resolve(regex or "none")
     if (part := unportable_part(pattern)) is not None and "regex" not in ignore:
         raise _refusal(path, f"HF's regex engine may read {part} in its pattern {regex!r} otherwise", "regex")
-    vocab: dict[str, int] = model["vocab"]
-    added = _added(found.get("added_tokens") or [], vocab, path, ignore)
-    names = [name for name in vocab if name not in added]
-    spelled = unprintable_all(names)
-    if spelled is None or not all(spelled):
-        wrong = next(name for name in names if not unprintable(name))
-        raise UserError(f"{path} is not byte-level: its token {wrong!r} is not in the byte alphabet")
-    tokens = dict(zip(names, spelled, strict=True))
-    if missing := missing_byte(lambda byte: BYTE_CHARACTERS[byte] in tokens):
+    vocab: dict[str, int] = model["vocab"] if read is None else read.ids
+    added = _added(found.get("added_tokens") or [], vocab, read.n_tokens if read else len(vocab), path, ignore)
+    known = read or _model(model, added, path)
+    if missing := missing_byte(lambda byte: known.byte_ids[byte] != NO_TOKEN):
         raise UserError(f"{path} is not byte-level: {missing}")
-    byte_ids = [vocab.get(BYTE_CHARACTERS[byte], NO_TOKEN) for byte in range(256)]
     preparation = _preparation(added, forms, path)
     ignore_merges = model.get("ignore_merges") is True
     if ignore_merges and (clash := named_as_text(string for string in added if string in vocab)) is not None:
@@ -84,8 +109,6 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer
             f"{path} cannot be followed exactly: its added token {clash!r} is in the model's vocabulary, where that "
             f"name spells {unprintable(clash)!r}, and with ignore_merges HF gives its id to that text, too"
         )
-    merges, written = _merges(model["merges"], tokens, vocab, path)
-    made = set(byte_ids) | set(merges[:, 2].tolist())
     template = {
         "version": found.get("version", "1.0"),
         "truncation": found.get("truncation"),
@@ -99,22 +122,38 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str]) -> Tokenizer
             for string, token in added.items()
         },
         "specials_in_vocab": [string for string in added if string in vocab],
-        "merges": written,
+        "merges": known.written,
         "model": {
             key: None if key in ignore else value for key, value in model.items() if key not in ("vocab", "merges")
         },
     }
     return Tokenizer(
-        byte_ids=byte_ids,
-        merge_ids=merges,
-        n_phase1_merges=len(merges),
+        byte_ids=known.byte_ids,
+        merge_ids=known.merges,
+        n_phase1_merges=len(known.merges),
         pattern=pattern,
         special_tokens={string: token["id"] for string, token in added.items() if token.get("special")},
         ignore_merges=ignore_merges,
-        unmerged={token: vocab[name] for name, token in tokens.items() if vocab[name] not in made},
+        unmerged=known.unmerged,
         preparation=preparation,
         provenance={"imported": {"format": "hf", "ignored": sorted(ignore)}, TEMPLATE: template},
     )
+
+
+def _model(model: dict[str, Any], added: Collection[str], path: Path) -> _Model:
+    """Vocabulary and merges, or what is wrong with them."""
+    vocab: dict[str, int] = model["vocab"]
+    names = [name for name in vocab if name not in added]
+    spelled = unprintable_all(names)
+    if spelled is None or not all(spelled):
+        wrong = next(name for name in names if not unprintable(name))
+        raise UserError(f"{path} is not byte-level: its token {wrong!r} is not in the byte alphabet")
+    tokens = dict(zip(names, spelled, strict=True))
+    byte_ids = [vocab[name] if (name := BYTE_CHARACTERS[byte]) in tokens else NO_TOKEN for byte in range(256)]
+    merges, written = _merges(model["merges"], tokens, vocab, path)
+    made = set(byte_ids) | set(merges[:, 2].tolist())
+    unmerged = {token: vocab[name] for name, token in tokens.items() if vocab[name] not in made}
+    return _Model(len(vocab), vocab, byte_ids, merges, written, unmerged)
 
 
 def _refusal(path: Path, why: str, part: str) -> UserError:
@@ -153,9 +192,11 @@ def _check_model(model: Any, path: Path, ignore: set[str]) -> None:
     check_ids(model["vocab"], path)
 
 
-def _added(listed: list[Any], vocab: dict[str, int], path: Path, ignore: set[str]) -> dict[str, dict[str, Any]]:
+def _added(
+    listed: list[Any], vocab: dict[str, int], n_tokens: int, path: Path, ignore: set[str]
+) -> dict[str, dict[str, Any]]:
     added: dict[str, dict[str, Any]] = {}
-    following = len(vocab)
+    following = n_tokens
     for token in listed:
         string, token_id = token["content"], token["id"]
         for flag in ("lstrip", "rstrip", "single_word"):

@@ -42,12 +42,17 @@ def parse_json(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} is not JSON ({error})") from None
     if not isinstance(parsed, dict):
         raise UserError(f"{path} is not a JSON object")
-    if re.search(r"\\u[dD][89a-fA-F]", text):
+    if may_hold_surrogates(text):
         try:
             json.dumps(parsed, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise UserError(f"{path} is damaged: a string in it holds half a surrogate pair") from None
     return parsed
+
+
+def may_hold_surrogates(text: str) -> bool:
+    """Whether JSON has an escape of half a surrogate pair, alone or not."""
+    return re.search(r"\\u[dD][89a-fA-F]", text) is not None
 
 
 def check_ids(vocab: Mapping[str, Any], path: Path) -> None:

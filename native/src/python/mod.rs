@@ -73,6 +73,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(encoding::shard_stream, module)?)?;
     module.add_function(wrap_pyfunction!(split, module)?)?;
     module.add_function(wrap_pyfunction!(training::continue_bpe, module)?)?;
+    module.add_function(wrap_pyfunction!(vocabulary::read_hf_model, module)?)?;
     module.add_function(wrap_pyfunction!(vocabulary::read_merges, module)?)?;
     module.add_function(wrap_pyfunction!(vocabulary::spell, module)?)?;
     module.add_function(wrap_pyfunction!(vocabulary::write_merges, module)?)?;

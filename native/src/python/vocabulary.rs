@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use super::user_error;
+use crate::hf_model;
 use crate::merging::Tokens;
 use crate::spelling;
 
@@ -106,6 +107,18 @@ pub fn spell<'py>(
         vocabulary.set_item(id as usize, PyBytes::new(py, &token))?;
     }
     Ok(Some(vocabulary))
+}
+
+type ReadModel<'py> =
+    (String, usize, Vec<(String, u32)>, Vec<i64>, Bound<'py, PyArray1<u32>>, bool, Vec<(Bound<'py, PyBytes>, u32)>);
+
+/// A tokenizer.json: see `hf_model`. None where the slower reader has to say what is wrong with it.
+#[pyfunction]
+pub fn read_hf_model<'py>(py: Python<'py>, text: &[u8]) -> Option<ReadModel<'py>> {
+    let found = py.detach(|| hf_model::read(text))?;
+    let unmerged = found.unmerged.iter().map(|(token, id)| (PyBytes::new(py, token), *id)).collect();
+    let merges = found.merges.into_pyarray(py);
+    Some((found.rest, found.n_tokens, found.added, found.byte_ids, merges, found.as_strings, unmerged))
 }
 
 /// Flat merges as `json.dumps` writes a list of lists of three.
