@@ -14,7 +14,7 @@ use crate::keys::SHORT;
 use crate::merging::Tokens;
 use crate::streaming::Cuts;
 
-/// Entries of a thread's cache of pieces, in pairs of 64 bytes: at most 8 MiB. Small vocabularies need less.
+/// Entries of a thread's cache of pieces, in pairs of 64 bytes: at most 16 MiB. Small vocabularies need less.
 const CACHE_PAIRS: std::ops::RangeInclusive<usize> = 1 << 6..=1 << 17;
 
 /// Tokens of level 1 that are gathered before level 2 merges them.
