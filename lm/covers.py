@@ -23,7 +23,7 @@ from lm.witnesses import Witnesses
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -63,6 +63,8 @@ class Covers:
         ids = sorted(tokenizer.ordinary_ids().tolist(), key=lambda i: tokenizer.vocab[i])
         self._ids = np.array(ids, np.int64)
         self._tokens = [tokenizer.vocab[i] for i in ids]
+        self._places = np.full(tokenizer.vocab_size, -1, np.int64)
+        self._places[self._ids] = np.arange(len(ids))
         self._longest = max(map(len, self._tokens))
         self._lengths = tokenizer.token_byte_lengths().astype(np.int64)
         self._witnesses = Witnesses(tokenizer)
@@ -97,9 +99,18 @@ class Covers:
         """
         return self._search(data, max(0, len(data) - self._longest), len(data) - 1)
 
-    def following(self, data: bytes) -> list[Group]:
-        """All canonical sequences that spell `data` and then one more token, in the shape of `covering`."""
-        return self._search(data, len(data), len(data))
+    def following(self, data: bytes, among: NDArray[np.int64] | None = None) -> list[Group]:
+        """All canonical sequences that spell `data` and then one more token, in the shape of `covering`.
+
+        Args:
+            data: Beginning of UTF-8.
+            among: int64[n], ids of the tokens to try as the last one; all by default.
+        """
+        if among is None:
+            return self._search(data, len(data), len(data))
+        split_utf8(data)
+        found = ((len(data), path, token) for path, token in self._judge(data, np.sort(self._places[among]).tolist()))
+        return _grouped(found)
 
     def encoding(self, data: bytes) -> Path | None:
         """The tokens of `data` as a whole text, which may end there; None if it ends inside a character."""
@@ -116,15 +127,11 @@ class Covers:
             self._found.move_to_end(key)
             return self._found[key]
         split_utf8(data)
-        paths: dict[tuple[int, bytes], set[int]] = {}
-        for start in range(first, last + 1):
-            candidates = self._range(data[start:])
-            for path, token in self._judge(data[:start], candidates):
-                paths.setdefault((start, path), set()).add(token)
-        groups = [
-            Group(tuple(np.frombuffer(path, np.uint32).tolist()), start, np.array(sorted(tokens), np.int64))
-            for (start, path), tokens in sorted(paths.items())
-        ]
+        groups = _grouped(
+            (start, path, token)
+            for start in range(first, last + 1)
+            for path, token in self._judge(data[:start], range(*self._range(data[start:]).indices(len(self._ids))))
+        )
         self._found[key] = groups
         if len(self._found) > _REMEMBERED:
             self._found.popitem(last=False)
@@ -139,12 +146,17 @@ class Covers:
         above = above[:-1] + bytes([above[-1] + 1])
         return slice(begin, bisect.bisect_left(self._tokens, above))
 
-    def _judge(self, head: bytes, candidates: slice) -> Iterator[tuple[bytes, int]]:
-        """The path (as uint32 bytes) that leads to each candidate behind `head`, where the encoder has such."""
+    def _judge(self, head: bytes, candidates: Iterable[int]) -> Iterator[tuple[bytes, int]]:
+        """The path (as uint32 bytes) that leads to each candidate behind `head`, where the encoder has such.
+
+        Args:
+            head: What stands before the token.
+            candidates: Places among the sorted tokens.
+        """
         # Of each group of continuations the first; the others only where it proved nothing.
         waiting: list[tuple[int, str, bytes, list[bytes]]] = []
         head_text = _text_or_none(head)
-        for index in range(candidates.start, candidates.stop):
+        for index in candidates:
             token = self._tokens[index]
             self.checked += 1
             whole = None if head_text is None else _text_or_none(token)
@@ -174,6 +186,16 @@ class Covers:
                 yield ids[offsets[i] : places[i]].tobytes(), int(wanted[i])
             attempt += 1
             waiting = [job for job, found in zip(waiting, proved, strict=True) if not found and attempt < len(job[3])]
+
+
+def _grouped(found: Iterable[tuple[int, bytes, int]]) -> list[Group]:
+    paths: dict[tuple[int, bytes], set[int]] = {}
+    for start, path, token in found:
+        paths.setdefault((start, path), set()).add(token)
+    return [
+        Group(tuple(np.frombuffer(path, np.uint32).tolist()), start, np.array(sorted(tokens), np.int64))
+        for (start, path), tokens in sorted(paths.items())
+    ]
 
 
 def split_utf8(data: bytes) -> tuple[str, bytes]:

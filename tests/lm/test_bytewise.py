@@ -94,6 +94,7 @@ def test_next_bytes_are_a_distribution_and_agree_with_strings(lm):
         end = math.exp(model.log_prob(b"", prefix, end=True))
         assert probabilities[END] * (1 - lost) == pytest.approx(end, abs=1e-6)
         assert probabilities[0x80] == probabilities[0xFF] == 0  # where a character begins
+        assert model.likeliest_byte(prefix) == int(probabilities.argmax())
 
 
 def test_a_whole_document_has_the_product_over_its_tokens(lm):
