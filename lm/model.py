@@ -136,7 +136,7 @@ class Transformer(nn.Module):
                 They are not counted anew in each: rotary attention depends on their differences only. None: all
                 of a row is one document.
         """
-        if ids.shape[1] > self.context_tokens:
+        if cache is None and ids.shape[1] > self.context_tokens:  # the cache knows positions; a tree's are fewer
             raise ValueError(f"{ids.shape[1]} positions, but the model was built for {self.context_tokens}")
         if cache is not None and documents is not None:
             raise ValueError("a cache holds one document per row; leave out the documents")
