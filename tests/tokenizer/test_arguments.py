@@ -24,7 +24,7 @@ NO_BATCH = [
 ]
 
 
-@pytest.mark.parametrize("value", NO_TEXT, ids=repr)
+@pytest.mark.parametrize("value", NO_TEXT, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize(
     "method", ["encode", "encode_ordinary", "encode_to_numpy", "encode_with_offsets", "count_tokens"]
 )
