@@ -255,7 +255,7 @@ def _memory_per_thread(count: Callable[[list[str], int], Any], texts: list[str],
     count(texts, cores)
     before = memory_mb("VmRSS")
     count(texts, cores + _MORE_THREADS)
-    return max(memory_mb("VmRSS") - before, 0.0) / _MORE_THREADS
+    return float(max(memory_mb("VmRSS") - before, 0.0) / _MORE_THREADS)
 
 
 def main() -> None:
