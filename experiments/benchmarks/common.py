@@ -28,7 +28,7 @@ from tokenizer.errors import UserError
 Job = Callable[[argparse.Namespace], dict[str, Any]]
 """Does the work and returns what it measured: at least `seconds`, for `bytes` of text."""
 
-CONSOLE = Console(width=max(Console().width, 140))
+CONSOLE = Console(width=max(Console().width, 160))
 """Wide enough for the tables, also where output goes to a file."""
 
 SEPARATOR = "<|endoftext|>"
@@ -121,6 +121,30 @@ def parser(description: str, *, several_sizes: bool = False) -> argparse.Argumen
     words = "; several give a table by size" if several_sizes else ""
     options.add_argument("--max-bytes", type=size, metavar="SIZE", help=f"10MB, or all (default){words}", **sizes)
     return options
+
+
+def add_peers(options: argparse.ArgumentParser, names: Sequence[str], words: str, cached: str) -> None:
+    """Options of benchmarks beside other people's software; `parse_peers` reads them.
+
+    Args:
+        options: those of `parser`.
+        names: whom to compare with.
+        words: what stands before their names in the help.
+        cached: what goes below `--cache`.
+    """
+    options.add_argument(
+        "--peers", nargs="*", default=list(names), choices=[*names, "none"], help=f"{words} (default {' '.join(names)})"
+    )
+    options.add_argument("--cache", type=Path, default=Path("artifacts/benchmarks"), help=f"for {cached}")
+    options.add_argument("--peers-venv", type=Path, default=None, help="for the peers (default CACHE/peers-venv)")
+
+
+def parse_peers(options: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+    """The command line; `peers` is empty where it says none."""
+    arguments = options.parse_args(argv)
+    arguments.peers = [peer for peer in arguments.peers if peer != "none"]
+    arguments.peers_venv = arguments.peers_venv or arguments.cache / "peers-venv"
+    return arguments
 
 
 def positive(text: str) -> int:

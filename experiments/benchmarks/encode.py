@@ -197,13 +197,13 @@ def show(title: str, measured: Measured, options: argparse.Namespace) -> bool:
     """Prints a tokenizer's table, and who refuses it; returns whether our ids are HF's."""
     columns = (
         *("", "text", "MB", "each", "ours / its", "batch", "ours / its", "again"),
-        *(f"{options.cores} cores", "times", "load s", "peak MB", "ids"),
+        *(f"{options.cores} cores", "times", "load s", "peak MB", "per thread", "ids"),
     )
     table = Table(
         title=title,
         caption="each: one call for each document; batch: one for all; MB/s of CPU time on one core, by the clock on "
-        f"{options.cores}; medians of {options.rounds}; text new to the process but for the column again; ids: of how "
-        "many documents, beside HF's",
+        f"{options.cores}; medians of {options.rounds}; text new to the process but for the column again; per thread: "
+        "MB that one more keeps (ours); ids: of how many documents, beside HF's",
     )
     for column in columns:
         table.add_column(column, justify="left" if column in ("", "text", "ids") else "right", no_wrap=True)
@@ -223,6 +223,7 @@ def show(title: str, measured: Measured, options: argparse.Namespace) -> bool:
             *(*measured.cells(each), *measured.cells(one), f"{measured.rate(one, 'warm cpu'):.1f}"),
             *(f"{wide:.1f}", f"{wide / measured.rate(one, 'cold'):.2f}"),
             *(f"{measured.results[one].median(key):.{digits}f}" for key, digits in (("load", 2), ("peak_mb", 0))),
+            f"{measured.results[one].median('thread_mb'):.0f}" if "thread_mb" in measured.results[one].facts else "",
             next((words for words in said if not words.endswith(EQUAL)), said[0]),
         )
     common.CONSOLE.print(table)
@@ -242,13 +243,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     )
     options.add_argument("--vocab-size", type=common.positive, help="of those that are trained (default: each its own)")
     names = [name for name in peers.ENCODERS if name != HF]
-    options.add_argument(
-        "--peers",
-        nargs="*",
-        default=names,
-        choices=[*names, "none"],
-        help=f"which to compare with, besides HF (default {' '.join(names)})",
-    )
+    common.add_peers(options, names, "which to compare with, besides HF", "plain text and trained tokenizers")
     options.add_argument("--cores", type=common.positive, default=2, help="beside one (default 2)")
     options.add_argument("--length", type=common.positive, default=200, help="bytes of short documents (default 200)")
     options.add_argument(
@@ -258,13 +253,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         metavar="SIZE",
         help=f"text for {' and '.join(SLOW)}, and whose ids are compared (default 5MB)",
     )
-    options.add_argument(
-        "--cache", type=Path, default=Path("artifacts/benchmarks"), help="for plain text and trained tokenizers"
-    )
-    options.add_argument("--peers-venv", type=Path, default=None, help="for the peers (default CACHE/peers-venv)")
-    arguments = options.parse_args(argv)
-    arguments.peers = [peer for peer in arguments.peers if peer != "none"]
-    return arguments
+    return common.parse_peers(options, argv)
 
 
 def main(argv: list[str]) -> int:
@@ -274,7 +263,7 @@ def main(argv: list[str]) -> int:
         text = common.PlainText.of(common.corpus(options.paths, options.field, options.max_bytes), options.cache)
         folders = [trained(name, options) if name in RECIPES else Path(name) for name in options.tokenizers]
         loaded = [Tokenizer.load(folder) for folder in folders]
-        python = peers.environment(options.peers_venv or options.cache / "peers-venv") if options.peers else None
+        python = peers.environment(options.peers_venv) if options.peers else None
         equal = []
         for name, folder, tokenizer in zip(options.tokenizers, folders, loaded, strict=True):
             title = f"{name}: {tokenizer.vocab_size:,} tokens, {(tokenizer.fence or tokenizer.pattern).name}"

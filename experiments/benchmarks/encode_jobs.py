@@ -42,12 +42,14 @@ class Library:
         many: encodes a list of documents.
         rows: the ids of each document out of what `many` or `files` gave.
         files: encodes a file of documents with separators, if it reads by itself.
+        count: counts tokens on so many threads, whose memory is wanted, and keeps no ids.
     """
 
     one: Callable[[str], Ids]
     many: Callable[[list[str]], Any]
     rows: Callable[[Any], Iterable[Ids]]
     files: Callable[[str, str], Any] | None = None
+    count: Callable[[list[str], int], Any] | None = None
 
 
 def ours(arguments: dict[str, Any]) -> Library:
@@ -65,6 +67,7 @@ def ours(arguments: dict[str, Any]) -> Library:
         many=lambda texts: [loaded.encode_batch(texts, threads=threads)],
         rows=lambda parts: (row for ids, offsets in parts for row in _cut(ids, offsets)),
         files=files,
+        count=lambda texts, threads: loaded.count_tokens_batch(texts, threads=threads),
     )
 
 
@@ -235,11 +238,24 @@ def measure(name: str, arguments: dict[str, Any]) -> tuple[list[str], dict[str, 
     else:
         one = library.one
         given, facts = passes(lambda: [one(text) for text in texts])
+    if call == "batch" and library.count is not None:
+        facts["thread_mb"] = _memory_per_thread(library.count, texts, arguments["cores"])
     rows = given if call == "loop" else library.rows(given)
     checked = len(first(texts, arguments["checked_bytes"]))
     digests = [digest(ids) for ids, _ in zip(rows, range(checked), strict=False)]
     n_bytes = sum(len(text.encode()) for text in texts)
     return digests, facts | {"load": loaded, "bytes": n_bytes, "peak_mb": memory_mb("VmHWM")}
+
+
+_MORE_THREADS = 4
+
+
+def _memory_per_thread(count: Callable[[list[str], int], Any], texts: list[str], cores: int) -> float:
+    """MB that stay when more threads than before have worked on the text, for each of them."""
+    count(texts, cores)
+    before = memory_mb("VmRSS")
+    count(texts, cores + _MORE_THREADS)
+    return float(max(memory_mb("VmRSS") - before, 0.0) / _MORE_THREADS)
 
 
 def main() -> None:

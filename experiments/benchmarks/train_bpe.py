@@ -227,21 +227,11 @@ def parse(argv: list[str]) -> argparse.Namespace:
     options = common.parser("Phase-1 training beside other people's trainers.", several_sizes=True)
     options.add_argument("--vocab-size", type=common.positive, nargs="+", default=[32_000])
     options.add_argument("--patterns", nargs="*", default=["gpt2"], help="for the table by pattern (two or more)")
-    options.add_argument(
-        "--peers",
-        nargs="*",
-        default=list(peers.TRAINERS),
-        choices=[*peers.TRAINERS, "none"],
-        help=f"which to compare with (default {' '.join(peers.TRAINERS)})",
-    )
+    common.add_peers(options, list(peers.TRAINERS), "which to compare with", "plain text")
     options.add_argument(
         "--threads", type=common.positive, default=None, help="ours (default: all cores, as the peers)"
     )
-    options.add_argument("--cache", type=Path, default=Path("artifacts/benchmarks"), help="for plain text")
-    options.add_argument("--peers-venv", type=Path, default=None, help="for the peers (default CACHE/peers-venv)")
-    arguments = options.parse_args(argv)
-    arguments.peers = [peer for peer in arguments.peers if peer != "none"]
-    return arguments
+    return common.parse_peers(options, argv)
 
 
 def main(argv: list[str]) -> int:
@@ -250,7 +240,7 @@ def main(argv: list[str]) -> int:
     try:
         for pattern in options.patterns:
             patterns.resolve(pattern)
-        python = peers.environment(options.peers_venv or options.cache / "peers-venv") if options.peers else None
+        python = peers.environment(options.peers_venv) if options.peers else None
         _warm([path for path, _ in common.corpus(options.paths, options.field, None).files])
         expected = [beside_peers(options, vocab_size, python) for vocab_size in options.vocab_size]
         if len(options.patterns) > 1:

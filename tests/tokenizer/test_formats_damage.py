@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tokenizer.other_formats import added, hf_file, sequence, split
 from tests.tokenizer.test_formats import edit
-from tests.tokenizer.test_formats_import import added, hf_file, sequence, split
 from tokenizer import Tokenizer, UserError, formats
 from tokenizer.formats import hf_import, printable, tiktoken
 

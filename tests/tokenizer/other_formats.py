@@ -1,0 +1,43 @@
+"""Small files of other programs, for tests."""
+
+import json
+
+from tokenizer.formats import printable
+
+ONE_PASS = ["gpt2", "llama3", "superbpe", "none", "superwords", "seed_superwords", "unfenced"]
+TOKENS = {b"ab": 256, b"abc": 257, b"bc": 258, b"xyz": 259}  # nothing makes xyz
+
+
+def hf_file(tmp_path, **change):
+    """A small tokenizer.json; `change` replaces parts of it, `model_...` of its model."""
+    model = {key[6:]: value for key, value in change.items() if key.startswith("model_")}
+    vocab = {printable(bytes([i])): i for i in range(256)} | {printable(token): i for token, i in TOKENS.items()}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    content = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": byte_level,
+        "post_processor": byte_level,
+        "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": vocab, "merges": ["a b", "ab c", "b c"], "ignore_merges": False} | model,
+    } | {key: value for key, value in change.items() if not key.startswith("model_")}
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def added(string, token_id, **flags):
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    return {"id": token_id, "content": string} | plain | flags
+
+
+def split(regex, behavior="Isolated", **change):
+    return {"type": "Split", "pattern": {"Regex": regex}, "behavior": behavior, "invert": False} | change
+
+
+def sequence(*parts, use_regex=False):
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
+    return {"type": "Sequence", "pretokenizers": [*parts, byte_level]}
