@@ -29,8 +29,8 @@ def encode(
     """Ids of the text that the parts make together; see `Tokenizer.encode_iter`."""
     if isinstance(parts, str | bytes) or not isinstance(parts, Iterable):
         raise UserError("encode_iter takes parts of a text, as an open file gives; use encode for a whole one")
-    check_whole("max_pending_bytes", max_pending_bytes, 1, sys.maxsize)
-    stream = _native.EncodeStream(encoder, max_pending_bytes, preparation)
+    check_whole("max_pending_bytes", max_pending_bytes, 1)
+    stream = _native.EncodeStream(encoder, min(max_pending_bytes, sys.maxsize), preparation)
     return _encode(stream, parts if forbidden is None else _checked(parts, forbidden))
 
 
