@@ -43,7 +43,7 @@ test: $(READY) ## The tests, without the slow ones
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 
 test-slow: $(READY) ## The slow tests only
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
 
 test-all: $(READY) ## Every test, of Python and of Rust
 	$(BIN)/python -m pytest -n auto --dist loadfile
