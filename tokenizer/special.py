@@ -11,6 +11,7 @@ from tokenizer.errors import UserError
 from tokenizer.preparation import NOTHING, Preparation
 
 _MOST_COMPILED = 64
+_NOTHING: tuple[Collection[str], ...] = (frozenset(), ())  # sets are equal to frozen ones
 
 
 class Forbidden(NamedTuple):
@@ -49,7 +50,7 @@ class SpecialSets:
         Raises:
             UserError: the text holds a disallowed string, or an allowed one is no special token.
         """
-        if not allowed and not disallowed and "" not in (allowed, disallowed):
+        if allowed in _NOTHING and disallowed in _NOTHING:
             return self.ordinary  # the usual case of many calls in a row
         preparation, forbidden = self.resolve(allowed, disallowed)
         if forbidden is not None:
