@@ -89,7 +89,10 @@ def prepared(rng: random.Random, plain: Tokenizer) -> Tokenizer | None:
     following = max(len(vocab), *(token["id"] + 1 for token in content["added_tokens"]))
     strings = [string for string in ["<a>", "<a", " a", "  ", "b.", "éé", "the "] if string not in vocab]
     for i, string in enumerate(rng.sample(strings, rng.randint(0, 4))):
-        flags = {"normalized": rng.random() < 0.5 and normalized(forms, string) == string, "special": rng.random() < 0.3}
+        flags = {
+            "normalized": rng.random() < 0.5 and normalized(forms, string) == string,
+            "special": rng.random() < 0.3,
+        }
         plain_flags = {"id": following + i, "content": string, "single_word": False, "lstrip": False, "rstrip": False}
         content["added_tokens"].append(plain_flags | flags)
     return formats.hf_import.parse(content)
