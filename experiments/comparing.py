@@ -143,7 +143,13 @@ def _named(groups: Sequence[_Group]) -> list[Told]:
         superwords = group.entry["key"] != "bpe"
         runs_told = [settings(overrides, superwords=superwords) for overrides in group.overrides]
         told.append(dict(set.intersection(*(set(each.items()) for each in runs_told))))
-    return name_all([group.entry["label"] for group in groups], told, [group.entry["lms"][0] for group in groups])
+    entries = [group.entry for group in groups]
+    return name_all(
+        [entry["label"] for entry in entries],
+        [entry["key"] != "bpe" for entry in entries],
+        told,
+        [entry["lms"][0] for entry in entries],
+    )
 
 
 def _partner(groups: Sequence[_Group], place: int) -> int | None:

@@ -45,15 +45,25 @@ def settings(overrides: Iterable[str], *, superwords: bool) -> dict[str, str]:
     return found
 
 
-def name_all(kinds: Sequence[str], told: Sequence[Mapping[str, str]], unique: Sequence[str]) -> list[Told]:
+def name_all(
+    kinds: Sequence[str], superwords: Sequence[bool], told: Sequence[Mapping[str, str]], unique: Sequence[str]
+) -> list[Told]:
     """Name tokenizers apart.
 
     Args:
         kinds: `BPE`, `SuperBPE`.
+        superwords: Whether each has a second phase.
         told: Settings of each.
         unique: Something different for each, for those that settings do not tell apart.
     """
+    # What phase 2 was told tells superword tokenizers apart from each other; no other has been told any of it.
+    two_phases = [each for each, second in zip(told, superwords, strict=True) if second] or [{}]
     common = set.intersection(*(set(each.items()) for each in told))
+    common |= {
+        (key, value)
+        for key, value in set.intersection(*(set(each.items()) for each in two_phases))
+        if key.partition(".")[0] == "superbpe"
+    }
     apart = [{key: value for key, value in each.items() if (key, value) not in common} for each in told]
     short = _names({key for each in apart for key in each})
     parts = [[(key, f"{short[key]}={_shown(value)}") for key, value in sorted(each.items())] for each in apart]
