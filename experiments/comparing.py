@@ -187,8 +187,16 @@ def _open(store: Store, names: Sequence[str]) -> list[Artifact]:
 
 
 def folder_facts(done: Sequence[Run]) -> list[list[str]]:
-    """What a page says about its runs: folder, command and what it was told."""
-    return [[run.folder, f"{run.command} ({run.started})"] for run in done]
+    """What a page says about its runs: folders and commands; of the cells of a sweep, its command once."""
+    facts = []
+    for command in dict.fromkeys(run.command for run in done):
+        cells = [run for run in done if run.command == command]
+        if len(cells) > 1:
+            facts.append([f"{len(cells)} runs", f"{command} ({cells[0].started})"])
+            facts += [[run.folder, " ".join(run.swept)] for run in cells]
+        else:
+            facts.append([cells[0].folder, f"{command} ({cells[0].started})"])
+    return facts
 
 
 def unfinished(others: Sequence[Run]) -> list[str]:

@@ -71,7 +71,7 @@ def interval(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
         rows: `tokenizer`, `bits_per_byte`, `low`, `high`.
         labels: As for `compression`.
     """
-    y = alt.Y("tokenizer:N", title=None, sort=list(labels), axis=alt.Axis(ticks=False, domain=False))
+    y = alt.Y("tokenizer:N", title=None, sort=list(labels), axis=alt.Axis(ticks=False, domain=False, labelLimit=240))
     title, scale, axis = "bits per byte (held-out)", alt.Scale(zero=False, padding=20), alt.Axis(tickCount=6)
     base = data().encode(
         y=y,

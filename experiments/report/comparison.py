@@ -107,7 +107,7 @@ def figures(report: dict[str, Any]) -> list[Figure]:
                     source,
                 )
             )
-    found += diagnostics_charts.figures(report["training"], _named(models, "language models"))
+    found += diagnostics_charts.figures(report["training"], labels, _named(models, "language models"))
     if report["superwords"]["by_words"]:
         words = charts.words(report["superwords"]["by_words"])
         found.append(Figure("words", "How many words they hold", words, source=source))

@@ -175,7 +175,7 @@ def _apart(result: Result, one: int, other: int) -> bool:
     return result.comparisons[min(one, other), max(one, other)].verdict != "no significant difference"
 
 
-def _some(labels: Sequence[str], most: int = 3) -> str:
+def _some(labels: Sequence[str], most: int = 2) -> str:
     """A list for a sentence, of which a long one shows its beginning."""
     shown = list(labels) if len(labels) <= most + 1 else [*labels[:most], f"{len(labels) - most} more"]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
@@ -247,7 +247,7 @@ def _lead(result: Result) -> str:
     sign = 1 if pair[1] == first else -1
     low, high = sorted(sign * end for end in found.interval)
     labels = [result.judged[i].candidate.trained.label for i in (first, second)]
-    p = "" if found.p_adjusted is None else f", p = {found.p_adjusted:.2g} after Holm's correction"
+    p = "" if found.p_adjusted is None else f", {p_value(found.p_adjusted)} after Holm's correction"
     difference = f"{labels[0]} − {labels[1]} = {signed(sign * found.difference)} bits per byte"
     return f" {difference} ({signed(low)} to {signed(high)}{p})."
 
@@ -271,6 +271,11 @@ def _unequal(result: Result) -> str:
 def _listed(values: Sequence[int]) -> str:
     *rest, last = (f"{value:,}" for value in values)
     return f"{', '.join(rest)} and {last}"
+
+
+def p_value(value: float) -> str:
+    """Format a p-value; far in a tail it is an order of magnitude at best."""
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
 
 
 def signed(value: float) -> str:

@@ -94,7 +94,7 @@ def test_of_many_the_verdict_stays_a_sentence():
     said = verdict(Result(many, pairs))
     assert said == (
         "SuperBPE t=0 has the lowest held-out loss of 13 tokenizers, but is not told apart from SuperBPE t=1, "
-        "SuperBPE t=2, SuperBPE t=3 and 9 more (one training run each)."
+        "SuperBPE t=2 and 10 more (one training run each)."
     )
     few = {pair: replace(found, n_documents=3, n_clusters=3) for pair, found in pairs.items()}
     assert verdict(Result(many, few)) == "Too few held-out documents to tell 13 tokenizers apart: 3, and it takes 30."
