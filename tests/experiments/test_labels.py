@@ -40,7 +40,7 @@ def test_keys_that_end_alike_are_given_whole_and_values_without_quotes() -> None
         "superbpe.forbid=['" + 50 * "x" + "']",
     ]
     ((_, _), (label, _)) = _named([[], told[:3]])
-    assert label == "SuperBPE bpe.vocab_size=400 regex=a b superbpe.vocab_size=500"
+    assert label == "SuperBPE vocab=400 regex=a b"
     (_, (label, _), _) = _named([[], told, []])
     assert "bpe.vocab_size=400" in label
     assert "superbpe.vocab_size=500" in label
