@@ -16,6 +16,7 @@ from experiments.artifacts import write_json
 from experiments.config import ReportConfig
 from experiments.console import Reporter, exit_code
 from experiments.report.figures import FORMATS, save
+from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from experiments.stages.evaluation import Result
@@ -32,6 +33,7 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--title", default="Tokenizers compared", help="heading of the page")
     options.add_argument("--baseline", metavar="LABEL", help="what the others are compared with (the first BPE)")
     options.add_argument("--labels", nargs="+", metavar="LABEL", help="names of the tokenizers, in the table's order")
+    options.add_argument("--artifacts", type=Path, metavar="FOLDER", help="where the runs' artifacts were moved to")
     options.add_argument("--downstream", type=Path, metavar="FILE", help="a downstream.json with these models' scores")
     options.add_argument(
         "--samples", type=int, default=usual.n_samples, help="texts that every model goes on with (%(default)s)"
@@ -50,9 +52,11 @@ def _run(arguments: argparse.Namespace) -> None:
     from experiments.stages.reporting import provenance
     from experiments.stages.verdict import detail, verdict
 
+    if arguments.samples < 0:
+        raise UserError(f"--samples {arguments.samples} is no number of texts; use 0 or more")
     reporter = Reporter()
     done, others = comparing.find(arguments.runs)
-    result, notes = comparing.combine(done, arguments.baseline)
+    result, notes = comparing.combine(done, arguments.baseline, arguments.artifacts)
     if arguments.downstream:
         result = comparing.with_downstream(result, arguments.downstream)
     if arguments.labels:

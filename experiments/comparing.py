@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import lm.evaluation
 from experiments import runs
 from experiments.artifacts import Artifact, Store, digest
+from experiments.labels import Told, name_all, settings
+from experiments.report.texts import documents
 from experiments.stages.evaluation import Candidate, Judged, Result
 from experiments.stages.tokenizers import Trained
 from lm.evaluation import Evaluation
@@ -30,7 +32,8 @@ class _Group:
     entry: dict[str, Any]
     store: Store
     models: dict[int, tuple[Artifact, Artifact]] = field(default_factory=dict)
-    overrides: list[set[str]] = field(default_factory=list)
+    overrides: list[list[str]] = field(default_factory=list)
+    folders: set[str] = field(default_factory=set)
 
 
 def find(folders: Sequence[Path]) -> tuple[list[Run], list[Run]]:
@@ -56,7 +59,9 @@ def find(folders: Sequence[Path]) -> tuple[list[Run], list[Run]]:
     return done, [run for run in found if run.results is None]
 
 
-def combine(done: Sequence[Run], baseline: str | None = None) -> tuple[Result, list[str]]:
+def combine(
+    done: Sequence[Run], baseline: str | None = None, artifacts: Path | None = None
+) -> tuple[Result, list[str]]:
     """Return all tokenizers of the runs as one result, and what had to be left out.
 
     A model that several runs share is one candidate; models that differ in their seed alone are seeds of one. They
@@ -65,32 +70,37 @@ def combine(done: Sequence[Run], baseline: str | None = None) -> tuple[Result, l
     Args:
         done: Runs that came to a comparison.
         baseline: Label of the tokenizer that others are compared with; None for the first.
+        artifacts: Where the runs' artifacts lie; None for where the runs put them.
 
     Raises:
         UserError: If an artifact is gone, two runs scored different text, or no seed is common to all.
     """
     groups: dict[str, _Group] = {}
     for run in done:
-        store = Store(Path(run.store))
+        store = Store(artifacts or Path(run.store))
         assert run.results is not None
         for entry in run.results["tokenizers"]:
             for model, evaluation in zip(_open(store, entry["lms"]), _open(store, entry["evaluations"]), strict=True):
-                settings: dict[str, Any] = model.manifest["config"]
-                seed = settings["train"]["seed"]
-                training = {key: value for key, value in settings["train"].items() if key != "seed"}
-                key = digest([entry["key"], model.manifest["inputs"], {**settings, "train": training}])
+                found: dict[str, Any] = model.manifest["config"]
+                seed = found["train"]["seed"]
+                # Steps follow from the budget, seed by seed, unless they are asked for.
+                training = {key: value for key, value in found["train"].items() if key not in ("seed", "max_steps")}
+                asked = settings(run.overrides, superwords=True).get("lm.train.max_steps")
+                key = digest([entry["key"], model.manifest["inputs"], {**found, "train": training}, asked])
                 group = groups.setdefault(key, _Group(entry, store))
                 group.models[seed] = (model, evaluation)
-            if set(run.swept) not in group.overrides:
-                group.overrides.append(set(run.swept))
+            group.overrides.append(run.overrides)
+            group.folders.add(run.folder)
     ordered = sorted(groups.values(), key=lambda group: group.entry["key"] != "bpe")
-    labels = _labels(ordered)
+    named = _named(ordered)
+    labels = [told.label for told in named]
     if baseline is not None:
         if baseline not in labels:
             raise UserError(f"there is no tokenizer {baseline!r} to compare with; there are: {', '.join(labels)}")
         first = labels.index(baseline)
         order = [first, *(i for i in range(len(labels)) if i != first)]
-        ordered, labels = [ordered[i] for i in order], [labels[i] for i in order]
+        ordered, named = [ordered[i] for i in order], [named[i] for i in order]
+        labels = [told.label for told in named]
     if len(ordered) < 2:
         raise UserError("these runs hold one tokenizer's models only; name a run of another one too")
     seeds = set.intersection(*(set(group.models) for group in ordered))
@@ -101,40 +111,55 @@ def combine(done: Sequence[Run], baseline: str | None = None) -> tuple[Result, l
         for label, group in zip(labels, ordered, strict=True)
         for seed in sorted(set(group.models) - seeds)
     ]
-    judged = [_judged(label, group, sorted(seeds)) for label, group in zip(labels, ordered, strict=True)]
-    return Result(judged, lm.evaluation.compare_all([each.evaluations for each in judged])), notes
+    judged = [
+        dataclasses.replace(_judged(told.label, group, sorted(seeds)), series=told.series, partner=_partner(ordered, i))
+        for i, (told, group) in enumerate(zip(named, ordered, strict=True))
+    ]
+    _same_text(judged)
+    comparisons = lm.evaluation.compare_all([each.evaluations for each in judged])
+    return Result(judged, comparisons, fixed_baseline=baseline is not None), notes
 
 
-_SHORT = {"transition": "t", "transition_merges": "merges", "vocab_size": "vocab"}
+def _same_text(judged: Sequence[Judged]) -> None:
+    """Raise a UserError unless all were scored on the same held-out documents: those of one corpus, or equal ones."""
+    first = judged[0]
+    corpus, text = first.candidate.heldout.contents["corpus"], ""
+    for other in judged[1:]:
+        if other.candidate.heldout.contents["corpus"] == corpus:
+            continue
+        text = text or digest(list(documents(first)))
+        if digest(list(documents(other))) != text:
+            one, two = (each.candidate.trained.label for each in (first, other))
+            raise UserError(
+                f"{one} and {two} were scored on different held-out documents ({first.summary['n_documents']} and "
+                f"{other.summary['n_documents']}); compare runs with the same held-out text (corpus.heldout_paths)"
+            )
 
 
-def _short(override: str) -> str:
-    """An override as a label shows it.
-
-    >>> _short("superbpe.transition=0.8")
-    't=0.8'
-    """
-    key, _, value = override.partition("=")
-    name = key.rpartition(".")[2]
-    return f"{_SHORT.get(name, name)}={value}"
-
-
-def _labels(groups: Sequence[_Group]) -> list[str]:
+def _named(groups: Sequence[_Group]) -> list[Told]:
     """Name each group by what all runs with it were told, without the parts that do not tell groups apart."""
-    told = [set.intersection(*group.overrides) for group in groups]
-    common = set.intersection(*told)
-    labels = [
-        " ".join([group.entry["label"], *sorted(map(_short, parts - common))])
-        for group, parts in zip(groups, told, strict=True)
-    ]
-    sized = [
-        f"{label} {group.entry['vocab_size']:,}" if labels.count(label) > 1 else label
-        for label, group in zip(labels, groups, strict=True)
-    ]
-    return [
-        f"{label} ({group.entry['lms'][0]})" if sized.count(label) > 1 else label
-        for label, group in zip(sized, groups, strict=True)
-    ]
+    told = []
+    for group in groups:
+        superwords = group.entry["key"] != "bpe"
+        runs_told = [settings(overrides, superwords=superwords) for overrides in group.overrides]
+        told.append(dict(set.intersection(*(set(each.items()) for each in runs_told))))
+    entries = [group.entry for group in groups]
+    return name_all(
+        [entry["label"] for entry in entries],
+        [entry["key"] != "bpe" for entry in entries],
+        told,
+        [entry["lms"][0] for entry in entries],
+    )
+
+
+def _partner(groups: Sequence[_Group], place: int) -> int | None:
+    """The BPE tokenizer that some run compared this one with; None for BPE itself."""
+    if groups[place].entry["key"] == "bpe":
+        return None
+    found = (
+        i for i, group in enumerate(groups) if group.entry["key"] == "bpe" and group.folders & groups[place].folders
+    )
+    return next(found, None)
 
 
 def _judged(label: str, group: _Group, seeds: Sequence[int]) -> Judged:
@@ -153,14 +178,25 @@ def _open(store: Store, names: Sequence[str]) -> list[Artifact]:
     for name in names:
         artifact = store.find(name)
         if artifact is None:
-            raise UserError(f"{store.root / name} is gone; repeat the command of its run, which makes it again")
+            raise UserError(
+                f"{store.root / name} is gone; repeat the command of its run, which makes it again, or name "
+                "the folder that it was moved to with --artifacts"
+            )
         found.append(artifact)
     return found
 
 
 def folder_facts(done: Sequence[Run]) -> list[list[str]]:
-    """What a page says about its runs: folder, command and what it was told."""
-    return [[run.folder, f"{run.command} ({run.started})"] for run in done]
+    """What a page says about its runs: folders and commands; of the cells of a sweep, its command once."""
+    facts = []
+    for command in dict.fromkeys(run.command for run in done):
+        cells = [run for run in done if run.command == command]
+        if len(cells) > 1:
+            facts.append([f"{len(cells)} runs", f"{command} ({cells[0].started})"])
+            facts += [[run.folder, " ".join(run.swept)] for run in cells]
+        else:
+            facts.append([cells[0].folder, f"{command} ({cells[0].started})"])
+    return facts
 
 
 def unfinished(others: Sequence[Run]) -> list[str]:
@@ -173,6 +209,9 @@ def demonstration(result: Result, limit: int = 100_000_000) -> bool:
     return any(judged.candidate.lm.contents["bytes"] < limit for judged in result.judged)
 
 
+_SCORE = ("task", "metric", "value", "stderr", "straddle_share")
+
+
 def with_downstream(result: Result, path: Path) -> Result:
     """The same result with the scores on tasks of a `downstream.json`, which tells models by their artifacts.
 
@@ -182,11 +221,17 @@ def with_downstream(result: Result, path: Path) -> Result:
     try:
         content = json.loads(path.read_bytes())
         labels = {model["lm"]: model["label"] for model in content["models"]}
-        rows = {label: [row for row in content["rows"] if row["model"] == label] for label in labels.values()}
+        rows = {
+            label: [{key: row[key] for key in _SCORE} for row in content["rows"] if row["model"] == label]
+            for label in labels.values()
+        }
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{path} is not what experiments.downstream writes (downstream.json)") from None
     judged = [
-        dataclasses.replace(each, downstream=[*each.downstream, *rows.get(labels.get(each.candidate.lm.name, ""), [])])
+        dataclasses.replace(
+            each,
+            downstream=[row for model in each.candidate.lms for row in rows.get(labels.get(model.name, ""), [])],
+        )
         for each in result.judged
     ]
     if not any(each.downstream for each in judged):
@@ -203,7 +248,8 @@ def rename(result: Result, labels: Sequence[str]) -> Result:
     """
     if len(labels) != len(result.judged) or len(set(labels)) != len(labels):
         raise UserError(
-            f"{len(labels)} labels are given for {len(result.judged)} tokenizers; give a different one each"
+            f"{len(labels)} labels are given for {len(result.judged)} tokenizers; give a different one each, for "
+            + ", ".join(judged.candidate.trained.label for judged in result.judged)
         )
     judged = []
     for label, each in zip(labels, result.judged, strict=True):

@@ -176,6 +176,11 @@ class ReportConfig:
         sample_new_bytes: How much the models write.
         sample_temperature: Of sampling; 0 for the most probable token.
         sample_top_p: Of sampling: the most probable tokens that together reach this probability.
+        counted_tokens: Tokens are counted in the training text of models that read at most so many of them, in
+            held-out text of others.
+        undertrained_candidates: Tokens of each model, the least trained by their embeddings, that it is asked to
+            repeat; 0 for no list of under-trained tokens.
+        undertrained_listed: Length of that list.
     """
 
     title: str = "BPE and SuperBPE compared"
@@ -190,6 +195,9 @@ class ReportConfig:
     sample_new_bytes: int = 240
     sample_temperature: float = 0.8
     sample_top_p: float = 0.8
+    counted_tokens: int = 500_000_000
+    undertrained_candidates: int = 200
+    undertrained_listed: int = 40
 
 
 @dataclass(frozen=True)

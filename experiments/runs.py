@@ -143,9 +143,11 @@ def load(path: Path) -> Run:
         UserError: If it is none.
     """
     try:
-        return Run(**json.loads(path.read_bytes()))
+        run = Run(**json.loads(path.read_bytes()))
     except (ValueError, TypeError):
         raise UserError(f"{path} is not the record of a run; delete it, or its folder") from None
+    run.folder = str(path.parent.resolve())  # it may have been moved
+    return run
 
 
 def find(folder: Path) -> list[Run]:

@@ -179,8 +179,7 @@ class Run:
                 dist.all_reduce(sums)
             all_nats, text_nats = sums.tolist()
             loss = all_nats / targets.numel()
-            if not math.isfinite(loss):
-                raise UserError(f"the loss of step {self.step} is {loss}: training diverged; lower the learning rates")
+            self._diverged_or_not({"loss": loss})
             self.last_bits_per_byte = text_nats / math.log(2) / max(1, step_bytes.item())
             entry = {
                 "step": self.step,
@@ -200,7 +199,14 @@ class Run:
             shown, tokens = inputs[: config.microbatch_rows], self.step * self.tokens_per_step
             documents = (shown == self.shards.eos_id).cumsum(1) if config.document_mask else None
             entry |= self.diagnostics.row(self.model, shown, tokens=tokens, seconds=self.seconds, documents=documents)
+        self._diverged_or_not(entry or {})
         return entry
+
+    def _diverged_or_not(self, entry: dict[str, Any]) -> None:
+        """Raise a UserError if a number is none: gradients and activations overflow before the loss does."""
+        for name, value in entry.items():
+            if not math.isfinite(value):
+                raise UserError(f"{name} of step {self.step} is {value}: training diverged; lower the learning rates")
 
     def _backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Add up the gradients of the mean loss over this process's rows, micro-batch by micro-batch.

@@ -153,6 +153,7 @@ def find_undertrained(
     share: float = 0.02,
     threshold: float = 0.01,
     controls: int = 100,
+    most: int | None = None,
     batch_tokens: int = 8192,
 ) -> Undertrained:
     """Find tokens that the model has hardly learnt.
@@ -164,6 +165,7 @@ def find_undertrained(
         share: Of the ordinary tokens, those with the lowest indicators are candidates; so is what is near the unused.
         threshold: Candidates to which the model never gives this probability are under-trained.
         controls: Tokens with indicators above the median to verify as well, evenly spread.
+        most: Verify no more candidates than these, the least trained; None for all.
         batch_tokens: Most tokens of a forward pass.
 
     Raises:
@@ -173,9 +175,10 @@ def find_undertrained(
         raise UserError(
             f"the model has {model.vocab_size} ids and the tokenizer {tokenizer.vocab_size}; use the model's own"
         )
-    if not (0 < share < 1 and 0 < threshold < 1 and controls >= 0):
+    if not (0 < share < 1 and 0 < threshold < 1 and controls >= 0 and (most is None or most > 0)):
         raise UserError(
-            f"share={share} and threshold={threshold} must lie between 0 and 1, and controls={controls} be 0 or more"
+            f"share={share} and threshold={threshold} must lie between 0 and 1, controls={controls} be 0 or more, and "
+            f"most={most} be positive"
         )
     reference = np.unique(np.asarray(unused_ids(tokenizer) if unused is None else unused, np.int64))
     if not len(reference) or reference.min() < 0 or reference.max() >= model.vocab_size:
@@ -191,7 +194,7 @@ def find_undertrained(
         _REACH * float(found.cosine[reference].max()),
     )
     near = np.flatnonzero((found.cosine <= limit) & (kinds != CATEGORIES.index("no token")))
-    near = near[np.argsort(found.cosine[near], kind="stable")]
+    near = near[np.argsort(found.cosine[near], kind="stable")][:most]
     usual = np.flatnonzero(ordinary & (found.cosine > np.median(found.cosine)))
     chosen = usual[np.linspace(0, len(usual) - 1, min(controls, len(usual))).round().astype(np.int64)]
     asked = np.concatenate([near, chosen])

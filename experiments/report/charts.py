@@ -71,7 +71,7 @@ def interval(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
         rows: `tokenizer`, `bits_per_byte`, `low`, `high`.
         labels: As for `compression`.
     """
-    y = alt.Y("tokenizer:N", title=None, sort=list(labels), axis=alt.Axis(ticks=False, domain=False))
+    y = alt.Y("tokenizer:N", title=None, sort=list(labels), axis=alt.Axis(ticks=False, domain=False, labelLimit=240))
     title, scale, axis = "bits per byte (held-out)", alt.Scale(zero=False, padding=20), alt.Axis(tickCount=6)
     base = data().encode(
         y=y,
@@ -92,18 +92,20 @@ def interval(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
     return spec(whisker + point, height=40 * len(labels) + 20, rows=rows)
 
 
-def tradeoff(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
-    """Held-out bits per byte against training FLOPs: further left is cheaper, further down is better.
+def tradeoff(rows: Rows, labels: Sequence[str], against: str = "train_flops") -> dict[str, Any]:
+    """Held-out bits per byte against what training took: further left is cheaper, further down is better.
 
     Args:
-        rows: `tokenizer`, `train_flops`, `bits_per_byte`, `low`, `high`.
+        rows: `tokenizer`, `train_flops` or `train_bytes`, `bits_per_byte`, `low`, `high`.
         labels: As for `compression`.
+        against: `train_flops` or `train_bytes`.
     """
     scale = alt.Scale(zero=False, padding=20)
-    x = alt.X("train_flops:Q", title="training FLOPs", scale=scale, axis=si_axis())
+    title = {"train_flops": "training FLOPs", "train_bytes": "bytes of training text"}[against]
+    x = alt.X(f"{against}:Q", title=title, scale=scale, axis=si_axis())
     tooltip = [
         alt.Tooltip("tokenizer:N"),
-        alt.Tooltip("train_flops:Q", title="FLOPs", format=".3s"),
+        alt.Tooltip(f"{against}:Q", title=title, format=".3s"),
         alt.Tooltip("bits_per_byte:Q", title="bits per byte", format=".4f"),
     ]
     title = "bits per byte (held-out)"
@@ -116,14 +118,14 @@ def tradeoff(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
 
 
 def transition(rows: Rows, measure: str, title: str, sizes: Sequence[str]) -> dict[str, Any]:
-    """A measure against the transition as a share of the vocabulary; a line for each vocabulary size.
+    """A measure against the transition as a share of the vocabulary; a line for each vocabulary.
 
     Args:
-        rows: `vocabulary` (size as text), `share`, `transition`, and the measure; `low` and `high` for its interval
-            where it has one.
+        rows: `vocabulary` (size and what else differs, as text), `share`, `transition`, and the measure; `low` and
+            `high` for its interval where it has one.
         measure: `bits_per_byte` or `bytes_per_token`.
         title: Of the axis.
-        sizes: All vocabulary sizes as text, in order.
+        sizes: All of `vocabulary`, in order.
     """
     tooltip = [
         alt.Tooltip("tokenizer:N"),
@@ -131,7 +133,9 @@ def transition(rows: Rows, measure: str, title: str, sizes: Sequence[str]) -> di
         alt.Tooltip(f"{measure}:Q", title=title, format=".4f"),
     ]
     scale = alt.Scale(zero=False, padding=12)
-    x = alt.X("share:Q", title="transition, share of the vocabulary", axis=alt.Axis(format="%"), scale=scale)
+    axis = alt.Axis(format="%", tickCount=5)
+    across = alt.Scale(zero=False, padding=12, nice=False)  # no place for 105 %
+    x = alt.X("share:Q", title="transition, share of the vocabulary", axis=axis, scale=across)
     base = data().encode(x=x, color=colour(sizes, "vocabulary"), tooltip=tooltip)
     line = base.mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=60)).encode(
         y=alt.Y(f"{measure}:Q", title=title, scale=scale), shape=shape(sizes, "vocabulary")
@@ -160,10 +164,10 @@ def length(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
         x=alt.X("n_bytes:Q", title="bytes of the token", axis=alt.Axis(tickMinStep=1)),
         y=alt.Y("share_of_nats:Q", title="share of the loss", axis=alt.Axis(format="%")),
         color=colour(labels),
-        strokeDash=dash(labels),
+        shape=shape(labels),
         tooltip=tooltip,
     )
-    return spec(base.mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=40)), rows=rows)
+    return spec(base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=40)), rows=rows)
 
 
 def words(rows: Rows) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from experiments.console import si
-from experiments.report import charts, page
+from experiments.report import charts, diagnostics_charts, page
 from experiments.report.figures import Figure
 
 _NAMED = 4
@@ -18,14 +19,16 @@ def render(report: dict[str, Any]) -> str:
 
 def version() -> str:
     """Return a hash of what draws the page."""
-    return page.version("comparison.html", "comparison.py", "charts.py", "data.py")
+    drawn = ("comparison.html", "comparison.py", "charts.py", "diagnostics_charts.py")
+    return page.version(*drawn, "data.py", "texts.py", "diagnostics.py")
 
 
 def figures(report: dict[str, Any]) -> list[Figure]:
     """Return the charts of the page."""
     labels = [row["label"] for row in report["tokenizers"]]
     names = [row["name"] for row in report["provenance"]["artifacts"] if row["stage"].endswith("evaluation")]
-    source = ", ".join(names) if len(names) <= _NAMED else f"{len(names)} evaluations, listed at the end"
+    source = _named(names, "evaluations")
+    models = [row["name"] for row in report["provenance"]["artifacts"] if row["stage"].endswith("language model")]
     transitions = [
         {"tokenizer": row["label"], "vocab_size": row["transition"]}
         for row in report["tokenizers"]
@@ -88,29 +91,60 @@ def figures(report: dict[str, Any]) -> list[Figure]:
                 source,
             )
         )
+        if max(r["train_bytes"] for r in report["tokenizers"]) > 1.05 * min(
+            r["train_bytes"] for r in report["tokenizers"]
+        ):
+            found.append(
+                Figure(
+                    "budget",
+                    "What more text brings",
+                    charts.tradeoff(
+                        [{**row, "train_bytes": r["train_bytes"]} for row, r in _beside(rows, report)],
+                        labels,
+                        "train_bytes",
+                    ),
+                    "Held-out loss of every model and the text that it was trained on.",
+                    source,
+                )
+            )
+    found += diagnostics_charts.figures(report["training"], labels, _named(models, "language models"))
     if report["superwords"]["by_words"]:
         words = charts.words(report["superwords"]["by_words"])
         found.append(Figure("words", "How many words they hold", words, source=source))
     return found
 
 
+def _named(names: Sequence[str], what: str) -> str:
+    return ", ".join(names) if len(names) <= _NAMED else f"{len(names)} {what}, listed at the end"
+
+
 def _beside(rows: list[dict[str, Any]], report: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     return list(zip(rows, report["tokenizers"], strict=True))
 
 
+def _line(row: dict[str, Any]) -> str:
+    """What tokenizers have in common that differ in their transition alone."""
+    return f"{row['vocab_size']:,} {row['series']}".strip()
+
+
 def _transitions(report: dict[str, Any], source: str) -> list[Figure]:
-    """Loss and compression against the transition, where at least three were tried at one size.
+    """Loss and compression against the transition, where at least three were tried and nothing else differs.
 
     A tokenizer without phase 2 is the transition at the end of the vocabulary.
     """
     by_size: dict[str, list[dict[str, Any]]] = {}
+    belongs: dict[str, set[str]] = {}  # of a tokenizer without phase 2: the lines that it ends
     for row in report["tokenizers"]:
-        size = f"{row['vocab_size']:,}"
+        if row["transition"]:
+            belongs.setdefault(row["partner"] or "", set()).add(_line(row))
+    for row in report["tokenizers"]:
         transition = row["transition"] or row["vocab_size"]
         found = {key: row[key] for key in ("bits_per_byte", "bytes_per_token")}
         spread = {} if row["low"] is None else {"low": row["low"], "high": row["high"]}
         place = {"transition": transition, "share": transition / row["vocab_size"]}
-        by_size.setdefault(size, []).append({"tokenizer": row["label"], "vocabulary": size, **place, **found, **spread})
+        for line in {_line(row)} if row["transition"] else belongs.get(row["label"], {_line(row)}):
+            point = {"tokenizer": row["label"], "vocabulary": line, **place, **found, **spread}
+            by_size.setdefault(line, []).append(point)
     swept = {size: rows for size, rows in by_size.items() if len({row["transition"] for row in rows}) > 2}
     if not swept:
         return []

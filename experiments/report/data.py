@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from experiments.report import texts
+from experiments.report import diagnostics, texts
 from experiments.stages.models import loss_curve
 from experiments.stages.verdict import conditions, detail, percent, signed, verdict
 from lm.token_statistics import TokenFacts, loss_by_bytes, loss_by_phase
@@ -42,6 +42,7 @@ def gather(
     heldout = texts.heldout(result, settings.curve_bytes)
     compared = result.shown
     winner = result.winner
+    labels = [judged.candidate.trained.label for judged in result.judged]
     return {
         "title": settings.title,
         "demonstration": demonstration,
@@ -58,7 +59,7 @@ def gather(
         },
         "conditions": conditions(result),
         "tiles": _tiles(result),
-        "tokenizers": [_row(judged) for judged in result.judged],
+        "tokenizers": [_row(judged, labels) for judged in result.judged],
         "pairs": _pairs(result),
         "groups": {name: _groups(result, name) for name in ("script", "source")},
         "measured_bytes": sum(len(document.encode()) for document in heldout),
@@ -76,6 +77,7 @@ def gather(
         "early": _early(result),
         "sample": texts.segmented(result, settings),
         "generated": texts.generated(result, settings),
+        "training": diagnostics.gather(result, settings),
         "provenance": dict(provenance),
     }
 
@@ -117,7 +119,7 @@ def _tiles(result: Result) -> list[dict[str, str]]:
     ]
 
 
-def _row(judged: Judged) -> dict[str, Any]:
+def _row(judged: Judged, labels: Sequence[str]) -> dict[str, Any]:
     trained, model, summary = judged.candidate.trained, judged.candidate.lm.contents, judged.summary
     tokenizer = trained.tokenizer
     low, high = summary["bits_per_byte_interval"] or (None, None)
@@ -125,6 +127,8 @@ def _row(judged: Judged) -> dict[str, Any]:
     return {
         "key": trained.key,
         "label": trained.label,
+        "series": judged.series,
+        "partner": None if judged.partner is None else labels[judged.partner],
         "sha256": tokenizer.sha256,
         "vocab_size": tokenizer.vocab_size,
         "vocab_used": int((judged.evaluations[0].token_counts > 0).sum()),

@@ -7,7 +7,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import altair as alt
 import vl_convert
@@ -17,10 +17,14 @@ from tokenizer.errors import UserError
 if TYPE_CHECKING:
     from pathlib import Path
 
+T = TypeVar("T")
 Rows = Sequence[Mapping[str, Any]]
 HEIGHT = 260
 FORMATS = ("csv", "svg", "png")
 
+COLOURS = 8
+_SHAPES = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-right", "triangle-down", "triangle-left")
+_DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3])
 _LEGEND_CHARACTERS = 40  # that fit beside each other above half a page's width
 PAPER_WIDTH = 460
 PNG_SCALE = 3.0
@@ -74,26 +78,46 @@ def spec(chart: Any, height: int = HEIGHT, **datasets: Rows) -> dict[str, Any]:
     return {**found, "datasets": {name: [dict(row) for row in rows] for name, rows in datasets.items()}}
 
 
-def colour(labels: Sequence[str], field: str = "tokenizer", *, shown: bool = True) -> alt.Color:
-    """Return the colour of each label, in their order: no range, since the page sets it, light or dark."""
-    return alt.Color(f"{field}:N", scale=alt.Scale(domain=list(labels)), legend=legend(labels) if shown else None)
+def colour(
+    labels: Sequence[str], field: str = "tokenizer", *, shown: bool = True, among: Sequence[str] | None = None
+) -> alt.Color:
+    """Return the colour of each label, in their order: no range, since the page sets it, light or dark.
+
+    Args:
+        labels: those of the chart.
+        field: of the rows.
+        shown: whether there is a legend.
+        among: all labels of the page, where the chart has some of them: each keeps its colour.
+    """
+    scale = alt.Scale(domain=list(among or labels))
+    return alt.Color(f"{field}:N", scale=scale, legend=legend(labels) if shown else None)
 
 
 def shape(labels: Sequence[str], field: str = "tokenizer") -> alt.Shape:
     """Return a shape for each label, besides its colour."""
-    return alt.Shape(f"{field}:N", scale=alt.Scale(domain=list(labels)), legend=legend(labels))
+    scale = alt.Scale(domain=list(labels), range=_apart(labels, _SHAPES))
+    return alt.Shape(f"{field}:N", scale=scale, legend=legend(labels))
 
 
-def dash(labels: Sequence[str], field: str = "tokenizer") -> alt.StrokeDash:
-    """Return a dash for each label, besides its colour: lines often lie on each other."""
-    dashes = alt.Scale(domain=list(labels), range=[[1, 0], [7, 3], [2, 2], [9, 3, 2, 3]])
+def dash(labels: Sequence[str], field: str = "tokenizer", *, among: Sequence[str] | None = None) -> alt.StrokeDash:
+    """Return a dash for each label, besides its colour: lines often lie on each other. Arguments as for `colour`."""
+    every = list(among or labels)
+    dashes = alt.Scale(domain=every, range=_apart(every, _DASHES))
     return alt.StrokeDash(f"{field}:N", scale=dashes, legend=legend(labels))
+
+
+def _apart(labels: Sequence[str], values: Sequence[T]) -> list[T]:
+    """One value a label, so that none with the same colour has the same: there are `COLOURS` of them."""
+    return [values[(i + i // COLOURS) % len(values)] for i in range(len(labels))]
 
 
 def legend(labels: Sequence[str]) -> alt.Legend:
     """Return the same legend for every channel, so that Vega-Lite merges them into one; long labels one a line."""
-    columns = 1 if sum(map(len, labels)) > _LEGEND_CHARACTERS else 0
-    return alt.Legend(title=None, orient="top", columns=columns, symbolStrokeWidth=3, symbolSize=160)
+    beside = sum(map(len, labels)) <= _LEGEND_CHARACTERS
+    columns = 0 if beside else 2 if max(map(len, labels)) <= _LEGEND_CHARACTERS // 2 + 6 else 1
+    return alt.Legend(
+        title=None, values=list(labels), orient="top", columns=columns, symbolStrokeWidth=3, symbolSize=160
+    )
 
 
 def si_axis(count: int = 6) -> alt.Axis:

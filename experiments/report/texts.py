@@ -41,9 +41,9 @@ def heldout(result: Result, n_bytes: int) -> list[str]:
 
 
 def sides(result: Result) -> list[Judged]:
-    """The tokenizers to show side by side: all, or the baseline and the best others, in their order."""
-    ranked = sorted(range(1, len(result.judged)), key=lambda i: float(result.judged[i].summary["bits_per_byte"]))
-    chosen = sorted([0, *ranked[: MOST_SIDES - 1]])
+    """The tokenizers to show side by side: all, or the two of the verdict's numbers and the best others, in order."""
+    ranked = sorted(range(len(result.judged)), key=lambda i: float(result.judged[i].summary["bits_per_byte"]))
+    chosen = sorted(list(dict.fromkeys([*result.pair, *ranked]))[:MOST_SIDES])
     return [result.judged[i] for i in chosen]
 
 

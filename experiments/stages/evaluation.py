@@ -63,6 +63,8 @@ class Judged:
         evaluations: The same, loaded.
         summary: `lm.evaluation.aggregate` of them, and `cost` (`lm.cost`).
         downstream: Scores on tasks, where `experiments.downstream` measured any.
+        series: What its run was told beside size and transition, where that tells tokenizers of several runs apart.
+        partner: Place in the result of the BPE tokenizer that its run compared it with, where several runs did so.
     """
 
     candidate: Candidate
@@ -70,6 +72,8 @@ class Judged:
     evaluations: Sequence[Evaluation]
     summary: dict[str, Any]
     downstream: Sequence[Mapping[str, Any]] = ()
+    series: str = ""
+    partner: int | None = None
 
     @property
     def artifact(self) -> Artifact:
@@ -86,10 +90,17 @@ errors; three of 4.3.)"""
 
 @dataclass(frozen=True)
 class Result:
-    """All candidates judged, each compared with each later one: `comparisons[0, 1]` is the second against the first."""
+    """All candidates judged, each compared with each later one: `comparisons[0, 1]` is the second against the first.
+
+    Attributes:
+        judged: The candidates.
+        comparisons: By their places in `judged`.
+        fixed_baseline: Whether the first was chosen to measure the others by.
+    """
 
     judged: Sequence[Judged]
     comparisons: Mapping[tuple[int, int], Comparison]
+    fixed_baseline: bool = False
 
     @property
     def comparison(self) -> Comparison:
@@ -100,10 +111,14 @@ class Result:
     def pair(self) -> tuple[int, int]:
         """Which two the verdict's numbers are about: the best of all but the first, and what it is measured by.
 
-        That is the first tokenizer of its vocabulary's size, so that sizes are not compared where they need not be.
+        That is the baseline if one was chosen, else the BPE tokenizer of its own run, else the first tokenizer of its
+        vocabulary's size: what differs beside phase 2 is not compared where it need not be.
         """
         rest = range(1, len(self.judged))
         best = min(rest, key=lambda i: float(self.judged[i].summary["bits_per_byte"]))
+        partner = self.judged[best].partner
+        if self.fixed_baseline or (partner is not None and partner < best):
+            return (0 if self.fixed_baseline or partner is None else partner), best
         sizes = [judged.candidate.trained.tokenizer.vocab_size for judged in self.judged]
         base = sizes.index(sizes[best])
         return (base if base < best else 0), best

@@ -142,7 +142,7 @@ def verdict(result: Result) -> str:
     """Return the result in a sentence, which says how many training runs it rests on."""
     labels = [judged.candidate.trained.label for judged in result.judged]
     compared = result.comparison
-    names = f"{', '.join(labels[:-1])} and {labels[-1]}"
+    names = " and ".join(labels) if len(labels) == 2 else f"{len(labels)} tokenizers"
     if result.too_few:
         what, n = ("documents", compared.n_documents)
         if n >= FEWEST_DOCUMENTS:
@@ -150,9 +150,12 @@ def verdict(result: Result) -> str:
         return f"Too few held-out {what} to tell {names} apart: {n}, and it takes {FEWEST_DOCUMENTS}."
     runs = "one training run each" if compared.n_seeds == 1 else f"{compared.n_seeds} seeds each"
     if result.winner is None:
-        between = "between" if len(labels) == 2 else "that makes one of"
-        best = "" if len(labels) == 2 else " the best"
-        return f"No significant difference {between} {names}{best} in how well they predict held-out text ({runs})."
+        if len(labels) == 2:
+            return f"No significant difference between {names} in how well they predict held-out text ({runs})."
+        best = _ranked(result)[0]
+        level = [labels[i] for i in _ranked(result)[1:] if not _apart(result, best, i)]
+        lowest = f"{labels[best]} has the lowest held-out loss of {names}"
+        return f"{lowest}, but is not told apart from {_some(level)} ({runs})."
     others = [judged for judged in result.judged if judged is not result.winner]
     other = min(others, key=lambda judged: float(judged.summary["bits_per_byte"]))
     difference = 1 - result.winner.summary["bits_per_byte"] / other.summary["bits_per_byte"]
@@ -160,6 +163,22 @@ def verdict(result: Result) -> str:
     if len(others) > 1:
         loser = f"all others, the next being {loser}"
     return f"{winner} predicts held-out text better than {loser}: {difference:.2%} fewer bits per byte ({runs})."
+
+
+def _ranked(result: Result) -> list[int]:
+    """Places of the candidates, the lowest loss first."""
+    return sorted(range(len(result.judged)), key=lambda i: float(result.judged[i].summary["bits_per_byte"]))
+
+
+def _apart(result: Result, one: int, other: int) -> bool:
+    """Whether two differ significantly, after correction."""
+    return result.comparisons[min(one, other), max(one, other)].verdict != "no significant difference"
+
+
+def _some(labels: Sequence[str], most: int = 2) -> str:
+    """A list for a sentence, of which a long one shows its beginning."""
+    shown = list(labels) if len(labels) <= most + 1 else [*labels[:most], f"{len(labels) - most} more"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def conditions(result: Result) -> str:
@@ -192,7 +211,7 @@ def conditions(result: Result) -> str:
 def detail(result: Result) -> str:
     """Return a difference with its uncertainty: what is in it and what is not.
 
-    It is the second's from the first; of more than two, the best other one's from the first.
+    It is the second's from the first; of more than two, that of `Result.pair`, and the winner's from the next best.
     """
     first, second = (result.judged[i].candidate.trained.label for i in result.pair)
     compared = result.shown
@@ -215,7 +234,22 @@ def detail(result: Result) -> str:
             how += f"; a claim about tokenizers takes {FEWEST_SEEDS} seeds"
     corrected = "" if len(result.judged) == 2 else ", before correcting for several comparisons"
     interval = f"{100 * compared.confidence:g} % interval {signed(low)} to {signed(high)}{corrected}"
-    return f"{shown}, {interval} ({how}).{unequal}"
+    return f"{shown}, {interval} ({how}).{_lead(result)}{unequal}"
+
+
+def _lead(result: Result) -> str:
+    """How far the winner of more than two is ahead of the next best, which is what the verdict's sentence rests on."""
+    first, second = _ranked(result)[:2]
+    pair = min(first, second), max(first, second)
+    found = result.comparisons[pair]
+    if result.winner is not result.judged[first] or pair == result.pair or found.interval is None:
+        return ""
+    sign = 1 if pair[1] == first else -1
+    low, high = sorted(sign * end for end in found.interval)
+    labels = [result.judged[i].candidate.trained.label for i in (first, second)]
+    p = "" if found.p_adjusted is None else f", {p_value(found.p_adjusted)} after Holm's correction"
+    difference = f"{labels[0]} − {labels[1]} = {signed(sign * found.difference)} bits per byte"
+    return f" {difference} ({signed(low)} to {signed(high)}{p})."
 
 
 def _unequal(result: Result) -> str:
@@ -237,6 +271,11 @@ def _unequal(result: Result) -> str:
 def _listed(values: Sequence[int]) -> str:
     *rest, last = (f"{value:,}" for value in values)
     return f"{', '.join(rest)} and {last}"
+
+
+def p_value(value: float) -> str:
+    """Format a p-value; far in a tail it is an order of magnitude at best."""
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
 
 
 def signed(value: float) -> str:

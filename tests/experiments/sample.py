@@ -39,7 +39,7 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
     ]
     rows = [
         {
-            "key": key, "label": label, "sha256": "ab" * 32, "vocab_size": 8192, "transition": transition, "superwords": n,
+            "key": key, "label": label, "series": "", "partner": None, "sha256": "ab" * 32, "vocab_size": 8192, "transition": transition, "superwords": n,
             "bytes_per_token": bpt, "bits_per_byte": bpb, "low": bpb - 0.03, "high": bpb + 0.03,
             "train_tokens": int(12e6 / bpt), "train_bytes": 12_000_000, "train_flops": 1.4e14 / bpt, "parameters": 7_400_000,
             "train_seconds": 98.2 * 4.4 / bpt, "train_steps": 1464, "context_tokens": int(1024 / bpt), "vocab_used": 7777,
@@ -88,6 +88,19 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
         "generated": {
             "prompts": ["The service returns"], "sampling": {"max_new_bytes": 240, "temperature": 0.8, "top_p": 0.8, "seed": 0},
             "sides": [{"label": label, "samples": [{"text": hostile[0], "n_tokens": 40, "finish": "bytes"}]} for label in ("BPE", "SuperBPE")],
+        },
+        "training": {
+            "grad_norm": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "value": 1 / i} for label in ("BPE", "SuperBPE") for i in (1, 50, 100)],
+            "residual": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "place": place, "value": 1 + i / 100} for label in ("BPE", "SuperBPE") for place in ("00/attention", "00/mlp", "final") for i in (1, 100)],
+            "weights": [{"tokenizer": label, "step": i, "bytes_seen": i * 60_000, "group": group, "value": 10 + i / 9, "rms": 0.1} for label in ("BPE", "SuperBPE") for group in ("embedding", "norms") for i in (1, 100)],
+            "frequency": [{"tokenizer": label, "text": "training", "rank": r, "count": 9000 // r, "share": 0.1 / r} for label in ("BPE", "SuperBPE") for r in (1, 10, 100, 1000)],
+            "undertrained": [
+                {"tokenizer": "BPE", "frequency": {"rare": 17, "rare_below": 100}, "text": "held-out", "reason": "no id is known to be unused"},
+                {
+                    "tokenizer": "SuperBPE", "frequency": {"rare": 31, "rare_below": 100}, "text": "training", "n_candidates": 5, "n_undertrained": 3, "control_share": 0.2, "never_seen": 4,
+                    "tokens": [{"text": text, "category": "ordinary", "cosine": 0.001 * i, "max_probability": 1e-5, "undertrained": i < 3, "training_count": i} for i, text in enumerate(hostile)],
+                },
+            ],
         },
         "superwords": {
             "label": "SuperBPE", "n": 1421, "vocab_size": 8192, "share_of_tokens": 0.214, "share_of_bytes": 0.423, "unused": 12,

@@ -97,6 +97,7 @@ def test_downstream_scores_are_shown(sweep: Path, tmp_path: Path, capsys: pytest
         (["."], "no run is recorded"),
         (["SWEEP", "--baseline", "Unigram"], "no tokenizer 'Unigram'"),
         (["SWEEP", "--labels", "a", "b"], "2 labels are given for 3 tokenizers"),
+        (["SWEEP", "--samples", "-1"], "--samples -1 is no number of texts"),
     ],
 )
 def test_mistakes_are_named(
@@ -124,3 +125,51 @@ def test_an_artifact_that_is_gone_is_named(
     (folder / "run.json").write_text(json.dumps({**record, "store": str(tmp_path / "empty"), "folder": str(folder)}))
     assert compare.run([str(folder), "--out", str(tmp_path / "out")]) == 2
     assert "is gone" in capsys.readouterr().err
+
+
+def test_moved_runs_and_artifacts_are_found(
+    sweep: Path, tiny_module: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (store,) = (Path(text.partition("=")[2]) for text in tiny_module if text.startswith("artifacts="))
+    moved, elsewhere = tmp_path / "moved", tmp_path / "elsewhere"
+    shutil.copytree(sweep / "1", moved)
+    for path in (sweep / "0" / "run.json", moved / "run.json"):
+        record = json.loads(path.read_text())
+        target = tmp_path / path.parent.name / "run.json"
+        target.parent.mkdir(exist_ok=True)
+        # Both copies say that they lie where the first did, and that the artifacts are where nothing is.
+        target.write_text(json.dumps({**record, "folder": str(sweep / "0"), "store": str(elsewhere)}))
+    runs = [str(tmp_path / "0"), str(moved)]
+    assert compare.run([*runs, "--out", str(tmp_path / "out")]) == 2
+    assert "--artifacts" in capsys.readouterr().err
+    result, _ = combine(find([tmp_path / "0", moved])[0], artifacts=store)
+    assert [judged.candidate.trained.label for judged in result.judged] == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
+    assert [judged.partner for judged in result.judged] == [None, 0, 0]
+
+
+def test_the_inside_of_training_is_shown(numbers: dict[str, Any]) -> None:
+    training = numbers["training"]
+    labels = {row["label"] for row in numbers["tokenizers"]}
+    for name in ("grad_norm", "residual", "weights", "frequency", "undertrained"):
+        assert {row["tokenizer"] for row in training[name]} == labels, name
+    for row in training["undertrained"]:
+        assert 0 < len(row["tokens"]) <= 40
+        assert row["n_candidates"] <= 200
+        assert row["text"] == "training"
+        assert row["tokens"][0]["training_count"] == 0
+    for row in numbers["tokenizers"]:
+        # What was counted is what the model read.
+        (most,) = (r for r in training["frequency"] if r["tokenizer"] == row["label"] and r["rank"] == 1)
+        assert most["count"] / most["share"] == pytest.approx(row["train_tokens"])
+
+
+def test_other_held_out_text_is_refused(
+    sweep: Path, tiny_module: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    assert run("evaluate", [*tiny_module, "corpus.heldout_salt=x", f"hydra.run.dir={other}"]) == 0
+    capsys.readouterr()
+    assert compare.run([str(sweep), str(other), "--out", str(tmp_path / "out")]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "were scored on different held-out documents" in said
+    assert "heldout_salt=x" in said

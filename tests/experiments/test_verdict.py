@@ -1,3 +1,4 @@
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ def judged(label: str, bits: float, vocab_size: int = 8192, parameters: int = 10
     trained = SimpleNamespace(label=label, tokenizer=SimpleNamespace(vocab_size=vocab_size))
     contents = {"parameters_total": parameters, "parameters_non_embedding": layers}
     candidate = SimpleNamespace(trained=trained, lm=SimpleNamespace(contents=contents))
-    return cast("Judged", SimpleNamespace(candidate=candidate, summary={"bits_per_byte": bits}))
+    return cast("Judged", SimpleNamespace(candidate=candidate, summary={"bits_per_byte": bits}, partner=None))
 
 
 def compared(difference: float, said: Any, n_documents: int = FEWEST_DOCUMENTS, **settings: Any) -> Comparison:
@@ -81,5 +82,35 @@ def test_of_three_the_winner_is_better_than_each():
     pairs[1, 2] = compared(0.1, "no significant difference")
     unclear = Result(three, pairs)
     assert unclear.winner is None
-    assert "makes one of BPE, SuperBPE and BoundlessBPE the best" in verdict(unclear)
+    assert verdict(unclear).startswith(
+        "SuperBPE has the lowest held-out loss of 3 tokenizers, but is not told apart from BoundlessBPE"
+    )
     assert "before correcting for several comparisons" in detail(unclear)
+
+
+def test_of_many_the_verdict_stays_a_sentence():
+    many = [judged(f"SuperBPE t={i}", 2 + i / 100) for i in range(13)]
+    pairs = {(i, j): compared((j - i) / 100, "no significant difference") for i in range(13) for j in range(i + 1, 13)}
+    said = verdict(Result(many, pairs))
+    assert said == (
+        "SuperBPE t=0 has the lowest held-out loss of 13 tokenizers, but is not told apart from SuperBPE t=1, "
+        "SuperBPE t=2 and 10 more (one training run each)."
+    )
+    few = {pair: replace(found, n_documents=3, n_clusters=3) for pair, found in pairs.items()}
+    assert verdict(Result(many, few)) == "Too few held-out documents to tell 13 tokenizers apart: 3, and it takes 30."
+
+
+def test_the_winner_is_measured_against_its_own_baseline_and_the_next_best():
+    four = [judged("BPE a", 2.0), judged("BPE b", 2.1), judged("SuperBPE a", 1.9), judged("SuperBPE b", 1.8)]
+    four[2].partner, four[3].partner = 0, 1
+    pairs = {
+        (i, j): compared(d, "B better" if d < 0 else "A better", p_adjusted=0.012)
+        for i in range(4)
+        for j in range(i + 1, 4)
+        for d in [four[j].summary["bits_per_byte"] - four[i].summary["bits_per_byte"]]
+    }
+    found = Result(four, pairs)
+    assert found.pair == (1, 3)
+    assert "SuperBPE b − BPE b = −0.3000" in detail(found)
+    assert "SuperBPE b − SuperBPE a = −0.1000 bits per byte (−0.1000 to −0.1000, p = 0.012 after" in detail(found)
+    assert Result(four, pairs, fixed_baseline=True).pair == (0, 3)

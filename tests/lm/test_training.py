@@ -214,6 +214,13 @@ def test_diverging_run_says_so(make_shards, corpus, tmp_path):
         run(make_shards(corpus), tmp_path / "run", dataclasses.replace(CONFIG, vector_lr=1e38, head_lr=1e38))
 
 
+def test_numbers_that_overflow_before_the_loss_are_divergence_too(make_shards, corpus, tmp_path):
+    # One step: its loss is that of the first weights; what the step made of them is seen by the diagnostics alone.
+    config = dataclasses.replace(CONFIG, matrix_lr=1e38, max_steps=1, diagnostics_every=1, warmup_fraction=0.0)
+    with pytest.raises(UserError, match=r"of step 1 is (nan|inf): training diverged"):
+        run(make_shards(corpus), tmp_path / "run", config)
+
+
 @pytest.mark.parametrize("tied", [False, True])
 def test_saved_model_comes_back(make_shards, corpus, tmp_path, tied):
     shards = make_shards(corpus)

@@ -1,0 +1,95 @@
+"""What a page shows of the inside of training: gradients, activations, weights, and tokens that were hardly learnt."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from experiments.report.texts import sides
+from experiments.stages.models import METRICS, open_shards
+from lm.token_statistics import curves, frequency_summary, rank_frequency, trained_counts
+from lm.training import load_model
+from lm.undertrained import find_undertrained
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from experiments.config import ReportConfig
+    from experiments.stages.evaluation import Judged, Result
+
+_RESIDUAL, _NORM, _RMS = "residual_rms/", "weight_norm/", "weight_rms/"
+
+
+def gather(result: Result, settings: ReportConfig) -> dict[str, Any]:
+    """The diagnostics of the models that are shown side by side (of the first seed each), JSON-able.
+
+    Returns:
+        `grad_norm`, `residual`, `weights`: rows with `tokenizer`, `step`, `bytes_seen` and `value`, the last two
+        with the `place` or `group` that it is of; `frequency`: `lm.token_statistics.rank_frequency`, of which `text`;
+        `undertrained`: of each tokenizer `lm.undertrained.Undertrained.summary` with the first tokens, or the `reason`
+        why there is none.
+    """
+    found: dict[str, list[dict[str, Any]]] = {
+        name: [] for name in ("grad_norm", "residual", "weights", "frequency", "undertrained")
+    }
+    for judged in sides(result):
+        label = {"tokenizer": judged.candidate.trained.label}
+        for name, rows in _curves(judged).items():
+            found[name] += [{**label, **row} for row in rows]
+        counts = _training_counts(judged, settings.counted_tokens)
+        text, counted = ("held-out", judged.evaluations[0].token_counts) if counts is None else ("training", counts)
+        found["frequency"] += [{**label, "text": text, **row} for row in rank_frequency(counted)]
+        if settings.undertrained_candidates:
+            listed = _undertrained(judged, settings, counts)
+            found["undertrained"].append({**label, "frequency": frequency_summary(counted), "text": text, **listed})
+    return found
+
+
+def _curves(judged: Judged) -> dict[str, list[dict[str, Any]]]:
+    lines = (judged.candidate.lm.path / METRICS).read_text(encoding="utf-8").splitlines()
+    rows = curves(json.loads(line) for line in lines)
+    # Norms and root mean squares of one group and step belong together.
+    means = {
+        (row["step"], row["name"].removeprefix(_RMS)): row["value"] for row in rows if row["name"].startswith(_RMS)
+    }
+
+    def at(row: dict[str, Any], **more: Any) -> dict[str, Any]:
+        return {"step": row["step"], "bytes_seen": row["bytes_seen"], **more, "value": row["value"]}
+
+    return {
+        "grad_norm": [at(row) for row in rows if row["name"] == "grad_norm"],
+        "residual": [
+            at(row, place=row["name"].removeprefix(_RESIDUAL)) for row in rows if row["name"].startswith(_RESIDUAL)
+        ],
+        "weights": [
+            {**at(row, group=group), "rms": means[row["step"], group]}
+            for row in rows
+            if row["name"].startswith(_NORM)
+            for group in [row["name"].removeprefix(_NORM)]
+        ],
+    }
+
+
+def _training_counts(judged: Judged, most: int) -> NDArray[np.int64] | None:
+    """How often the model read each token; None if that is too much to count."""
+    summary = judged.candidate.lm.contents
+    if summary["tokens"] > most:
+        return None
+    (artifact,) = (reader for reader in judged.candidate.readers if reader.manifest["stage"] == "shards")
+    settings = summary["run"]["train"]
+    shards = open_shards(artifact, judged.candidate.trained)
+    return trained_counts(shards, summary["tokens"], seed=settings["seed"], shuffle=settings["shuffle"])
+
+
+def _undertrained(judged: Judged, settings: ReportConfig, counts: NDArray[np.int64] | None) -> dict[str, Any]:
+    tokenizer = judged.candidate.trained.tokenizer
+    try:
+        found = find_undertrained(
+            load_model(judged.candidate.lm.path), tokenizer, most=settings.undertrained_candidates, controls=50
+        )
+    except UserError as error:  # nothing to measure against: a page without this list is still a page
+        return {"reason": str(error)}
+    summary = found.summary(tokenizer, counts)
+    return {**summary, "tokens": summary["tokens"][: settings.undertrained_listed]}

@@ -1,0 +1,52 @@
+"""What tokenizers of several runs are called."""
+
+from __future__ import annotations
+
+from experiments.labels import name_all, settings
+
+
+def _named(told: list[list[str]]) -> list[tuple[str, str]]:
+    """Of the first, a BPE tokenizer, and of the others, superword tokenizers."""
+    second = [i > 0 for i in range(len(told))]
+    kinds = ["SuperBPE" if each else "BPE" for each in second]
+    found = [settings(each, superwords=two) for each, two in zip(told, second, strict=True)]
+    return [tuple(each) for each in name_all(kinds, second, found, [f"lm-{i}" for i in range(len(told))])]
+
+
+def test_only_what_tells_tokenizers_apart_is_in_a_name() -> None:
+    common = ["corpus=files", "superbpe.max_words=3", "lm.train.seed=4", "runner.threads=1", "bpe.train_size=900"]
+    found = _named([[*common, *more] for more in ([], ["superbpe.transition=0.7"], ["superbpe.transition=0.9"])])
+    assert found == [("BPE", ""), ("SuperBPE t=0.7", ""), ("SuperBPE t=0.9", "")]
+
+
+def test_one_superword_tokenizer_needs_no_settings() -> None:
+    assert _named([["superbpe.transition=0.7"], ["superbpe.transition=0.7"]]) == [("BPE", ""), ("SuperBPE", "")]
+
+
+def test_a_series_is_all_but_size_and_transition() -> None:
+    a, b = ["pattern=gpt2", "superbpe.transition=0.7"], ["pattern=llama3", "superbpe=runs", "bpe.vocab_size=900"]
+    assert _named([["pattern=gpt2"], a, b]) == [
+        ("BPE pattern=gpt2", "pattern=gpt2"),
+        ("SuperBPE t=0.7 pattern=gpt2", "pattern=gpt2"),
+        ("SuperBPE vocab=900 pattern=llama3 preset=runs", "pattern=llama3 preset=runs"),
+    ]
+
+
+def test_keys_that_end_alike_are_given_whole_and_values_without_quotes() -> None:
+    told = [
+        "bpe.vocab_size=400",
+        "superbpe.vocab_size=500",
+        "+pattern.regex='a b'",
+        "superbpe.forbid=['" + 50 * "x" + "']",
+    ]
+    ((_, _), (label, _)) = _named([[], told[:3]])
+    assert label == "SuperBPE vocab=400 regex=a b"
+    (_, (label, _), _) = _named([[], told, []])
+    assert "bpe.vocab_size=400" in label
+    assert "superbpe.vocab_size=500" in label
+    assert "…" in label
+    assert len(label) < 130
+
+
+def test_what_settings_do_not_tell_apart_is_named_by_its_model() -> None:
+    assert [label for label, _ in _named([[], [], []])] == ["BPE", "SuperBPE (lm-1)", "SuperBPE (lm-2)"]
