@@ -43,15 +43,16 @@ _WITNESSES = [
     *_CONTRACTED,
 ]
 _SEEN = 8
-"""Characters at a text's end on which the named patterns' behaviour depends."""
-_SCANNED = 48
-"""Characters at its end that are scanned to learn it; more than _SEEN, so that the scanners' start has no influence."""
+"""Characters at a text's end on which the named patterns' behaviour depends, besides the run that they are in."""
+_PERIOD = 12
+"""Where the length of a long run of one character matters, it is modulo a divisor of this (digits are cut in threes)."""
 _FEW = 6
 """Characters of a kind that are tried to complete one that is cut."""
 _BEHIND = {"N": ("0", "00", "000", "᠑"), "Z": ("a", "\n"), "M": ("a",)}
 _MOST = 1 << 16
 _NAMED = re.compile(r"['’][a-zA-Z]{1,2}|(?<=\d)[eE]")
 _RUNS = re.compile(r"([aAꙛꙚꀀ])\1+")
+_LONG = re.compile(rf"(.)\1{{{2 * _PERIOD},}}", re.DOTALL)
 
 
 class Witnesses:
@@ -84,18 +85,18 @@ class Witnesses:
             text: Whole characters.
             partial: The beginning of a character, or none; the continuations complete it.
         """
-        key = (_kinds(text[-_SEEN:]) if self._known else text, partial)
+        # What stands for a text is what is tried, so that no other text with the same key can have other groups.
+        key = (_kinds(_seen(text)) if self._known else text, partial)
         found = self._groups.get(key)
         if found is None:
             if len(self._groups) > _MOST:
                 self._groups.clear()
-            found = self._groups[key] = self._try(text, partial)
+            found = self._groups[key] = self._try(*key)
         return found
 
     def _try(self, text: str, partial: bytes) -> list[list[bytes]]:
         if not self._scanners[0] and len(self._scanners) == 1 and not partial:
             return [[b""], *([] if self._local else [[c.encode() for c in _SINGLE]])]  # nothing is ever cut
-        text = text[-_SCANNED:] if self._known else text
         end = len(text)
         groups: dict[object, tuple[list[str], list[str]]] = {}
         for more in self._completions(partial) if partial else self._tried:
@@ -160,18 +161,44 @@ def _characters(partial: bytes) -> list[str]:
     return found
 
 
+def _seen(text: str) -> str:
+    r"""The end of a text by which the named patterns cut before what follows.
+
+    Runs are taken whole, with what stands before them: where digits are cut depends on where they begin, and whether a
+    line's end takes spaces with it on the line before.
+
+    >>> _seen("so it is\n         "), _seen("it is 1234567890")
+    ('is\n         ', 's 1234567890')
+    """
+    start = len(text) - _SEEN
+    if start <= 0:
+        return text
+    run = _run(text[start])
+    while run and start and _run(text[start - 1]) == run:
+        start -= 1
+    return text[max(0, start - 2) :]
+
+
+@lru_cache(maxsize=1 << 16)
+def _run(character: str) -> str:
+    """Digits, white space, and all that is no letter; empty for letters, of which no pattern counts more than two."""
+    kind = unicodedata.category(character)[0]
+    return "" if kind == "L" else "N" if kind == "N" else "Z" if character.isspace() else "P"
+
+
 @lru_cache(maxsize=1 << 18)
 def _kinds(text: str) -> str:
     """The text with characters replaced by others of the same kind, but for those that a rule knows by name.
 
-    Runs of letters are cut to two: no rule counts them.
+    Runs of letters are cut to two: no rule counts them. Other runs lose periods.
     """
     kinds = "".join(map(_representative, text))
     # Contractions, and exponents: "'ll", "1e5".
     named = [m.span() for m in _NAMED.finditer(text)]
     for start, end in named:
         kinds = kinds[:start] + text[start:end] + kinds[end:]
-    return kinds if named else _RUNS.sub(r"\1\1", kinds)
+    kinds = kinds if named else _RUNS.sub(r"\1\1", kinds)
+    return _LONG.sub(lambda run: run[0][: _PERIOD + len(run[0]) % _PERIOD], kinds)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -187,6 +187,18 @@ def test_white_space_has_more_than_one_beginning():
     assert covers == {(three,), (spaces, word), (spaces, space), (spaces, spaces), (spaces, three)}
 
 
+def test_what_stands_before_a_long_run_matters():
+    """One `Covers` for texts that end alike: what was found out about the first must not serve the second."""
+    tokenizer = tiny.merged([(b"\n", b" "), (b" ", b" "), (b"a", b"b")], "llama3")
+    indented = [f"{start}{' ' * n}".encode() for n in (10, 60) for start in ("a", "x\n", ".\n", "1 ")]
+    check(tokenizer, "ab 1\n'.ꙛ", indented, 2)
+    base = tiny.merged([(b"1", b"1")], "llama3")
+    parts = {"byte_ids": base.byte_ids, "merge_ids": base.merge_ids, "n_phase1_merges": len(base.merge_ids)}
+    unmerged = {b"12": base.vocab_size, b"121": base.vocab_size + 1}
+    tokenizer = Tokenizer(**parts, pattern=base.pattern, ignore_merges=True, unmerged=unmerged)
+    check(tokenizer, "12᠑a", [b"121" * n + end for n in (3, 20) for end in (b"", b"1", b"12")], 2)
+
+
 def test_no_text_begins_so():
     covers = Covers(tiny.bytes_only())
     for data in (b"\xff", b"a\x80", b"\xc3a", b"\xed\xa0"):
