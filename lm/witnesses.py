@@ -45,7 +45,7 @@ _WITNESSES = [
 _SEEN = 8
 """Characters at a text's end on which the named patterns' behaviour depends, besides the run that they are in."""
 _PERIOD = 12
-"""Where the length of a long run of one character matters, it is modulo a divisor of this (digits are cut in threes)."""
+"""Where the length of a long run matters, it is modulo a divisor of this (digits are cut in threes)."""
 _FEW = 6
 """Characters of a kind that are tried to complete one that is cut."""
 _BEHIND = {"N": ("0", "00", "000", "᠑"), "Z": ("a", "\n"), "M": ("a",)}

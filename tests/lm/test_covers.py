@@ -101,7 +101,7 @@ def is_canonical(tokenizer, sequence):
         some, all_ = completions(partial, 50), completions(partial, 1 << 20)
         return any(
             begins(tokenizer, sequence, text, [c + more for c in characters for more in ends])
-            for characters, ends in ((some, [""]), (all_, ["", "1", "11"]))
+            for characters, ends in ((some, [""]), (all_, ["", "\n", "1", "11"]))
         )
     more = [*EXTRA, *map("".join, itertools.product(EXTRA, repeat=2)), "111", "᠑᠑᠑", "᠑᠑᠑᠑", "᠑᠑᠑᠑᠑"]
     return begins(tokenizer, sequence, text, [""]) or begins(tokenizer, sequence, text, more)
