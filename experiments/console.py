@@ -83,7 +83,8 @@ def exit_code(job: Callable[[], None], interrupted: str = "interrupted: nothing 
         complain(error)
         return 2
     except OSError as error:
-        complain(UserError(f"cannot read or write {error.filename}: {error.strerror}"))
+        what = f"{error.filename}: {error.strerror}" if error.filename is not None else str(error)
+        complain(UserError(f"cannot read or write {what}"))
         return 2
     except KeyboardInterrupt:
         stderr.print(f"\n{interrupted}", style="yellow")

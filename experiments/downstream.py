@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.artifacts import Store, write_json
 from experiments.console import Reporter, console, exit_code
 from experiments.heldout_tasks import write_tasks
-from experiments.saved import Saved, load_models
+from experiments.trained_models import Saved, load_models
 from tokenizer import Corpus, CorpusConfig
 from tokenizer.errors import UserError
 
@@ -55,6 +55,8 @@ def run(argv: list[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace) -> None:
     if arguments.items < 1:
         raise UserError(f"--items={arguments.items}: use 1 or more")
+    if arguments.limit is not None and arguments.limit < 1:
+        raise UserError(f"--limit={arguments.limit}: use 1 or more, or leave it out for all items")
     if arguments.tasks is not None and not arguments.tasks.is_dir():
         raise UserError(f"--tasks={arguments.tasks} is no folder; name one that holds lm-eval's YAML files")
     import lm.harness  # noqa: F401  (says at once if lm-eval is missing)
@@ -107,6 +109,11 @@ def evaluate(
         raise UserError(f"{folder} holds no task of lm-eval; put its YAML files there")
     if unknown := set(names or []).difference(found):
         raise UserError(f"there is no task {sorted(unknown)[0]!r} in {folder} (there are: {', '.join(found)})")
+    try:
+        manager.load(list(names or found))
+    except Exception as error:  # whatever the file makes lm-eval and its libraries say
+        why = " ".join(str(error).split())
+        raise UserError(f"lm-eval cannot load the tasks of {folder} ({type(error).__name__}: {why})") from error
     about: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     for saved in models:

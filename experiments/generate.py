@@ -18,7 +18,7 @@ from rich.text import Text
 
 from experiments.artifacts import write_json
 from experiments.console import Reporter, console, exit_code
-from experiments.saved import Saved, load_models
+from experiments.trained_models import Saved, load_models
 from lm.bytewise import ByteModel
 from lm.generation import Sample, SamplingConfig, generate, generate_from
 from tokenizer.errors import UserError
@@ -51,8 +51,12 @@ def run(argv: list[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace) -> None:
     prompts = [*arguments.prompt]
-    if arguments.prompts is not None:
-        prompts += [line for line in arguments.prompts.read_text(encoding="utf-8").splitlines() if line]
+    try:
+        if arguments.prompts is not None:
+            prompts += [line for line in arguments.prompts.read_text(encoding="utf-8").splitlines() if line]
+        "".join([*prompts, *arguments.stop]).encode()
+    except UnicodeError as error:
+        raise UserError(f"a prompt or stop string is not UTF-8 ({error}); mend it") from None
     if not prompts:
         raise UserError("there is nothing to continue; give --prompt TEXT, or --prompts FILE")
     if arguments.samples < 1:

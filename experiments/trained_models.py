@@ -1,12 +1,14 @@
-"""Opening a language model of ours together with what it was trained with."""
+"""Trained models as the stages left them, with what they were trained with."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.artifacts import MANIFEST
+from experiments.artifacts import MANIFEST, Store
+from lm.language_model import LanguageModel
 from lm.run import MODEL, SUMMARY
 from lm.shards import Shards
 from lm.token_statistics import trained_counts
@@ -16,10 +18,50 @@ from tokenizer.errors import UserError
 from tokenizer.formats import FILE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
+    from experiments.artifacts import Artifact
     from lm.model import Transformer
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A model of a run.
+
+    Attributes:
+        label: Short and distinct: "BPE" or "SuperBPE", with the artifact's name if several are.
+        artifact: Its folder.
+        lm: Model and tokenizer.
+    """
+
+    label: str
+    artifact: Artifact
+    lm: LanguageModel
+
+
+def load_models(paths: Sequence[str | Path], device: str = "auto") -> list[Saved]:
+    """Load models with the tokenizers beside them.
+
+    Args:
+        paths: Folders `lm-*`, or folders of artifacts, of which all models are taken.
+        device: As in `lm.training.TrainConfig`.
+
+    Raises:
+        UserError: If there is no model, or its tokenizer is not among the artifacts.
+    """
+    found = [artifact for path in paths for artifact in _find(Path(path))]
+    models = [LanguageModel(*open_model(artifact.path, device=device)) for artifact in found]
+    if len(paths) == 1:  # nobody gave an order
+        order = sorted(range(len(models)), key=lambda i: len(models[i].tokenizer.superword_ids()))
+        found, models = [found[i] for i in order], [models[i] for i in order]
+    labels = ["SuperBPE" if len(lm.tokenizer.superword_ids()) else "BPE" for lm in models]
+    return [
+        Saved(label if labels.count(label) == 1 else f"{label} {artifact.name}", artifact, lm)
+        for label, artifact, lm in zip(labels, found, models, strict=True)
+    ]
 
 
 def open_model(folder: Path, tokenizer: Path | None = None, *, device: str = "cpu") -> tuple[Transformer, Tokenizer]:
@@ -41,12 +83,15 @@ def open_model(folder: Path, tokenizer: Path | None = None, *, device: str = "cp
     places = [folder, folder.resolve().parent / name]
     place = tokenizer or next((place for place in places if (place / FILE).is_file()), None)
     if place is None:
-        raise UserError(f"the model's tokenizer is neither in {folder} nor at {places[1]}; name it with --tokenizer")
+        raise UserError(
+            f"the model's tokenizer is neither in {folder} nor at {places[1]}; keep a run's artifacts in one folder, "
+            "or put the tokenizer there"
+        )
     found = Tokenizer.from_file(place)
     if found.sha256 != model.tokenizer_sha256:
         raise UserError(
-            f"{place} is tokenizer {found.name}, and the model was trained with {model.tokenizer_sha256[:12]}; name "
-            "that one with --tokenizer"
+            f"{place} is tokenizer {found.name}, and the model was trained with {model.tokenizer_sha256[:12]}; use "
+            "that one"
         )
     return model, found
 
@@ -66,3 +111,15 @@ def training_counts(folder: Path) -> NDArray[np.int64] | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return trained_counts(Shards.open(place), **found) if place.is_dir() else None
+
+
+def _find(path: Path) -> list[Artifact]:
+    names = [path.name] if (path / MODEL).exists() else Store(path).names("lm-")
+    root = path.resolve().parent if (path / MODEL).exists() else path
+    artifacts = [artifact for name in names if (artifact := Store(root).find(name)) is not None]
+    if not artifacts:
+        raise UserError(
+            f"{path} holds no trained model: name folders lm-* of a run's artifacts, or the folder of its artifacts; "
+            "python -m experiments.train_lm makes them"
+        )
+    return artifacts

@@ -27,6 +27,8 @@ def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
     folder, out = Path(arguments.model), arguments.out and Path(arguments.out)
     if out and (out.exists() or not out.parent.is_dir()):
         raise UserError(f"{out} exists already, or its folder does not; name a new file")
+    if arguments.top < 0:
+        raise UserError(f"--top={arguments.top}: use 0 or more")
     model, tokenizer = open_model(folder, arguments.tokenizer and Path(arguments.tokenizer), device=arguments.device)
     with reporter.stage("undertrained"):
         found = find_undertrained(
@@ -78,7 +80,7 @@ def _show(summary: dict[str, Any], top: int, reporter: Reporter) -> None:
     if counted:
         seen = f"{summary['never_seen_found']:,} of the {summary['never_seen']:,} tokens that training never saw"
         reporter.say(f"{seen} are among them")
-    if summary["control_share"] < _ENOUGH:
+    if summary["controls"] and summary["control_share"] < _ENOUGH:
         reporter.say(
             f"warning: the model repeats only {summary['control_share']:.0%} of {summary['controls']} tokens that look "
             "well trained: that it does not repeat the candidates proves little; go by the distances",

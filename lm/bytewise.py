@@ -17,6 +17,7 @@ included, the probability is the usual product over its tokens.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -206,7 +207,7 @@ class ByteModel:
 
         Each byte is drawn from `next_byte`; a temperature then means the same to every tokenizer.
         """
-        if not temperature > 0:
+        if not 0 < temperature < math.inf:
             raise UserError(f"temperature={temperature} is not possible; use a positive number")
         rng = np.random.default_rng(seed)
         start = _bytes(prompt)

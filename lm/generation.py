@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -43,7 +44,7 @@ class SamplingConfig:
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.temperature >= 0:
+        if not 0 <= self.temperature < math.inf:
             raise UserError(f"temperature={self.temperature} is not possible; use 0 (most probable token) or more")
         if self.top_k is not None and self.top_k < 1:
             raise UserError(f"top_k={self.top_k} leaves no token; use 1 or more, or null for all")

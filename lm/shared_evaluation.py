@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tokenizer.progress import Progress
 
 _TASK = "evaluate"
+_logger = logging.getLogger(__name__)
 
 
 def load_and_evaluate(
@@ -60,7 +62,16 @@ def load_and_evaluate(
         "device": device,
     }
     world.announce(job)
-    return _evaluate(folder, shards, lengths, config, device, groups, progress)
+    # Ctrl-C reaches one process while another is already waiting for its sums.
+    with together(agreed=(UserError,)):
+        try:
+            model = load_model(folder, device, world.local_rank if world.size > 1 else None)
+        except UserError:
+            world.agree(True)
+            raise
+        if world.agree(False):
+            raise UserError("another process cannot take part in the evaluation; it has said why")
+        return model, _evaluate(model, shards, lengths, config, groups, progress)
 
 
 def is_ours(job: dict[str, Any]) -> bool:
@@ -70,23 +81,26 @@ def is_ours(job: dict[str, Any]) -> bool:
 
 def join(job: dict[str, Any]) -> None:
     """Take part in the evaluation that the first process announced."""
-    lengths, config = np.array(job["lengths"], np.int64), EvalConfig(**job["config"])
-    _evaluate(Path(job["folder"]), Shards.open(Path(job["shards"])), lengths, config, job["device"], None, None)
+    world = current()
+    with together(agreed=(UserError,)):
+        try:
+            shards = Shards.open(Path(job["shards"]))
+            model = load_model(Path(job["folder"]), job["device"], world.local_rank)
+        except UserError as error:  # no such device or file on this machine
+            _logger.error("process %d: %s", world.rank, error)  # noqa: TRY400  (a user's mistake has no traceback)
+            world.agree(True)
+            raise
+        if not world.agree(False):
+            _evaluate(model, shards, np.array(job["lengths"], np.int64), EvalConfig(**job["config"]), None, None)
 
 
 def _evaluate(
-    folder: Path,
+    model: Transformer,
     shards: Shards,
     lengths: np.ndarray[Any, Any],
     config: EvalConfig,
-    device: str,
     groups: Mapping[str, Grouping] | None,
     progress: Progress | None,
-) -> tuple[Transformer, Evaluation]:
-    world = current()
-    shared = world.size > 1
-    # Ctrl-C reaches one process while another is already waiting for its sums.
-    with together(agreed=(UserError,)):
-        model = load_model(folder, device, world.local_rank if shared else None)
-        evaluation = evaluate(model, shards, lengths, config, groups=groups, together=shared, progress=progress)
-    return model, evaluation
+) -> Evaluation:
+    shared = current().size > 1
+    return evaluate(model, shards, lengths, config, groups=groups, together=shared, progress=progress)

@@ -89,10 +89,10 @@ def ratio_component(numerators: NDArray[np.float64], denominators: NDArray[np.fl
 def estimate(difference: float, components: Sequence[Component], confidence: float) -> Estimate:
     """Interval and p-value of a difference whose variance is the sum of independent components.
 
-    Each component brings its own quantile of Student's t: half the width is sqrt(sum of t² variance). (Graybill and
-    Wang, Confidence intervals on nonnegative linear combinations of variances, JASA 75, 1980.) With Satterthwaite's
-    single quantile instead, two seeds' 95 % intervals hold the truth 89 % of the time where seeds make most of the
-    variance: a variance that two runs happen to hide is not noticed.
+    Each component brings its own quantile of Student's t: half the width is sqrt(sum of t² variance). (Banerjee,
+    Approximate confidence interval for linear functions of means of k populations, Sankhya 22, 1960.) With
+    Satterthwaite's single quantile instead, two seeds' 95 % intervals hold the truth 89 % of the time where seeds make
+    most of the variance: a variance that two runs happen to hide is not noticed.
     """
 
     def half(level: float) -> float:

@@ -101,10 +101,6 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"{name}={value}: use 1 or more, or null for {otherwise}")
-        if self.diagnostics_every < 0:
-            raise UserError(f"diagnostics_every={self.diagnostics_every}: use a number of steps, or 0 for none")
-        if self.peak_flops is not None and not self.peak_flops > 0:
-            raise UserError(f"peak_flops={self.peak_flops}: use a positive number, or null to measure it")
         if self.precision not in PRECISIONS:
             raise UserError(f"precision={self.precision} is not one of {', '.join(PRECISIONS)}")
         if self.compile not in (True, False, "auto"):

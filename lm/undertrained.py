@@ -181,7 +181,9 @@ def find_undertrained(
             f"most={most} be positive"
         )
     reference = np.unique(np.asarray(unused_ids(tokenizer) if unused is None else unused, np.int64))
-    if not len(reference) or reference.min() < 0 or reference.max() >= model.vocab_size:
+    if len(reference) and not 0 <= reference.min() <= reference.max() < model.vocab_size:
+        raise UserError(f"unused={reference.tolist()}: ids of this model are from 0 to {model.vocab_size - 1}")
+    if not len(reference):
         raise UserError(
             "no id of this tokenizer is known to be unused: every byte token may occur and every id has a token; name "
             f"some ids below {model.vocab_size} that the training text never had"

@@ -53,6 +53,8 @@ def test_mistakes_are_one_line(tmp_path, capsys):
     options = [str(tmp_path), "--out", str(tmp_path / "out")]
     assert downstream.run([*options, "--items", "0"]) == 2
     assert "--items=0" in capsys.readouterr().err
+    assert downstream.run([*options, "--limit", "0"]) == 2
+    assert "--limit=0" in capsys.readouterr().err
     assert downstream.run([*options, "--tasks", str(tmp_path / "none")]) == 2
     assert "is no folder" in capsys.readouterr().err
 
@@ -85,3 +87,6 @@ def test_models_on_made_and_on_given_tasks(tmp_path, capsys):
     assert {(row["task"], row["n"]) for row in again["rows"]} == {(CLOZE, 3)}
     assert downstream.run([*given, "no_such_task"]) == 2
     assert "no_such_task" in capsys.readouterr().err
+    (tmp_path / "out" / "tasks" / "broken.yaml").write_text("task: broken\ndataset_path: json\n", encoding="utf-8")
+    assert downstream.run([*given, "broken"]) == 2
+    assert "lm-eval cannot load" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from experiments import generate
-from experiments.saved import load_models
+from experiments.trained_models import load_models
 from lm.bytewise import ByteModel
 from lm.generation import SamplingConfig
 from tests.experiments.models import write_models
@@ -65,11 +65,20 @@ def test_prompts_are_healed_unless_asked_not_to(root, tmp_path):
         (["--prompt", "a", "--samples", "0"], "--samples=0"),
         (["--prompts", "no-such-file"], "no-such-file"),
         (["--prompt", "a", "--device", "tpu"], "device='tpu'"),
+        (["--prompt", "a", "--temperature", "inf"], "temperature=inf"),
+        (["--prompt", "caf\udce9"], "not UTF-8"),
+        (["--prompt", "a", "--stop", "\udce9"], "not UTF-8"),
     ],
 )
 def test_mistakes_are_one_line(root, options, message, capsys):
     assert generate.run([str(root), *options]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_prompts_in_another_encoding(root, tmp_path, capsys):
+    (tmp_path / "latin.txt").write_bytes("café".encode("latin-1"))
+    assert generate.run([str(root), "--prompts", str(tmp_path / "latin.txt")]) == 2
+    assert "not UTF-8" in capsys.readouterr().err
 
 
 def test_folders_without_models(root, tmp_path, capsys):
@@ -78,7 +87,7 @@ def test_folders_without_models(root, tmp_path, capsys):
     alone = tmp_path / "alone"
     [first, _] = load_models([root], "cpu")
     shutil.copytree(first.artifact.path, alone / first.artifact.name)
-    with pytest.raises(UserError, match="there is no"):
+    with pytest.raises(UserError, match="neither in"):
         load_models([alone], "cpu")
 
 

@@ -1,6 +1,7 @@
 """Evaluate in two processes: `python -m tests.lm.scored_together SHARDS MODEL OUT`, with torchrun's variables set.
 
-The evaluation goes to OUT. In a second one the other process fails, which OUT/told has to tell.
+The evaluation goes to OUT. In a second one the other process fails, which OUT/told has to tell; in a third one it does
+not find the model, as OUT/absent has to tell.
 """
 
 import sys
@@ -32,10 +33,11 @@ def main(shards: Shards, model: Path, out: Path) -> int:
 
     def first() -> int:
         score(model, shards).save(out)
-        try:
-            score(model, shards)
-        except UserError as error:
-            (out / "told").write_text(str(error))
+        for name in ("told", "absent"):
+            try:
+                score(model, shards)
+            except UserError as error:
+                (out / name).write_text(str(error))
         return 0
 
     def join(job: dict[str, Any]) -> None:
@@ -46,7 +48,7 @@ def main(shards: Shards, model: Path, out: Path) -> int:
             mock.patch("lm.scoring._TOKENS_PLANNED", 30),
             mock.patch("lm.scoring._score", lm.scoring._score if len(jobs) == 1 else broken),
         ):
-            shared_evaluation.join(job)
+            shared_evaluation.join(job if len(jobs) < 3 else {**job, "folder": str(out / "nowhere")})
 
     return parallel.launch(first, join)
 

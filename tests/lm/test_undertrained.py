@@ -103,7 +103,8 @@ def test_command(planted, tmp_path, capsys):
     for arguments, message in (
         ([root / "lm-0", "--out", out], "exists already"),
         ([root / "lm-0", "--share", "2"], "share=2.0"),
-        ([root / "lm-0", "--unused", "800"], "name some ids below 800"),
+        ([root / "lm-0", "--unused", "800"], "ids of this model are from 0 to 799"),
+        ([root / "lm-0", "--top", "-1"], "--top=-1"),
         ([root], "holds no model.safetensors"),
     ):
         assert command.run([*map(str, arguments), "--device", "cpu"]) == 2
