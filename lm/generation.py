@@ -155,8 +155,8 @@ def sample(logits: Tensor, config: SamplingConfig, generator: torch.Generator) -
 
 
 def _read(lm: LanguageModel, rows: Sequence[_Row]) -> tuple[KeyValueCache, Tensor]:
-    """A cache that holds as much of the rows as fits with one more token, and the logits behind them."""
-    windows = [lm.window([lm.eos_id, *row.prompt_ids, *row.ids], 1) for row in rows]
+    """A cache that holds as much of the rows as fits, and the logits behind them."""
+    windows = [row.window() for row in rows]
     lengths = torch.tensor([len(window) for window in windows])
     ids = torch.full((len(rows), int(lengths.max())), lm.eos_id)
     for row, window in enumerate(windows):
@@ -184,11 +184,22 @@ class _Row:
         self.forbidden[lm.eos_id] = False
         self.stop = [string.encode() for string in config.stop]
         self.ids: list[int] = []
+        self._start = 0
         self.data = b""
         self.finish: Finish | None = None
         if config.max_new_tokens == 0:
             self.finish = "tokens"
         self._append(spelled[len(given) :])
+
+    def window(self) -> list[int]:
+        """What the model reads of the text so far, never more than its context.
+
+        Where a full one begins anew, half as long, depends on this text alone: other rows may ask in between.
+        """
+        ids = [self.lm.eos_id, *self.prompt_ids, *self.ids]
+        if len(ids) - self._start > self.lm.model.context_tokens:
+            self._start = len(ids) - max(1, self.lm.model.context_tokens // 2)
+        return ids[self._start :]
 
     def push(self, token: int) -> None:
         """Take a sampled token."""

@@ -77,8 +77,7 @@ def test_the_seed_decides_and_neighbours_do_not(lm):
     assert first == again
     assert first != generate(lm, prompts, with_(seed=2))
     assert first[0].ids != first[3].ids  # samples of one prompt differ
-    for i, prompt in enumerate(prompts[:1]):
-        assert generate(lm, [prompt], with_(seed=1))[i].ids == first[i].ids
+    assert generate(lm, prompts[:1], with_(seed=1))[0].ids == first[0].ids
     fewer = generate(lm, ["Hello", "x"], with_(seed=1, max_new_tokens=12))
     assert fewer[0].ids == first[0].ids[:12]
 
@@ -94,6 +93,14 @@ def test_a_full_context_slides(lm):
         logits = lm.model(torch.tensor([everything[start:at]]))[0, -1, :256]
         assert everything[at] == int(logits.argmax())
     assert len(result.ids) == 60
+
+
+def test_a_full_context_slides_whoever_the_neighbours_are(lm):
+    prompts = ["", "0123456789", "ab", "a prompt that is longer than the others are"]
+    together = generate(lm, prompts, with_(seed=3, temperature=0.0, max_new_tokens=100))
+    for prompt, sample in zip(prompts, together, strict=True):
+        assert len(sample.ids) > lm.model.context_tokens
+        assert generate(lm, [prompt], with_(seed=3, temperature=0.0, max_new_tokens=100))[0].ids == sample.ids
 
 
 def test_sampling_agrees_with_transformers():
