@@ -92,9 +92,14 @@ def _show(models: list[Saved], samples: list[list[Sample]]) -> None:
     table = Table("#", "tokenizer", "tokens", "bytes", "prompt and continuation", show_lines=True)
     for number, side_by_side in enumerate(zip(*samples, strict=True), start=1):
         for saved, sample in zip(models, side_by_side, strict=True):
-            text = Text.assemble((sample.prompt, "dim"), sample.text)
+            text = Text.assemble((_shown(sample.prompt), "dim"), _shown(sample.text))
             table.add_row(str(number), saved.label, str(len(sample.ids)), str(len(sample.data)), text)
     console.print(table)
+
+
+def _shown(text: str) -> str:
+    """Text with escapes for what a terminal would obey: a model may say anything."""
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
 def record(models: list[Saved], samples: list[list[Sample]], config: SamplingConfig, *, heal: bool) -> dict[str, Any]:

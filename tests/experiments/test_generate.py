@@ -91,5 +91,9 @@ def test_folders_without_models(root, tmp_path, capsys):
         load_models([alone], "cpu")
 
 
+def test_a_terminal_is_told_nothing():
+    assert generate._shown("a\n\x1b[31mé\u202e中 \u200b") == "a\n\\x1b[31mé\\u202e中 \\u200b"
+
+
 def test_the_record_names_the_settings():
     assert generate.record([], [], SamplingConfig(), heal=True)["config"]["top_p"] == 0.8
