@@ -31,10 +31,11 @@ $(READY): pyproject.toml constraints.txt $(NATIVE)
 	    echo "Building the Rust core (about a minute)"; \
 	    PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .; \
 	else \
-	    echo "Installing into $(VENV) (several minutes the first time: PyTorch is large)"; \
+	    echo "Installing into $(VENV), and building the Rust core: three minutes or more the first time (PyTorch is large)"; \
 	    $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'; \
 	fi
 	@touch $@
+	@echo "Ready: $(BIN)/python -m experiments.pipeline --help"
 
 demo: $(READY) ## The main job on the embedded corpus, with a report at the end
 	$(BIN)/python -m experiments.pipeline

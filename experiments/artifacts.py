@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # Raised when the layout of artifacts, or what a stage means, changes: older folders are then not reused.
 FORMAT = 2
 MANIFEST = "manifest.json"
+SECONDS = ".seconds"
 # Environment variable with the user's command, for processes that a launcher starts with one of its own.
 COMMAND = "SUPERBPE_COMMAND"
 _PACKAGES = ("superbpe-framework", "numpy", "torch", "pyarrow", "botocore")
@@ -294,7 +295,7 @@ class Store:
 def _measured(folder: Path) -> Iterator[dict[str, float | int]]:
     """Measure seconds (earlier sittings of a resumed stage included) and peak memory of a block."""
     cost: dict[str, float | int] = {}
-    record = folder / ".seconds"
+    record = folder / SECONDS
     before = float(record.read_text()) if record.exists() else 0.0
     _reset_peak_memory()
     start = time.perf_counter()

@@ -59,18 +59,23 @@ def _run(arguments: argparse.Namespace) -> None:
         items = inventory.take(store, arguments.keep, arguments.drop)
         doomed = [item for item in items if _goes(item, unfinished=arguments.unfinished)]
         for item in doomed:
-            cost = duration(float(item.manifest.get("seconds", 0)))
-            line = f"{item.name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>12} to make  {_WHY[item.state]}"
+            cost = f"{duration(float(item.manifest['seconds']))} to make" if "seconds" in item.manifest else ""
+            why = "you named it with --drop" if item.name in arguments.drop else _WHY[item.state]
+            line = f"{item.name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {why}"
             console.print(Text(line), soft_wrap=True)
         if arguments.yes:
             doomed = [item for item in doomed if _remove(store, item)]
             _forget(store)
-    told = f"{len(doomed)} artifacts, {si(sum(item.n_bytes for item in doomed))}B"
-    console.print(f"removed {told}" if arguments.yes else f"{told} could go; --yes removes them" if doomed else told)
+    if doomed:
+        told = f"{len(doomed)} artifact{'s' * (len(doomed) > 1)}, {si(sum(item.n_bytes for item in doomed))}B"
+        console.print(f"removed {told}" if arguments.yes else f"{told} could go; --yes removes")
+    else:
+        console.print("nothing to remove")
     waiting = [item for item in items if item.state == UNFINISHED and item not in doomed]
     if waiting:
         n_bytes = si(sum(item.n_bytes for item in waiting))
-        console.print(f"{len(waiting)} unfinished stages ({n_bytes}B) can go on; --unfinished removes them too")
+        stages = f"{len(waiting)} unfinished stage{'s' * (len(waiting) > 1)}"
+        console.print(f"{stages} ({n_bytes}B) can go on with the same command; --unfinished removes too")
 
 
 def _goes(item: Item, *, unfinished: bool) -> bool:

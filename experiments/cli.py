@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -20,7 +20,7 @@ from rich.text import Text
 
 from experiments import runs, sweep
 from experiments.artifacts import COMMAND, command_line
-from experiments.compose import check, hydra_settings, largest_size, to_config
+from experiments.compose import check, hydra_settings, known_keys, largest_size, to_config
 from experiments.console import Reporter, complain, console, stderr
 from experiments.help import show_help
 from experiments.runs import Recorder, Run
@@ -31,6 +31,7 @@ from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from omegaconf import DictConfig
 
@@ -78,7 +79,11 @@ def run(stage: str, argv: list[str], trial: Trial | None = None) -> int:
         argv: The command line: overrides, and Hydra's own flags such as `--multirun` and `--cfg job`.
         trial: What this run is among others, if it is.
     """
-    arguments = get_args_parser().parse_intermixed_args(argv)
+    try:
+        arguments = _arguments(argv)
+    except UserError as error:
+        complain(error)
+        return 2
     if arguments.help:
         show_help(stage)
         return 0
@@ -94,6 +99,25 @@ def run(stage: str, argv: list[str], trial: Trial | None = None) -> int:
         how, code = ("terminated", TERMINATED) if isinstance(stop, Terminated) else ("interrupted", INTERRUPTED)
         stderr.print(f"\n{how}: the same command continues where this one stopped", style="yellow")
         return code
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    """Read Hydra's flags; settings are no flags, which is the likeliest mistake of all."""
+    parser = get_args_parser()
+
+    def refuse(message: str) -> NoReturn:
+        flags = [word for word in argv if word.startswith("--") and word in message]
+        raise UserError(f"{message}; settings are written KEY=VALUE, without dashes{_meant(flags)}")
+
+    parser.error = refuse  # type: ignore[method-assign]
+    return parser.parse_intermixed_args(argv)
+
+
+def _meant(flags: Sequence[str]) -> str:
+    """Say which settings flags such as `--transition` stand for."""
+    names = [flag.lstrip("-").partition("=")[0].replace("-", "_") for flag in flags]
+    found = [key for name in names for key in known_keys() if key.rpartition(".")[2] == name]
+    return f": {' or '.join(f'{key}=…' for key in found)}" if found else "; --help shows the main ones"
 
 
 def _run(stage: str, arguments: argparse.Namespace, argv: list[str], trial: Trial | None) -> int:

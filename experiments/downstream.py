@@ -97,12 +97,14 @@ def evaluate(
     # Everything is local; the libraries would ask the network for data sets otherwise.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
+    import datasets
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
 
     from lm.harness import HarnessModel
 
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    datasets.disable_progress_bars()
     manager = TaskManager(include_path=str(folder), include_defaults=False)
     found = sorted(manager.all_tasks)
     if not found:
@@ -119,6 +121,7 @@ def evaluate(
     for saved in models:
         facts = {}
         for task in names or found:
+            Reporter(console).say(f"{saved.label}: {task}", style="dim")  # each takes minutes
             harness = HarnessModel(saved.lm, scoring=scoring)
             result = simple_evaluate(
                 harness, tasks=[task], task_manager=manager, limit=limit, bootstrap_iters=1000, log_samples=True

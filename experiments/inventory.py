@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from experiments import registry, runs
-from experiments.artifacts import FORMAT, MANIFEST, Artifact, Store
+from experiments.artifacts import FORMAT, MANIFEST, SECONDS, Artifact, Store
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class Item:
         n_bytes: On disk.
         note: What is wrong, or which versions of software differ from the ones here.
         needs: Names of the artifacts that it was made of, where they are there.
+        perhaps: Names of corpora that it may have read: the hash of a corpus is not that of a folder which holds it.
         needed: Whether a run whose folder is there, or a report, needs it.
     """
 
@@ -52,6 +53,7 @@ class Item:
     n_bytes: int
     note: str = ""
     needs: list[str] = field(default_factory=list)
+    perhaps: list[str] = field(default_factory=list)
     needed: bool = False
 
     @property
@@ -89,7 +91,7 @@ def _item(store: Store, path: Path) -> Item:
         name = path.name.removeprefix(".").removesuffix(path.suffix)
         with store.if_free(name) as free:
             state = BUSY if not free else UNFINISHED if path.suffix == ".resumable" else LEFTOVER
-        return Item(path, name, state, {}, n_bytes)
+        return Item(path, name, state, _cost_so_far(path), n_bytes)
     try:
         found = store.find(path.name)
         assert found is not None
@@ -99,6 +101,14 @@ def _item(store: Store, path: Path) -> Item:
         note = f"format {found.manifest.get('format')}, and {FORMAT} is used now"
         return Item(path, path.name, OUTDATED, found.manifest, n_bytes, note=note)
     return Item(path, path.name, WHOLE, found.manifest, n_bytes, note=_versions(found))
+
+
+def _cost_so_far(partial: Path) -> dict[str, Any]:
+    """What is known of an unfinished stage: the seconds of its sittings that came to an end."""
+    try:
+        return {"seconds": float((partial / SECONDS).read_text())}
+    except (OSError, ValueError):
+        return {}
 
 
 def _readable(manifest: Path) -> dict[str, Any]:
@@ -129,7 +139,7 @@ def _link(items: list[Item]) -> None:
 
     Inputs are recorded by hash. Tokenizers are named by their content, so a record of training points to one and
     lies beside it: whoever needs the tokenizer needs the record, and a list of merges that was cut to it too. The hash
-    of a corpus is not that of the folder which holds it: whoever reads a corpus needs every folder that may be it.
+    of a corpus is not that of the folder which holds it: whoever reads a corpus keeps every folder that may be it.
     """
     whole = [item for item in items if item.state in (WHOLE, OUTDATED)]
     by_hash = {item.manifest["hash"]: item.name for item in whole}
@@ -139,7 +149,7 @@ def _link(items: list[Item]) -> None:
         contents: dict[str, Any] = item.manifest.get("contents", {})
         needs = {by_hash[hash_] for hash_ in inputs.values() if hash_ in by_hash}
         if "corpus" in inputs:
-            needs.update(corpora)
+            item.perhaps = [name for name in corpora if name != item.name]
         if isinstance(contents.get("tokenizer"), str) and item.stage in ("bpe", "superbpe"):
             needs.add(contents["tokenizer"])
         if item.stage == "tokenizer":
@@ -166,6 +176,6 @@ def _mark(store: Store, items: list[Item], keep: set[str], drop: set[str]) -> No
         item = by_name.get(waiting.pop())
         if item is not None and not item.needed and item.name not in drop:
             item.needed = True
-            waiting.extend(item.needs)
+            waiting.extend([*item.needs, *item.perhaps])
     for item in items:
         item.needed = item.needed or item.state in (UNFINISHED, BUSY)

@@ -91,6 +91,11 @@ def run(
 
 def _run(context: Context, last: int) -> Outcome:
     """The stages that need no Torch, which takes seconds to import; then the others."""
+    device = context.config.lm.train.device
+    if last >= STAGES.index("train_lm") and device not in ("auto", "cpu"):
+        from lm.device import resolve_device
+
+        resolve_device(device)  # before hours of work: it is there
     corpus = text.prepare(context)
     mixture = text.phase2_sources(context, corpus)  # before hours of work: its files are there
     counts = text.count(context, corpus)
@@ -110,6 +115,7 @@ def _judge(context: Context, last: int, corpus: Text, counts: Artifact, both: tu
     from experiments.stages import budget, evaluation, models, verdict
 
     described = documents.describe(context, corpus)
+    verdict.warn_of_few(context, described.contents["n_documents"])
     heldout = [models.shard(context, corpus, trained, "heldout") for trained in both]
     n_bytes = counts.contents["n_bytes"] if "corpus" in counts.contents else None  # a mixture counted other text
     training = [models.shard(context, corpus, trained, "train", n_bytes) for trained in both]

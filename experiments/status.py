@@ -78,16 +78,14 @@ def _table(group: list[Item]) -> Table:
     for name in ("took", "disk", "memory"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
-    table.add_column("needs", overflow="fold")
     for item in group:
         seconds, memory = item.manifest.get("seconds"), item.manifest.get("peak_memory_bytes")
         table.add_row(
-            Text(item.name),
+            Text("\n  needs ".join([item.name, *item.needs])),  # below each other: whole names fit any terminal
             "" if seconds is None else duration(float(seconds)),
             f"{si(item.n_bytes)}B",
             "" if memory is None else f"{si(memory)}B",
             state(item),
-            Text("\n".join(item.needs)),
         )
     return table
 

@@ -15,7 +15,7 @@ import numpy as np
 from lm.stream import DocumentStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -35,25 +35,21 @@ class TokenFacts:
 
     Attributes:
         n_bytes: int64[vocab_size], bytes of each token; 0 for special tokens.
-        n_words: int64[vocab_size], non-empty parts between spaces, as the superword rules count words; 0 likewise.
         phase: int64[vocab_size], index into `PHASES`.
     """
 
     n_bytes: NDArray[np.int64]
-    n_words: NDArray[np.int64]
     phase: NDArray[np.int64]
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> TokenFacts:
         """The facts about a tokenizer's tokens."""
         special = list(tokenizer.special_tokens.values())
-        n_words = np.array([sum(1 for part in token.split(b" ") if part) for token in tokenizer.vocab], np.int64)
-        n_words[special] = 0
         phase = np.full(tokenizer.vocab_size, PHASES.index("subword"))
         phase[[i for i in tokenizer.byte_ids if i >= 0]] = PHASES.index("byte")
         phase[tokenizer.superword_ids()] = PHASES.index("superword")
         phase[special] = PHASES.index("special")
-        return cls(tokenizer.token_byte_lengths().astype(np.int64), n_words, phase)
+        return cls(tokenizer.token_byte_lengths().astype(np.int64), phase)
 
 
 def loss_by_phase(nats: NDArray[np.float64], counts: NDArray[np.int64], facts: TokenFacts) -> list[dict[str, Any]]:
@@ -82,19 +78,6 @@ def loss_by_bytes(
     groups = np.minimum(facts.n_bytes, longest)
     groups[facts.phase == PHASES.index("special")] = -1
     return [{"n_bytes": group, **row} for group, row in _table(nats, counts, facts.n_bytes, groups)]
-
-
-def loss_by_words(
-    nats: NDArray[np.float64], counts: NDArray[np.int64], facts: TokenFacts, most: int = 8
-) -> list[dict[str, Any]]:
-    """Loss by the number of words in the target, special tokens left out; arguments as for `loss_by_phase`.
-
-    Returns:
-        Rows of `_table`, with `n_words`; `most` stands for tokens of that many or more.
-    """
-    groups = np.minimum(facts.n_words, most)
-    groups[facts.phase == PHASES.index("special")] = -1
-    return [{"n_words": group, **row} for group, row in _table(nats, counts, facts.n_bytes, groups)]
 
 
 def _table(
@@ -225,30 +208,3 @@ def curves(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         found += [{**at, "name": name, "value": value} for name, value in values.items()]
         since = []
     return found
-
-
-def report_tables(
-    rows: Sequence[dict[str, Any]],
-    training_counts: NDArray[np.int64],
-    nats: NDArray[np.float64],
-    counts: NDArray[np.int64],
-    facts: TokenFacts,
-) -> dict[str, Any]:
-    """Everything that a report shows of one model's diagnostics, JSON-able.
-
-    Args:
-        rows: Of its training log.
-        training_counts: int64[vocab_size], `token_counts` of its training shards.
-        nats: float64[vocab_size], its loss on held-out text by target id.
-        counts: int64[vocab_size], occurrences there.
-        facts: About its tokenizer's tokens.
-    """
-    return {
-        "curves": curves(rows),
-        "frequency": rank_frequency(training_counts),
-        "frequency_summary": frequency_summary(training_counts),
-        "heldout_frequency": rank_frequency(counts),
-        "loss_by_phase": loss_by_phase(nats, counts, facts),
-        "loss_by_bytes": loss_by_bytes(nats, counts, facts),
-        "loss_by_words": loss_by_words(nats, counts, facts),
-    }

@@ -181,6 +181,16 @@ def _some(labels: Sequence[str], most: int = 2) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
+def warn_of_few(context: Context, n_documents: int) -> None:
+    """Say before training that there will be no verdict."""
+    if n_documents < FEWEST_DOCUMENTS:
+        context.reporter.say(
+            f"warning: {n_documents} held-out documents are too few for a verdict, which takes {FEWEST_DOCUMENTS}; "
+            "raise corpus.heldout_fraction, or name held-out text with corpus.heldout_paths",
+            style="yellow",
+        )
+
+
 def conditions(result: Result) -> str:
     """Return a sentence about what the models had in common, as their runs say, and not as it was intended."""
     models: list[dict[str, Any]] = [judged.candidate.lm.contents for judged in result.judged]

@@ -84,7 +84,7 @@ def test_clean_shows_and_then_removes_what_nothing_needs(store: Store, capsys: p
         "whole": ["count", "bpe", "tokenizer", "shards", "lm", "evaluation", "report"],
         "unfinished": ["lm"],
     }
-    assert "1 unfinished stages" in capsys.readouterr().out
+    assert "1 unfinished stage (" in capsys.readouterr().out
     (report,) = store.names("report-")
     (kept,) = store.names("tokenizer-")
     assert clean.run([f"artifacts={store.root}", "--yes", "--unfinished", "--drop", report, "--keep", kept]) == 0

@@ -17,12 +17,10 @@ from lm.token_statistics import (
     frequency_summary,
     loss_by_bytes,
     loss_by_phase,
-    loss_by_words,
     rank_frequency,
-    report_tables,
     token_counts,
 )
-from superbpe import inspection, train_superbpe
+from superbpe import train_superbpe
 from tests import texts
 from tests.superbpe.oracle import batches
 from tokenizer import Batch, count_pretokens, train_bpe
@@ -52,10 +50,9 @@ def test_facts(tokenizer):
     assert superwords
     for i, token in enumerate(tokenizer.vocab):
         if i == tokenizer.special_tokens["<|endoftext|>"]:
-            assert (PHASES[facts.phase[i]], facts.n_bytes[i], facts.n_words[i]) == ("special", 0, 0)
+            assert (PHASES[facts.phase[i]], facts.n_bytes[i]) == ("special", 0)
             continue
         assert facts.n_bytes[i] == len(token)
-        assert facts.n_words[i] == inspection.n_words(token)
         assert PHASES[facts.phase[i]] == ("superword" if i in superwords else "byte" if len(token) == 1 else "subword")
 
 
@@ -64,7 +61,6 @@ def test_facts(tokenizer):
     [
         (loss_by_phase, "phase", lambda facts, i: PHASES[facts.phase[i]]),
         (loss_by_bytes, "n_bytes", lambda facts, i: min(int(facts.n_bytes[i]), 24)),
-        (loss_by_words, "n_words", lambda facts, i: min(int(facts.n_words[i]), 8)),
     ],
 )
 def test_tables_are_sums_over_the_tokens(tokenizer, scored, table, key, of):
@@ -121,16 +117,6 @@ def test_rank_frequency():
     assert rank_frequency(np.zeros(5, np.int64)) == []
 
 
-def test_frequency_summary():
-    found = frequency_summary(np.array([8, 4, 4, 0]), rare=5)
-    assert (found["vocab_size"], found["used"], found["unused"], found["rare"]) == (4, 3, 1, 3)
-    assert found["entropy_bits"] == pytest.approx(1.5)
-    assert found["top_10_share"] == 1
-    uniform = frequency_summary(np.full(1024, 7))
-    assert uniform["entropy_bits"] == pytest.approx(10)
-    assert uniform["top_100_share"] == pytest.approx(100 / 1024)
-
-
 def test_curves_average_what_every_step_has():
     rows = [
         {"step": step, "bytes_seen": 10 * step, "grad_norm": float(step), "tokens_per_second": 5.0, "loss": 1.0}
@@ -145,9 +131,11 @@ def test_curves_average_what_every_step_has():
     assert found[0]["bytes_seen"] == 10
 
 
-def test_report_tables(tokenizer, scored):
-    _, _, nats, counts = scored
-    rows = [{"step": 1, "bytes_seen": 10, "grad_norm": 1.0, "tokens_per_second": 2.0, "mfu": 0.5}]
-    tables = report_tables(rows, counts, nats, counts, TokenFacts.of(tokenizer))
-    json.dumps(tables, allow_nan=False)
-    assert all(tables.values())
+def test_frequency_summary():
+    found = frequency_summary(np.array([8, 4, 4, 0]), rare=5)
+    assert (found["vocab_size"], found["used"], found["unused"], found["rare"]) == (4, 3, 1, 3)
+    assert found["entropy_bits"] == pytest.approx(1.5)
+    assert found["top_10_share"] == 1
+    uniform = frequency_summary(np.full(1024, 7))
+    assert uniform["entropy_bits"] == pytest.approx(10)
+    assert uniform["top_100_share"] == pytest.approx(100 / 1024)
