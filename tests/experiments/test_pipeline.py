@@ -306,7 +306,7 @@ def test_a_failing_cell_does_not_stop_the_others(
     assert len(_artifacts(tmp_path)["superbpe"]) == 2
     err = capsys.readouterr().err
     assert "this cell cannot work" in err
-    assert "1 of the runs failed" in err
+    assert "1 of 3 cells failed" in err
     assert "Traceback" not in err
 
 
