@@ -88,7 +88,9 @@ def inference_cost(model: Transformer, *, bytes_per_token: float, context_bytes:
 
 
 @torch.inference_mode()
-def decode_seconds(model: Transformer, ids: NDArray[Any], *, tokens: int = 32, rounds: int = 5) -> float:
+def decode_seconds(
+    model: Transformer, ids: NDArray[Any], *, tokens: int = 32, rounds: int = 5, patience: float = 1.0
+) -> float:
     """Seconds of decoding one token behind a context, with a key-value cache, one sequence at a time.
 
     The tokens are given, not sampled, so that models of all qualities do the same work: a forward pass each. Every
@@ -99,7 +101,8 @@ def decode_seconds(model: Transformer, ids: NDArray[Any], *, tokens: int = 32, r
         model: As it is, on its device, in its dtype.
         ids: int[n], text; all but the last `tokens` are the context. At most the model's `context_tokens`.
         tokens: How many to decode.
-        rounds: Repetitions, of which the first does not count.
+        rounds: Repetitions at least; one before them does not count.
+        patience: Seconds to go on for, up to ten times as many: a small model's times are of the size of a pause.
 
     Raises:
         UserError: If there are too few ids, or more than the model has positions.
@@ -116,15 +119,18 @@ def decode_seconds(model: Transformer, ids: NDArray[Any], *, tokens: int = 32, r
     training = model.training
     model.eval()
     model(text[:, :context], cache=cache)
-    seconds = np.empty((rounds + 1, tokens))
-    for repetition in seconds:
+    fastest = np.full(tokens, np.inf)
+    repetition, end = 0, _now(device) + patience
+    while repetition <= rounds or (repetition <= 10 * rounds and _now(device) < end):
         cache.rewind(context)
         for i in range(tokens):
             began = _now(device)
             model(text[:, context + i : context + i + 1], cache=cache)
-            repetition[i] = _now(device) - began
+            if repetition:
+                fastest[i] = min(fastest[i], _now(device) - began)
+        repetition += 1
     model.train(training)
-    return float(seconds[1:].min(axis=0).mean())
+    return float(fastest.mean())
 
 
 def _now(device: torch.device) -> float:
