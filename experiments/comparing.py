@@ -15,6 +15,7 @@ from experiments.labels import Told, name_all, settings
 from experiments.report.texts import documents
 from experiments.stages.evaluation import Candidate, Judged, Result
 from experiments.stages.tokenizers import Trained
+from experiments.stages.verdict import LEAST_EVIDENCE
 from lm.evaluation import Evaluation
 from tokenizer.bpe import Tokenizer
 from tokenizer.errors import UserError
@@ -204,9 +205,9 @@ def unfinished(others: Sequence[Run]) -> list[str]:
     return [f"{run.folder}: {run.status}{': ' + run.error if run.error else ''}" for run in others]
 
 
-def demonstration(result: Result, limit: int = 100_000_000) -> bool:
+def demonstration(result: Result) -> bool:
     """Whether the models read too little for evidence."""
-    return any(judged.candidate.lm.contents["bytes"] < limit for judged in result.judged)
+    return any(judged.candidate.lm.contents["bytes"] < LEAST_EVIDENCE for judged in result.judged)
 
 
 _SCORE = ("task", "metric", "value", "stderr", "straddle_share")

@@ -42,8 +42,7 @@ def heldout(result: Result, n_bytes: int) -> list[str]:
 
 def sides(result: Result) -> list[Judged]:
     """The tokenizers to show side by side: all, or the two of the verdict's numbers and the best others, in order."""
-    ranked = sorted(range(len(result.judged)), key=lambda i: float(result.judged[i].summary["bits_per_byte"]))
-    chosen = sorted(list(dict.fromkeys([*result.pair, *ranked]))[:MOST_SIDES])
+    chosen = sorted(list(dict.fromkeys([*result.pair, *result.ranked]))[:MOST_SIDES])
     return [result.judged[i] for i in chosen]
 
 

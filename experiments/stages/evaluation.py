@@ -109,14 +109,18 @@ class Result:
         return self.comparisons[0, 1]
 
     @property
+    def ranked(self) -> list[int]:
+        """Places of the candidates, the lowest loss first."""
+        return sorted(range(len(self.judged)), key=lambda i: float(self.judged[i].summary["bits_per_byte"]))
+
+    @property
     def pair(self) -> tuple[int, int]:
         """Which two the verdict's numbers are about: the best of all but the first, and what it is measured by.
 
         That is the baseline if one was chosen, else the BPE tokenizer of its own run, else the first tokenizer of its
         vocabulary's size: what differs beside phase 2 is not compared where it need not be.
         """
-        rest = range(1, len(self.judged))
-        best = min(rest, key=lambda i: float(self.judged[i].summary["bits_per_byte"]))
+        best = next(i for i in self.ranked if i)
         partner = self.judged[best].partner
         if self.fixed_baseline or (partner is not None and partner < best):
             return (0 if self.fixed_baseline or partner is None else partner), best

@@ -132,10 +132,14 @@ def percent(value: float, base: float) -> str:
     return f"{100 * (value / base - 1):+.1f} %".replace("-", "−")
 
 
+LEAST_EVIDENCE = 100_000_000
+"""Models that read fewer bytes of text are a demonstration."""
+
+
 def is_demonstration(context: Context) -> bool:
     """Return whether the result is no evidence: as configured, or by how little text the models read."""
     configured = context.config.report.demonstration
-    return context.config.budget.train_bytes < 100_000_000 if configured is None else configured
+    return context.config.budget.train_bytes < LEAST_EVIDENCE if configured is None else configured
 
 
 def verdict(result: Result) -> str:
@@ -152,8 +156,8 @@ def verdict(result: Result) -> str:
     if result.winner is None:
         if len(labels) == 2:
             return f"No significant difference between {names} in how well they predict held-out text ({runs})."
-        best = _ranked(result)[0]
-        level = [labels[i] for i in _ranked(result)[1:] if not _apart(result, best, i)]
+        best = result.ranked[0]
+        level = [labels[i] for i in result.ranked[1:] if not _apart(result, best, i)]
         lowest = f"{labels[best]} has the lowest held-out loss of {names}"
         return f"{lowest}, but is not told apart from {_some(level)} ({runs})."
     others = [judged for judged in result.judged if judged is not result.winner]
@@ -163,11 +167,6 @@ def verdict(result: Result) -> str:
     if len(others) > 1:
         loser = f"all others, the next being {loser}"
     return f"{winner} predicts held-out text better than {loser}: {difference:.2%} fewer bits per byte ({runs})."
-
-
-def _ranked(result: Result) -> list[int]:
-    """Places of the candidates, the lowest loss first."""
-    return sorted(range(len(result.judged)), key=lambda i: float(result.judged[i].summary["bits_per_byte"]))
 
 
 def _apart(result: Result, one: int, other: int) -> bool:
@@ -249,7 +248,7 @@ def detail(result: Result) -> str:
 
 def _lead(result: Result) -> str:
     """How far the winner of more than two is ahead of the next best, which is what the verdict's sentence rests on."""
-    first, second = _ranked(result)[:2]
+    first, second = result.ranked[:2]
     pair = min(first, second), max(first, second)
     found = result.comparisons[pair]
     if result.winner is not result.judged[first] or pair == result.pair or found.interval is None:
