@@ -18,8 +18,8 @@ const MASKS: [u128; 16] = {
 pub fn short_key(text: &[u8], start: usize, end: usize) -> u128 {
     let length = end - start;
     debug_assert!(length <= SHORT);
-    let raw = match text.get(start..start + 16) {
-        Some(bytes) => u128::from_le_bytes(bytes.try_into().expect("16 bytes")),
+    let raw = match text.get(start..).and_then(<[u8]>::first_chunk) {
+        Some(bytes) => u128::from_le_bytes(*bytes),
         None => {
             let mut bytes = [0; 16];
             bytes[..length].copy_from_slice(&text[start..end]);

@@ -1,7 +1,8 @@
 //! What one thread remembers: pieces of text and their tokens.
 
 use super::memory::on_huge_pages;
-use super::merging::{Lanes, Scratch};
+use super::lanes::Lanes;
+use super::merging::Scratch;
 use super::words::{COUNT, COUNT_SHIFT};
 use crate::keys::{hash_key, prefetch};
 
@@ -17,6 +18,9 @@ const LONG_BYTES: usize = 1 << 12;
 /// Bytes of long pieces and of their tokens that are kept.
 const LONG_MEMORY: usize = 1 << 23;
 
+/// The key of an entry that is not in use.
+const NO_KEY: u128 = u128::MAX;
+
 #[derive(Clone, Copy)]
 struct Entry {
     key: u128,
@@ -26,50 +30,48 @@ struct Entry {
 /// Two entries, the one used last in front: one line of the processor's cache.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Pair([Entry; 2]);
+pub(super) struct Pair([Entry; 2]);
 
 /// Pieces of up to 15 bytes by their keys (`keys::short_key`).
 pub(super) struct Short {
-    pairs: Vec<Pair>,
+    pub(super) pairs: Vec<Pair>,
 }
 
 impl Short {
     /// A cache of 64 bytes times `n`, a power of two.
     fn new(n: usize) -> Self {
-        Self { pairs: on_huge_pages(n, Pair([Entry { key: 0, words: [0; TOKENS] }; 2])) }
+        Self { pairs: on_huge_pages(n, Pair([Entry { key: NO_KEY, words: [0; TOKENS] }; 2])) }
     }
 
     /// Where the key's entries are; asks for them.
     #[inline(always)]
-    pub(super) fn place(&self, key: u128) -> usize {
-        let place = hash_key(key) as usize & (self.pairs.len() - 1);
-        prefetch(&self.pairs, place);
-        place
+    pub(super) fn place(pairs: &[Pair], key: u128) -> u32 {
+        let place = hash_key(key) as usize & (pairs.len() - 1);
+        prefetch(pairs, place);
+        place as u32
     }
 
     /// The words, their number less one in the first (`COUNT`).
     #[inline(always)]
-    pub(super) fn get(&mut self, place: usize, key: u128) -> Option<[u32; TOKENS]> {
-        let pair = &mut self.pairs[place].0;
+    pub(super) fn get(pairs: &mut [Pair], place: u32, key: u128) -> Option<&[u32; TOKENS]> {
+        let pair = &mut pairs[place as usize].0;
         if pair[0].key != key {
             if pair[1].key != key {
                 return None;
             }
             pair.swap(0, 1);
         }
-        Some(pair[0].words)
+        Some(&pair[0].words)
     }
 
     /// In place of the entry that was used longer ago.
-    pub(super) fn insert(&mut self, place: usize, key: u128, words: &[u32]) {
+    pub(super) fn insert(&mut self, place: u32, key: u128, words: &[u32]) {
         let mut entry = Entry { key, words: [0; TOKENS] };
         entry.words[..words.len()].copy_from_slice(words);
         entry.words[0] = entry.words[0] & !COUNT | (words.len() as u32 - 1) << COUNT_SHIFT;
-        let pair = &mut self.pairs[place].0;
-        if pair[0].key != key {
-            pair[1] = pair[0];
-        }
-        pair[0] = entry;
+        let pair = &mut self.pairs[place as usize].0;
+        let way = (pair[0].key != key && pair[0].key != NO_KEY) as usize;
+        pair[way] = entry;
     }
 }
 
@@ -97,21 +99,31 @@ impl LongPieces {
     }
 }
 
-/// A piece whose entry is on its way.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Pending {
-    pub(super) key: u128,
+/// Parts of a text, one behind the other, on their way through the cache.
+pub(super) struct Queue {
+    /// Where the first of them starts.
     pub(super) start: usize,
-    pub(super) end: usize,
-    pub(super) place: usize,
-    /// `words::FIRST` or 0.
-    pub(super) first: u32,
+    pub(super) n: usize,
+    /// Where each of them ends, and marks.
+    pub(super) ends: [u64; AHEAD],
+    /// Their keys, 0 for long ones, and where their entries are.
+    pub(super) keys: [u128; AHEAD],
+    pub(super) places: [u32; AHEAD],
+}
+
+impl Queue {
+    const EMPTY: Self = Self { start: 0, n: 0, ends: [0; AHEAD], keys: [0; AHEAD], places: [0; AHEAD] };
 }
 
 /// A piece that has no entry.
 #[derive(Clone, Copy)]
 pub(super) struct Missed {
-    pub(super) piece: Pending,
+    pub(super) key: u128,
+    pub(super) place: u32,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    /// `words::FIRST` or 0.
+    pub(super) first: u32,
     /// Where in the output its words belong.
     pub(super) at: usize,
     /// Whether its words are to be kept.
@@ -122,8 +134,7 @@ pub(super) struct Missed {
 pub struct State {
     pub(super) short: Short,
     pub(super) long: LongPieces,
-    pub(super) pending: [Pending; AHEAD],
-    pub(super) n_pending: usize,
+    pub(super) queue: Queue,
     pub(super) missed: Vec<Missed>,
     pub(super) lanes: Lanes,
     /// Dead byte pairs (see `pieces`) in a block of 64 bytes, and where it starts.
@@ -145,8 +156,7 @@ impl State {
         Self {
             short: Short::new(cache),
             long: LongPieces::default(),
-            pending: [Pending::default(); AHEAD],
-            n_pending: 0,
+            queue: Queue::EMPTY,
             missed: Vec::new(),
             lanes: Lanes::default(),
             dead: 0,

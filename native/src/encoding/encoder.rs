@@ -7,7 +7,7 @@ use super::level2::Level2;
 use super::pieces::Level1;
 use super::rules::{effective_rules, feeds_back, leaves};
 use super::whole::WholeTokens;
-use super::words::{FIRST, MOST_IDS};
+use super::words::MOST_IDS;
 use super::Definition;
 use crate::counting::Unit;
 use crate::keys::SHORT;
@@ -54,7 +54,7 @@ impl Encoder {
         let (first, second) = rules.split_at(if plain { rules.len() } else { at });
         let n_tokens = definition.tokens.len();
         let (level2, words) = if second.is_empty() {
-            (None, (0..n_tokens as u32).collect())
+            (None, Vec::new())
         } else {
             let (level2, words) = Level2::new(n_tokens, second, leaves);
             (Some(level2), words)
@@ -171,23 +171,23 @@ impl Encoder {
             _ if self.definition.fence.is_some() => self.encode_in_spans(text, state, out),
             (level2, Some(whole)) => self.encode_whole(text, whole, level2.as_ref(), state, out),
             (None, None) => {
-                self.level1.begin(state);
+                self.level1.begin(0, state);
                 let pieces = &self.definition.scanner;
-                pieces.pieces(text, |start, end| self.level1.cut(text, start, end, 0, state, out))?;
+                pieces.pieces(text, |start, end| self.level1.cut::<false>(text, start, end, state, out))?;
                 self.level1.settle(text, state, out);
                 Ok(())
             }
             (Some(level2), None) => {
                 let mut words = std::mem::take(&mut state.words);
                 words.clear();
-                self.level1.begin(state);
+                self.level1.begin(0, state);
                 let result = self.definition.scanner.pieces(text, |start, end| {
                     if words.len() >= GATHERED {
                         self.level1.settle(text, state, &mut words);
                         level2.merge(&words, &mut state.scratch, out);
                         words.clear();
                     }
-                    self.level1.cut(text, start, end, FIRST, state, &mut words);
+                    self.level1.cut::<true>(text, start, end, state, &mut words);
                 });
                 self.level1.settle(text, state, &mut words);
                 level2.merge(&words, &mut state.scratch, out);
@@ -225,7 +225,7 @@ impl Encoder {
     ) -> Result<(), String> {
         let mut words = std::mem::take(&mut state.words);
         words.clear();
-        self.level1.begin(state);
+        self.level1.begin(0, state);
         let put = |words: &mut Vec<u32>, state: &mut State, out: &mut Vec<u32>| {
             self.level1.settle(text, state, words);
             match level2 {
@@ -234,7 +234,6 @@ impl Encoder {
             }
             words.clear();
         };
-        let first = if level2.is_some() { FIRST } else { 0 };
         let result = self.definition.scanner.pieces(text, |start, end| {
             // Level 1 knows the short ones, unless what it looks up are parts of pieces.
             let found = if end - start > SHORT || self.level1.cut_all { whole.get(&text[start..end]) } else { None };
@@ -242,8 +241,12 @@ impl Encoder {
                 put(&mut words, state, out);
             }
             match found {
-                Some(id) => out.push(id),
-                None => self.level1.cut(text, start, end, first, state, &mut words),
+                Some(id) => {
+                    out.push(id);
+                    self.level1.begin(end, state);
+                }
+                None if level2.is_none() => self.level1.cut::<false>(text, start, end, state, &mut words),
+                None => self.level1.cut::<true>(text, start, end, state, &mut words),
             }
         });
         put(&mut words, state, out);

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::memory::room_on_huge_pages;
-use super::pairs::{joins, made, rank, FixedPairs, Found, ABSENT};
+use super::pairs::{joins, made, rank, Found, ABSENT};
 
 const NONE: u32 = u32::MAX;
 
@@ -70,117 +70,6 @@ pub(super) fn merge_lowest(ids: &mut [u32], found: &mut [Found], pair: impl Fn(u
         found[at - 1] = pair(ids[at - 1], new);
     }
     true
-}
-
-/// Several short sequences, merged in turn: what one of them asks for in the table of pairs arrives from memory while the
-/// others go on.
-#[derive(Default)]
-pub(super) struct Lanes {
-    lanes: Vec<Lane>,
-    /// Lanes that have something to merge, perhaps.
-    active: Vec<u16>,
-    /// Of all lanes, one behind the other: what is there, and what is found for it and its neighbour to the right.
-    tokens: Vec<u32>,
-    found: Vec<Found>,
-}
-
-#[derive(Clone, Copy)]
-struct Lane {
-    start: usize,
-    length: usize,
-    /// Where the latest merge was, and where the table has its pairs with its neighbours to the left and to the right.
-    at: Option<usize>,
-    left: usize,
-    right: usize,
-}
-
-impl Lanes {
-    pub(super) fn clear(&mut self) {
-        self.lanes.clear();
-        self.active.clear();
-        self.tokens.clear();
-        self.found.clear();
-    }
-
-    /// A lane that is merged already.
-    #[inline(always)]
-    pub(super) fn add_merged(&mut self, tokens: &[u32]) {
-        self.lanes.push(Lane { start: self.tokens.len(), length: tokens.len(), at: None, left: 0, right: 0 });
-        self.tokens.extend_from_slice(tokens);
-        self.found.resize(self.tokens.len(), ABSENT);
-    }
-
-    /// A lane to be merged; `found`: for every two neighbours.
-    #[inline(always)]
-    pub(super) fn add(&mut self, tokens: impl Iterator<Item = u32>, found: impl Iterator<Item = Found>) {
-        let start = self.tokens.len();
-        self.tokens.extend(tokens);
-        self.found.extend(found);
-        self.found.resize(self.tokens.len(), ABSENT);
-        self.active.push(self.lanes.len() as u16);
-        self.lanes.push(Lane { start, length: self.tokens.len() - start, at: None, left: 0, right: 0 });
-    }
-
-    #[inline(always)]
-    pub(super) fn get(&mut self, lane: usize) -> &mut [u32] {
-        let Lane { start, length, .. } = self.lanes[lane];
-        &mut self.tokens[start..start + length]
-    }
-
-    /// Merges all lanes.
-    #[inline(never)]
-    pub(super) fn merge(&mut self, pairs: &FixedPairs) {
-        while !self.active.is_empty() {
-            let mut left = 0;
-            for i in 0..self.active.len() {
-                let number = self.active[i];
-                let lane = &mut self.lanes[number as usize];
-                let range = lane.start..lane.start + lane.length;
-                if lane.step(&mut self.tokens[range.clone()], &mut self.found[range], pairs) {
-                    self.active[left] = number;
-                    left += 1;
-                }
-            }
-            self.active.truncate(left);
-        }
-    }
-}
-
-impl Lane {
-    /// Takes up what the table says since the latest merge, and applies another; false if there is none.
-    #[inline(always)]
-    fn step(&mut self, tokens: &mut [u32], found: &mut [Found], pairs: &FixedPairs) -> bool {
-        let n = tokens.len();
-        if let Some(at) = self.at {
-            if at + 1 < n {
-                found[at] = pairs.get_at(self.right, tokens[at], tokens[at + 1]);
-            }
-            if at > 0 {
-                found[at - 1] = pairs.get_at(self.left, tokens[at - 1], tokens[at]);
-            }
-        }
-        let (mut at, mut best) = (0, ABSENT);
-        for (i, &found) in found[..n - 1].iter().enumerate() {
-            if found < best {
-                (at, best) = (i, found);
-            }
-        }
-        if !joins(best) {
-            return false;
-        }
-        let new = made(best);
-        tokens.copy_within(at + 2.., at + 1);
-        tokens[at] = new;
-        found.copy_within(at + 1..n - 1, at);
-        if at + 2 < n {
-            self.right = pairs.place_ahead(new, tokens[at + 1]);
-        }
-        if at > 0 {
-            self.left = pairs.place_ahead(tokens[at - 1], new);
-        }
-        (self.at, self.length) = (Some(at), n - 1);
-        true
-    }
 }
 
 /// Merges a sequence of any length, in time that grows as it does but for queues and sorting.

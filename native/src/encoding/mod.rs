@@ -15,6 +15,7 @@ mod batch;
 mod cache;
 mod encoder;
 mod known;
+mod lanes;
 mod level2;
 mod memory;
 mod merging;

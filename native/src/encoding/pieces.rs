@@ -1,16 +1,21 @@
 //! Level 1: text is cut into pieces that are looked up instead of merged.
 
-use super::cache::{Missed, Pending, State, AHEAD, TOKENS};
+use super::cache::{Missed, Queue, Short, State, AHEAD, TOKENS};
 use super::known::{Known, Origins};
-use super::merging::{merge, Scratch, SCAN};
+use super::merging::{merge, Scratch};
 use super::pairs::{found, FixedPairs, Found, PairTable, ABSENT};
 use super::rules::Rule;
-use super::words::{COUNT, COUNT_SHIFT};
+use super::words::{COUNT, COUNT_SHIFT, FIRST};
 use super::{Bits, Definition};
 use crate::keys::{short_key, SHORT};
 
 /// In a key: the piece is a part of one of the scanner's.
 const PART: u128 = 1 << 127;
+
+/// What the queue says of a part besides its end: that it begins with `words::FIRST`, and that its key has `PART`.
+const MARK_FIRST: u64 = 1 << 63;
+const MARK_PART: u64 = 1 << 62;
+const END: u64 = MARK_PART - 1;
 
 /// Pieces without entries that are made together.
 const TOGETHER: usize = 16;
@@ -34,6 +39,7 @@ pub(super) struct Level1 {
     known: Known,
     /// By id: the word of each token.
     words: Vec<u32>,
+    marks: bool,
 }
 
 impl Level1 {
@@ -54,7 +60,8 @@ impl Level1 {
         let bytes = bytes.collect();
         let pairs = FixedPairs::new(&pairs);
         let mut level =
-            Self { pairs, bytes, byte_words: *byte_ids, dead, cut_all, whole: None, known: Known::default(), words };
+            Self { pairs, bytes, byte_words: *byte_ids, dead, cut_all, whole: None, known: Known::default(), words, marks: true };
+        level.marks = cut_all;
         level.known = level.known_tokens(definition, rules);
         level
     }
@@ -98,6 +105,7 @@ impl Level1 {
         if self.cut_all {
             return;
         }
+        self.marks = true;
         let mut whole = Known::new(definition.tokens.len());
         for &id in ids {
             let bytes = definition.tokens.get(id);
@@ -119,31 +127,39 @@ impl Level1 {
         self.words[id as usize]
     }
 
-    /// Forgets what is pending from another text.
+    /// Forgets what is pending from another text, and goes on at a place in this one.
     #[inline(always)]
-    pub(super) fn begin(&self, state: &mut State) {
-        state.n_pending = 0;
+    pub(super) fn begin(&self, at: usize, state: &mut State) {
+        state.queue.n = 0;
+        state.queue.start = at;
         state.missed.clear();
         state.block = usize::MAX;
     }
 
-    /// Adds the words of a piece of the scanner to `out`, now or with `settle`. `first` is set in the first of them.
+    /// Adds the words of a piece of the scanner to `out`, now or with `settle`; it starts where the one before ends.
+    /// `FIRSTS`: the first of them has `words::FIRST`.
     #[inline(always)]
-    pub(super) fn cut(
+    pub(super) fn cut<const FIRSTS: bool>(
         &self,
         text: &[u8],
         start: usize,
         end: usize,
-        mut first: u32,
         state: &mut State,
         out: &mut Vec<u32>,
     ) {
-        if !self.cut_all && end - start <= SHORT {
-            return self.push(text, start, end, 0, first, state, out);
+        let first = if FIRSTS { MARK_FIRST } else { 0 };
+        if self.cut_all || end - start > SHORT {
+            return self.cut_apart(text, start, end, first, state, out);
         }
+        self.push(text, end as u64 | first, state, out);
+    }
+
+    /// The same for a piece in parts: cut where level 1 never merges.
+    #[inline(never)]
+    fn cut_apart(&self, text: &[u8], start: usize, end: usize, first: u64, state: &mut State, out: &mut Vec<u32>) {
         // Parts of pieces are others than whole ones.
-        let part = if self.whole.is_some() { PART } else { 0 };
-        let (mut begin, mut at) = (start, start + 1);
+        let part = if self.whole.is_some() { MARK_PART } else { 0 };
+        let (mut at, mut marks) = (start + 1, first | part);
         while at < end {
             let block = at & !63;
             if block != state.block {
@@ -154,19 +170,19 @@ impl Level1 {
             let mut cuts = state.dead & (u64::MAX << (at - block)) & (u64::MAX >> (block + 64 - stop));
             while cuts != 0 {
                 let cut = block + cuts.trailing_zeros() as usize;
-                self.push(text, begin, cut, part, first, state, out);
-                (begin, first) = (cut, 0);
+                self.push(text, cut as u64 | marks, state, out);
+                marks = part;
                 cuts &= cuts - 1;
             }
             at = stop;
         }
-        self.push(text, begin, end, part, first, state, out);
+        self.push(text, end as u64 | marks, state, out);
     }
 
     /// The words that merging alone makes of a text, which is not empty, also where a whole piece becomes another token.
     pub(super) fn merged(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
-        self.begin(state);
-        self.push(text, 0, text.len(), PART, 0, state, out);
+        self.begin(0, state);
+        self.push(text, text.len() as u64 | MARK_PART, state, out);
         self.settle(text, state, out);
     }
 
@@ -190,25 +206,11 @@ impl Level1 {
     }
 
     #[inline(always)]
-    #[allow(clippy::too_many_arguments)] // one call, three places
-    fn push(
-        &self,
-        text: &[u8],
-        start: usize,
-        end: usize,
-        part: u128,
-        first: u32,
-        state: &mut State,
-        out: &mut Vec<u32>,
-    ) {
-        let (mut key, mut place) = (0, 0);
-        if end - start <= SHORT {
-            key = short_key(text, start, end) | part;
-            place = state.short.place(key);
-        }
-        state.pending[state.n_pending & (AHEAD - 1)] = Pending { key, start, end, place, first };
-        state.n_pending += 1;
-        if state.n_pending == AHEAD {
+    fn push(&self, text: &[u8], end: u64, state: &mut State, out: &mut Vec<u32>) {
+        let queue = &mut state.queue;
+        queue.ends[queue.n & (AHEAD - 1)] = end;
+        queue.n += 1;
+        if queue.n == AHEAD {
             self.look_up(text, state, out);
         }
     }
@@ -222,27 +224,59 @@ impl Level1 {
         }
     }
 
-    /// Adds the words of the pending pieces that have entries; the others are put down as missed.
-    #[inline(never)]
+    /// Adds the words of the queue's pieces that have entries; the others are put down as missed.
+    #[inline(always)]
     fn look_up(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
-        let n = state.n_pending;
+        if self.marks {
+            self.look_up_marked::<true>(text, state, out);
+        } else {
+            self.look_up_marked::<false>(text, state, out);
+        }
+    }
+
+    #[inline(never)]
+    fn look_up_marked<const MARKS: bool>(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
+        let State { queue, short, missed, .. } = state;
+        let n = std::mem::take(&mut queue.n);
+        let first = queue.start;
+        let mut start = first;
+        let Queue { ends, keys, places, .. } = queue;
+        let pairs = &mut short.pairs[..];
+        let unmarked = |end: u64| (if MARKS { end & END } else { end }) as usize;
+        for ((&marked, key), place) in ends[..n].iter().zip(&mut keys[..n]).zip(&mut places[..n]) {
+            let end = unmarked(marked);
+            let part = if MARKS { ((marked << 1 & 1 << 63) as u128) << 64 } else { 0 };
+            let found = if end - start <= SHORT { short_key(text, start, end) | part } else { 0 };
+            *key = found;
+            *place = Short::place(pairs, found);
+            start = end;
+        }
+        queue.start = start;
         let mut at = out.len();
-        out.resize(at + n * TOKENS, 0);
-        for i in 0..n {
-            let piece = state.pending[i & (AHEAD - 1)];
-            match state.short.get(piece.place, piece.key) {
-                Some(words) if piece.key != 0 => {
+        out.reserve(n * TOKENS);
+        // SAFETY: test.
+        unsafe { out.set_len(at + n * TOKENS) };
+        let room = &mut out[..];
+        for (i, ((&marked, &key), &place)) in ends[..n].iter().zip(&keys[..n]).zip(&places[..n]).enumerate() {
+            let first_mark = if MARKS { ((marked >> 63) as u32) << FIRST.trailing_zeros() } else { 0 };
+            match Short::get(pairs, place, key) {
+                Some(words) => {
                     // All of them, to keep those that count: no branch on their number.
-                    out[at..at + TOKENS].copy_from_slice(&words);
-                    out[at] = words[0] & !COUNT | piece.first;
-                    at += (words[0] >> COUNT_SHIFT & 3) as usize + 1;
+                    let front = words[0] as u64 | (words[1] as u64) << 32;
+                    let back = words[2] as u64 | (words[3] as u64) << 32;
+                    let made = (front & !(COUNT as u64) | first_mark as u64) as u128 | (back as u128) << 64;
+                    let to: &mut [u32; TOKENS] = (&mut room[at..at + TOKENS]).try_into().expect("as many");
+                    *to = std::array::from_fn(|i| (made >> (32 * i)) as u32);
+                    at += (front >> COUNT_SHIFT & 3) as usize + 1;
                 }
-                _ => state.missed.push(Missed { piece, at, new: false }),
+                None => {
+                    let start = if i == 0 { first } else { unmarked(ends[i - 1]) };
+                    missed.push(Missed { key, place, start, end: unmarked(marked), first: first_mark, at, new: false });
+                }
             }
         }
         out.truncate(at);
-        state.n_pending = 0;
-        if state.missed.len() >= TOGETHER || state.missed.first().is_some_and(|missed| at - missed.at > APART) {
+        if missed.len() >= TOGETHER || missed.first().is_some_and(|missed| at - missed.at > APART) {
             self.make(text, state, out);
         }
     }
@@ -253,14 +287,14 @@ impl Level1 {
     #[inline(never)]
     fn make(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
         let State { short, long, missed, lanes, scratch, piece: ids, .. } = state;
-        for missed in missed.iter().filter(|missed| missed.piece.key != 0) {
-            self.known.prefetch(missed.piece.key & !PART);
+        for missed in missed.iter().filter(|missed| missed.key != 0) {
+            self.known.prefetch(missed.key & !PART);
         }
-        for missed in missed.iter().filter(|missed| missed.piece.key != 0) {
-            self.known.prefetch_key(missed.piece.key & !PART);
+        for missed in missed.iter().filter(|missed| missed.key != 0) {
+            self.known.prefetch_key(missed.key & !PART);
         }
         lanes.clear();
-        for Missed { piece: Pending { key, start, end, .. }, new, .. } in missed.iter_mut() {
+        for Missed { key, start, end, new, .. } in missed.iter_mut() {
             let bytes = &text[*start..*end];
             let token = if *key == 0 {
                 if let Some(words) = long.get(bytes) {
@@ -275,7 +309,7 @@ impl Level1 {
             *new = true;
             if let Some(id) = token {
                 lanes.add_merged(&[id]);
-            } else if bytes.len() <= SCAN {
+            } else if *key != 0 {
                 let found = bytes.windows(2).map(|two| self.bytes[byte_pair(two[0], two[1])]);
                 lanes.add(bytes.iter().map(|&byte| self.byte_words[byte as usize]), found);
             } else {
@@ -288,21 +322,23 @@ impl Level1 {
         let mut end = out.len();
         let mut to = end + (0..missed.len()).map(|lane| lanes.get(lane).len()).sum::<usize>();
         out.resize(to, 0);
-        for (lane, &Missed { piece, at, new }) in missed.iter().enumerate().rev() {
+        for (lane, &Missed { key, place, start, end: stop, first, at, new }) in missed.iter().enumerate().rev() {
             let words = lanes.get(lane);
             if new {
-                words.iter_mut().for_each(|id| *id = self.words[*id as usize]);
-                if piece.key == 0 {
-                    long.insert(&text[piece.start..piece.end], words);
+                if !self.words.is_empty() {
+                    words.iter_mut().for_each(|id| *id = self.words[*id as usize]);
+                }
+                if key == 0 {
+                    long.insert(&text[start..stop], words);
                 } else if words.len() <= TOKENS {
-                    short.insert(piece.place, piece.key, words);
+                    short.insert(place, key, words);
                 }
             }
             to -= end - at;
             out.copy_within(at..end, to);
             (end, to) = (at, to - words.len());
             out[to..to + words.len()].copy_from_slice(words);
-            out[to] |= piece.first;
+            out[to] |= first;
         }
         missed.clear();
     }

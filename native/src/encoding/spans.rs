@@ -36,13 +36,13 @@ impl Encoder {
         };
         words.clear();
         unit.split(text, |text| {
-            self.level1.begin(state);
+            self.level1.begin(0, state);
             let result = self.definition.scanner.pieces(text, |start, end| {
                 if words.len() >= GATHERED {
                     self.level1.settle(text, state, words);
                     put(words);
                 }
-                self.level1.cut(text, start, end, FIRST, state, words);
+                self.level1.cut::<true>(text, start, end, state, words);
             });
             self.level1.settle(text, state, words);
             put(words);
@@ -61,8 +61,8 @@ impl Encoder {
     ) -> Result<(), String> {
         let Definition { scanner, fence, tokens: table, eligible, .. } = &self.definition;
         words.clear();
-        self.level1.begin(state);
-        scanner.pieces(text, |start, end| self.level1.cut(text, start, end, FIRST, state, words))?;
+        self.level1.begin(0, state);
+        scanner.pieces(text, |start, end| self.level1.cut::<true>(text, start, end, state, words))?;
         self.level1.settle(text, state, words);
 
         let (mut ends, mut boundaries) = (std::mem::take(&mut state.ends), std::mem::take(&mut state.boundaries));
