@@ -8,7 +8,7 @@
 //! Level by level equals plain rank-order merging, whatever the list and wherever it is split: see `levels`.
 //!
 //! A list may give a token several derivations (files made from tiktoken ranks do). Only one of them ever applies:
-//! see `keep_live`. The others are dropped before anything is checked or built.
+//! see `keep_live`. The others are dropped before anything is built.
 
 mod batch;
 mod cache;
