@@ -25,7 +25,7 @@ pub(super) struct Levels {
     /// By rank, as those of `second`.
     pub(super) first: Vec<Rule>,
     pub(super) second: Vec<Rule>,
-    /// Merges of phase 1 that are in `second`.
+    /// Merges in `second` that rank before the split.
     pub(super) late: usize,
     /// None if the second level is empty, or some token has several derivations, which is only possible with two passes.
     pub(super) leaves: Option<Leaves>,
@@ -90,8 +90,8 @@ fn parts_first(definition: &Definition, rules: &[Rule]) -> Vec<usize> {
         made.get(merge.left as usize) && made.get(merge.right as usize)
     });
     if !in_order {
+        // A token's parts are shorter than it is.
         order.sort_by_key(|&i| definition.tokens.get(rules[i].merge.new).len());
-        // parts are shorter
     }
     order
 }
