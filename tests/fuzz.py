@@ -1,9 +1,10 @@
 """Encoders beside each other for as long as one likes: `python -m tests.fuzz --minutes 10 [--seed 1]`.
 
-Tokenizers out of merges that no training gave, and superwords trained on random parts of real text, with and without
-normalisers and added tokens; texts that are cut, repeated and mixed. The native encoder must give the ids of the
-readable reference and, for one-pass tokenizers, of HF `tokenizers`; streams and batches those of single texts. CI runs
-the same comparisons for some seconds, as ordinary tests. Ends at the first difference, with the case and exit code 1.
+Tokenizers out of merges that no training gave, and superwords trained on random parts of real text, some with merges
+at other ranks, with and without normalisers and added tokens; texts that are cut, repeated and mixed. The native
+encoder must give the ids of the readable reference and, for one-pass tokenizers, of HF `tokenizers`; streams and
+batches those of single texts. CI runs the same comparisons for some seconds, as ordinary tests. Ends at the first
+difference, with the case and exit code 1.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import tokenizers
 
 from superbpe import train_superbpe
 from tests import texts
+from tests.parity.test_damaged_merges import DAMAGES, damaged
 from tests.tokenizer.test_bpe import by_definition, spelled
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, formats, patterns, train_bpe
 from tokenizer.preparation import FORMS, Preparation, normalized
@@ -122,7 +124,7 @@ def main(argv: list[str]) -> int:
     warnings.simplefilter("ignore")
     sources = [source for source in [*texts.english()[1], *texts.various(), texts.code()[:50_000]] if source]
     end = time.monotonic() + 60 * arguments.minutes
-    counts = dict.fromkeys(("tokenizers", "texts", "beside the reference", "beside HF"), 0)
+    counts = dict.fromkeys(("tokenizers", "of them damaged", "texts", "beside the reference", "beside HF"), 0)
     number = arguments.seed << 32
     while time.monotonic() < end:
         number += 1
@@ -131,6 +133,11 @@ def main(argv: list[str]) -> int:
             base = arbitrary(rng) if rng.random() < 0.8 else trained(rng, sources)
         except UserError:  # a sample left no text
             continue
+        few = min(base.n_phase1_merges, len(base.merge_ids) - base.n_phase1_merges)
+        if few and base.eligible is None and rng.random() < 0.4:
+            n_merges = rng.randint(1, min(few, 30))
+            base = damaged(base, rng.choice(DAMAGES), n_merges=n_merges, seed=rng.randrange(1 << 30))
+            counts["of them damaged"] += 1
         ours = prepared(rng, base) if rng.random() < 0.4 else base
         ours = ours or base
         theirs = None

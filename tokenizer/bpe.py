@@ -250,10 +250,10 @@ class Tokenizer(Codec):
             whole=(self.ordinary_ids() if self.ignore_merges else np.empty(0)).astype(np.uint32),
             eligible=self.eligible,
         )
-        if encoder.plain:
+        if encoder.late_merges:
             warnings.warn(
-                "a superword merge makes a part of an earlier merge: encoding goes by single merges, which is as exact "
-                "and slower",
+                f"{encoder.late_merges} merges rank before those of superwords, but join what only superword merges "
+                "make; they are applied among these, which is as exact and can be slower",
                 stacklevel=3,
             )
         return encoder

@@ -4,8 +4,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use super::cache::State;
 use super::level2::Level2;
+use super::levels::Levels;
 use super::pieces::Level1;
-use super::rules::{effective_rules, feeds_back, leaves};
+use super::rules::effective_rules;
 use super::whole::WholeTokens;
 use super::words::MOST_IDS;
 use super::Definition;
@@ -30,8 +31,8 @@ pub struct Encoder {
     pub(super) level2: Option<Level2>,
     /// With `ignore_merges`: the tokens that a piece of the scanner becomes although merges do not make them.
     pub(super) whole: Option<WholeTokens>,
-    /// Whether the merges are on one level although there is a phase 2.
-    pub plain: bool,
+    /// Merges of phase 1 that join what phase 2 makes: the second level applies them too.
+    pub late_merges: usize,
     /// States that no call uses.
     states: Mutex<Pool>,
     ignores_merges: bool,
@@ -44,26 +45,21 @@ impl Encoder {
     /// If there are more than `MOST_IDS` tokens.
     pub fn new(definition: Definition) -> Self {
         assert!(definition.tokens.len() <= MOST_IDS, "ids are below {MOST_IDS}");
-        let n = definition.merges.len();
-        let superwords = definition.phase1 < n;
-        let two_pass = definition.fence.is_some();
-        let rules = effective_rules(&definition);
-        let at = rules.partition_point(|rule| (rule.rank as usize) < definition.phase1);
-        let leaves = superwords.then(|| leaves(&definition, &rules, at)).flatten();
-        let plain = superwords && !two_pass && (leaves.is_none() || feeds_back(&definition, &rules, at));
-        let (first, second) = rules.split_at(if plain { rules.len() } else { at });
+        let superwords = definition.phase1 < definition.merges.len();
+        let cut_all = superwords && definition.fence.is_none();
+        let Levels { first, second, late, leaves } = Levels::new(&definition);
         let n_tokens = definition.tokens.len();
         let (level2, words) = if second.is_empty() {
             (None, Vec::new())
         } else {
-            let (level2, words) = Level2::new(n_tokens, second, leaves);
+            let (level2, words) = Level2::new(n_tokens, &second, leaves);
             (Some(level2), words)
         };
         Self {
-            level1: Level1::new(&definition, first, superwords && !two_pass, words),
+            level1: Level1::new(&definition, &first, cut_all, words),
             level2,
             whole: None,
-            plain,
+            late_merges: late,
             definition,
             states: Mutex::new(Vec::new()),
             ignores_merges: false,

@@ -5,11 +5,10 @@
 //! are short, repeat, and are looked up instead of merged. Likewise for phase 2: it never crosses a seam of
 //! phase-1 tokens that is not the (rightmost leaf, leftmost leaf) of one of its merges.
 //!
-//! Level by level equals plain rank-order merging if no phase-2 merge makes an operand of a phase-1 merge;
-//! `Encoder::new` checks that, and otherwise puts all merges on one level.
+//! Level by level equals plain rank-order merging, whatever the list and wherever it is split: see `levels`.
 //!
 //! A list may give a token several derivations (files made from tiktoken ranks do). Only one of them ever applies:
-//! see `keep_live`. The others are dropped before anything is checked or built.
+//! see `keep_live`. The others are dropped before anything is built.
 
 mod batch;
 mod cache;
@@ -17,6 +16,7 @@ mod encoder;
 mod known;
 mod lanes;
 mod level2;
+mod levels;
 mod memory;
 mod merging;
 mod pairs;

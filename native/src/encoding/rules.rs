@@ -1,7 +1,7 @@
 //! What a list of merges means: which derivations ever apply, and where its superwords begin.
 
-use super::merging::merge_lowest;
-use super::pairs::{found, rank, Found, PairTable};
+use super::merging::{self, Scratch};
+use super::pairs::{found, made, rank, PairTable, ABSENT};
 use super::{Bits, Definition, MergeRule};
 
 const NONE: u32 = u32::MAX;
@@ -26,8 +26,6 @@ pub(super) fn effective_rules(definition: &Definition) -> Vec<Rule> {
     rules
 }
 
-pub(super) const LONGEST_DERIVED: usize = 1 << 10; // finding a derivation takes quadratic time
-
 /// Drops the derivations that never apply.
 ///
 /// Merging inside a stretch of text does not depend on what surrounds it as long as no merge crosses its ends: the
@@ -35,52 +33,46 @@ pub(super) const LONGEST_DERIVED: usize = 1 << 10; // finding a derivation takes
 /// side, merging t's bytes alone passes through c, d as well; and as it goes one way, through no other two tokens.
 pub(super) fn keep_live(rules: &mut Vec<Rule>, pairs: &PairTable, definition: &Definition) {
     let n = definition.tokens.len();
-    let (mut made, mut several) = (Bits::new(n), Bits::new(n));
+    let (mut once, mut several) = (Bits::new(n), Bits::new(n));
     let mut any = false;
     for Rule { merge, .. } in rules.iter() {
-        if made.get(merge.new as usize) {
+        if once.get(merge.new as usize) {
             several.set(merge.new as usize);
             any = true;
         }
-        made.set(merge.new as usize);
+        once.set(merge.new as usize);
     }
     if !any {
         return;
     }
     let mut live: hashbrown::HashMap<u32, (u32, u32), rustc_hash::FxBuildHasher> = Default::default();
-    let (mut ids, mut found) = (Vec::new(), Vec::new());
+    let (mut ids, mut scratch) = (Vec::new(), Scratch::default());
     rules.retain(|Rule { merge, .. }| {
-        let bytes = definition.tokens.get(merge.new);
-        if !several.get(merge.new as usize) || bytes.len() > LONGEST_DERIVED {
+        if !several.get(merge.new as usize) {
             return true;
         }
         let last = *live.entry(merge.new).or_insert_with(|| {
+            // Merging without the last step: what makes the token joins all of its bytes, so that nothing follows it.
+            let pair = |left: u32, right: u32| match pairs.get(left, right) {
+                found if made(found) == merge.new => ABSENT,
+                found => found,
+            };
             ids.clear();
+            let bytes = definition.tokens.get(merge.new);
             ids.extend(bytes.iter().map(|&byte| definition.byte_ids[byte as usize]));
-            found.clear();
-            found.extend(ids.windows(2).map(|pair| pairs.get(pair[0], pair[1])));
-            merge_to_two(&mut ids, &mut found, pairs);
-            if ids.len() == 2 {
-                (ids[0], ids[1])
-            } else {
-                (NONE, NONE)
+            merging::merge(&mut ids, pair, &mut scratch);
+            match ids[..] {
+                [left, right] => (left, right),
+                _ => (NONE, NONE),
             }
         });
         last == (merge.left, merge.right)
     });
 }
 
-fn merge_to_two(ids: &mut Vec<u32>, found: &mut [Found], pairs: &PairTable) {
-    let mut n = ids.len();
-    while n > 2 && merge_lowest(&mut ids[..n], &mut found[..n - 1], |left, right| pairs.get(left, right)) {
-        n -= 1;
-    }
-    ids.truncate(n);
-}
-
 /// The rank at which a second level pays: from which on merges make tokens with a word's start inside, as superwords
 /// have, much more often than before. The number of merges if there is no such rank, as with every pattern that cuts
-/// there. `Encoder::new` checks whether that split is exact, as it does with any.
+/// there. Ids do not depend on it: see `levels`.
 pub fn superword_rank(definition: &Definition) -> usize {
     let merges = &definition.merges;
     change(merges.iter().map(|merge| holds_a_start(definition.tokens.get(merge.new)))).unwrap_or(merges.len())
@@ -116,38 +108,6 @@ fn change(answers: impl ExactSizeIterator<Item = bool> + Clone) -> Option<usize>
         before += yes as u8 as f64;
     }
     place
-}
-
-/// The leftmost and the rightmost phase-1 token of every token, where phase 2 begins with rule `at`; None if some
-/// token has several derivations or is made after it is used.
-pub(super) fn leaves(definition: &Definition, rules: &[Rule], at: usize) -> Option<(Vec<u32>, Vec<u32>)> {
-    let n = definition.tokens.len();
-    let mut made = Bits::new(n);
-    definition.byte_ids.iter().for_each(|&id| made.set(id as usize));
-    let mut leftmost: Vec<u32> = (0..n as u32).collect();
-    let mut rightmost = leftmost.clone();
-    for (i, Rule { merge, .. }) in rules.iter().enumerate() {
-        if made.get(merge.new as usize) || !made.get(merge.left as usize) || !made.get(merge.right as usize) {
-            return None;
-        }
-        made.set(merge.new as usize);
-        if i >= at {
-            leftmost[merge.new as usize] = leftmost[merge.left as usize];
-            rightmost[merge.new as usize] = rightmost[merge.right as usize];
-        }
-    }
-    Some((leftmost, rightmost))
-}
-
-/// Whether a phase-2 merge makes an operand of a phase-1 merge.
-pub(super) fn feeds_back(definition: &Definition, rules: &[Rule], at: usize) -> bool {
-    let (phase1, phase2) = rules.split_at(at);
-    let mut operands = Bits::new(definition.tokens.len());
-    for Rule { merge, .. } in phase1 {
-        operands.set(merge.left as usize);
-        operands.set(merge.right as usize);
-    }
-    phase2.iter().any(|rule| operands.get(rule.merge.new as usize))
 }
 
 /// The merges that tiktoken's rule amounts to: any two neighbours whose bytes together are a token merge, the token of

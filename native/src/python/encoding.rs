@@ -139,10 +139,10 @@ impl Encoder {
         py.detach(|| self.core.tokens_in_tokens()).into_pyarray(py)
     }
 
-    /// Whether superword merges share one level with the others because two levels could differ from it.
+    /// How many merges of phase 1 join what only merges of phase 2 make, so that they apply among these.
     #[getter]
-    fn plain(&self) -> bool {
-        self.core.plain
+    fn late_merges(&self) -> usize {
+        self.core.late_merges
     }
 
     /// The rank of the first merge of the second level: phase 2's, or, where the tokenizer does not say so, that from

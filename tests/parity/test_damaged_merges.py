@@ -1,0 +1,84 @@
+"""Lists in which merges of phase 1 join what phase 2 makes, beside the reference and HF `tokenizers`."""
+
+import json
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import tokenizers
+
+from tests import texts
+from tests.tokenizer.test_bpe import by_definition, spelled
+from tokenizer import Tokenizer, formats
+
+ONE_PASS = ["superwords", "seed_superwords", "unfenced"]
+DAMAGES = ["moved", "swapped", "repeated", "shuffled at the transition", "shuffled"]
+
+
+def damaged(ours: Tokenizer, how: str, *, n_merges: int = 20, seed: int = 7) -> Tokenizer:
+    """The same tokens; some merges of each phase at other ranks, across the transition."""
+    rng = np.random.default_rng(seed)
+    n, first = len(ours.merge_ids), ours.n_phase1_merges
+    order = np.arange(n)
+    few = np.sort(rng.choice(first, n_merges, replace=False))
+    if how == "moved":
+        order = np.insert(np.delete(order, few), rng.integers(first - n_merges, n - n_merges, n_merges), few)
+    elif how == "swapped":
+        others = rng.choice(np.arange(first, n), n_merges, replace=False)
+        order[few], order[others] = others, few
+    elif how == "repeated":  # the last rank counts
+        order = np.append(order, few)
+    else:
+        window = slice(max(first - 200, 0), first + 200) if how == "shuffled at the transition" else slice(None)
+        order[window] = rng.permutation(order[window])
+    return Tokenizer(
+        byte_ids=ours.byte_ids,
+        merge_ids=ours.merge_ids[order],
+        n_phase1_merges=first,
+        pattern=ours.pattern,
+        fence=ours.fence,
+        mode=ours.mode,
+        special_tokens=ours.special_tokens,
+    )
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+@pytest.mark.parametrize("name", ONE_PASS)
+@pytest.mark.filterwarnings("ignore:.*merges rank before those of superwords")
+def test_ids_are_those_of_the_reference_and_of_hf(name, how, trained, disputed):
+    ours = damaged(trained[name], how)
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(formats.hf_json(ours)))
+    held_out = [*texts.english()[1], *texts.various()]
+    ids, offsets = ours.encode_batch(held_out, threads=2)
+    for (start, end), encoding in zip(pairwise(offsets.tolist()), theirs.encode_batch_fast(held_out), strict=True):
+        np.testing.assert_array_equal(ids[start:end], encoding.ids)
+    assert ours.count_tokens_batch(held_out).tolist() == np.diff(offsets).tolist()
+    assert not np.array_equal(ids, trained[name].encode_batch(held_out)[0])
+    for text in [*texts.various()[:4], *texts.english()[1][:3]]:
+        text = "".join(c for c in text[:800] if c not in disputed)
+        found = ours.encode_ordinary(text)
+        assert spelled(ours, found) == by_definition(ours, text)
+        assert [i for part in ours.encode_iter([text[:99], text[99:300], text[300:]]) for i in part.tolist()] == found
+
+
+def test_the_tokenizer_says_how_many_merges_are_late(trained):
+    ours = damaged(trained["superwords"], "repeated")
+    late = set(ours.merge_ids[ours.n_phase1_merges :, 2].tolist())
+    n = 0
+    for left, right, new in ours.merge_ids[: ours.n_phase1_merges].tolist():
+        if new not in late and (left in late or right in late):  # those repeated count where they are last
+            late.add(new)
+            n += 1
+    assert n > 20
+    with pytest.warns(UserWarning, match=f"^{n} merges rank before those of superwords, but join what only superword"):
+        ours.encode_ordinary("in the")
+
+
+@pytest.mark.parametrize("name", [*ONE_PASS, "two_pass", "gpt2", "none"])
+def test_sound_tokenizers_say_nothing(name, trained):
+    ours = trained[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Tokenizer.from_ranks(ours.ranks(), pattern=ours.pattern).encode_ordinary("in the")
+        ours.cut(1000).encode_ordinary("in the")
