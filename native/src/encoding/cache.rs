@@ -1,16 +1,14 @@
 //! What one thread remembers: pieces of text and their tokens.
 
-use super::memory::on_huge_pages;
 use super::lanes::Lanes;
+use super::memory::on_huge_pages;
 use super::merging::Scratch;
+use super::queue::{Missed, Queue, AHEAD};
 use super::words::{COUNT, COUNT_SHIFT};
 use crate::keys::{hash_key, prefetch};
 
 /// Most tokens of a piece that has an entry.
 pub(super) const TOKENS: usize = 4;
-
-/// Pieces that wait for their entries to arrive from memory.
-pub(super) const AHEAD: usize = 64;
 
 /// Longer pieces are merged each time they come.
 const LONG_BYTES: usize = 1 << 12;
@@ -34,13 +32,18 @@ pub(super) struct Pair([Entry; 2]);
 
 /// Pieces of up to 15 bytes by their keys (`keys::short_key`).
 pub(super) struct Short {
-    pub(super) pairs: Vec<Pair>,
+    pairs: Vec<Pair>,
 }
 
 impl Short {
     /// A cache of 64 bytes times `n`, a power of two.
     fn new(n: usize) -> Self {
         Self { pairs: on_huge_pages(n, Pair([Entry { key: NO_KEY, words: [0; TOKENS] }; 2])) }
+    }
+
+    #[inline(always)]
+    pub(super) fn pairs(&mut self) -> &mut [Pair] {
+        &mut self.pairs
     }
 
     /// Where the key's entries are; asks for them.
@@ -64,7 +67,8 @@ impl Short {
         Some(&pair[0].words)
     }
 
-    /// In place of the entry that was used longer ago.
+    /// In place of the entry that was used longer ago, to be the first to go until it is used again: half of all pieces
+    /// never come again, and one of them does not drive out another that does.
     pub(super) fn insert(&mut self, place: u32, key: u128, words: &[u32]) {
         let mut entry = Entry { key, words: [0; TOKENS] };
         entry.words[..words.len()].copy_from_slice(words);
@@ -99,43 +103,15 @@ impl LongPieces {
     }
 }
 
-/// Parts of a text, one behind the other, on their way through the cache.
-pub(super) struct Queue {
-    /// Where the first of them starts.
-    pub(super) start: usize,
-    pub(super) n: usize,
-    /// Where each of them ends, and marks.
-    pub(super) ends: [u64; AHEAD],
-    /// Their keys, 0 for long ones, and where their entries are.
-    pub(super) keys: [u128; AHEAD],
-    pub(super) places: [u32; AHEAD],
-}
-
-impl Queue {
-    const EMPTY: Self = Self { start: 0, n: 0, ends: [0; AHEAD], keys: [0; AHEAD], places: [0; AHEAD] };
-}
-
-/// A piece that has no entry.
-#[derive(Clone, Copy)]
-pub(super) struct Missed {
-    pub(super) key: u128,
-    pub(super) place: u32,
-    pub(super) start: usize,
-    pub(super) end: usize,
-    /// `words::FIRST` or 0.
-    pub(super) first: u32,
-    /// Where in the output its words belong.
-    pub(super) at: usize,
-    /// Whether its words are to be kept.
-    pub(super) new: bool,
-}
-
 /// What one thread needs: a bounded cache of pieces, and room to work.
 pub struct State {
     pub(super) short: Short,
     pub(super) long: LongPieces,
     pub(super) queue: Queue,
+    /// What the pieces of the queue become.
+    pub(super) room: [u32; AHEAD * TOKENS + TOKENS],
     pub(super) missed: Vec<Missed>,
+    pub(super) now: Vec<(u32, usize)>,
     pub(super) lanes: Lanes,
     /// Dead byte pairs (see `pieces`) in a block of 64 bytes, and where it starts.
     pub(super) dead: u64,
@@ -156,8 +132,10 @@ impl State {
         Self {
             short: Short::new(cache),
             long: LongPieces::default(),
-            queue: Queue::EMPTY,
+            queue: Queue::new(),
+            room: [0; AHEAD * TOKENS + TOKENS],
             missed: Vec::new(),
+            now: Vec::new(),
             lanes: Lanes::default(),
             dead: 0,
             block: usize::MAX,

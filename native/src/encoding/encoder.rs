@@ -167,7 +167,7 @@ impl Encoder {
             _ if self.definition.fence.is_some() => self.encode_in_spans(text, state, out),
             (level2, Some(whole)) => self.encode_whole(text, whole, level2.as_ref(), state, out),
             (None, None) => {
-                self.level1.begin(0, state);
+                self.level1.begin::<false>(0, state);
                 let pieces = &self.definition.scanner;
                 pieces.pieces(text, |start, end| self.level1.cut::<false>(text, start, end, state, out))?;
                 self.level1.settle(text, state, out);
@@ -176,7 +176,7 @@ impl Encoder {
             (Some(level2), None) => {
                 let mut words = std::mem::take(&mut state.words);
                 words.clear();
-                self.level1.begin(0, state);
+                self.level1.begin::<true>(0, state);
                 let result = self.definition.scanner.pieces(text, |start, end| {
                     if words.len() >= GATHERED {
                         self.level1.settle(text, state, &mut words);
@@ -221,7 +221,7 @@ impl Encoder {
     ) -> Result<(), String> {
         let mut words = std::mem::take(&mut state.words);
         words.clear();
-        self.level1.begin(0, state);
+        self.level1.begin::<true>(0, state);
         let put = |words: &mut Vec<u32>, state: &mut State, out: &mut Vec<u32>| {
             self.level1.settle(text, state, words);
             match level2 {
@@ -239,7 +239,7 @@ impl Encoder {
             match found {
                 Some(id) => {
                     out.push(id);
-                    self.level1.begin(end, state);
+                    self.level1.begin::<true>(end, state);
                 }
                 None if level2.is_none() => self.level1.cut::<false>(text, start, end, state, &mut words),
                 None => self.level1.cut::<true>(text, start, end, state, &mut words),

@@ -17,10 +17,12 @@ mod known;
 mod lanes;
 mod level2;
 mod levels;
+mod lookup;
 mod memory;
 mod merging;
 mod pairs;
 mod pieces;
+mod queue;
 mod rules;
 mod spans;
 #[cfg(test)]

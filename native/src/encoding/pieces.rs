@@ -1,45 +1,30 @@
 //! Level 1: text is cut into pieces that are looked up instead of merged.
 
-use super::cache::{Missed, Queue, Short, State, AHEAD, TOKENS};
+use super::cache::State;
 use super::known::{Known, Origins};
 use super::merging::{merge, Scratch};
 use super::pairs::{found, FixedPairs, Found, PairTable, ABSENT};
+use super::queue::{MARK_FIRST, MARK_PART};
 use super::rules::Rule;
-use super::words::{COUNT, COUNT_SHIFT, FIRST};
 use super::{Bits, Definition};
 use crate::keys::{short_key, SHORT};
 
-/// In a key: the piece is a part of one of the scanner's.
-const PART: u128 = 1 << 127;
-
-/// What the queue says of a part besides its end: that it begins with `words::FIRST`, and that its key has `PART`.
-const MARK_FIRST: u64 = 1 << 63;
-const MARK_PART: u64 = 1 << 62;
-const END: u64 = MARK_PART - 1;
-
-/// Pieces without entries that are made together.
-const TOGETHER: usize = 16;
-
-/// Words behind the first of them, which are moved when it is made, at which they are made anyway.
-const APART: usize = 1 << 12;
-
 /// The merges of level 1, and what follows from them.
 pub(super) struct Level1 {
-    pairs: FixedPairs,
+    pub(super) pairs: FixedPairs,
     /// Merges of two bytes, by the bytes.
-    bytes: Vec<Found>,
-    byte_words: [u32; 256],
+    pub(super) bytes: Vec<Found>,
+    pub(super) byte_words: [u32; 256],
     /// By two bytes: 1 where no merge joins a token that ends in the first to one that begins with the second.
     dead: Box<[u8; 1 << 16]>,
     /// Cut at dead byte pairs whatever the length: the scanner's pieces are long.
     pub(super) cut_all: bool,
     /// What a whole piece of the scanner becomes although merges do not make it.
-    whole: Option<Known>,
+    pub(super) whole: Option<Known>,
     /// What a piece becomes that is one token's bytes, for all threads.
-    known: Known,
-    /// By id: the word of each token.
-    words: Vec<u32>,
-    marks: bool,
+    pub(super) known: Known,
+    /// By id: the word of each token. Empty where that is the id.
+    pub(super) words: Vec<u32>,
 }
 
 impl Level1 {
@@ -60,8 +45,7 @@ impl Level1 {
         let bytes = bytes.collect();
         let pairs = FixedPairs::new(&pairs);
         let mut level =
-            Self { pairs, bytes, byte_words: *byte_ids, dead, cut_all, whole: None, known: Known::default(), words, marks: true };
-        level.marks = cut_all;
+            Self { pairs, bytes, byte_words: *byte_ids, dead, cut_all, whole: None, known: Known::default(), words };
         level.known = level.known_tokens(definition, rules);
         level
     }
@@ -105,7 +89,6 @@ impl Level1 {
         if self.cut_all {
             return;
         }
-        self.marks = true;
         let mut whole = Known::new(definition.tokens.len());
         for &id in ids {
             let bytes = definition.tokens.get(id);
@@ -127,17 +110,16 @@ impl Level1 {
         self.words[id as usize]
     }
 
-    /// Forgets what is pending from another text, and goes on at a place in this one.
+    /// Forgets what is pending from another text, and goes on at a place in this one. `FIRSTS`: as with `cut`.
     #[inline(always)]
-    pub(super) fn begin(&self, at: usize, state: &mut State) {
-        state.queue.n = 0;
-        state.queue.start = at;
+    pub(super) fn begin<const FIRSTS: bool>(&self, at: usize, state: &mut State) {
+        state.queue.begin(at, FIRSTS || self.whole.is_some());
         state.missed.clear();
         state.block = usize::MAX;
     }
 
     /// Adds the words of a piece of the scanner to `out`, now or with `settle`; it starts where the one before ends.
-    /// `FIRSTS`: the first of them has `words::FIRST`.
+    /// `FIRSTS`: the first word has `words::FIRST`.
     #[inline(always)]
     pub(super) fn cut<const FIRSTS: bool>(
         &self,
@@ -181,7 +163,7 @@ impl Level1 {
 
     /// The words that merging alone makes of a text, which is not empty, also where a whole piece becomes another token.
     pub(super) fn merged(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
-        self.begin(0, state);
+        self.begin::<true>(0, state);
         self.push(text, text.len() as u64 | MARK_PART, state, out);
         self.settle(text, state, out);
     }
@@ -205,146 +187,8 @@ impl Level1 {
         mask
     }
 
-    #[inline(always)]
-    fn push(&self, text: &[u8], end: u64, state: &mut State, out: &mut Vec<u32>) {
-        let queue = &mut state.queue;
-        queue.ends[queue.n & (AHEAD - 1)] = end;
-        queue.n += 1;
-        if queue.n == AHEAD {
-            self.look_up(text, state, out);
-        }
-    }
-
-    /// Adds the words of all pieces that wait.
-    #[inline(always)]
-    pub(super) fn settle(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
-        self.look_up(text, state, out);
-        if !state.missed.is_empty() {
-            self.make(text, state, out);
-        }
-    }
-
-    /// Adds the words of the queue's pieces that have entries; the others are put down as missed.
-    #[inline(always)]
-    fn look_up(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
-        if self.marks {
-            self.look_up_marked::<true>(text, state, out);
-        } else {
-            self.look_up_marked::<false>(text, state, out);
-        }
-    }
-
-    #[inline(never)]
-    fn look_up_marked<const MARKS: bool>(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
-        let State { queue, short, missed, .. } = state;
-        let n = std::mem::take(&mut queue.n);
-        let first = queue.start;
-        let mut start = first;
-        let Queue { ends, keys, places, .. } = queue;
-        let pairs = &mut short.pairs[..];
-        let unmarked = |end: u64| (if MARKS { end & END } else { end }) as usize;
-        for ((&marked, key), place) in ends[..n].iter().zip(&mut keys[..n]).zip(&mut places[..n]) {
-            let end = unmarked(marked);
-            let part = if MARKS { ((marked << 1 & 1 << 63) as u128) << 64 } else { 0 };
-            let found = if end - start <= SHORT { short_key(text, start, end) | part } else { 0 };
-            *key = found;
-            *place = Short::place(pairs, found);
-            start = end;
-        }
-        queue.start = start;
-        let mut at = out.len();
-        out.reserve(n * TOKENS);
-        // SAFETY: test.
-        unsafe { out.set_len(at + n * TOKENS) };
-        let room = &mut out[..];
-        for (i, ((&marked, &key), &place)) in ends[..n].iter().zip(&keys[..n]).zip(&places[..n]).enumerate() {
-            let first_mark = if MARKS { ((marked >> 63) as u32) << FIRST.trailing_zeros() } else { 0 };
-            match Short::get(pairs, place, key) {
-                Some(words) => {
-                    // All of them, to keep those that count: no branch on their number.
-                    let front = words[0] as u64 | (words[1] as u64) << 32;
-                    let back = words[2] as u64 | (words[3] as u64) << 32;
-                    let made = (front & !(COUNT as u64) | first_mark as u64) as u128 | (back as u128) << 64;
-                    let to: &mut [u32; TOKENS] = (&mut room[at..at + TOKENS]).try_into().expect("as many");
-                    *to = std::array::from_fn(|i| (made >> (32 * i)) as u32);
-                    at += (front >> COUNT_SHIFT & 3) as usize + 1;
-                }
-                None => {
-                    let start = if i == 0 { first } else { unmarked(ends[i - 1]) };
-                    missed.push(Missed { key, place, start, end: unmarked(marked), first: first_mark, at, new: false });
-                }
-            }
-        }
-        out.truncate(at);
-        if missed.len() >= TOGETHER || missed.first().is_some_and(|missed| at - missed.at > APART) {
-            self.make(text, state, out);
-        }
-    }
-
-    /// Adds the words of the missed pieces where they belong.
-    ///
-    /// All that is needed for one of them comes from far away in memory, so one step is taken for all before the next.
-    #[inline(never)]
-    fn make(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
-        let State { short, long, missed, lanes, scratch, piece: ids, .. } = state;
-        for missed in missed.iter().filter(|missed| missed.key != 0) {
-            self.known.prefetch(missed.key & !PART);
-        }
-        for missed in missed.iter().filter(|missed| missed.key != 0) {
-            self.known.prefetch_key(missed.key & !PART);
-        }
-        lanes.clear();
-        for Missed { key, start, end, new, .. } in missed.iter_mut() {
-            let bytes = &text[*start..*end];
-            let token = if *key == 0 {
-                if let Some(words) = long.get(bytes) {
-                    lanes.add_merged(words);
-                    continue;
-                }
-                None
-            } else {
-                let whole = self.whole.as_ref().and_then(|whole| whole.get(*key));
-                whole.or_else(|| self.known.get(*key & !PART))
-            };
-            *new = true;
-            if let Some(id) = token {
-                lanes.add_merged(&[id]);
-            } else if *key != 0 {
-                let found = bytes.windows(2).map(|two| self.bytes[byte_pair(two[0], two[1])]);
-                lanes.add(bytes.iter().map(|&byte| self.byte_words[byte as usize]), found);
-            } else {
-                self.merge_bytes(bytes, ids, scratch);
-                lanes.add_merged(ids);
-            }
-        }
-        lanes.merge(&self.pairs);
-
-        let mut end = out.len();
-        let mut to = end + (0..missed.len()).map(|lane| lanes.get(lane).len()).sum::<usize>();
-        out.resize(to, 0);
-        for (lane, &Missed { key, place, start, end: stop, first, at, new }) in missed.iter().enumerate().rev() {
-            let words = lanes.get(lane);
-            if new {
-                if !self.words.is_empty() {
-                    words.iter_mut().for_each(|id| *id = self.words[*id as usize]);
-                }
-                if key == 0 {
-                    long.insert(&text[start..stop], words);
-                } else if words.len() <= TOKENS {
-                    short.insert(place, key, words);
-                }
-            }
-            to -= end - at;
-            out.copy_within(at..end, to);
-            (end, to) = (at, to - words.len());
-            out[to..to + words.len()].copy_from_slice(words);
-            out[to] |= first;
-        }
-        missed.clear();
-    }
-
     /// Ids of a piece of text.
-    fn merge_bytes(&self, bytes: &[u8], ids: &mut Vec<u32>, scratch: &mut Scratch) {
+    pub(super) fn merge_bytes(&self, bytes: &[u8], ids: &mut Vec<u32>, scratch: &mut Scratch) {
         ids.clear();
         ids.extend(bytes.iter().map(|&byte| self.byte_words[byte as usize]));
         merge(ids, |left, right| self.pairs.get(left, right), scratch);
@@ -352,6 +196,6 @@ impl Level1 {
 }
 
 #[inline(always)]
-fn byte_pair(left: u8, right: u8) -> usize {
+pub(super) fn byte_pair(left: u8, right: u8) -> usize {
     (left as usize) << 8 | right as usize
 }

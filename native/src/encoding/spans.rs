@@ -36,7 +36,7 @@ impl Encoder {
         };
         words.clear();
         unit.split(text, |text| {
-            self.level1.begin(0, state);
+            self.level1.begin::<true>(0, state);
             let result = self.definition.scanner.pieces(text, |start, end| {
                 if words.len() >= GATHERED {
                     self.level1.settle(text, state, words);
@@ -61,7 +61,7 @@ impl Encoder {
     ) -> Result<(), String> {
         let Definition { scanner, fence, tokens: table, eligible, .. } = &self.definition;
         words.clear();
-        self.level1.begin(0, state);
+        self.level1.begin::<true>(0, state);
         scanner.pieces(text, |start, end| self.level1.cut::<true>(text, start, end, state, words))?;
         self.level1.settle(text, state, words);
 
