@@ -1,8 +1,7 @@
 //! Documents wherever they lie: in a batch of ours, in somebody's buffers, or in strings apart from each other.
 
-use std::sync::Mutex;
-
 use crate::corpus::Batch;
+use crate::joining::{Joined, Joining};
 use crate::parallel;
 
 /// Bytes of documents that a thread takes at a time.
@@ -106,37 +105,36 @@ impl Documents for Strings<'_> {
 }
 
 /// What `work(state, i, document, out)` appends for each document, on a thread per state, in the documents' order:
-/// all of it, and where each document's begins and ends.
+/// all of it, and where each document's begins and ends. `room`: how many items to expect.
 pub fn map<S: Send, T: Copy + Send>(
-    documents: &dyn Documents,
+    documents: &(impl Documents + ?Sized),
     states: &mut [S],
+    room: usize,
     work: impl Fn(&mut S, usize, &[u8], &mut Vec<T>) -> Result<(), String> + Sync,
 ) -> Result<(Vec<T>, Vec<i64>), String> {
     let chunks = parallel::chunks(documents.offsets(), CHUNK_BYTES);
-    let results: Vec<Mutex<(Vec<T>, Vec<usize>)>> = chunks.iter().map(|_| Mutex::default()).collect();
     let threads = states.len().min(chunks.len()).max(1);
-    parallel::for_each(&mut states[..threads], chunks.len(), |state, chunk| {
-        let (mut out, mut ends) = (Vec::new(), Vec::with_capacity(chunks[chunk].len()));
-        for i in chunks[chunk].clone() {
-            work(state, i, documents.document(i), &mut out)?;
-            ends.push(out.len());
+    let mut joined = Joined::new(room, documents.count());
+    if threads == 1 {
+        for i in 0..documents.count() {
+            work(&mut states[0], i, documents.document(i), &mut joined.items)?;
+            joined.offsets.push(joined.items.len() as i64);
         }
-        *results[chunk].lock().expect("no panic while held") = (out, ends);
-        Ok::<(), String>(())
-    })?;
-    let mut all = Vec::new();
-    let mut offsets = Vec::with_capacity(documents.count() + 1);
-    offsets.push(0);
-    for result in results {
-        let (out, ends) = result.into_inner().expect("no panic while held");
-        offsets.extend(ends.into_iter().map(|end| (all.len() + end) as i64));
-        if all.is_empty() {
-            all = out;
-        } else {
-            all.extend_from_slice(&out);
-        }
+    } else {
+        let joining = Joining::new(joined);
+        parallel::for_each(&mut states[..threads], chunks.len(), |state, chunk| {
+            let mut part = joining.part();
+            for i in chunks[chunk].clone() {
+                work(state, i, documents.document(i), &mut part.items)?;
+                part.ends.push(part.items.len());
+            }
+            joining.add(chunk, part);
+            Ok::<(), String>(())
+        })?;
+        joined = joining.joined();
     }
-    Ok((all, offsets))
+    joined.items.shrink_to_fit();
+    Ok((joined.items, joined.offsets))
 }
 
 #[cfg(test)]
@@ -159,7 +157,7 @@ mod tests {
         let texts: Vec<String> = (0..1000).map(|i| "x".repeat(i % 700)).collect();
         let documents = Strings::new(texts.iter().map(String::as_bytes).collect());
         for threads in [1, 2, 5] {
-            let (out, offsets) = map(&documents, &mut vec![(); threads], |(), i, text, out| {
+            let (out, offsets) = map(&documents, &mut vec![(); threads], 0, |(), i, text, out| {
                 out.extend(std::iter::repeat_n(i as u32, text.len()));
                 Ok(())
             })
@@ -167,7 +165,7 @@ mod tests {
             assert_eq!(offsets, documents.offsets());
             assert!((0..1000).all(|i| out[offsets[i] as usize..offsets[i + 1] as usize].iter().all(|&x| x == i as u32)));
         }
-        let failed = map(&documents, &mut [(), ()], |(), i, _, _: &mut Vec<u8>| Err(i.to_string()));
+        let failed = map(&documents, &mut [(), ()], 0, |(), i, _, _: &mut Vec<u8>| Err(i.to_string()));
         assert!(failed.is_err());
     }
 }

@@ -156,7 +156,7 @@ impl Preparation {
     ) -> Result<(Vec<u32>, Vec<i64>), String> {
         // Most documents need nothing, or at most another text: those go the encoder's own, quicker way.
         let texts = Mutex::new(Vec::new());
-        let (tokens, _) = documents::map(documents, &mut vec![(); threads.max(1)], |(), i, text, out| {
+        let (tokens, _) = documents::map(documents, &mut vec![(); threads.max(1)], 0, |(), i, text, out| {
             match self.needs(text) {
                 Needs::Nothing => {}
                 Needs::Text(text) => texts.lock().expect("no panic while held").push((i, text)),
@@ -174,7 +174,7 @@ impl Preparation {
             return encoder.encode_batch(&Strings::new(all), threads);
         }
         encoder.with_states(threads, |states| {
-            documents::map(documents, states, |state, _, text, out| {
+            documents::map(documents, states, 0, |state, _, text, out| {
                 self.encode(text, out, |text, out| encoder.encode(text, state, out))
             })
         })

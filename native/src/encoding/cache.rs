@@ -1,11 +1,11 @@
 //! What one thread remembers: pieces of text and their tokens.
 
 use super::lanes::Lanes;
-use super::memory::on_huge_pages;
 use super::merging::Scratch;
 use super::queue::{Missed, Queue, AHEAD};
 use super::words::{COUNT, COUNT_SHIFT};
 use crate::keys::{hash_key, prefetch};
+use crate::memory::on_huge_pages;
 
 /// Most tokens of a piece that has an entry.
 pub(super) const TOKENS: usize = 4;

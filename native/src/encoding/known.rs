@@ -1,10 +1,10 @@
 //! Tokens that a piece becomes at once: those that merging their own bytes gives.
 
-use super::memory::on_huge_pages;
 use super::pairs::{joins, rank, Found};
 use super::rules::Rule;
 use super::{Definition, MergeRule};
 use crate::keys::{hash_key, prefetch};
+use crate::memory::on_huge_pages;
 
 /// What each token is made of, where every token is made by one merge, behind those that make its parts.
 pub(super) struct Origins {

@@ -5,8 +5,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::memory::room_on_huge_pages;
 use super::pairs::{joins, made, rank, Found, ABSENT};
+use crate::memory::room_on_huge_pages;
 
 const NONE: u32 = u32::MAX;
 

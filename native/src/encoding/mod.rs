@@ -18,7 +18,6 @@ mod lanes;
 mod level2;
 mod levels;
 mod lookup;
-mod memory;
 mod merging;
 mod pairs;
 mod pieces;

@@ -1,7 +1,7 @@
 //! Which token a pair of tokens makes, and how early.
 
-use super::memory::on_huge_pages;
 use crate::keys::prefetch;
+use crate::memory::on_huge_pages;
 
 /// A rank in the upper half, what the merge makes in the lower: the smaller, the earlier.
 pub(super) type Found = u64;

@@ -206,7 +206,7 @@ impl Encoder {
         let count = || {
             self.core.with_states(threads, |states| {
                 let mut states: Vec<_> = states.iter_mut().map(|state| (state, Vec::new())).collect();
-                documents::map(documents, &mut states, |(state, ids), _, text, out| {
+                documents::map(documents, &mut states, documents.count(), |(state, ids), _, text, out| {
                     ids.clear();
                     prepared(preparation, text, ids, |text, ids| self.core.encode(text, state, ids))?;
                     out.push(ids.len() as i64);
@@ -274,7 +274,7 @@ impl Encoder {
             let definition = self.core.definition();
             let dropout = self.dropout.get_or_init(|| Dropout::new(definition));
             let mut states: Vec<_> = std::iter::repeat_with(Default::default).take(threads.max(1)).collect();
-            documents::map(documents, &mut states, |scratch, i, text, out| {
+            documents::map(documents, &mut states, 0, |scratch, i, text, out| {
                 let mut coins = Coins::new(p, seed, i as u64);
                 prepared(preparation, text, out, |text, out| dropout.encode(definition, text, &mut coins, scratch, out))
             })
@@ -356,7 +356,7 @@ impl Preparation {
         let documents = texts.documents(py)?;
         let documents = &*documents;
         let measure = || {
-            documents::map(documents, &mut vec![(); threads.max(1)], |(), _, text, out| {
+            documents::map(documents, &mut vec![(); threads.max(1)], documents.count(), |(), _, text, out| {
                 out.push(self.0.length(text));
                 Ok(())
             })
@@ -395,7 +395,7 @@ impl SpecialStrings {
         let documents = texts.documents(py)?;
         let documents = &*documents;
         let find = || {
-            documents::map(documents, &mut vec![(); threads.max(1)], |(), i, text, out| {
+            documents::map(documents, &mut vec![(); threads.max(1)], 0, |(), i, text, out| {
                 out.extend(self.0.find(text).map(|string| (i, string)));
                 Ok(())
             })
