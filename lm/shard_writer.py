@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from lm.shards import DTYPES, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED
-from tokenizer import _native
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from tokenizer._native import Batch
     from tokenizer.bpe import Tokenizer
 
 IN_ORDER = "in-order"
@@ -153,29 +153,25 @@ class Writer:
                 f"and had {self._sizes_written[first + at]}; bring back that text, or delete that folder to start anew"
             )
 
-    def encode(self, tokenizer: Tokenizer, batch: _native.Batch, first: int) -> Encoded:
+    def encode(self, tokenizer: Tokenizer, batch: Batch, first: int) -> Encoded:
         """Encode documents, the first of which has the number `first`, on the calling thread."""
-        ids, offsets = tokenizer.encode_documents(batch, threads=1)
+        stream = tokenizer.encode_stream(batch, self._eos, self._lengths, narrow=self._dtype == "uint16")
         sizes = np.diff(batch.offsets)
         expected, normalized = sizes, np.zeros(len(sizes), np.int64)
         if self._normalizes:
             expected, changed = tokenizer.normalized_sizes(batch, threads=1)
             normalized[changed] = expected[changed]
-        narrow = self._dtype == "uint16"
-        stream, spelled, marked = _native.shard_stream(
-            np.asarray(ids, np.uint32), offsets, self._lengths, self._eos, narrow
-        )
         # Every loss per byte rests on this: the tokens of a document have exactly its bytes.
-        wrong = np.flatnonzero(spelled != expected)
+        wrong = np.flatnonzero(stream.spelled != expected)
         if len(wrong):
             at = int(wrong[0])
             raise UserError(
-                f"document {first + at} has {expected[at]} bytes, but its tokens have {spelled[at]}: this tokenizer "
+                f"document {first + at} has {expected[at]} bytes, but its tokens have {stream.spelled[at]}: this tokenizer "
                 "does not reproduce text, so a loss per byte would be wrong; use one that covers every byte"
             )
-        if marked is not None:
+        if stream.marked is not None:
             raise UserError(f"the tokenizer encoded ordinary text as {END_OF_TEXT}; it must never do that")
-        return Encoded(stream, offsets[1:] + np.arange(1, len(offsets)), sizes, normalized)
+        return Encoded(stream.ids, stream.ends, sizes, normalized)
 
     def add(self, encoded: Encoded) -> None:
         """Append documents; a file takes whole ones until it is full."""

@@ -17,6 +17,7 @@ pub mod parallel;
 pub mod patterns;
 pub mod phase2;
 pub mod preparing;
+pub mod quick_records;
 pub mod reading;
 pub mod records;
 pub mod shards;

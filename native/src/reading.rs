@@ -10,7 +10,7 @@ use std::sync::Arc;
 use memchr::memmem;
 
 use crate::corpus::{self, Batch};
-use crate::records;
+use crate::{quick_records, records};
 
 const READ_BUFFER: usize = 1 << 20;
 /// Batches that may wait per reading thread.
@@ -320,6 +320,11 @@ fn read_line(mut line: &[u8], number: u64, settings: &Settings, collector: &mut 
     }
     let place = |error: String| format!("line {number}: {error}");
     let start = collector.batch.data.len();
+    if let ([field], None) = (&settings.field[..], &settings.score_field) {
+        if quick_records::parse(line, field, &mut collector.batch.data) {
+            return collector.close(0, settings).map_err(place);
+        }
+    }
     let score = records::parse(line, &settings.field, settings.score_field.as_deref(), &mut collector.batch.data)
         .map_err(place)?;
     if settings.score_field.is_some() && score.is_none_or(|score| score < settings.min_score) {
