@@ -166,8 +166,8 @@ class Writer:
         if len(wrong):
             at = int(wrong[0])
             raise UserError(
-                f"document {first + at} has {expected[at]} bytes, but its tokens have {stream.spelled[at]}: this tokenizer "
-                "does not reproduce text, so a loss per byte would be wrong; use one that covers every byte"
+                f"document {first + at} has {expected[at]} bytes, but its tokens have {stream.spelled[at]}: this "
+                "tokenizer does not reproduce text, so a loss per byte would be wrong; use one that covers every byte"
             )
         if stream.marked is not None:
             raise UserError(f"the tokenizer encoded ordinary text as {END_OF_TEXT}; it must never do that")
