@@ -1,5 +1,7 @@
 //! Encoded documents as files of tokens hold them.
 
+use std::sync::Mutex;
+
 use crate::documents::Documents;
 
 /// Ids that are narrowed and measured at a time, while they are in the nearest cache.
@@ -11,9 +13,17 @@ const LONG: u8 = u8::MAX;
 /// Bytes of text for which room for a token is taken in advance.
 const BYTES_PER_TOKEN: usize = 4;
 
+/// Rooms for ids that nobody needs any more. Getting new ones from the system, page by page, takes half as long as
+/// narrowing and measuring the ids.
+type Rooms<T> = Mutex<Vec<Vec<T>>>;
+const MOST_ROOMS: usize = 8;
+const LARGEST_ROOM: usize = 1 << 23;
+
 /// Ids as wide as a file has them.
-pub trait Width: Copy {
+pub trait Width: Copy + 'static {
     fn of(id: u32) -> Self;
+
+    fn rooms() -> &'static Rooms<Self>;
 }
 
 impl Width for u16 {
@@ -21,11 +31,21 @@ impl Width for u16 {
     fn of(id: u32) -> Self {
         id as u16
     }
+
+    fn rooms() -> &'static Rooms<Self> {
+        static ROOMS: Rooms<u16> = Mutex::new(Vec::new());
+        &ROOMS
+    }
 }
 
 impl Width for u32 {
     fn of(id: u32) -> Self {
         id
+    }
+
+    fn rooms() -> &'static Rooms<Self> {
+        static ROOMS: Rooms<u32> = Mutex::new(Vec::new());
+        &ROOMS
     }
 }
 
@@ -46,6 +66,22 @@ impl<'a> Lengths<'a> {
             Some(&LONG) => Some(self.all[id as usize]),
             length => length.map(|&length| u32::from(length)),
         }
+    }
+}
+
+/// Room for about so many ids.
+fn room<T: Width>(ids: usize) -> Vec<T> {
+    let mut room = T::rooms().lock().map_or_else(|_| None, |mut rooms| rooms.pop()).unwrap_or_default();
+    room.reserve(ids);
+    room
+}
+
+/// Keeps the room of ids for others.
+pub fn recycle<T: Width>(mut ids: Vec<T>) {
+    let Ok(mut rooms) = T::rooms().lock() else { return };
+    if rooms.len() < MOST_ROOMS && (1..=LARGEST_ROOM).contains(&ids.capacity()) {
+        ids.clear();
+        rooms.push(ids);
     }
 }
 
@@ -73,7 +109,7 @@ impl<T: Width> Stream<T> {
         let (lengths, count) = (Lengths::new(lengths), documents.count());
         let n_bytes = (documents.offsets()[count] - documents.offsets()[0]) as usize;
         let mut stream = Self {
-            ids: Vec::with_capacity(n_bytes / BYTES_PER_TOKEN + count),
+            ids: room(n_bytes / BYTES_PER_TOKEN + count),
             ends: Vec::with_capacity(count),
             spelled: Vec::with_capacity(count),
             marked: None,

@@ -6,6 +6,7 @@ use numpy::{Element, IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
+use super::lent::lent;
 use super::text::Batch;
 use super::user_error;
 use super::vocabulary::table;
@@ -320,7 +321,7 @@ fn prepared(
 }
 
 impl Encoder {
-    fn stream<'py, T: Width + Element + Send>(
+    fn stream<'py, T: Width + Element + Send + Sync>(
         &self,
         py: Python<'py>,
         documents: &dyn Documents,
@@ -341,7 +342,7 @@ impl Encoder {
             })
         };
         let Stream { ids, ends, spelled, marked } = py.detach(encode).map_err(user_error)?;
-        Ok((ids.into_pyarray(py).into_any(), ends.into_pyarray(py), spelled.into_pyarray(py), marked))
+        Ok((lent(py, ids)?.into_any(), ends.into_pyarray(py), spelled.into_pyarray(py), marked))
     }
 
     /// Passes the ids of one text on, out of room that is there already.

@@ -1,6 +1,7 @@
 //! The Python binding: conversions, errors and the GIL; no algorithm.
 
 mod encoding;
+mod lent;
 mod text;
 mod training;
 mod vocabulary;
