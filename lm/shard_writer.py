@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -53,9 +54,25 @@ class Encoded:
 
 
 class Writer:
-    """Writes encoded documents into the files of one folder, behind the shards that are finished there."""
+    """Writes encoded documents into the files of one folder, behind the shards that are finished there.
 
-    def __init__(self, folder: Path, tokenizer: Tokenizer, tokens_per_shard: int, shuffle_seed: int | None) -> None:
+    Args:
+        folder: Where; finished shards that other settings wrote are removed.
+        tokenizer: Encodes the documents.
+        tokens_per_shard: A new file starts once the last one holds this many tokens.
+        shuffle_seed: What the documents' order was drawn with.
+        checksums: Whether records have the files' SHA-256; what is read back and removed does without.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        tokenizer: Tokenizer,
+        tokens_per_shard: int,
+        shuffle_seed: int | None,
+        *,
+        checksums: bool = True,
+    ) -> None:
         if END_OF_TEXT not in tokenizer.special_tokens:
             names = ", ".join(tokenizer.special_tokens) or "none"
             raise UserError(
@@ -86,6 +103,8 @@ class Writer:
         self._sizes_written = np.fromfile(folder / "document_bytes.bin", "<u8", self.n_documents).astype(np.int64)
         self._list_files = [(folder / name).open("ab") for name in self._lists]
         self._shard: _Shard | None = None
+        # Hashing takes as long as writing: together they would be what many encoding threads wait for.
+        self._hashing = ThreadPoolExecutor(1, "hash") if checksums else None
 
     def _total(self, key: str) -> int:
         return sum(int(shard[key]) for shard in self._shards)
@@ -99,6 +118,8 @@ class Writer:
         for file in (self._shard, *self._list_files):
             if file is not None:
                 file.close()
+        if self._hashing is not None:
+            self._hashing.shutdown()
 
     def _whole(self) -> dict[str, Any] | None:
         """The manifest, if everything was written that these settings ask for."""
@@ -180,7 +201,7 @@ class Writer:
         while document < len(ends):
             if self._shard is None:
                 path = self.folder / f"tokens-{len(self._shards):05}.bin"
-                self._shard = _Shard(path, first_document=self.n_documents)
+                self._shard = _Shard(path, self._hashing, first_document=self.n_documents)
             room = self._tokens_per_shard - self._shard.n_tokens
             stop_document = min(len(ends), int(np.searchsorted(ends, start + room)) + 1)
             stop = int(ends[stop_document - 1])
@@ -240,13 +261,14 @@ class Writer:
 
 
 class _Shard:
-    """One file of tokens, called `.partial` until it is whole."""
+    """One file of tokens, called `.partial` until it is whole; hashed, if at all, on a thread of its own."""
 
-    def __init__(self, path: Path, *, first_document: int) -> None:
+    def __init__(self, path: Path, hashing: ThreadPoolExecutor | None, *, first_document: int) -> None:
         self.n_tokens = 0
         self._path = path
         self._partial = path.with_name(path.name + ".partial")
         self._file = self._partial.open("wb")
+        self._hashing = hashing
         self._sha256 = hashlib.sha256()
         self._first_document = first_document
         self._n_documents = self._n_bytes = 0
@@ -254,8 +276,10 @@ class _Shard:
     def write(self, tokens: NDArray[Any], n_documents: int, n_bytes: int) -> None:
         """Append whole documents."""
         data = np.ascontiguousarray(tokens).data
+        hashed = self._hashing.submit(self._sha256.update, data) if self._hashing is not None else None
         self._file.write(data)
-        self._sha256.update(data)
+        if hashed is not None:
+            hashed.result()
         self.n_tokens += len(tokens)
         self._n_documents += n_documents
         self._n_bytes += n_bytes
@@ -276,7 +300,7 @@ class _Shard:
             "n_bytes": self._n_bytes,
             # Numbers in the whole stream, the last one excluded.
             "documents": [self._first_document, self._first_document + self._n_documents],
-            "sha256": self._sha256.hexdigest(),
+            **({"sha256": self._sha256.hexdigest()} if self._hashing is not None else {}),
         }
 
 
