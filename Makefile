@@ -73,6 +73,7 @@ bench: $(READY) ## Speed and memory beside other people's software, on your text
 	$(BIN)/python -m experiments.benchmarks.train_bpe $(TEXT) --patterns gpt2 cl100k o200k superbpe --max-bytes 10MB 30MB 100MB all
 	$(BIN)/python -m experiments.benchmarks.train_superbpe $(TEXT)
 	$(BIN)/python -m experiments.benchmarks.encode $(TEXT)
+	$(BIN)/python -m experiments.benchmarks.shard $(TEXT)
 
 clean: ## Remove what can be built again, except .venv and artifacts
 	rm -rf native/target tokenizer/_native*.so build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis $(READY)

@@ -10,13 +10,13 @@ import hashlib
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from lm.shards import DTYPES, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED
-from tokenizer import _native
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from tokenizer._native import Batch
     from tokenizer.bpe import Tokenizer
 
 IN_ORDER = "in-order"
@@ -53,9 +54,25 @@ class Encoded:
 
 
 class Writer:
-    """Writes encoded documents into the files of one folder, behind the shards that are finished there."""
+    """Writes encoded documents into the files of one folder, behind the shards that are finished there.
 
-    def __init__(self, folder: Path, tokenizer: Tokenizer, tokens_per_shard: int, shuffle_seed: int | None) -> None:
+    Args:
+        folder: Where; finished shards that other settings wrote are removed.
+        tokenizer: Encodes the documents.
+        tokens_per_shard: A new file starts once the last one holds this many tokens.
+        shuffle_seed: What the documents' order was drawn with.
+        checksums: Whether records have the files' SHA-256; what is read back and removed does without.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        tokenizer: Tokenizer,
+        tokens_per_shard: int,
+        shuffle_seed: int | None,
+        *,
+        checksums: bool = True,
+    ) -> None:
         if END_OF_TEXT not in tokenizer.special_tokens:
             names = ", ".join(tokenizer.special_tokens) or "none"
             raise UserError(
@@ -86,6 +103,8 @@ class Writer:
         self._sizes_written = np.fromfile(folder / "document_bytes.bin", "<u8", self.n_documents).astype(np.int64)
         self._list_files = [(folder / name).open("ab") for name in self._lists]
         self._shard: _Shard | None = None
+        # Hashing takes as long as writing: together they would be what many encoding threads wait for.
+        self._hashing = ThreadPoolExecutor(1, "hash") if checksums else None
 
     def _total(self, key: str) -> int:
         return sum(int(shard[key]) for shard in self._shards)
@@ -99,6 +118,8 @@ class Writer:
         for file in (self._shard, *self._list_files):
             if file is not None:
                 file.close()
+        if self._hashing is not None:
+            self._hashing.shutdown()
 
     def _whole(self) -> dict[str, Any] | None:
         """The manifest, if everything was written that these settings ask for."""
@@ -153,29 +174,25 @@ class Writer:
                 f"and had {self._sizes_written[first + at]}; bring back that text, or delete that folder to start anew"
             )
 
-    def encode(self, tokenizer: Tokenizer, batch: _native.Batch, first: int) -> Encoded:
+    def encode(self, tokenizer: Tokenizer, batch: Batch, first: int) -> Encoded:
         """Encode documents, the first of which has the number `first`, on the calling thread."""
-        ids, offsets = tokenizer.encode_documents(batch, threads=1)
+        stream = tokenizer.encode_stream(batch, self._eos, self._lengths, narrow=self._dtype == "uint16")
         sizes = np.diff(batch.offsets)
         expected, normalized = sizes, np.zeros(len(sizes), np.int64)
         if self._normalizes:
             expected, changed = tokenizer.normalized_sizes(batch, threads=1)
             normalized[changed] = expected[changed]
-        narrow = self._dtype == "uint16"
-        stream, spelled, marked = _native.shard_stream(
-            np.asarray(ids, np.uint32), offsets, self._lengths, self._eos, narrow
-        )
         # Every loss per byte rests on this: the tokens of a document have exactly its bytes.
-        wrong = np.flatnonzero(spelled != expected)
+        wrong = np.flatnonzero(stream.spelled != expected)
         if len(wrong):
             at = int(wrong[0])
             raise UserError(
-                f"document {first + at} has {expected[at]} bytes, but its tokens have {spelled[at]}: this tokenizer "
-                "does not reproduce text, so a loss per byte would be wrong; use one that covers every byte"
+                f"document {first + at} has {expected[at]} bytes, but its tokens have {stream.spelled[at]}: this "
+                "tokenizer does not reproduce text, so a loss per byte would be wrong; use one that covers every byte"
             )
-        if marked is not None:
+        if stream.marked is not None:
             raise UserError(f"the tokenizer encoded ordinary text as {END_OF_TEXT}; it must never do that")
-        return Encoded(stream, offsets[1:] + np.arange(1, len(offsets)), sizes, normalized)
+        return Encoded(stream.ids, stream.ends, sizes, normalized)
 
     def add(self, encoded: Encoded) -> None:
         """Append documents; a file takes whole ones until it is full."""
@@ -184,7 +201,7 @@ class Writer:
         while document < len(ends):
             if self._shard is None:
                 path = self.folder / f"tokens-{len(self._shards):05}.bin"
-                self._shard = _Shard(path, first_document=self.n_documents)
+                self._shard = _Shard(path, self._hashing, first_document=self.n_documents)
             room = self._tokens_per_shard - self._shard.n_tokens
             stop_document = min(len(ends), int(np.searchsorted(ends, start + room)) + 1)
             stop = int(ends[stop_document - 1])
@@ -244,13 +261,14 @@ class Writer:
 
 
 class _Shard:
-    """One file of tokens, called `.partial` until it is whole."""
+    """One file of tokens, called `.partial` until it is whole; hashed, if at all, on a thread of its own."""
 
-    def __init__(self, path: Path, *, first_document: int) -> None:
+    def __init__(self, path: Path, hashing: ThreadPoolExecutor | None, *, first_document: int) -> None:
         self.n_tokens = 0
         self._path = path
         self._partial = path.with_name(path.name + ".partial")
         self._file = self._partial.open("wb")
+        self._hashing = hashing
         self._sha256 = hashlib.sha256()
         self._first_document = first_document
         self._n_documents = self._n_bytes = 0
@@ -258,8 +276,10 @@ class _Shard:
     def write(self, tokens: NDArray[Any], n_documents: int, n_bytes: int) -> None:
         """Append whole documents."""
         data = np.ascontiguousarray(tokens).data
+        hashed = self._hashing.submit(self._sha256.update, data) if self._hashing is not None else None
         self._file.write(data)
-        self._sha256.update(data)
+        if hashed is not None:
+            hashed.result()
         self.n_tokens += len(tokens)
         self._n_documents += n_documents
         self._n_bytes += n_bytes
@@ -280,7 +300,7 @@ class _Shard:
             "n_bytes": self._n_bytes,
             # Numbers in the whole stream, the last one excluded.
             "documents": [self._first_document, self._first_document + self._n_documents],
-            "sha256": self._sha256.hexdigest(),
+            **({"sha256": self._sha256.hexdigest()} if self._hashing is not None else {}),
         }
 
 

@@ -24,7 +24,6 @@ __all__ = [
     "named_patterns",
     "read_hf_model",
     "read_merges",
-    "shard_stream",
     "spell",
     "split",
     "sum_counts",
@@ -95,6 +94,7 @@ class Reader:
         batch_bytes: int,
         parts: bool,
         threads: int,
+        in_order: bool,
     ) -> Reader: ...
     def __iter__(self) -> Iterator[Batch]: ...
     def __next__(self) -> Batch: ...
@@ -199,6 +199,16 @@ class Encoder:
     def encode_dropout(
         self, texts: _Texts, p: float, seed: int, threads: int, preparation: Preparation | None = None
     ) -> _Encoded: ...
+    def encode_stream(
+        self,
+        texts: _Texts,
+        mark: int,
+        lengths: npt.NDArray[np.uint32],
+        narrow: bool,
+        preparation: Preparation | None = None,
+    ) -> tuple[
+        npt.NDArray[np.uint16] | npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.int64], int | None
+    ]: ...
     def count_tokens(
         self, texts: _Texts, threads: int, preparation: Preparation | None = None
     ) -> npt.NDArray[np.int64]: ...
@@ -247,13 +257,6 @@ def read_hf_model(
 ): ...
 def read_merges(text: bytes, start: int) -> tuple[npt.NDArray[np.uint32], int] | None: ...
 def spell(given: list[bytes], merges: npt.NDArray[np.uint32], longest: int) -> list[bytes] | None: ...
-def shard_stream(
-    ids: npt.NDArray[np.uint32],
-    offsets: npt.NDArray[np.int64],
-    lengths: npt.NDArray[np.uint32],
-    mark: int,
-    narrow: bool,
-) -> tuple[npt.NDArray[np.uint16] | npt.NDArray[np.uint32], npt.NDArray[np.int64], int | None]: ...
 def split(text: str, pattern: str) -> list[str]: ...
 def write_merges(merges: npt.NDArray[np.uint32]) -> str: ...
 def sum_counts(

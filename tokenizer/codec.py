@@ -42,6 +42,22 @@ class Spans(NamedTuple):
     characters: npt.NDArray[np.int64]
 
 
+class Stream(NamedTuple):
+    """Documents one behind the other, each after the same id.
+
+    Attributes:
+        ids: uint16 or uint32 [n].
+        ends: int64 [documents]: where each document ends in `ids`.
+        spelled: int64 [documents]: bytes that the tokens of each spell.
+        marked: the first document that has the id that parts documents among its own; None if none has.
+    """
+
+    ids: npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+    ends: npt.NDArray[np.int64]
+    spelled: npt.NDArray[np.int64]
+    marked: int | None
+
+
 def _number(value: Any) -> float:
     """The value, or what is outside of any range."""
     return float(value) if isinstance(value, int | float) else float("nan")
@@ -158,6 +174,19 @@ class Codec(ABC):
     def encode_documents(self, batch: _native.Batch, *, threads: int | None = None) -> tuple[Ids, Offsets]:
         """`encode_batch` for documents that are a Batch already."""
         return self._encoder.encode_batch(batch, thread_count(threads), self._specials.ordinary)
+
+    def encode_stream(
+        self, batch: _native.Batch, mark: int, token_bytes: npt.NDArray[np.uint32], *, narrow: bool
+    ) -> Stream:
+        """`encode_documents` as files of tokens hold it, in one pass on the calling thread.
+
+        Args:
+            batch: the documents.
+            mark: the id in front of each.
+            token_bytes: uint32 [vocab_size], bytes of each token.
+            narrow: whether ids are uint16, which the vocabulary must fit, or uint32.
+        """
+        return Stream(*self._encoder.encode_stream(batch, mark, token_bytes, narrow, self._specials.ordinary))
 
     def encode_with_offsets(
         self,

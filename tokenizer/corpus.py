@@ -1,6 +1,6 @@
 """Documents out of files and datasets, in batches.
 
-The native core reads .txt and .jsonl (plain, gzip, zstd) ahead on a thread; pyarrow hands over Parquet buffers;
+The native core reads .txt and .jsonl (plain, gzip, zstd) ahead on threads; pyarrow hands over Parquet buffers;
 `datasets` serves the hub and whatever else it can load. Filters and the held-out split are the same for all.
 """
 
@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -127,14 +128,22 @@ class Corpus:
             raise UserError(f"{min(overlap)} is named in paths and in heldout_paths; a file is one or the other")
 
     def batches(
-        self, split: Split = "train", *, readers: int = 1, parts: bool = False, batch_bytes: int | None = None
+        self,
+        split: Split = "train",
+        *,
+        readers: int = 1,
+        in_order: bool = True,
+        parts: bool = False,
+        batch_bytes: int | None = None,
     ) -> Iterator[_native.Batch]:
         """Documents in batches of about `batch_bytes`, read ahead of the consumer.
 
         Args:
             split: which side of the held-out split.
-            readers: threads that read .txt and .jsonl files. With more than one, documents come in no fixed order;
-                a budget (`max_bytes`) is about order, so then there is one.
+            readers: threads that read .txt and .jsonl files, each a file at a time.
+            in_order: give documents in the order of the files. Each further reader then puts by up to 16 batches of
+                files whose turn has not come. Without it, several readers give them as they come; a budget
+                (`max_bytes`) is about order, so then there is one.
             parts: give .txt files that are one document in parts cut between words, where no filter needs to see
                 the whole document; for counting, which can do with parts.
             batch_bytes: text per batch, instead of the configuration's.
@@ -151,12 +160,13 @@ class Corpus:
             or (config.heldout_fraction > 0 and not config.heldout_paths)
         )
         parts = parts and not whole
-        readers = readers if config.max_bytes is None else 1
+        readers = readers if in_order or config.max_bytes is None else 1
+        read = partial(_read, config=config, readers=readers, in_order=in_order, parts=parts)
         explicit = bool(config.heldout_paths)
         keep = self.filter(split)
-        source = _ahead(self._dataset()) if config.dataset else _read(self.files, config, readers, parts=parts)
+        source = _ahead(self._dataset()) if config.dataset else read(self.files)
         if explicit and split != "train":
-            heldout = _read(self.heldout_files, config, readers, parts=parts)
+            heldout = read(self.heldout_files)
             source = heldout if split == "heldout" else chain(source, heldout)
         empty = True
         for batch in source:
@@ -207,7 +217,7 @@ class Corpus:
         A record without a value gives an empty text, so that several fields of the same file run side by side.
         """
         config = replace(self.config, field=field)
-        return Corpus(config)._dataset() if file is None else _read([file], config, 1, parts=False)
+        return Corpus(config)._dataset() if file is None else _read([file], config)
 
     def documents(self, split: Split = "train") -> Iterator[str]:
         """The texts one by one; for inspection, not for speed."""
@@ -246,7 +256,14 @@ class Corpus:
         yield from _batch_records(records, config)
 
 
-def _read(files: list[tuple[Path, str]], config: CorpusConfig, readers: int, *, parts: bool) -> Iterator[_native.Batch]:
+def _read(
+    files: list[tuple[Path, str]],
+    config: CorpusConfig,
+    readers: int = 1,
+    *,
+    in_order: bool = True,
+    parts: bool = False,
+) -> Iterator[_native.Batch]:
     for is_parquet, group in groupby(files, key=lambda file: file[1] == "parquet"):
         if is_parquet:
             yield from _ahead(chain.from_iterable(_read_parquet(path, config) for path, _ in group))
@@ -261,6 +278,7 @@ def _read(files: list[tuple[Path, str]], config: CorpusConfig, readers: int, *, 
                 batch_bytes=config.batch_bytes,
                 parts=parts,
                 threads=readers,
+                in_order=in_order,
             )
 
 

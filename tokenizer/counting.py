@@ -170,7 +170,9 @@ def count_pretokens(
             if isinstance(text, Corpus):
                 # Reading a compressed file takes about half as long as counting it.
                 readers = (n_threads + 1) // 2
-                text = text.batches("train", readers=readers, parts=counter.takes_parts, batch_bytes=_BATCH_BYTES)
+                text = text.batches(
+                    "train", readers=readers, in_order=False, parts=counter.takes_parts, batch_bytes=_BATCH_BYTES
+                )
             n_bytes, n_documents = _feed(counter, text, Throttle(progress, "bytes counted"))
             data, offsets, counts = counter.finish()
         finally:

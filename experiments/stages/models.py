@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiments.console import si
 from lm.device import arithmetic, resolve_device
-from lm.sharding import ShardConfig, write_shards
+from lm.sharding import ShardConfig, reading_threads, write_shards
 from lm.shards import MANIFEST, Shards
 from lm.training import train
 
@@ -53,7 +53,7 @@ def shard(
             manifest = write_shards(
                 folder / _SHARDS,
                 trained.tokenizer,
-                text.corpus.batches(split),
+                text.corpus.batches(split, readers=reading_threads(context.config.runner.threads)),
                 chosen,
                 threads=context.config.runner.threads,
                 progress=context.reporter.progress,

@@ -109,7 +109,7 @@ impl Filter {
         if taken.len() == batch.len() {
             return (Arc::clone(batch), more);
         }
-        let mut copy = Batch::default();
+        let mut copy = Batch { data: buffer(batch.data.len()), ..Batch::default() };
         taken.into_iter().for_each(|i| copy.push(batch.document(i)));
         (Arc::new(copy), more)
     }

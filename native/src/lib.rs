@@ -19,6 +19,8 @@ pub mod parallel;
 pub mod patterns;
 pub mod phase2;
 pub mod preparing;
+pub mod quick_records;
+pub mod read_ahead;
 pub mod reading;
 pub mod records;
 pub mod shards;

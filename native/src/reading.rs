@@ -3,18 +3,17 @@
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::sync::Arc;
 
 use memchr::memmem;
 
 use crate::corpus::{self, Batch};
-use crate::records;
+use crate::read_ahead::{Lane, Queue};
+use crate::{quick_records, records};
 
 const READ_BUFFER: usize = 1 << 20;
-/// Batches that may wait per reading thread.
-const AHEAD: usize = 2;
+/// Bytes of files, as they lie on the disk, that a thread takes at a time; or one file. Small files share batches.
+const FILES_BYTES: u64 = 1 << 22;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -47,68 +46,60 @@ pub fn is_word_end(text: &[u8], at: usize) -> bool {
     matches!(text[at], b' ' | b'\n') && text[at - 1].is_ascii_alphanumeric()
 }
 
-/// Reads files ahead; `next` gives batches. With one thread documents come in the order of the files.
-pub struct Reader {
-    batches: Receiver<Message>,
-    /// Threads that have not said that they are done.
-    running: usize,
-}
-
-enum Message {
-    Documents(Batch),
-    Failed(String),
-    /// A thread's last word, so that one that died cannot look like the end of the corpus.
-    End,
-}
+/// Reads files ahead on threads; `next` gives batches, in the order of the files if that is asked for.
+pub struct Reader(Arc<Queue<Batch>>);
 
 impl Reader {
-    pub fn start(files: Vec<(PathBuf, Format)>, settings: Settings, threads: usize) -> Self {
+    pub fn start(files: Vec<(PathBuf, Format)>, settings: Settings, threads: usize, in_order: bool) -> Self {
         let threads = threads.clamp(1, files.len().max(1));
-        let (sender, batches) = sync_channel(AHEAD * threads);
-        let work = Arc::new((files, settings, AtomicUsize::new(0)));
+        let queue = Queue::new(threads, in_order);
+        let work = Arc::new((files, settings));
         for _ in 0..threads {
-            let (sender, work) = (sender.clone(), Arc::clone(&work));
+            let (queue, work) = (Arc::clone(&queue), Arc::clone(&work));
             std::thread::spawn(move || {
-                let (files, settings, next) = &*work;
-                let mut collector = Collector::new(sender, settings.batch_bytes);
-                while let Some((path, format)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match read_file(path, *format, settings, &mut collector) {
-                        Ok(true) => {}
-                        Ok(false) => return,
-                        Err(error) => {
-                            let _ = collector.sender.send(Message::Failed(format!("{}: {error}", path.display())));
-                            return;
+                let (files, settings) = &*work;
+                while let Some((lane, taken)) = queue.open(|from| some_files(files, from)) {
+                    let mut collector = Collector::new(lane, settings.batch_bytes);
+                    for (path, format) in &files[taken] {
+                        match read_file(path, *format, settings, &mut collector) {
+                            Ok(true) => {}
+                            Ok(false) => return,
+                            Err(error) => return collector.lane.fail(format!("{}: {error}", path.display())),
                         }
                     }
-                }
-                if collector.flush() {
-                    let _ = collector.sender.send(Message::End);
+                    if collector.flush() {
+                        collector.lane.end();
+                    }
                 }
             });
         }
-        Self { batches, running: threads }
+        Self(queue)
     }
+}
+
+/// What to read at a time from file `from` on.
+fn some_files(files: &[(PathBuf, Format)], from: usize) -> std::ops::Range<usize> {
+    let mut bytes = 0;
+    let sizes = files[from..].iter().map(|(path, _)| path.metadata().map_or(FILES_BYTES, |file| file.len()));
+    let small = sizes.take_while(|size| {
+        bytes += size;
+        bytes <= FILES_BYTES
+    });
+    let count = small.count().max(1);
+    from..files.len().min(from + count)
 }
 
 impl Iterator for Reader {
     type Item = Result<Batch, String>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while self.running > 0 {
-            match self.batches.recv() {
-                Ok(Message::Documents(batch)) => return Some(Ok(batch)),
-                Ok(Message::End) => self.running -= 1,
-                Ok(Message::Failed(error)) => {
-                    self.running = 0;
-                    return Some(Err(error));
-                }
-                Err(_) => {
-                    self.running = 0;
-                    return Some(Err("a reading thread died".into()));
-                }
-            }
-        }
-        None
+        self.0.take()
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
@@ -116,12 +107,12 @@ impl Iterator for Reader {
 struct Collector {
     batch: Batch,
     limit: usize,
-    sender: SyncSender<Message>,
+    lane: Lane<Batch>,
 }
 
 impl Collector {
-    fn new(sender: SyncSender<Message>, limit: usize) -> Self {
-        Self { batch: Batch::default(), limit, sender }
+    fn new(lane: Lane<Batch>, limit: usize) -> Self {
+        Self { batch: Batch::default(), limit, lane }
     }
 
     /// Ends the document that `batch.data` holds since its last offset, after a check of its UTF-8. `base` is where
@@ -155,7 +146,7 @@ impl Collector {
             return true;
         }
         let empty = Batch { data: corpus::buffer(self.batch.data.len()), ..Batch::default() };
-        self.sender.send(Message::Documents(std::mem::replace(&mut self.batch, empty))).is_ok()
+        self.lane.send(std::mem::replace(&mut self.batch, empty))
     }
 }
 
@@ -320,6 +311,11 @@ fn read_line(mut line: &[u8], number: u64, settings: &Settings, collector: &mut 
     }
     let place = |error: String| format!("line {number}: {error}");
     let start = collector.batch.data.len();
+    if let ([field], None) = (&settings.field[..], &settings.score_field) {
+        if quick_records::parse(line, field, &mut collector.batch.data) {
+            return collector.close(0, settings).map_err(place);
+        }
+    }
     let score = records::parse(line, &settings.field, settings.score_field.as_deref(), &mut collector.batch.data)
         .map_err(place)?;
     if settings.score_field.is_some() && score.is_none_or(|score| score < settings.min_score) {
@@ -366,7 +362,7 @@ mod tests {
         std::fs::write(&path, content).unwrap();
         let format = if name.contains("jsonl") { Format::JsonLines } else { Format::Text };
         let mut texts = Vec::new();
-        let batches: Vec<_> = Reader::start(vec![(path.clone(), format)], settings, 1).collect();
+        let batches: Vec<_> = Reader::start(vec![(path.clone(), format)], settings, 1, true).collect();
         std::fs::remove_file(path).unwrap();
         for batch in batches {
             let (batch, _) = filter.apply(&Arc::new(batch?));

@@ -1,8 +1,29 @@
 //! Encoded documents as files of tokens hold them.
 
+use std::sync::Mutex;
+
+use crate::documents::Documents;
+
+/// Ids that are narrowed and measured at a time, while they are in the nearest cache.
+const PART: usize = 1 << 11;
+
+/// Lengths from this on are looked up in the table of long ones.
+const LONG: u8 = u8::MAX;
+
+/// Bytes of text for which room for a token is taken in advance.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// Rooms for ids that nobody needs any more. Getting new ones from the system, page by page, takes half as long as
+/// narrowing and measuring the ids.
+type Rooms<T> = Mutex<Vec<Vec<T>>>;
+const MOST_ROOMS: usize = 8;
+const LARGEST_ROOM: usize = 1 << 23;
+
 /// Ids as wide as a file has them.
-pub trait Width: Copy {
+pub trait Width: Copy + 'static {
     fn of(id: u32) -> Self;
+
+    fn rooms() -> &'static Rooms<Self>;
 }
 
 impl Width for u16 {
@@ -10,63 +31,151 @@ impl Width for u16 {
     fn of(id: u32) -> Self {
         id as u16
     }
+
+    fn rooms() -> &'static Rooms<Self> {
+        static ROOMS: Rooms<u16> = Mutex::new(Vec::new());
+        &ROOMS
+    }
 }
 
 impl Width for u32 {
     fn of(id: u32) -> Self {
         id
     }
+
+    fn rooms() -> &'static Rooms<Self> {
+        static ROOMS: Rooms<u32> = Mutex::new(Vec::new());
+        &ROOMS
+    }
 }
 
-/// Documents one behind the other, each after `mark`; the bytes that each one's tokens spell; and the first document
-/// that has the mark among its own ids. `lengths`: bytes of a token by id. Fails where ids or offsets do not fit.
-#[allow(clippy::type_complexity)]
-pub fn stream<T: Width>(
-    ids: &[u32],
-    offsets: &[i64],
-    lengths: &[u32],
-    mark: u32,
-) -> Result<(Vec<T>, Vec<i64>, Option<usize>), String> {
-    let documents = offsets.len().saturating_sub(1);
-    let mut stream = Vec::with_capacity(ids.len() + documents);
-    let mut spelled = Vec::with_capacity(documents);
-    let mut marked = None;
-    for (i, bounds) in offsets.windows(2).enumerate() {
-        let document = usize::try_from(bounds[0])
-            .ok()
-            .zip(usize::try_from(bounds[1]).ok())
-            .and_then(|(start, end)| ids.get(start..end))
-            .ok_or_else(|| format!("offsets of document {i} do not fit the {} ids", ids.len()))?;
-        stream.push(T::of(mark));
-        let mut bytes = 0;
-        let mut found = false;
-        for &id in document {
-            let length = lengths.get(id as usize).ok_or_else(|| format!("the id {id} has no length"))?;
-            bytes += i64::from(*length);
-            found |= id == mark;
-            stream.push(T::of(id));
-        }
-        spelled.push(bytes);
-        if found && marked.is_none() {
-            marked = Some(i);
+/// Bytes of tokens by id. Most are short: a table of bytes stays in the nearest cache.
+struct Lengths<'a> {
+    short: Vec<u8>,
+    all: &'a [u32],
+}
+
+impl<'a> Lengths<'a> {
+    fn new(all: &'a [u32]) -> Self {
+        Self { short: all.iter().map(|&length| length.min(u32::from(LONG)) as u8).collect(), all }
+    }
+
+    #[inline]
+    fn get(&self, id: u32) -> Option<u32> {
+        match self.short.get(id as usize) {
+            Some(&LONG) => Some(self.all[id as usize]),
+            length => length.map(|&length| u32::from(length)),
         }
     }
-    Ok((stream, spelled, marked))
+}
+
+/// Room for about so many ids.
+fn room<T: Width>(ids: usize) -> Vec<T> {
+    let mut room = T::rooms().lock().map_or_else(|_| None, |mut rooms| rooms.pop()).unwrap_or_default();
+    room.reserve(ids);
+    room
+}
+
+/// Keeps the room of ids for others.
+pub fn recycle<T: Width>(mut ids: Vec<T>) {
+    let Ok(mut rooms) = T::rooms().lock() else { return };
+    if rooms.len() < MOST_ROOMS && (1..=LARGEST_ROOM).contains(&ids.capacity()) {
+        ids.clear();
+        rooms.push(ids);
+    }
+}
+
+/// Documents one behind the other, each after the mark.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Stream<T> {
+    pub ids: Vec<T>,
+    /// By document, where it ends in `ids`.
+    pub ends: Vec<i64>,
+    /// By document, the bytes that its tokens spell.
+    pub spelled: Vec<i64>,
+    /// The first document that has the mark among its own ids.
+    pub marked: Option<usize>,
+}
+
+impl<T: Width> Stream<T> {
+    /// The documents as `encode(text, ids)` appends the ids of each. `lengths`: bytes of a token by id.
+    pub fn of(
+        documents: &dyn Documents,
+        lengths: &[u32],
+        mark: u32,
+        ids: &mut Vec<u32>,
+        mut encode: impl FnMut(&[u8], &mut Vec<u32>) -> Result<(), String>,
+    ) -> Result<Self, String> {
+        let (lengths, count) = (Lengths::new(lengths), documents.count());
+        let n_bytes = (documents.offsets()[count] - documents.offsets()[0]) as usize;
+        let mut stream = Self {
+            ids: room(n_bytes / BYTES_PER_TOKEN + count),
+            ends: Vec::with_capacity(count),
+            spelled: Vec::with_capacity(count),
+            marked: None,
+        };
+        for i in 0..count {
+            ids.clear();
+            encode(documents.document(i), ids)?;
+            stream.push(ids, &lengths, mark)?;
+        }
+        Ok(stream)
+    }
+
+    fn push(&mut self, ids: &[u32], lengths: &Lengths, mark: u32) -> Result<(), String> {
+        self.ids.push(T::of(mark));
+        let mut bytes = 0;
+        for part in ids.chunks(PART) {
+            self.ids.extend(part.iter().map(|&id| T::of(id)));
+            for &id in part {
+                bytes += i64::from(lengths.get(id).ok_or_else(|| format!("the id {id} has no length"))?);
+            }
+            if self.marked.is_none() && part.contains(&mark) {
+                self.marked = Some(self.ends.len());
+            }
+        }
+        self.ends.push(self.ids.len() as i64);
+        self.spelled.push(bytes);
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::Strings;
+
+    /// Every byte is an id.
+    fn stream<T: Width>(texts: &[&[u8]], lengths: &[u32], mark: u32) -> Result<Stream<T>, String> {
+        Stream::of(&Strings::new(texts.to_vec()), lengths, mark, &mut vec![7], |text, ids| {
+            ids.extend(text.iter().map(|&byte| u32::from(byte)));
+            Ok(())
+        })
+    }
 
     #[test]
     fn documents_are_marked_and_measured() {
         let lengths = [1, 2, 5, 0];
-        let (found, spelled, marked) = stream::<u16>(&[0, 1, 2, 2], &[0, 2, 2, 4], &lengths, 3).unwrap();
-        assert_eq!((found, spelled, marked), (vec![3, 0, 1, 3, 3, 2, 2], vec![3, 0, 10], None));
-        let (found, spelled, marked) = stream::<u32>(&[3, 1, 3], &[1, 2, 3], &lengths, 3).unwrap();
-        assert_eq!((found, spelled, marked), (vec![3, 1, 3, 3], vec![2, 0], Some(1)));
-        assert!(stream::<u16>(&[4], &[0, 1], &lengths, 3).is_err());
-        assert!(stream::<u16>(&[0], &[0, 2], &lengths, 3).is_err());
-        assert!(stream::<u16>(&[], &[], &lengths, 3).unwrap().0.is_empty());
+        let found = stream::<u16>(&[&[0, 1], &[], &[2, 2]], &lengths, 3).unwrap();
+        let expected =
+            Stream { ids: vec![3, 0, 1, 3, 3, 2, 2], ends: vec![3, 4, 7], spelled: vec![3, 0, 10], marked: None };
+        assert_eq!(found, expected);
+        let found = stream::<u32>(&[&[1], &[3], &[3]], &lengths, 3).unwrap();
+        assert_eq!((found.ids, found.spelled, found.marked), (vec![3, 1, 3, 3, 3, 3], vec![2, 0, 0], Some(1)));
+        let found = stream::<u16>(&[&[0, 1, 2, 3, 4]], &[254, 255, 256, 70_000, 0], 4).unwrap();
+        assert_eq!(found.spelled, [254 + 255 + 256 + 70_000]);
+        assert!(stream::<u16>(&[&[4]], &lengths, 3).unwrap_err().contains("the id 4 has no length"));
+        assert!(stream::<u16>(&[], &lengths, 3).unwrap().ids.is_empty());
+    }
+
+    #[test]
+    fn long_documents_are_measured_whole() {
+        let text = [vec![1; 3 * PART], vec![3], vec![0; 5]].concat();
+        let found = stream::<u16>(&[&text], &[1, 2, 5, 0], 3).unwrap();
+        assert_eq!(
+            (found.ends, found.spelled, found.marked),
+            (vec![text.len() as i64 + 1], vec![6 * PART as i64 + 5], Some(0))
+        );
+        assert!(found.ids[1..].iter().map(|&id| id as u8).eq(text));
     }
 }

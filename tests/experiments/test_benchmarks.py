@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from experiments.benchmarks import common, encode, encode_jobs, peers, scanning, train_bpe
+from experiments.benchmarks import common, encode, encode_jobs, peers, scanning, shard, train_bpe
 from experiments.benchmarks.peers_jobs import memory_mb
 from superbpe import train_superbpe
 from tokenizer import Corpus, CorpusConfig, count_pretokens
@@ -205,6 +205,29 @@ def test_other_ids_and_refusals_are_shown(
     out = capsys.readouterr().out
     assert out.count("wrong: ") == 2
     assert out.count("gigatoken 0.10.0 refuses: ") == 1
+
+
+def test_from_files_to_shards_prints_a_table_and_compares_the_shards(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = [str(corpus), "--rounds", "1", "--vocab-size", "300", "--cache", str(tmp_path), "--tokenizers", "gpt2"]
+    assert shard.main([*options, "--cores", "1"]) == 0
+    out = capsys.readouterr().out
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in out.splitlines() if line.count("│") > 4]
+    works = [f"{work}, {form}" for form in shard.FORMS for work in ("read", "shards")]
+    assert [row[0] for row in rows] == ["in memory", *works, "shuffled, .jsonl"]
+    for row in rows:
+        assert all(float(cell) >= 0 for cell in row[1:] if cell)
+        assert (row[2] != "") == row[0].startswith("sh")
+
+    def run(_: Any, arguments: argparse.Namespace) -> dict[str, Any]:
+        files = ["another"] if arguments.run.form == ".parquet" else ["one"]
+        return {"seconds": 1.0, "cpu seconds": 1.0, "kernel": 0.5, "files": files}
+
+    monkeypatch.setattr(common, "run", run)
+    assert shard.main(options) == 1
+    assert "shards of the same documents differ" in capsys.readouterr().out
+    assert shard.main([*options[:-1], str(tmp_path / "none")]) == 2
 
 
 def test_encoding_refuses_a_tokenizer_of_two_passes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from lm.sharding import ShardConfig, write_shards
 from lm.shards import Shards
+from tokenizer.codec import Stream
 from tokenizer.preparation import NOTHING
 
 if TYPE_CHECKING:
@@ -56,6 +58,16 @@ class ToyTokenizer:
             ids += [self._words.get(piece, piece[0]) for piece in pieces]
             offsets.append(len(ids))
         return np.array(ids, np.uint32), np.array(offsets, np.int64)
+
+    def encode_stream(self, batch, mark, token_bytes, *, narrow):
+        ids, offsets = self.encode_documents(batch)
+        documents = [ids[start:stop] for start, stop in pairwise(offsets)]
+        return Stream(
+            np.concatenate([np.array([mark, *document]) for document in documents]).astype("<u2" if narrow else "<u4"),
+            np.cumsum([1 + len(document) for document in documents]),
+            np.array([token_bytes[document].sum() for document in documents], np.int64),
+            next((i for i, document in enumerate(documents) if mark in document), None),
+        )
 
 
 TEXTS = [

@@ -56,8 +56,8 @@ def test_the_same_call_continues_and_encodes_only_the_rest(tmp_path, toy, batch,
 
     tokenizer = toy()
     encoded = []
-    encode = tokenizer.encode_documents
-    tokenizer.encode_documents = lambda b, threads: encoded.append(b) or encode(b)
+    encode = tokenizer.encode_stream
+    tokenizer.encode_stream = lambda b, *how, **named: encoded.append(b) or encode(b, *how, **named)
     # Other batches than before: a shard may end inside one.
     write_shards(tmp_path / "s", tokenizer, in_batches(batch, texts, 2), config)
     assert contents(tmp_path / "s") == contents(tmp_path / "whole")
@@ -116,7 +116,7 @@ def test_another_seed_uses_what_is_encoded(tmp_path, toy, batch, texts):
     tokenizer = toy()
     with pytest.raises(Interrupted):
         write_shards(tmp_path / "s", tokenizer, [batch(texts)], ShardConfig(20, 1), progress=stop)
-    tokenizer.encode_documents = None
+    tokenizer.encode_stream = None
     write_shards(tmp_path / "s", tokenizer, [batch(texts)], ShardConfig(20, 2))
     write_shards(tmp_path / "t", toy(), [batch(texts)], ShardConfig(20, 2))
     assert contents(tmp_path / "s") == contents(tmp_path / "t")

@@ -45,6 +45,48 @@ def test_batches_hold_documents_end_to_end(forms, sample):
             batch.text(len(batch))
 
 
+@pytest.fixture
+def many(tmp_path, sample):
+    """A folder of files of several kinds and sizes, and their documents in order."""
+    split = [sample[i : i + 1 + i % 40] for i in range(0, 400, 40)]
+    for number, texts in enumerate(split):
+        write_jsonl(tmp_path / f"{number}.jsonl{('', '.gz', '.zst')[number % 3]}", [{"text": text} for text in texts])
+    # Longer than what is read together.
+    long = [f"{i} " + "words " * 20_000 for i in range(60)]
+    write_jsonl(tmp_path / "3a.jsonl", [{"text": text} for text in long])
+    return tmp_path, [text for number, texts in enumerate(split) for text in texts + long * (number == 3)]
+
+
+@pytest.mark.parametrize("readers", [1, 2, 7])
+@pytest.mark.parametrize("batch_bytes", [1, 5000, 1 << 20])
+def test_several_readers_keep_the_order(many, readers, batch_bytes):
+    folder, expected = many
+
+    def read(**options):
+        corpus = Corpus(CorpusConfig(paths=[str(folder)], batch_bytes=batch_bytes, **options))
+        return [batch.text(i) for batch in corpus.batches("all", readers=readers) for i in range(len(batch))]
+
+    assert read() == expected
+    ends = np.cumsum([len(text.encode()) for text in expected])
+    assert read(max_bytes=3_000_000) == expected[: int(np.searchsorted(ends, 3_000_000)) + 1]
+    corpus = Corpus(CorpusConfig(paths=[str(folder)], batch_bytes=batch_bytes))
+    batches = corpus.batches("all", readers=readers, in_order=False)
+    assert sorted(batch.text(i) for batch in batches for i in range(len(batch))) == sorted(expected)
+
+
+@pytest.mark.parametrize("readers", [1, 3])
+def test_what_cannot_be_read_is_told_in_its_turn(many, readers):
+    folder, expected = many
+    (folder / "4.jsonl.gz").write_text('{"text": "kept"}\n{"text": 1}\n')
+    (folder / "4.jsonl.gz").rename(folder / "3b.jsonl")
+    batches = Corpus(CorpusConfig(paths=[str(folder)], batch_bytes=1)).batches("all", readers=readers)
+    read = []
+    with pytest.raises(UserError, match=r"3b\.jsonl: line 2: "):
+        read.extend(batch.text(0) for batch in batches)
+    before = next(i for i, text in enumerate(expected) if text.startswith("59 words")) + 1
+    assert read == [*expected[:before], "kept"]
+
+
 def test_directories_and_globs_are_sorted_and_searched_below(tmp_path):
     for name in ("b/2.txt", "a/1.txt", "a/deep/3.jsonl", "c.parquet", "notes.md", "a/x.tar.gz"):
         path = tmp_path / name

@@ -2,10 +2,11 @@
 
 use std::sync::OnceLock;
 
-use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use numpy::{Element, IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
+use super::lent::lent;
 use super::text::Batch;
 use super::user_error;
 use super::vocabulary::table;
@@ -16,7 +17,7 @@ use crate::normalizing::Form;
 use crate::offsets;
 use crate::patterns::Scanner;
 use crate::preparing;
-use crate::shards;
+use crate::shards::{Stream, Width};
 use crate::special;
 
 type Array<'py, T> = Bound<'py, PyArray1<T>>;
@@ -27,6 +28,7 @@ const SHORT_TEXT: usize = 1 << 10;
 const KEPT_IDS: usize = 1 << 20;
 
 type Encoded<'py> = (Array<'py, u32>, Array<'py, i64>);
+type Streamed<'py> = (Bound<'py, PyAny>, Array<'py, i64>, Array<'py, i64>, Option<usize>);
 
 #[pyclass(frozen, module = "tokenizer._native")]
 pub struct Encoder {
@@ -192,6 +194,27 @@ impl Encoder {
         Ok((ids.into_pyarray(py), offsets.into_pyarray(py)))
     }
 
+    /// Documents as a file of tokens holds them, each after the id `mark`, uint16 if `narrow` and else uint32; where
+    /// each ends there; bytes that each one's tokens spell, of the `lengths` by id; the first document with the mark
+    /// among its ids. On the calling thread.
+    #[pyo3(signature = (texts, mark, lengths, narrow, preparation=None))]
+    fn encode_stream<'py>(
+        &self,
+        py: Python<'py>,
+        texts: Texts<'py>,
+        mark: u32,
+        lengths: PyReadonlyArray1<u32>,
+        narrow: bool,
+        preparation: Option<&Preparation>,
+    ) -> PyResult<Streamed<'py>> {
+        let (documents, lengths) = (texts.documents(py)?, lengths.as_slice()?);
+        if narrow {
+            self.stream::<u16>(py, &*documents, mark, lengths, preparation)
+        } else {
+            self.stream::<u32>(py, &*documents, mark, lengths, preparation)
+        }
+    }
+
     /// Tokens of each text; ids are kept for no longer than one document.
     #[pyo3(signature = (texts, threads, preparation=None))]
     fn count_tokens<'py>(
@@ -298,6 +321,30 @@ fn prepared(
 }
 
 impl Encoder {
+    fn stream<'py, T: Width + Element + Send + Sync>(
+        &self,
+        py: Python<'py>,
+        documents: &dyn Documents,
+        mark: u32,
+        lengths: &[u32],
+        preparation: Option<&Preparation>,
+    ) -> PyResult<Streamed<'py>> {
+        let encode = || {
+            self.core.with_state(|state| {
+                let mut ids = std::mem::take(&mut state.ids);
+                let stream = Stream::<T>::of(documents, lengths, mark, &mut ids, |text, ids| {
+                    prepared(preparation, text, ids, |text, ids| self.core.encode(text, state, ids))
+                });
+                if ids.capacity() <= KEPT_IDS {
+                    state.ids = ids;
+                }
+                stream
+            })
+        };
+        let Stream { ids, ends, spelled, marked } = py.detach(encode).map_err(user_error)?;
+        Ok((lent(py, ids)?.into_any(), ends.into_pyarray(py), spelled.into_pyarray(py), marked))
+    }
+
     /// Passes the ids of one text on, out of room that is there already.
     fn with_ids<R>(
         &self,
@@ -443,30 +490,6 @@ impl EncodeStream {
         })
         .map_err(user_error)?;
         Ok(ids.into_pyarray(py))
-    }
-}
-
-/// Documents as a file of tokens holds them, uint16 if `narrow` and else uint32; bytes that each spells; the first
-/// document with the mark among its ids.
-#[pyfunction]
-#[allow(clippy::type_complexity)]
-pub fn shard_stream<'py>(
-    py: Python<'py>,
-    ids: PyReadonlyArray1<u32>,
-    offsets: PyReadonlyArray1<i64>,
-    lengths: PyReadonlyArray1<u32>,
-    mark: u32,
-    narrow: bool,
-) -> PyResult<(Bound<'py, PyAny>, Array<'py, i64>, Option<usize>)> {
-    let (ids, offsets, lengths) = (ids.as_slice()?, offsets.as_slice()?, lengths.as_slice()?);
-    if narrow {
-        let (stream, spelled, marked) =
-            py.detach(|| shards::stream::<u16>(ids, offsets, lengths, mark)).map_err(user_error)?;
-        Ok((stream.into_pyarray(py).into_any(), spelled.into_pyarray(py), marked))
-    } else {
-        let (stream, spelled, marked) =
-            py.detach(|| shards::stream::<u32>(ids, offsets, lengths, mark)).map_err(user_error)?;
-        Ok((stream.into_pyarray(py).into_any(), spelled.into_pyarray(py), marked))
     }
 }
 

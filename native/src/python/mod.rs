@@ -1,6 +1,7 @@
 //! The Python binding: conversions, errors and the GIL; no algorithm.
 
 mod encoding;
+mod lent;
 mod text;
 mod training;
 mod vocabulary;
@@ -70,7 +71,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(encoding::eligible, module)?)?;
     module.add_function(wrap_pyfunction!(equivalent_patterns, module)?)?;
     module.add_function(wrap_pyfunction!(named_patterns, module)?)?;
-    module.add_function(wrap_pyfunction!(encoding::shard_stream, module)?)?;
     module.add_function(wrap_pyfunction!(split, module)?)?;
     module.add_function(wrap_pyfunction!(training::continue_bpe, module)?)?;
     module.add_function(wrap_pyfunction!(vocabulary::read_hf_model, module)?)?;

@@ -162,14 +162,14 @@ impl DocumentFilter {
     }
 }
 
-/// Batches of documents out of files, read ahead on a thread.
+/// Batches of documents out of files, read ahead on threads.
 #[pyclass(module = "tokenizer._native")]
 pub struct Reader(Mutex<reading::Reader>);
 
 #[pymethods]
 impl Reader {
     #[new]
-    #[pyo3(signature = (files, *, field, separator, score_field, min_score, replace_invalid, batch_bytes, parts, threads))]
+    #[pyo3(signature = (files, *, field, separator, score_field, min_score, replace_invalid, batch_bytes, parts, threads, in_order))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
     fn new(
         files: Vec<(PathBuf, String)>,
@@ -181,6 +181,7 @@ impl Reader {
         batch_bytes: usize,
         parts: bool,
         threads: usize,
+        in_order: bool,
     ) -> PyResult<Self> {
         let path = |name: &str| name.split('.').map(str::to_string).collect();
         let files = files
@@ -200,7 +201,7 @@ impl Reader {
             batch_bytes,
             parts,
         };
-        Ok(Self(Mutex::new(reading::Reader::start(files, settings, threads))))
+        Ok(Self(Mutex::new(reading::Reader::start(files, settings, threads, in_order))))
     }
 
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
