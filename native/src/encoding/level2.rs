@@ -65,7 +65,8 @@ impl Level2 {
             let mut n = 0;
             for (i, two) in words[begin - 1..words.len().min(begin + BLOCK)].windows(2).enumerate() {
                 seams[n & (BLOCK - 1)].0 = begin + i;
-                n += (two[0] & LEFT_OF_SEAM != 0 && two[1] & (RIGHT_OF_SEAM | FIRST) == RIGHT_OF_SEAM) as usize;
+                let (left, right) = (two[0] & LEFT_OF_SEAM != 0, two[1] & (RIGHT_OF_SEAM | FIRST) == RIGHT_OF_SEAM);
+                n += (left & right) as usize; // a branch would be wrong too often
             }
             for (at, place) in &mut seams[..n] {
                 *place = self.pairs.place_ahead(words[*at - 1] & ID, words[*at] & ID);

@@ -8,6 +8,10 @@ use super::queue::{MARK_FIRST, MARK_PART};
 use super::rules::Rule;
 use super::{Bits, Definition};
 use crate::keys::{short_key, SHORT};
+use crate::patterns::high_bits;
+
+/// See `Level1::dead`; of the high bits of 64 bytes a mask is made at once.
+const DEAD: u8 = 1 << 7;
 
 /// The merges of level 1, and what follows from them.
 pub(super) struct Level1 {
@@ -15,7 +19,7 @@ pub(super) struct Level1 {
     /// Merges of two bytes, by the bytes.
     pub(super) bytes: Vec<Found>,
     pub(super) byte_words: [u32; 256],
-    /// By two bytes: 1 where no merge joins a token that ends in the first to one that begins with the second.
+    /// By two bytes: `DEAD` where no merge joins a token that ends in the first to one that begins with the second.
     dead: Box<[u8; 1 << 16]>,
     /// Cut at dead byte pairs whatever the length: the scanner's pieces are long.
     pub(super) cut_all: bool,
@@ -31,16 +35,19 @@ impl Level1 {
     pub(super) fn new(definition: &Definition, rules: &[Rule], cut_all: bool, words: Vec<u32>) -> Self {
         let Definition { tokens, byte_ids, .. } = definition;
         let mut pairs = PairTable::new(rules.len());
-        let mut dead: Box<[u8; 1 << 16]> = vec![1; 1 << 16].try_into().expect("a length");
+        let mut dead: Box<[u8; 1 << 16]> = vec![DEAD; 1 << 16].try_into().expect("a length");
         for Rule { rank, merge } in rules {
             pairs.insert(merge.left, merge.right, found(*rank, merge.new));
             if let (Some(&last), Some(&first)) = (tokens.get(merge.left).last(), tokens.get(merge.right).first()) {
                 dead[byte_pair(last, first)] = 0;
             }
         }
-        let bytes = (0..1usize << 16).map(|two| match dead[two] {
-            0 => pairs.get(byte_ids[two >> 8], byte_ids[two & 0xFF]),
-            _ => ABSENT,
+        let bytes = (0..=u16::MAX).map(|two| {
+            let [left, right] = two.to_le_bytes().map(usize::from);
+            match dead[two as usize] {
+                DEAD => ABSENT,
+                _ => pairs.get(byte_ids[left], byte_ids[right]),
+            }
         });
         let bytes = bytes.collect();
         let pairs = FixedPairs::new(&pairs);
@@ -171,20 +178,20 @@ impl Level1 {
     /// Bit i: no merge of level 1 joins byte `block` + i to the one before.
     #[inline(always)]
     fn dead_pairs(&self, text: &[u8], block: usize) -> u64 {
-        let mut mask = 0;
-        let mut add = |i: usize, two: &[u8]| mask |= (self.dead[byte_pair(two[0], two[1])] as u64) << i;
+        let mut found = [0; 64];
         match text.get(block.wrapping_sub(1)..block + 64) {
             Some(bytes) => {
                 let bytes: &[u8; 65] = bytes.try_into().expect("65 bytes");
-                (0..64).for_each(|i| add(i, &bytes[i..i + 2]));
+                (0..64).for_each(|i| found[i] = self.dead[byte_pair(bytes[i], bytes[i + 1])]);
             }
             None => {
                 let first = block.max(1);
                 let bytes = &text[first - 1..text.len().min(block + 64)];
-                bytes.windows(2).enumerate().for_each(|(i, two)| add(first - block + i, two));
+                let found = &mut found[first - block..];
+                found.iter_mut().zip(bytes.windows(2)).for_each(|(to, two)| *to = self.dead[byte_pair(two[0], two[1])]);
             }
         }
-        mask
+        high_bits(&found)
     }
 
     /// Ids of a piece of text.
@@ -197,5 +204,5 @@ impl Level1 {
 
 #[inline(always)]
 pub(super) fn byte_pair(left: u8, right: u8) -> usize {
-    (left as usize) << 8 | right as usize
+    u16::from_le_bytes([left, right]) as usize
 }

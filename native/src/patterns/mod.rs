@@ -83,6 +83,12 @@ impl Scanner {
     }
 }
 
+/// Bit i: the high bit of byte i.
+#[inline(always)]
+pub(crate) fn high_bits(bytes: &[u8; masks::BLOCK]) -> u64 {
+    Block::load(bytes).wide()
+}
+
 /// The named pattern that a regex is.
 fn kind(pattern: &str) -> Option<Kind> {
     let named = NAMED.iter().map(|&(_, regex, kind)| (regex, kind));
