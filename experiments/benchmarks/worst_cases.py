@@ -4,7 +4,8 @@ Each case is encoded at half and at full size; the table shows the time at full 
 2, and n log n a little more.
 
 A TOKENIZER is a folder that `Tokenizer.save` wrote, or a file of another format. `--pattern` replaces what cuts text
-(none: nothing does); `--one-level` puts all merges on one level, as for lists of merges that two levels do not suit.
+(none: nothing does), and says what does for a file that holds no pattern; `--damaged` moves a merge behind those that
+need what it makes, as in a list that is out of order.
 A ratio is noise where the machine is busy: run it again.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +22,8 @@ import numpy as np
 from rich.table import Table
 
 from experiments.benchmarks import common
-from tokenizer import Tokenizer, patterns
+from experiments.console import complain
+from tokenizer import Tokenizer, UserError, patterns
 
 CASES: dict[str, Callable[[int, random.Random], str]] = {
     "one letter": lambda n, _: "a" * n,
@@ -51,12 +54,11 @@ def seconds(tokenizer: Tokenizer, case: Callable[[int, random.Random], str], n: 
     return min(times)  # what else runs on the machine only adds
 
 
-def variant(tokenizer: Tokenizer, pattern: str | None, one_level: bool) -> Tokenizer:
-    """The tokenizer with another pattern, or with its merges on one level."""
+def variant(tokenizer: Tokenizer, pattern: str | None, damaged: bool) -> Tokenizer:
+    """The tokenizer with another pattern, or with a merge that comes late."""
     merges, n_phase1 = tokenizer.merge_ids, tokenizer.n_phase1_merges
     cut = patterns.resolve(pattern) if pattern else tokenizer.fence or tokenizer.pattern
-    if one_level:
-        # Behind all others, a merge that makes a part of them can be on no level of its own.
+    if damaged:
         at = int(np.flatnonzero(np.isin(merges[:, 2], merges[:, :2]))[0])
         merges = np.concatenate([np.delete(merges, at, axis=0), merges[at : at + 1]])
         n_phase1 = len(merges) - 1
@@ -72,20 +74,25 @@ def variant(tokenizer: Tokenizer, pattern: str | None, one_level: bool) -> Token
     )
 
 
-def main() -> None:
-    """Runs the cases and prints a table for each tokenizer."""
+def main(argv: list[str]) -> int:
+    """Runs the cases and prints a table for each tokenizer; 2 for a user's mistake."""
     options = argparse.ArgumentParser(description="Time of encoding the worst text at two sizes.")
     options.add_argument("tokenizers", nargs="+")
     options.add_argument("--max-bytes", type=common.size, default="10MB", metavar="SIZE", help="full size (10MB)")
     options.add_argument("--rounds", type=common.positive, default=5)
     options.add_argument("--pattern", help="another pattern or fence")
-    options.add_argument("--one-level", action="store_true")
-    arguments = options.parse_args()
+    options.add_argument("--damaged", action="store_true", help="with a merge behind those that need it")
+    arguments = options.parse_args(argv)
     n = arguments.max_bytes
+    given = {"pattern": arguments.pattern} if arguments.pattern else {}
     for path in arguments.tokenizers:
-        tokenizer = Tokenizer.load(path) if Path(path).is_dir() else Tokenizer.from_file(path)
-        if arguments.pattern or arguments.one_level:
-            tokenizer = variant(tokenizer, arguments.pattern, arguments.one_level)
+        try:
+            tokenizer = Tokenizer.load(path) if Path(path).is_dir() else Tokenizer.from_file(path, **given)
+        except UserError as error:
+            complain(error)
+            return 2
+        if arguments.pattern or arguments.damaged:
+            tokenizer = variant(tokenizer, arguments.pattern, arguments.damaged)
         tokenizer.encode_ordinary("builds the encoder")
         table = Table(title=f"{path}, pattern {arguments.pattern or 'its own'}")
         for column in ("", "seconds", "MB/s", "times half the size's"):
@@ -94,7 +101,8 @@ def main() -> None:
             half, full = (seconds(tokenizer, case, size, arguments.rounds) for size in (n // 2, n))
             table.add_row(name, f"{full:.3f}", f"{n / full / 1e6:.1f}", f"{full / half:.2f}")
         common.CONSOLE.print(table)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))
