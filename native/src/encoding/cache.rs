@@ -109,9 +109,8 @@ pub struct State {
     pub(super) long: LongPieces,
     pub(super) queue: Queue,
     /// What the pieces of the queue become.
-    pub(super) room: [u32; AHEAD * TOKENS + TOKENS],
+    pub(super) room: [u32; AHEAD * TOKENS],
     pub(super) missed: Vec<Missed>,
-    pub(super) now: Vec<(u32, usize)>,
     pub(super) lanes: Lanes,
     /// Dead byte pairs (see `pieces`) in a block of 64 bytes, and where it starts.
     pub(super) dead: u64,
@@ -133,9 +132,8 @@ impl State {
             short: Short::new(cache),
             long: LongPieces::default(),
             queue: Queue::new(),
-            room: [0; AHEAD * TOKENS + TOKENS],
+            room: [0; AHEAD * TOKENS],
             missed: Vec::new(),
-            now: Vec::new(),
             lanes: Lanes::default(),
             dead: 0,
             block: usize::MAX,

@@ -2,7 +2,7 @@
 
 use super::cache::{Short, State, TOKENS};
 use super::pieces::{byte_pair, Level1};
-use super::queue::{Missed, END, MARK_FIRST, PART};
+use super::queue::{Missed, Queue, END, MARK_FIRST, PART};
 use super::words::{COUNT, COUNT_SHIFT, FIRST};
 use crate::keys::{short_key, SHORT};
 
@@ -11,13 +11,6 @@ const TOGETHER: usize = 16;
 
 /// Words behind the first of them, which are moved when it is made, at which they are made anyway.
 const APART: usize = 1 << 12;
-
-/// Puts a piece of the queue down as missed.
-#[cold]
-#[inline(never)]
-fn miss(missed: &mut Vec<(u32, usize)>, i: usize, at: usize) {
-    missed.push((i as u32, at));
-}
 
 impl Level1 {
     /// Adds a part to the queue: where it ends, and marks.
@@ -49,13 +42,13 @@ impl Level1 {
 
     #[inline(never)]
     fn look_up_all<const MARKED: bool>(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
-        let State { queue, short, missed, room, now, .. } = state;
+        let State { queue, short, missed, room, .. } = state;
         let unmarked = |end: u64| (if MARKED { end & END } else { end }) as usize;
         // All keys first: their entries are on their way while the next ones are made.
-        let (n, first_start) = (std::mem::take(&mut queue.n), queue.start);
-        let mut start = first_start;
-        let (ends, keys, places) = (&queue.ends[..n], &mut queue.keys[..n], &mut queue.places[..n]);
+        let Queue { n, start: first_start, ends, keys, places, absent, .. } = queue;
+        let (ends, keys, places) = (&ends[..*n], &mut keys[..*n], &mut places[..*n]);
         let pairs = short.pairs();
+        let mut start = *first_start;
         for ((&marked, key), place) in ends.iter().zip(&mut *keys).zip(&mut *places) {
             let end = unmarked(marked);
             let part = if MARKED { ((marked << 1 & 1 << 63) as u128) << 64 } else { 0 };
@@ -64,8 +57,6 @@ impl Level1 {
             *place = Short::place(pairs, found);
             start = end;
         }
-        queue.start = start;
-        let before = out.len();
         let mut at = 0;
         for (i, ((&marked, &key), &place)) in ends.iter().zip(&*keys).zip(&*places).enumerate() {
             let first = if MARKED && marked & MARK_FIRST != 0 { FIRST } else { 0 };
@@ -76,25 +67,18 @@ impl Level1 {
                     *to = [words[0] & !COUNT | first, words[1], words[2], words[3]];
                     at += (words[0] >> COUNT_SHIFT & 3) as usize + 1;
                 }
-                None => miss(now, i, before + at),
+                None => put_down(absent, i, at),
             }
         }
-        out.extend_from_slice(&room[..at]);
-        for (i, at) in now.drain(..) {
-            let i = i as usize;
-            let start = if i == 0 { first_start } else { unmarked(ends[i - 1]) };
+        for (i, at) in absent.drain(..) {
+            let start = if i == 0 { *first_start } else { unmarked(ends[i - 1]) };
             let first = if MARKED && ends[i] & MARK_FIRST != 0 { FIRST } else { 0 };
-            missed.push(Missed {
-                key: keys[i],
-                place: places[i],
-                start,
-                end: unmarked(ends[i]),
-                first,
-                at,
-                new: false,
-            });
+            let (key, place, end, at) = (keys[i], places[i], unmarked(ends[i]), out.len() + at);
+            missed.push(Missed { key, place, start, end, first, at, new: false });
         }
-        if missed.len() >= TOGETHER || missed.first().is_some_and(|missed| before + at - missed.at > APART) {
+        (*n, *first_start) = (0, start);
+        out.extend_from_slice(&room[..at]);
+        if missed.len() >= TOGETHER || missed.first().is_some_and(|missed| out.len() - missed.at > APART) {
             self.make(text, state, out);
         }
     }
@@ -160,4 +144,11 @@ impl Level1 {
         }
         missed.clear();
     }
+}
+
+/// Out of the way of the loop that calls it: most pieces have entries.
+#[cold]
+#[inline(never)]
+fn put_down(absent: &mut Vec<(usize, usize)>, i: usize, at: usize) {
+    absent.push((i, at));
 }

@@ -23,11 +23,21 @@ pub(super) struct Queue {
     /// Their keys, 0 for long ones, and where their entries are.
     pub(super) keys: [u128; AHEAD],
     pub(super) places: [u32; AHEAD],
+    /// Which have no entry, and how many words are in front of theirs.
+    pub(super) absent: Vec<(usize, usize)>,
 }
 
 impl Queue {
     pub(super) fn new() -> Self {
-        Self { n: 0, start: 0, ends: [0; AHEAD], marked: true, keys: [0; AHEAD], places: [0; AHEAD] }
+        Self {
+            n: 0,
+            start: 0,
+            ends: [0; AHEAD],
+            marked: true,
+            keys: [0; AHEAD],
+            places: [0; AHEAD],
+            absent: Vec::new(),
+        }
     }
 
     #[inline(always)]
