@@ -20,6 +20,11 @@ pub fn short_key(text: &[u8], start: usize, end: usize) -> u128 {
     debug_assert!(length <= SHORT);
     let raw = match text.get(start..).and_then(<[u8]>::first_chunk) {
         Some(bytes) => u128::from_le_bytes(*bytes),
+        // Near the end: the last 16 bytes, without those in front.
+        None if text.len() >= 16 && start < text.len() => {
+            let last = u128::from_le_bytes(*text.last_chunk().expect("16 bytes"));
+            last >> (8 * (start + 16 - text.len()))
+        }
         None => {
             let mut bytes = [0; 16];
             bytes[..length].copy_from_slice(&text[start..end]);
@@ -46,4 +51,25 @@ pub fn prefetch<T>(slice: &[T], index: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (slice, index);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_do_not_depend_on_what_is_around() {
+        for length in 0..40 {
+            let text: Vec<u8> = (1..=length).collect();
+            for start in 0..text.len() {
+                for end in start + 1..=text.len().min(start + SHORT) {
+                    let piece = &text[start..end];
+                    let mut bytes = [0; 16];
+                    bytes[..piece.len()].copy_from_slice(piece);
+                    bytes[15] = piece.len() as u8;
+                    assert_eq!(short_key(&text, start, end), u128::from_le_bytes(bytes), "{start}..{end} of {length}");
+                }
+            }
+        }
+    }
 }
