@@ -22,6 +22,7 @@ Ids = npt.NDArray[np.uint32]
 Offsets = npt.NDArray[np.int64]
 
 _FOR_SEVERAL_THREADS = 1_000_000
+_NO_SPECIAL: frozenset[str] = frozenset()
 """Characters from which on one text is encoded by several threads."""
 
 
@@ -134,7 +135,10 @@ class Codec(ABC):
         A text of a million characters or more is encoded by several threads.
         """
         try:
-            preparation = self._specials.check(text, allowed_special, disallowed_special)
+            if disallowed_special == () and allowed_special == _NO_SPECIAL:  # with short texts each call counts
+                preparation = self._specials.ordinary
+            else:
+                preparation = self._specials.check(text, allowed_special, disallowed_special)
             if len(text) >= _FOR_SEVERAL_THREADS and preparation is None:
                 return self._encoder.encode_batch([text], thread_count(None))[0]
             return self._encoder.encode_array(text, preparation)
