@@ -21,8 +21,9 @@ from tokenizer.special import SpecialSets
 Ids = npt.NDArray[np.uint32]
 Offsets = npt.NDArray[np.int64]
 
-_FOR_SEVERAL_THREADS = 1_000_000
 _NO_SPECIAL: frozenset[str] = frozenset()
+
+_FOR_SEVERAL_THREADS = 1_000_000
 """Characters from which on one text is encoded by several threads."""
 
 
