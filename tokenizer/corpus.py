@@ -305,7 +305,11 @@ def _find(paths: list[str], form: str | None) -> list[tuple[Path, str]]:
             matches = [Path(path)]
         files = [match for match in matches if match.is_file()]
         if not files:
-            what = "the directory holds no .txt, .jsonl or .parquet file" if Path(path).is_dir() else "no such file"
+            what = "no such file"
+            if Path(path).is_dir():
+                what = "the directory holds no .txt, .jsonl or .parquet file"
+            elif Path(path).exists():
+                what = "this is no regular file, and text is read more than once; write it to one first"
             raise UserError(f"{path}: {what} (working directory: {Path.cwd()})")
         for file in files:
             detected = form or _format(file)
