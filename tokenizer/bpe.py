@@ -241,7 +241,8 @@ class Tokenizer(Codec):
     def _encoder(self) -> _native.Encoder:
         encoder = _native.Encoder(
             self.vocab,
-            [max(i, 0) for i in self.byte_ids],
+            # For bytes that no text has: any other byte's id, not that of a token which bytes do not make.
+            [self.byte_ids[0] if i < 0 else i for i in self.byte_ids],
             self.merge_ids.reshape(-1),
             phase1=self.n_phase1_merges,
             pattern=self.pattern.regex,

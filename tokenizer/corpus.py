@@ -141,9 +141,9 @@ class Corpus:
         Args:
             split: which side of the held-out split.
             readers: threads that read .txt and .jsonl files, each a file at a time.
-            in_order: give documents in the order of the files. Each further reader then puts by up to 16 batches of
-                files whose turn has not come. Without it, several readers give them as they come; a budget
-                (`max_bytes`) is about order, so then there is one.
+            in_order: give documents in the order of the files. Several readers then put by up to 16 batches each of
+                files whose turn has not come, fewer where a document fills more than a batch. Without it, they give
+                documents as they come; a budget (`max_bytes`) is about order, so then there is one reader.
             parts: give .txt files that are one document in parts cut between words, where no filter needs to see
                 the whole document; for counting, which can do with parts.
             batch_bytes: text per batch, instead of the configuration's.
@@ -305,7 +305,11 @@ def _find(paths: list[str], form: str | None) -> list[tuple[Path, str]]:
             matches = [Path(path)]
         files = [match for match in matches if match.is_file()]
         if not files:
-            what = "the directory holds no .txt, .jsonl or .parquet file" if Path(path).is_dir() else "no such file"
+            what = "no such file"
+            if Path(path).is_dir():
+                what = "the directory holds no .txt, .jsonl or .parquet file"
+            elif Path(path).exists():
+                what = "this is no regular file, and text is read more than once; write it to one first"
             raise UserError(f"{path}: {what} (working directory: {Path.cwd()})")
         for file in files:
             detected = form or _format(file)

@@ -109,7 +109,10 @@ impl Filter {
         if taken.len() == batch.len() {
             return (Arc::clone(batch), more);
         }
-        let mut copy = Batch { data: buffer(batch.data.len()), ..Batch::default() };
+        let bytes: usize = taken.iter().map(|&i| batch.document(i).len()).sum();
+        // A used buffer is as large as a whole batch, and stays so for as long as somebody keeps what is in it.
+        let data = if bytes > batch.data.len() / 2 { buffer(bytes) } else { Vec::with_capacity(bytes) };
+        let mut copy = Batch { data, ..Batch::default() };
         taken.into_iter().for_each(|i| copy.push(batch.document(i)));
         (Arc::new(copy), more)
     }
@@ -141,4 +144,32 @@ fn below(document: &[u8], salt: &str, fraction: f64) -> bool {
     let hash = xxh3_64_with_seed(document, xxh3_64(salt.as_bytes()));
     // 53 bits fill a double exactly, so that the comparison is the same everywhere.
     ((hash >> 11) as f64) < fraction * (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_of_few_documents_keeps_little_memory() {
+        let mut batch = Batch::default();
+        (0..1000u32).for_each(|i| batch.push(i.to_string().repeat(1000).as_bytes()));
+        let whole = batch.data.len();
+        let mut filter = Filter {
+            min_bytes: 0,
+            max_bytes: None,
+            budget: None,
+            heldout_fraction: 0.02,
+            heldout_salt: String::new(),
+            split: Split::HeldOut,
+            sample_fraction: 1.0,
+            sample_salt: String::new(),
+            used: 0,
+            excluded: Default::default(),
+        };
+        recycle(Arc::new(Batch { data: Vec::with_capacity(2 * whole), ..Batch::default() }));
+        let (held_out, _) = filter.apply(&Arc::new(batch));
+        assert!((1..100).contains(&held_out.len()));
+        assert!(held_out.data.capacity() < whole / 5, "{} of {whole}", held_out.data.capacity());
+    }
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// Batches that may wait per thread.
+/// Batches of the usual size that may wait per thread; one that holds a long document counts as many.
 const AHEAD: usize = 2;
 
 /// The same where several threads keep an order: what they put by decides how long all of them can read.
@@ -27,7 +27,7 @@ struct State<T> {
     number: usize,
     /// Of the first file that no lane has.
     file: usize,
-    /// Batches in all lanes.
+    /// The sizes of all batches in all lanes.
     waiting: usize,
     /// Whether all files have their lane.
     complete: bool,
@@ -37,7 +37,8 @@ struct State<T> {
 
 struct Waiting<T> {
     number: usize,
-    batches: VecDeque<Result<T, String>>,
+    /// With their sizes.
+    batches: VecDeque<(Result<T, String>, usize)>,
     ended: bool,
 }
 
@@ -87,14 +88,14 @@ impl<T> Queue<T> {
                 let taken = state.lanes[at].batches.pop_front();
                 match &taken {
                     None => drop(state.lanes.remove(at)), // the lane has ended
-                    Some(batch) => {
-                        state.waiting -= 1;
+                    Some((batch, size)) => {
+                        state.waiting -= size;
                         state.closed = batch.is_err();
                     }
                 }
                 self.changed.notify_all();
-                if taken.is_some() {
-                    return taken;
+                if let Some((batch, _)) = taken {
+                    return Some(batch);
                 }
             } else if state.lanes.is_empty() && state.complete {
                 return None;
@@ -121,8 +122,8 @@ pub struct Lane<T> {
 }
 
 impl<T> Lane<T> {
-    /// False when nobody takes it any more.
-    pub fn send(&self, batch: T) -> bool {
+    /// False when nobody takes it any more. `size`: how many batches of the usual size it is worth.
+    pub fn send(&self, batch: T, size: usize) -> bool {
         let queue = &self.queue;
         let limit = if queue.in_order && queue.threads > 1 { AHEAD_IN_ORDER } else { AHEAD } * queue.threads;
         let mut state = queue.state();
@@ -133,8 +134,8 @@ impl<T> Lane<T> {
             };
             let is_next = queue.in_order && at == 0 && state.lanes[at].batches.len() < AHEAD;
             if state.waiting < limit || is_next {
-                state.waiting += 1;
-                state.lanes[at].batches.push_back(Ok(batch));
+                state.waiting += size;
+                state.lanes[at].batches.push_back((Ok(batch), size));
                 queue.changed.notify_all();
                 return true;
             }
@@ -158,7 +159,7 @@ impl<T> Lane<T> {
             state.lanes[at].ended = true;
             if let Some(error) = error {
                 state.waiting += 1;
-                state.lanes[at].batches.push_back(Err(error));
+                state.lanes[at].batches.push_back((Err(error), 1));
             }
             self.queue.changed.notify_all();
         }
@@ -193,7 +194,7 @@ mod tests {
                         if (taken.start * 7 + number) % 5 == 0 {
                             std::thread::yield_now();
                         }
-                        if !lane.send((taken.start, number)) {
+                        if !lane.send((taken.start, number), 1) {
                             return;
                         }
                         sent.fetch_add(1, SeqCst);
@@ -240,12 +241,30 @@ mod tests {
     }
 
     #[test]
+    fn large_batches_count_as_many() {
+        let queue = Queue::new(2, true);
+        let (first, _) = queue.open(|from| from..from + 1).unwrap();
+        let (second, _) = queue.open(|from| from..from + 1).unwrap();
+        assert!(second.send("large", 2 * AHEAD_IN_ORDER) && first.send("in its turn", 1));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| second.send("too much", 1));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(!waits.is_finished());
+            assert_eq!(queue.take(), Some(Ok("in its turn")));
+            first.end();
+            assert_eq!(queue.take(), Some(Ok("large")));
+            assert!(waits.join().unwrap());
+        });
+        assert_eq!(queue.take(), Some(Ok("too much")));
+    }
+
+    #[test]
     fn a_failure_comes_in_its_turn_and_ends_all() {
         let queue = Queue::new(2, true);
         let (first, _) = queue.open(|from| from..from + 1).unwrap();
         let (second, _) = queue.open(|from| from..from + 1).unwrap();
         second.fail("broken".to_string());
-        assert!(first.send(1) && first.send(2));
+        assert!(first.send(1, 1) && first.send(2, 1));
         first.end();
         assert_eq!(taken(&queue), [Ok(1), Ok(2), Err("broken".to_string())]);
         assert!(queue.open(|from| from..from + 1).is_none());

@@ -146,7 +146,8 @@ impl Collector {
             return true;
         }
         let empty = Batch { data: corpus::buffer(self.batch.data.len()), ..Batch::default() };
-        self.lane.send(std::mem::replace(&mut self.batch, empty))
+        let size = self.batch.data.len().div_ceil(self.limit.max(1)).max(1);
+        self.lane.send(std::mem::replace(&mut self.batch, empty), size)
     }
 }
 

@@ -21,13 +21,17 @@ const LARGEST_ROOM: usize = 1 << 23;
 
 /// Ids as wide as a file has them.
 pub trait Width: Copy + 'static {
+    /// How many ids there can be.
+    const IDS: u64;
+
     fn of(id: u32) -> Self;
 
     fn rooms() -> &'static Rooms<Self>;
 }
 
 impl Width for u16 {
-    /// Cuts off what does not fit: a file that is so narrow is of a vocabulary that fits.
+    const IDS: u64 = 1 << u16::BITS;
+
     fn of(id: u32) -> Self {
         id as u16
     }
@@ -39,6 +43,8 @@ impl Width for u16 {
 }
 
 impl Width for u32 {
+    const IDS: u64 = 1 << u32::BITS;
+
     fn of(id: u32) -> Self {
         id
     }
@@ -99,6 +105,8 @@ pub struct Stream<T> {
 
 impl<T: Width> Stream<T> {
     /// The documents as `encode(text, ids)` appends the ids of each. `lengths`: bytes of a token by id.
+    ///
+    /// Fails where ids can be wider than the file's, or one has no length.
     pub fn of(
         documents: &dyn Documents,
         lengths: &[u32],
@@ -106,6 +114,9 @@ impl<T: Width> Stream<T> {
         ids: &mut Vec<u32>,
         mut encode: impl FnMut(&[u8], &mut Vec<u32>) -> Result<(), String>,
     ) -> Result<Self, String> {
+        if lengths.len() as u64 > T::IDS || u64::from(mark) >= T::IDS {
+            return Err(format!("{} tokens and the mark {mark} do not fit ids below {}", lengths.len(), T::IDS));
+        }
         let (lengths, count) = (Lengths::new(lengths), documents.count());
         let n_bytes = (documents.offsets()[count] - documents.offsets()[0]) as usize;
         let mut stream = Self {
@@ -166,6 +177,15 @@ mod tests {
         assert_eq!(found.spelled, [254 + 255 + 256 + 70_000]);
         assert!(stream::<u16>(&[&[4]], &lengths, 3).unwrap_err().contains("the id 4 has no length"));
         assert!(stream::<u16>(&[], &lengths, 3).unwrap().ids.is_empty());
+    }
+
+    #[test]
+    fn ids_are_never_cut_off() {
+        let lengths = vec![1; (1 << 16) + 1];
+        assert!(stream::<u16>(&[&[0]], &lengths, 3).unwrap_err().contains("do not fit ids below 65536"));
+        assert!(stream::<u16>(&[&[0]], &lengths[1..], 1 << 16).is_err());
+        assert_eq!(stream::<u16>(&[&[0]], &lengths[1..], 0xFFFF).unwrap().ids, [0xFFFF, 0]);
+        assert_eq!(stream::<u32>(&[&[0]], &lengths, 1 << 16).unwrap().ids, [1 << 16, 0]);
     }
 
     #[test]

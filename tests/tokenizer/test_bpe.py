@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests import texts
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, reference, train_bpe
 from tokenizer.patterns import Pattern
+from tokenizer.vocabulary import NOT_IN_UTF8
 
 ONE_PASS = ["gpt2", "llama3", "superbpe", "none", "superwords", "seed_superwords", "unfenced"]
 TWO_PASS = ["two_pass", "two_pass_unfenced"]
@@ -326,3 +327,18 @@ def test_merges_of_merges_have_an_end():
     doubling = [(0, 0), *((256 + i, 256 + i) for i in range(30))]
     with pytest.raises(UserError, match="a token of more than 65536 bytes"):
         Tokenizer.from_ranks(doubling, pattern=patterns.resolve("none"))
+
+
+def test_a_byte_without_a_token_is_no_other_token():
+    # No text has the byte 0xFF, and id 0 is of a token that no merge makes: nothing is ever made of that.
+    byte_ids = [-1 if byte in NOT_IN_UTF8 else 1 + byte for byte in range(256)]
+    a, b, c = (byte_ids[byte] for byte in b"abc")
+    tokenizer = Tokenizer(
+        byte_ids=byte_ids,
+        merge_ids=np.array([[0, c, 300], [300, a, 301]]),
+        n_phase1_merges=2,
+        pattern=patterns.resolve("gpt2"),
+        unmerged={b"ab": 0},
+    )
+    assert tokenizer.encode("abc abca") == [a, b, c, byte_ids[ord(" ")], a, b, c, a]
+    assert tokenizer.count_tokens("abc") == 3

@@ -169,3 +169,20 @@ def test_a_dataset_that_does_not_load_is_an_error(tmp_path):
     write_jsonl(tmp_path / "hf" / "train.jsonl", [{"text": 3}])
     with pytest.raises(UserError, match="holds int, not text"):
         of({"dataset": str(tmp_path / "hf")})
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are POSIX's")
+def test_pipes_are_refused_as_what_they_are(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(UserError, match=r"pipe\.jsonl: this is no regular file, and text is read more than once"):
+        Corpus(CorpusConfig(paths=[str(tmp_path / "pipe.jsonl")]))
+
+
+@pytest.mark.parametrize("readers", [1, 3])
+def test_files_that_vanish_are_named(tmp_path, readers):
+    for number in range(4):
+        write_jsonl(tmp_path / f"{number}.jsonl", [{"text": str(number)}])
+    corpus = Corpus(CorpusConfig(paths=[str(tmp_path)]))
+    (tmp_path / "2.jsonl").unlink()
+    with pytest.raises(UserError, match=r"2\.jsonl: No such file"):
+        list(corpus.batches("all", readers=readers))

@@ -19,9 +19,10 @@ impl Drop for Lent {
 }
 
 /// The ids as an array whose memory is used again after it.
-pub fn lent<T: Width + Element + Send + Sync>(py: Python<'_>, ids: Vec<T>) -> PyResult<Bound<'_, PyArray1<T>>> {
-    let (start, length) = (ids.as_ptr(), ids.len());
+pub fn lent<T: Width + Element + Send + Sync>(py: Python<'_>, mut ids: Vec<T>) -> PyResult<Bound<'_, PyArray1<T>>> {
+    let (start, length) = (ids.as_mut_ptr(), ids.len());
     let owner = Bound::new(py, Lent(Some(Box::new(move || shards::recycle(ids)))))?;
-    // SAFETY: the values stay where they are, whole and unchanged, for as long as the owner lives, which the array holds.
+    // SAFETY: the values stay where they are for as long as the owner lives, which the array holds, and so does every view
+    // of it; until then nobody here reads or writes them.
     Ok(unsafe { PyArray1::borrow_from_array(&ArrayView1::from_shape_ptr(length, start), owner.into_any()) })
 }
