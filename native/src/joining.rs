@@ -5,6 +5,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::memory::room_on_huge_pages;
 
+/// Parts whose memory is kept: enough for threads that take turns, little where many had to wait for one.
+const MOST_SPARE: usize = 16;
+
 /// What is made of some documents: items, and where each document's end.
 pub struct Part<T> {
     pub items: Vec<T>,
@@ -80,7 +83,9 @@ impl<T: Copy> Joining<T> {
             part.items.clear();
             part.ends.clear();
             parts = self.parts();
-            parts.spare.push(part);
+            if parts.spare.len() < MOST_SPARE {
+                parts.spare.push(part);
+            }
         }
         parts.joined = Some(joined);
     }

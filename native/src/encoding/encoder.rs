@@ -8,7 +8,7 @@ use super::levels::Levels;
 use super::pieces::Level1;
 use super::rules::effective_rules;
 use super::whole::WholeTokens;
-use super::words::MOST_IDS;
+use super::words::{MOST_IDS, MOST_MERGES};
 use super::Definition;
 use crate::counting::Unit;
 use crate::keys::SHORT;
@@ -42,9 +42,10 @@ pub struct Encoder {
 impl Encoder {
     /// # Panics
     ///
-    /// If there are more than `MOST_IDS` tokens.
+    /// If there are more than `MOST_IDS` tokens or `MOST_MERGES` merges.
     pub fn new(definition: Definition) -> Self {
         assert!(definition.tokens.len() <= MOST_IDS, "ids are below {MOST_IDS}");
+        assert!(definition.merges.len() <= MOST_MERGES, "ranks are below {MOST_MERGES}");
         let superwords = definition.phase1 < definition.merges.len();
         let cut_all = superwords && definition.fence.is_none();
         let Levels { first, second, late, leaves } = Levels::new(&definition);

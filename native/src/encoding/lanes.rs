@@ -4,6 +4,7 @@
 //! a step takes all of it at once: no branch depends on how many tokens are left.
 
 use super::pairs::{made, rank, FixedPairs, Found};
+use super::words::MOST_MERGES;
 
 /// Most tokens of a lane.
 pub(super) const TOKENS: usize = 15;
@@ -12,7 +13,7 @@ pub(super) const TOKENS: usize = 15;
 const ROW: usize = TOKENS + 1;
 
 /// A rank that stands for none. Lower ones leave room for a place in the same integer.
-const NO_RANK: u32 = 1 << 26;
+const NO_RANK: u32 = MOST_MERGES as u32;
 const PLACE: i32 = ROW as i32 - 1;
 const NONE: i32 = (NO_RANK as i32) << ROW.trailing_zeros();
 

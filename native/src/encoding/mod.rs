@@ -34,7 +34,7 @@ pub use encoder::Encoder;
 pub use level2::{Room, Superwords};
 pub use rules::{recover_merges, superword_rank};
 pub(crate) use spans::between_closed_seams;
-pub use words::MOST_IDS;
+pub use words::{MOST_IDS, MOST_MERGES};
 
 use crate::merging::Tokens;
 use crate::patterns::Scanner;

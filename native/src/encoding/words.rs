@@ -3,6 +3,9 @@
 /// Ids are below this.
 pub const MOST_IDS: usize = 1 << 24;
 
+/// Merges are at most as many; a token can have several.
+pub const MOST_MERGES: usize = 1 << 26;
+
 pub(super) const ID: u32 = MOST_IDS as u32 - 1;
 
 /// In the first word of a cache's entry: one less than the number of words.

@@ -91,6 +91,10 @@ impl Encoder {
         if n > encoding::MOST_IDS {
             return Err(user_error(format!("{n} tokens are too many: ids are below {}", encoding::MOST_IDS)));
         }
+        if merges.len() > encoding::MOST_MERGES {
+            let most = encoding::MOST_MERGES;
+            return Err(user_error(format!("{} merges are too many: at most {most}", merges.len())));
+        }
         let out_of_range = |id: u32| id as usize >= n;
         if byte_ids.iter().any(|&id| out_of_range(id))
             || merges.iter().any(|m| out_of_range(m.left) || out_of_range(m.right) || out_of_range(m.new))
