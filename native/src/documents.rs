@@ -5,7 +5,10 @@ use crate::joining::{Joined, Joining};
 use crate::parallel;
 
 /// Bytes of documents that a thread takes at a time.
-const CHUNK_BYTES: usize = 1 << 17;
+pub const CHUNK_BYTES: usize = 1 << 17;
+
+/// Bytes of text for which room for a token is taken in advance.
+pub const BYTES_PER_TOKEN: usize = 4;
 
 /// Texts by number, and how long they are.
 pub trait Documents: Sync {

@@ -2,16 +2,13 @@
 
 use std::sync::Mutex;
 
-use crate::documents::Documents;
+use crate::documents::{Documents, BYTES_PER_TOKEN};
 
 /// Ids that are narrowed and measured at a time, while they are in the nearest cache.
 const PART: usize = 1 << 11;
 
 /// Lengths from this on are looked up in the table of long ones.
 const LONG: u8 = u8::MAX;
-
-/// Bytes of text for which room for a token is taken in advance.
-const BYTES_PER_TOKEN: usize = 4;
 
 /// Rooms for ids that nobody needs any more. Getting new ones from the system, page by page, takes half as long as
 /// narrowing and measuring the ids.

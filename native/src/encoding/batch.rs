@@ -1,18 +1,13 @@
 //! Many documents at once, on several threads.
 
 use super::encoder::Encoder;
-use crate::documents::{self, Documents, Strings};
-
-const CHUNK_BYTES: usize = 1 << 17;
+use crate::documents::{self, Documents, Strings, BYTES_PER_TOKEN, CHUNK_BYTES};
 
 /// Longer documents are cut for several threads.
 const LONG_BYTES: usize = 4 * CHUNK_BYTES;
 
 /// A document that has no cut up to here is not cut any more.
 const SEARCHED_BYTES: usize = 8 * CHUNK_BYTES;
-
-/// Bytes of text for which room for a token is taken in advance.
-const BYTES_PER_TOKEN: usize = 4;
 
 impl Encoder {
     /// Ids of all documents of a batch, and where each document's begin and end.

@@ -5,9 +5,10 @@
 
 use super::pairs::{made, rank, FixedPairs, Found};
 use super::words::MOST_MERGES;
+use crate::keys::SHORT;
 
-/// Most tokens of a lane.
-pub(super) const TOKENS: usize = 15;
+/// Most tokens of a lane: one for each byte of a short piece.
+const TOKENS: usize = SHORT;
 
 /// Room for one more, so that a step can take a whole row.
 const ROW: usize = TOKENS + 1;
@@ -17,7 +18,6 @@ const NO_RANK: u32 = MOST_MERGES as u32;
 const PLACE: i32 = ROW as i32 - 1;
 const NONE: i32 = (NO_RANK as i32) << ROW.trailing_zeros();
 
-#[derive(Clone, Copy)]
 struct Lane {
     /// Which sequence it is.
     number: u32,
