@@ -1,24 +1,28 @@
 """Artifacts: one folder per result, named by what went into it, written whole or not at all.
 
 A stage's folder is called `<stage>-<12 hex>` after the hash of the stage's own configuration, the hashes of
-what it read and the format version. Its `manifest.json` says where it came from, what is in it and what it
-cost. The folder is written beside its final name, flushed to disk and renamed, under a lock that dies with
-its holder: two processes never do the same work, and `kill -9` loses at most one stage's unfinished work.
+what it read and the format version. Its `manifest.json` says where it came from, what is in it, what it
+cost, and the size and checksum of every file. The folder is written next to its final name under a lock that dies
+with its holder: two processes never do the same work.
+
+Files are flushed to disk first, then the manifest is written, then the folder is renamed. A folder with a manifest is
+therefore complete, whatever its name: a killed process loses at most one stage's unfinished work. Before a process
+uses an artifact's files, it compares them with their checksums.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import json
 import os
 import platform
+import re
 import resource
 import shutil
 import sys
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,34 +30,31 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from tokenizer.errors import UserError
+from tokenizer.files import (
+    Verify,
+    check_files,
+    check_sizes,
+    digest,
+    read_sealed,
+    recorded,
+    sync,
+    write_sealed,
+    write_whole,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 # Raised when the layout of artifacts, or what a stage means, changes: older folders are then not reused.
-FORMAT = 2
+FORMAT = 3
+# The last format whose manifests have sizes without checksums.
+_UNCHECKED_FORMAT = 2
 MANIFEST = "manifest.json"
 SECONDS = ".seconds"
+_NAME = r"[a-z]+-[0-9a-f]{12}(-\d+)?"
 # Environment variable with the user's command, for processes that a launcher starts with one of its own.
 COMMAND = "SUPERBPE_COMMAND"
 _PACKAGES = ("superbpe-framework", "numpy", "torch", "pyarrow", "botocore")
-
-
-def digest(value: Any) -> str:
-    """Return the SHA-256 (64 hex digits) of a JSON-able value, whatever the order of its keys.
-
-    >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
-    True
-    """
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON beside its final name and rename it, so that a reader never sees half a file."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    partial.replace(path)
 
 
 @dataclass(frozen=True)
@@ -61,19 +62,32 @@ class Artifact:
     """A finished folder and its manifest.
 
     Attributes:
-        path: The folder.
+        folder: The folder; to read its files, use `path`.
         manifest: What `manifest.json` says.
         fresh: True if this process has just made it, False if it was there already.
+        check: Called before files are used; raises a UserError if one is damaged.
     """
 
-    path: Path
+    folder: Path
     manifest: dict[str, Any]
     fresh: bool = False
+    check: Callable[[Artifact], None] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def path(self) -> Path:
+        """The folder, its files compared with their checksums (by default once per process).
+
+        Raises:
+            UserError: If a file is damaged or missing.
+        """
+        if self.check is not None:
+            self.check(self)
+        return self.folder
 
     @property
     def name(self) -> str:
         """`<stage>-<12 hex>`."""
-        return self.path.name
+        return self.folder.name
 
     @property
     def hash(self) -> str:
@@ -88,7 +102,7 @@ class Artifact:
 
     @property
     def seconds(self) -> float:
-        """What it took to make, over all sittings, in seconds."""
+        """Time it took to make, over all sittings, in seconds."""
         return float(self.manifest["seconds"])
 
 
@@ -99,6 +113,8 @@ class Store:
         root: The folder; made when the first artifact is.
         on_wait: Called with an artifact's name when another process is making it and this one has to wait.
         on_use: Called with every artifact that is made or reused.
+        verify: When files are compared with their checksums.
+        progress: Called while that takes place, as in `tokenizer.files.check_files`.
     """
 
     def __init__(
@@ -107,10 +123,14 @@ class Store:
         *,
         on_wait: Callable[[str], None] | None = None,
         on_use: Callable[[Artifact], None] | None = None,
+        verify: Verify = "once",
+        progress: Callable[[str, int, int | None], None] | None = None,
     ) -> None:
         self.root = root
         self._on_wait = on_wait
         self._on_use = on_use
+        self._verify = verify
+        self._progress = progress
 
     def make(
         self,
@@ -145,82 +165,114 @@ class Store:
         build: Callable[[Path], dict[str, Any]],
         *,
         resumable: bool = False,
-        check_files: bool = True,
     ) -> Artifact:
         """Like `make`, for a name that the caller has chosen (a tokenizer is named by its content).
 
         Args:
-            name: Of the folder.
+            name: Name of the folder.
             identity: The first entries of the manifest; `hash` must be one of them.
             build: As for `make`.
             resumable: As for `make`.
-            check_files: Refuse the artifact later if a file's size changed; False where its reader knows better
-                which changes matter.
         """
-        artifact = self.find(name) or self._write(name, identity, build, resumable, check_files)
+        artifact = self.find(name) or self._write(name, identity, build, resumable)
         self.use(artifact)
         return artifact
 
     def use(self, artifact: Artifact) -> None:
-        """Let it be known that an artifact is used which `find` has found."""
+        """Report that an artifact which `find` returned is used."""
         if self._on_use is not None:
             self._on_use(artifact)
 
     def _write(
-        self,
-        name: str,
-        identity: Mapping[str, Any],
-        build: Callable[[Path], dict[str, Any]],
-        resumable: bool,
-        check_files: bool,
+        self, name: str, identity: Mapping[str, Any], build: Callable[[Path], dict[str, Any]], resumable: bool
     ) -> Artifact:
         with self.lock(name):
             if (found := self.find(name)) is not None:
                 return found
             partial = self.root / f".{name}.{'resumable' if resumable else 'partial'}"
+            if self._complete(partial) and (found := self.find(name)) is not None:
+                return found
             if not resumable:
                 shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(exist_ok=True)
+            for unfinished in partial.glob(".*.partial"):  # files that a killed process was writing
+                if unfinished.is_file():
+                    unfinished.unlink()
             with _measured(partial) as cost:
                 try:
                     contents = build(partial)
-                except BaseException:
+                except BaseException as error:
                     if not resumable:
                         shutil.rmtree(partial, ignore_errors=True)
+                    if isinstance(error, OSError) and error.filename is None:
+                        error.filename = str(partial)
                     raise
+            _sync_all(partial)
             manifest = {
                 **identity,
                 "contents": contents,
                 **cost,
                 **_origin(),
-                "files": _sizes(partial) if check_files else {},
+                "files": recorded(partial, _files(partial)),
             }
-            write_json(partial / MANIFEST, manifest)
-            _flush(partial)
-            final = self.root / name
-            partial.rename(final)
-            _fsync(self.root)
-            return Artifact(final, manifest, fresh=True)
+            write_sealed(partial / MANIFEST, manifest)
+            self._name(partial)
+            return Artifact(self.root / name, manifest, fresh=True)
+
+    def _complete(self, partial: Path) -> bool:
+        """Give a folder its final name if a killed process had finished it; otherwise delete its manifest, if any.
+
+        The manifest is written after everything else is on disk, so a folder with a valid one lacks only its name.
+        """
+        try:
+            check_sizes(partial, read_sealed(partial / MANIFEST)["files"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            (partial / MANIFEST).unlink(missing_ok=True)
+            return False
+        self._name(partial)
+        return True
+
+    def _name(self, partial: Path) -> None:
+        name = partial.name.removeprefix(".").removesuffix(partial.suffix)
+        partial.rename(self.root / name)
+        sync(self.root)
 
     def find(self, name: str) -> Artifact | None:
-        """Return the finished artifact of this name, or None.
+        """Return the finished artifact of this name, or None. Sizes are checked now, checksums when it is used.
 
         Raises:
-            UserError: If a file that the manifest lists is missing or has another size.
+            UserError: If the manifest is damaged, or a file that it lists is missing or has another size.
         """
-        path = self.root / name
+        folder = self.root / name
         try:
-            manifest = json.loads((path / MANIFEST).read_bytes())
-            for file, size in manifest["files"].items():
-                if (path / file).stat().st_size != size:
-                    raise UserError(f"{path / file} is not {size} bytes long as its manifest says; {_remake(path)}")
+            manifest = _read_manifest(folder)
+            check_sizes(folder, manifest["files"])
         except (FileNotFoundError, NotADirectoryError) as error:
-            if not path.exists():
+            if not folder.exists():
                 return None
-            raise UserError(f"{error.filename} is missing; {_remake(path)}") from None
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise UserError(f"{path / MANIFEST} is not a manifest; {_remake(path)}") from None
-        return Artifact(path, manifest)
+            raise UserError(f"{error.filename} is missing; {_remake(folder)}") from None
+        except UserError as error:
+            raise UserError(f"{error}; {_remake(folder)}") from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{folder / MANIFEST} is damaged ({error}); {_remake(folder)}") from None
+        return Artifact(folder, manifest, check=self.check)
+
+    def check(self, artifact: Artifact, verify: Verify | None = None) -> None:
+        """Compare an artifact's files with the checksums in its manifest.
+
+        Args:
+            artifact: The artifact.
+            verify: Instead of the store's own setting.
+
+        Raises:
+            UserError: If a file is damaged or missing.
+        """
+        try:
+            check_files(artifact.folder, artifact.manifest["files"], verify or self._verify, self._progress)
+        except FileNotFoundError as error:
+            raise UserError(f"{error.filename} is missing; {_remake(artifact.folder)}") from None
+        except UserError as error:
+            raise UserError(f"{error}; {_remake(artifact.folder)}") from None
 
     def names(self, prefix: str) -> list[str]:
         """Return the sorted names of finished artifacts that start with `prefix`."""
@@ -251,12 +303,12 @@ class Store:
             lock.release()
 
     def clean(self) -> list[str]:
-        """Delete what killed processes left half-made, except what can be continued; return the names."""
+        """Delete what killed processes left unfinished, except what can be continued; return the names."""
         stale = []
         for partial in sorted(self.root.glob(".*.partial")):
             name = partial.name.removeprefix(".").removesuffix(".partial")
             with self.if_free(name) as free:  # else its maker lives
-                if free:
+                if free and ((self.root / name).exists() or not self._complete(partial)):
                     shutil.rmtree(partial, ignore_errors=True)
                     stale.append(name)
         return stale
@@ -291,12 +343,24 @@ class Store:
         return FileLock(folder / f"{name}.lock")
 
 
+def artifact_at(folder: Path) -> Artifact | None:
+    """Return the artifact in a folder that a user named; None if the folder is not an artifact.
+
+    Raises:
+        UserError: If it is a damaged one.
+    """
+    folder = folder.resolve()
+    if not (re.fullmatch(_NAME, folder.name) and (folder / MANIFEST).is_file()):
+        return None
+    return Store(folder.parent).find(folder.name)
+
+
 @contextmanager
 def _measured(folder: Path) -> Iterator[dict[str, float | int]]:
     """Measure seconds (earlier sittings of a resumed stage included) and peak memory of a block."""
     cost: dict[str, float | int] = {}
     record = folder / SECONDS
-    before = float(record.read_text()) if record.exists() else 0.0
+    before = seconds_so_far(folder) or 0.0
     _reset_peak_memory()
     start = time.perf_counter()
     try:
@@ -305,8 +369,17 @@ def _measured(folder: Path) -> Iterator[dict[str, float | int]]:
         cost["seconds"] = round(before + time.perf_counter() - start, 3)
         cost["peak_memory_bytes"] = peak_memory()
         if folder.exists():
-            record.write_text(str(cost["seconds"]))
+            with suppress(OSError):  # a full disk: the error that the block raises says so
+                write_whole(record, str(cost["seconds"]))
     record.unlink(missing_ok=True)
+
+
+def seconds_so_far(folder: Path) -> float | None:
+    """Return the time that finished sittings of an unfinished stage took, in seconds; None if it is not known."""
+    try:
+        return float((folder / SECONDS).read_text())
+    except (OSError, ValueError):
+        return None
 
 
 def _reset_peak_memory() -> None:
@@ -344,24 +417,27 @@ def _origin() -> dict[str, Any]:
     }
 
 
-def _remake(path: Path) -> str:
-    return f"delete the folder {path} and run the same command again to have it made anew"
+def _remake(folder: Path) -> str:
+    return f"delete the folder {folder} and run the same command again to rebuild it"
 
 
-def _sizes(folder: Path) -> dict[str, int]:
-    files = (p for p in sorted(folder.rglob("*")) if p.is_file())
-    return {p.relative_to(folder).as_posix(): p.stat().st_size for p in files}
-
-
-def _flush(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        _fsync(path)
-    _fsync(folder)
-
-
-def _fsync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    """Read a sealed manifest, or one of format 2, whose files are listed with their sizes alone."""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        return read_sealed(folder / MANIFEST)
+    except ValueError:
+        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
+        sizes_alone = all(isinstance(size, int) for size in manifest["files"].values())
+        if manifest["format"] == _UNCHECKED_FORMAT and sizes_alone:
+            return manifest
+        raise
+
+
+def _files(folder: Path) -> list[str]:
+    return [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+
+
+def _sync_all(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        sync(path)
+    sync(folder)

@@ -21,7 +21,7 @@ from rich.text import Text
 from experiments import runs, sweep
 from experiments.artifacts import COMMAND, command_line
 from experiments.compose import check, hydra_settings, known_keys, largest_size, to_config
-from experiments.console import Reporter, complain, console, stderr
+from experiments.console import Reporter, complain, console, stderr, storage_error
 from experiments.help import show_help
 from experiments.runs import Recorder, Run
 from experiments.signals import INTERRUPTED, TERMINATED, terminating
@@ -182,10 +182,10 @@ def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int], numb
     try:
         decorated: Any = hydra.main(version_base="1.3", config_path="pkg://configs", config_name="config")(job)
         decorated()
-    except PermissionError as error:
-        raise UserError(
-            f"cannot write {error.filename} here; go elsewhere, or name a folder with hydra.run.dir=FOLDER"
-        ) from None
+    except OSError as error:
+        if (known := storage_error(error, "the folder of this run")) is None:
+            raise
+        raise UserError(f"{known}. Another folder can be named with hydra.run.dir=FOLDER") from None
     finally:
         sys.argv = before
         logging.root.handlers[:] = handlers  # the run's own write into its folder
@@ -218,7 +218,8 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], number: int | None, *, e
             labels=_labels(folder, stage, cell),
         )
         recorder.done(outcome.result, outcome.page)
-    except Exception as error:
+    except Exception as problem:
+        error = (isinstance(problem, OSError) and storage_error(problem, str(folder))) or problem
         # Reported here, not by Hydra, so that the other cells of a sweep go on and a mistake shows no traceback.
         recorder.failed(error)
         if isinstance(error, UserError):

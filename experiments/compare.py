@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.artifacts import write_json
 from experiments.config import ReportConfig
 from experiments.console import Reporter, exit_code
 from experiments.report.figures import FORMATS, save
 from tokenizer.errors import UserError
+from tokenizer.files import write_json, write_whole
 
 if TYPE_CHECKING:
     from experiments.stages.evaluation import Result
@@ -71,7 +71,7 @@ def _run(arguments: argparse.Namespace) -> None:
     numbers["notes"] = [*notes, *comparing.unfinished(others)]
     arguments.out.mkdir(parents=True, exist_ok=True)
     write_json(arguments.out / NUMBERS, numbers)
-    (arguments.out / PAGE).write_text(render(numbers), encoding="utf-8")
+    write_whole(arguments.out / PAGE, render(numbers))
     if arguments.figures is not None:
         save(figures(numbers), arguments.out / "figures", arguments.figures or FORMATS)
     for note in numbers["notes"]:

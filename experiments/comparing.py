@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import lm.evaluation
 from experiments import runs
-from experiments.artifacts import Artifact, Store, digest
+from experiments.artifacts import Artifact, Store
 from experiments.labels import Told, name_all, settings
 from experiments.report.texts import documents
 from experiments.stages.evaluation import Candidate, Judged, Result
@@ -19,6 +19,7 @@ from experiments.stages.verdict import LEAST_EVIDENCE
 from lm.evaluation import Evaluation
 from tokenizer.bpe import Tokenizer
 from tokenizer.errors import UserError
+from tokenizer.files import digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

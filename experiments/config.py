@@ -23,6 +23,7 @@ from superbpe.transition import AUTO, resolve_transition
 from tokenizer.corpus import CorpusConfig
 from tokenizer.counting import weighted
 from tokenizer.errors import UserError
+from tokenizer.files import Verify
 from tokenizer.patterns import NAMES, resolve
 
 if typing.TYPE_CHECKING:
@@ -206,6 +207,8 @@ class Config:
 
     Attributes:
         artifacts: Folder for results, shared between runs.
+        verify: When the files of artifacts are compared with their checksums: `always` they are used, `once` per
+            process, or `never` (their sizes only).
         wandb: `off`, `offline` or `online`; `metrics.jsonl` is written in any case.
         project: Name of the wandb project.
     """
@@ -221,6 +224,7 @@ class Config:
     runner: RunnerConfig = field(default_factory=RunnerConfig)
     report: ReportConfig = field(default_factory=ReportConfig)
     artifacts: str = "artifacts"
+    verify: Verify = "once"
     wandb: str = "off"
     project: str = "superbpe"
 
@@ -308,6 +312,7 @@ def transition_size(config: Config) -> int:
 def validate(config: Config) -> None:
     """Raise a UserError for what can be known to be wrong before any text is read."""
     check_choice("wandb", config.wandb, MODES)
+    check_choice("verify", config.verify, typing.get_args(Verify))
     check_choice("corpus.source", config.corpus.source, ("files", "embedded"))
     check_choice("budget.mode", config.budget.mode, BUDGETS)
     check_choice("runner.name", config.runner.name, ("local",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
 import time
@@ -70,6 +71,34 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+_STORAGE_ERRORS = {
+    errno.ENOSPC: "the disk is full; free some space",
+    errno.EDQUOT: "the disk quota is used up; free some space or have the quota raised",
+    errno.EROFS: "the file system is read-only; choose another folder",
+    errno.EACCES: "permission denied; change the permissions or choose another folder",
+    errno.EPERM: "the operation is not permitted; change the permissions or choose another folder",
+    errno.EMFILE: "too many open files; raise the limit with `ulimit -n`",
+    errno.ENFILE: "too many open files on this machine; close some programs",
+    errno.EFBIG: "the file is larger than the disk or `ulimit -f` allows; choose another disk or raise the limit",
+    errno.EIO: "the disk reports an input/output error; check it, or choose another folder",
+}
+
+
+def storage_error(error: OSError, where: str = "") -> UserError | None:
+    """Describe an error of the file system that the user can fix; None for any other error.
+
+    Args:
+        error: The error.
+        where: Path to name where the error does not know it.
+    """
+    remedy = _STORAGE_ERRORS.get(error.errno or 0)
+    if remedy is None:
+        return None
+    return UserError(
+        f"{error.filename or where}: {remedy}, then run the same command again. Finished stages are kept".lstrip(": ")
+    )
+
+
 def exit_code(job: Callable[[], None], interrupted: str = "interrupted: nothing is written") -> int:
     """Run a command's job; tell a user's mistake in a line with exit code 2, Ctrl-C with 130.
 
@@ -83,6 +112,9 @@ def exit_code(job: Callable[[], None], interrupted: str = "interrupted: nothing 
         complain(error)
         return 2
     except OSError as error:
+        if (known := storage_error(error)) is not None:
+            complain(known)
+            return 2
         what = f"{error.filename}: {error.strerror}" if error.filename is not None else str(error)
         complain(UserError(f"cannot read or write {what}"))
         return 2

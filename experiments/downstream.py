@@ -19,12 +19,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.artifacts import Store, write_json
+from experiments.artifacts import Store
 from experiments.console import Reporter, console, exit_code
 from experiments.heldout_tasks import write_tasks
 from experiments.trained_models import Saved, load_models
 from tokenizer import Corpus, CorpusConfig
 from tokenizer.errors import UserError
+from tokenizer.files import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -167,7 +168,7 @@ def _rows(result: dict[str, Any], task: str, label: str, facts: dict[str, Any]) 
 def _documents(arguments: argparse.Namespace, models: Sequence[Saved]) -> Iterator[str]:
     paths = arguments.text
     if paths is None:
-        root = models[0].artifact.path.parent
+        root = models[0].artifact.folder.parent
         found = [root / name / "heldout.jsonl.zst" for name in Store(root).names("corpus-")]
         if len(found) != 1:
             raise UserError(

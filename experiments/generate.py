@@ -16,12 +16,12 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from experiments.artifacts import write_json
 from experiments.console import Reporter, console, exit_code
 from experiments.trained_models import Saved, load_models
 from lm.bytewise import ByteModel
 from lm.generation import Sample, SamplingConfig, generate, generate_from
 from tokenizer.errors import UserError
+from tokenizer.files import write_json
 
 _DEFAULT = SamplingConfig()
 

@@ -8,6 +8,7 @@ published. Prints what phase 2 had brought after some of its merges.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import re
 import sys
@@ -22,6 +23,7 @@ from rich.table import Table
 from experiments.console import exit_code
 from superbpe import history
 from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
+from tokenizer.files import replacing, write_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +93,9 @@ def _run(arguments: argparse.Namespace) -> None:
         if len(tokenizer.merge_ids) > tokenizer.n_phase1_merges:
             console.print(_table(label, history.early_statistics(tokenizer, found)))
     chart = curve_chart(rows, published=not arguments.no_published)
-    _replace(drawn, lambda part: chart.save(part, format="svg"))
+    drawing = io.StringIO()
+    chart.save(drawing, format="svg")
+    write_whole(drawn, drawing.getvalue())
     console.print(str(drawn))
 
 
@@ -118,18 +122,11 @@ def _log(folder: Path, name: str, *, jsonl: bool) -> Path:
 def _write(log: pa.Table, path: Path, *, jsonl: bool) -> None:
     import pyarrow.parquet as pq
 
-    if jsonl:
-        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in log.to_pylist())
-        _replace(path, lambda part: part.write_text(lines, encoding="utf-8"))
-    else:
-        _replace(path, lambda part: pq.write_table(log, part, compression="zstd"))
-
-
-def _replace(path: Path, write: Any) -> None:
-    """Writes beside the file and renames, so that it is whole or not there."""
-    part = path.with_name(f".{path.name}.part")
-    write(part)
-    part.replace(path)
+    with replacing(path) as file:
+        if jsonl:
+            file.writelines((json.dumps(row, ensure_ascii=False) + "\n").encode() for row in log.to_pylist())
+        else:
+            pq.write_table(log, file, compression="zstd")
 
 
 def _table(label: str, rows: list[history.Progressed]) -> Table:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from experiments.artifacts import write_json
 from experiments.console import console, exit_code, si
 from experiments.report import vocabulary, vocabulary_page
 from experiments.report.figures import FORMATS, save
@@ -26,6 +25,7 @@ from experiments.report.vocabulary_charts import figures
 from superbpe import tokens
 from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError, embedded
 from tokenizer._native import Batch
+from tokenizer.files import replacing, write_json, write_whole
 from tokenizer.patterns import resolve
 
 if TYPE_CHECKING:
@@ -142,17 +142,14 @@ def _write(arguments: argparse.Namespace, report: dict[str, Any], first: Side, s
     import pyarrow.parquet as pq
 
     page, numbers = arguments.out / "vocabulary.html", arguments.out / "vocabulary.json"
-    part = page.with_name(f".{page.name}.part")
-    part.write_text(vocabulary_page.render(report, first, second), encoding="utf-8")
-    part.replace(page)
+    write_whole(page, vocabulary_page.render(report, first, second))
     write_json(numbers, report)
     written = [page, numbers]
     for one, other in ((first, second), (second, first)):
         if one is not None:
             path = arguments.out / f"tokens-{re.sub(r'[^A-Za-z0-9._-]+', '-', one.label).strip('-')}.parquet"
-            part = path.with_name(f".{path.name}.part")
-            pq.write_table(pa.table(vocabulary.table(one, other)), part, compression="zstd")
-            part.replace(path)
+            with replacing(path) as file:
+                pq.write_table(pa.table(vocabulary.table(one, other)), file, compression="zstd")
             written.append(path)
     if arguments.figures is not None:
         written += save(figures(report), arguments.out / "figures", arguments.figures or FORMATS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from experiments import registry, runs
-from experiments.artifacts import FORMAT, MANIFEST, SECONDS, Artifact, Store
+from experiments.artifacts import FORMAT, MANIFEST, Artifact, Store, seconds_so_far
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -62,17 +62,18 @@ class Item:
         return self.name.partition("-")[0]
 
 
-def take(store: Store, keep: Iterable[str] = (), drop: Iterable[str] = ()) -> list[Item]:
+def take(store: Store, keep: Iterable[str] = (), drop: Iterable[str] = (), *, verify: bool = False) -> list[Item]:
     """Return everything in a store, in the order of stages and time.
 
     Args:
         store: Where to look.
         keep: Names of artifacts that are needed in any case.
         drop: Names of reports and other artifacts that are not wanted, whoever used them.
+        verify: Compare every file with its checksum.
     """
     if not store.root.is_dir():
         raise UserError(f"artifacts={store.root}: there is no such folder")
-    items = [_item(store, path) for path in sorted(store.root.iterdir()) if _is_artifact(path)]
+    items = [_item(store, path, verify) for path in sorted(store.root.iterdir()) if _is_artifact(path)]
     _link(items)
     _mark(store, items, set(keep), set(drop))
     order = {stage: place for place, stage in enumerate(STAGES)}
@@ -85,7 +86,7 @@ def _is_artifact(path: Path) -> bool:
     return path.suffix in (".partial", ".resumable") if path.name.startswith(".") else (path / MANIFEST).exists()
 
 
-def _item(store: Store, path: Path) -> Item:
+def _item(store: Store, path: Path, verify: bool) -> Item:
     n_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     if path.name.startswith("."):
         name = path.name.removeprefix(".").removesuffix(path.suffix)
@@ -95,6 +96,8 @@ def _item(store: Store, path: Path) -> Item:
     try:
         found = store.find(path.name)
         assert found is not None
+        if verify:
+            store.check(found, "always")
     except UserError as error:
         return Item(path, path.name, DAMAGED, _readable(path / MANIFEST), n_bytes, note=str(error))
     if found.manifest.get("format") != FORMAT:
@@ -105,10 +108,8 @@ def _item(store: Store, path: Path) -> Item:
 
 def _cost_so_far(partial: Path) -> dict[str, Any]:
     """What is known of an unfinished stage: the seconds of its sittings that came to an end."""
-    try:
-        return {"seconds": float((partial / SECONDS).read_text())}
-    except (OSError, ValueError):
-        return {}
+    seconds = seconds_so_far(partial)
+    return {} if seconds is None else {"seconds": seconds}
 
 
 def _readable(manifest: Path) -> dict[str, Any]:

@@ -73,6 +73,8 @@ def run(
         Path(config.artifacts),
         on_wait=lambda name: shown.say(f"waiting: another process makes {name}"),
         on_use=use,
+        verify=config.verify,
+        progress=shown.progress,
     )
 
     def warn(message: Warning | str, *_: Any, **__: Any) -> None:

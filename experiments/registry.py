@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from experiments.artifacts import Store, digest, write_json
+from experiments.artifacts import Store
 from experiments.runs import RECORD
+from tokenizer.files import digest, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

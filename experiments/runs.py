@@ -8,12 +8,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.artifacts import command_line, write_json
+from experiments.artifacts import command_line
 from tokenizer.errors import UserError
+from tokenizer.files import write_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,15 +93,17 @@ class Recorder:
         self._end("done", 0)
 
     def failed(self, error: BaseException) -> None:
-        """Note why the run came to no end."""
+        """Note why the run did not finish. If the disk is full, the record stays that of a running process."""
         self.run.error = " ".join(str(error).split()) or type(error).__name__
         if not isinstance(error, UserError):
             self.run.error = f"{type(error).__name__}: {self.run.error}"
-        self._end("failed", 2 if isinstance(error, UserError) else 1)
+        with suppress(OSError):
+            self._end("failed", 2 if isinstance(error, UserError) else 1)
 
     def interrupted(self) -> None:
         """Note that somebody stopped it."""
-        self._end("interrupted", 130)
+        with suppress(OSError):
+            self._end("interrupted", 130)
 
     def _end(self, status: Status, exit_code: int) -> None:
         self.run.status, self.run.exit_code = status, exit_code

@@ -16,9 +16,10 @@ from rich.text import Text
 
 from experiments import inventory
 from experiments.artifacts import Store
-from experiments.console import console, duration, exit_code, si
-from experiments.inventory import OUTDATED, WHOLE, Item
+from experiments.console import Reporter, console, duration, exit_code, si, stderr
+from experiments.inventory import DAMAGED, OUTDATED, WHOLE, Item
 from tokenizer.errors import UserError
+from tokenizer.progress import Progress
 
 
 def run(argv: list[str] | None = None) -> int:
@@ -28,6 +29,7 @@ def run(argv: list[str] | None = None) -> int:
         description="Lists artifacts by the command that made them: cost, state, and what each was made of.",
     )
     add_store(options)
+    options.add_argument("--verify", action="store_true", help="compare every file with its checksum")
     options.add_argument("--json", action="store_true", help="print JSON instead of tables")
     arguments = options.parse_args(argv)
     return exit_code(lambda: _run(arguments), "interrupted")
@@ -38,20 +40,31 @@ def add_store(options: argparse.ArgumentParser) -> None:
     options.add_argument("store", nargs="?", default="artifacts=artifacts", metavar="artifacts=FOLDER")
 
 
-def store_of(arguments: argparse.Namespace) -> Store:
+def store_of(arguments: argparse.Namespace, progress: Progress | None = None) -> Store:
     """Return the store that the command line names."""
     key, equals, value = arguments.store.rpartition("=")
     if equals and key != "artifacts":
         raise UserError(f"{arguments.store} is not understood; write artifacts=FOLDER")
-    return Store(Path(value))
+    return Store(Path(value), progress=progress)
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    store = store_of(arguments)
-    items = inventory.take(store)
+    reporter = Reporter(stderr)
+    with reporter.stage("status"):
+        items = inventory.take(store_of(arguments, reporter.progress), verify=arguments.verify)
     if arguments.json:
         print(json.dumps([_row(item) for item in items], indent=2, ensure_ascii=False))
-        return
+    else:
+        _print(items)
+    damaged = [item.name for item in items if item.state == DAMAGED]
+    if arguments.verify and damaged:
+        raise UserError(
+            f"{len(damaged)} of {len(items)} artifacts are damaged: {', '.join(damaged)}; delete their folders and "
+            "repeat the commands that made them"
+        )
+
+
+def _print(items: list[Item]) -> None:
     groups: dict[tuple[str, str], list[Item]] = defaultdict(list)
     for item in items:
         groups[_first_made(items, item), item.manifest.get("command", "")].append(item)

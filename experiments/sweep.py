@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import math
-import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments import runs
-from experiments.artifacts import command_line, write_json
+from experiments.artifacts import command_line
 from experiments.console import console, duration, stderr
+from tokenizer.files import write_json, write_whole
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
@@ -116,12 +117,11 @@ def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
     )
     rows = [flat(cell) for cell in cells]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    partial = folder / f".{TABLE}.{os.getpid()}"
-    with partial.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, names)
-        writer.writeheader()
-        writer.writerows(rows)
-    partial.replace(folder / TABLE)
+    table = io.StringIO(newline="")
+    writer = csv.DictWriter(table, names)
+    writer.writeheader()
+    writer.writerows(rows)
+    write_whole(folder / TABLE, table.getvalue())
     _show(cells, folder, n_cells)
     return cells
 

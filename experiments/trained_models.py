@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.artifacts import MANIFEST, Store
+from experiments.artifacts import Store, artifact_at
 from lm.language_model import LanguageModel
 from lm.run import MODEL, SUMMARY
 from lm.shards import Shards
@@ -76,6 +76,8 @@ def open_model(folder: Path, tokenizer: Path | None = None, *, device: str = "cp
     Raises:
         UserError: There is no model, or no tokenizer is found, or it is another than the model was trained with.
     """
+    if (artifact := artifact_at(folder)) is not None:
+        folder = artifact.path
     if not (folder / MODEL).is_file():
         raise UserError(f"{folder} holds no {MODEL}; name a language model's folder, as artifacts/lm-0123456789ab")
     model = load_model(folder, device)
@@ -102,15 +104,17 @@ def training_counts(folder: Path) -> NDArray[np.int64] | None:
     Args:
         folder: An `lm-...` artifact.
     """
-    try:
-        shards = json.loads((folder / MANIFEST).read_bytes())["inputs"]["shards"]
-        summary = json.loads((folder / SUMMARY).read_bytes())
-        settings = summary["run"]["train"]
-        place = folder.resolve().parent / f"shards-{shards[:12]}" / "shards"
-        found = {"n_tokens": summary["tokens"], "seed": settings["seed"], "shuffle": settings["shuffle"]}
-    except (OSError, ValueError, KeyError, TypeError):
+    model = artifact_at(folder)
+    if model is None:
         return None
-    return trained_counts(Shards.open(place), **found) if place.is_dir() else None
+    try:
+        shards = artifact_at(model.folder.parent / f"shards-{model.manifest['inputs']['shards'][:12]}")
+        summary = json.loads((model.path / SUMMARY).read_bytes())
+        settings = summary["run"]["train"]
+        found = {"n_tokens": summary["tokens"], "seed": settings["seed"], "shuffle": settings["shuffle"]}
+    except (OSError, KeyError, TypeError):
+        return None
+    return None if shards is None else trained_counts(Shards.open(shards.path / "shards"), **found)
 
 
 def _find(path: Path) -> list[Artifact]:

@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from experiments.artifacts import write_json
 from experiments.console import Reporter, console, exit_code
 from experiments.trained_models import open_model, training_counts
 from lm.undertrained import find_undertrained
 from tokenizer.errors import UserError
+from tokenizer.files import write_json
 
 _ENOUGH = 0.5
 """Where the model repeats a smaller share of well-trained tokens, that it does not repeat one says little."""

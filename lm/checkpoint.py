@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
+import torch
+import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from tokenizer.errors import UserError
+from tokenizer.files import sync
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,15 +24,38 @@ if TYPE_CHECKING:
 
     from lm.model import Transformer
 
+_CHECKSUM = "xxh3_128"
+
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-    """Write tensors and JSON-able `meta` to `path`; a reader sees the old file or the new one, never half."""
+    """Write tensors, JSON-able `meta` and a checksum of both; a reader sees the old file or the new one, never half.
+
+    Raises:
+        OSError: If the file cannot be written (disk full, no permission).
+    """
     partial = path.with_name(f".{path.name}.partial")
-    contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-    save_file(contiguous, partial, metadata={"format": "pt", "json": json.dumps(meta)})
-    with partial.open("rb") as file:
-        os.fsync(file.fileno())
+    on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    metadata = {"format": "pt", "json": json.dumps(meta)}
+    try:
+        save_file(on_cpu, partial, metadata={**metadata, _CHECKSUM: _checksum(on_cpu, metadata["json"])})
+    except SafetensorError as error:
+        partial.unlink(missing_ok=True)
+        if (number := re.search(r"\(os error (\d+)\)", str(error))) is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
+    sync(partial)
     partial.replace(path)
+    sync(path.parent)
+
+
+def _checksum(tensors: dict[str, Tensor], text: str) -> str:
+    """XXH3-128 (32 hex digits) of tensors with their names, types and shapes, and of a text."""
+    digest = xxhash.xxh3_128(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(json.dumps([name, f"{tensor.dtype}", list(tensor.shape)]).encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -38,11 +65,16 @@ def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], di
         UserError: If the file is missing or damaged.
     """
     try:
-        with safe_open(path, framework="pt", device=device) as file:
-            meta = json.loads((file.metadata() or {})["json"])
-            return {name: file.get_tensor(name) for name in file.keys()}, meta  # noqa: SIM118  (not a dict)
+        with safe_open(path, framework="pt", device="cpu") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+        meta = json.loads(metadata["json"])
     except (FileNotFoundError, SafetensorError, KeyError, ValueError) as error:
         raise UserError(f"{path} is missing or damaged ({error}); delete its folder and train again") from error
+    # Files written before version 0.2 have no checksum.
+    if metadata.get(_CHECKSUM, found := _checksum(tensors, metadata["json"])) != found:
+        raise UserError(f"{path} is damaged: its checksum is wrong; delete its folder and train again")
+    return {name: tensor.to(device) for name, tensor in tensors.items()}, meta
 
 
 def model_tensors(model: Transformer) -> dict[str, Tensor]:

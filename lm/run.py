@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import math
 import time
@@ -31,6 +30,7 @@ from lm.optim import build_optimizers, wsd
 from lm.parallel import current
 from lm.stream import DocumentStream
 from tokenizer.errors import UserError
+from tokenizer.files import write_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -263,9 +263,7 @@ class Run:
         }
         save_tensors(self.folder / MODEL, model_tensors(self.model), meta)
         summary = self.summary()
-        partial = self.folder / f".{SUMMARY}.partial"
-        partial.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-        partial.replace(self.folder / SUMMARY)
+        write_json(self.folder / SUMMARY, summary)
         (self.folder / _CHECKPOINT).unlink(missing_ok=True)
         return summary
 

@@ -13,6 +13,7 @@ import numpy as np
 from lm.bootstrap import percentile_interval, resampled_ratios
 from lm.eval_config import EvalConfig
 from tokenizer.errors import UserError
+from tokenizer.files import replacing, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -186,7 +187,7 @@ class Evaluation:
             ("documents.npz", {name: getattr(self, name) for name in _PER_DOCUMENT} | index),
             ("tokens.npz", {name: getattr(self, name) for name in _PER_TOKEN}),
         ):
-            with (folder / file_name).open("wb") as file:
+            with replacing(folder / file_name) as file:
                 np.savez_compressed(file, allow_pickle=False, **arrays)
         content = {
             "format_version": FORMAT_VERSION,
@@ -195,9 +196,7 @@ class Evaluation:
             **{name: getattr(self, name) for name in _SCALARS},
             "summary": self.summary(),
         }
-        partial = folder / ".evaluation.json.partial"
-        partial.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        partial.replace(folder / "evaluation.json")
+        write_json(folder / "evaluation.json", content)
 
     @classmethod
     def load(cls, folder: Path) -> Evaluation:

@@ -1,23 +1,22 @@
 """Shards as they are being written: files that are either finished or can be thrown away.
 
-A shard is finished when its tokens are on the disk and after them its record, `tokens-00000.json`. Whatever kills the
-process costs the shard at hand.
+A shard is finished when its tokens are on disk and, written after them, its record, `tokens-00000.json`. A killed
+process loses the unfinished shard. Finished ones are compared with their checksums before writing continues.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+import xxhash
 
-from lm.shards import DTYPES, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED
+from lm.shards import END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED
 from tokenizer.errors import UserError
+from tokenizer.files import checksum, read_sealed, recorded, remember_checksum, write_sealed, write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +60,6 @@ class Writer:
         tokenizer: Encodes the documents.
         tokens_per_shard: A new file starts once the last one holds this many tokens.
         shuffle_seed: What the documents' order was drawn with.
-        checksums: Whether records have the files' SHA-256; what is read back and removed does without.
     """
 
     def __init__(
@@ -70,8 +68,6 @@ class Writer:
         tokenizer: Tokenizer,
         tokens_per_shard: int,
         shuffle_seed: int | None,
-        *,
-        checksums: bool = True,
     ) -> None:
         if END_OF_TEXT not in tokenizer.special_tokens:
             names = ", ".join(tokenizer.special_tokens) or "none"
@@ -101,10 +97,8 @@ class Writer:
         if self._normalizes:
             self.n_normalized = int(np.count_nonzero(np.fromfile(folder / NORMALIZED, "<u8", self.n_documents)))
         self._sizes_written = np.fromfile(folder / "document_bytes.bin", "<u8", self.n_documents).astype(np.int64)
-        self._list_files = [(folder / name).open("ab") for name in self._lists]
+        self._list_files = [_Hashed(folder / name, keep=True) for name in self._lists]
         self._shard: _Shard | None = None
-        # Hashing takes as long as writing: together they would be what many encoding threads wait for.
-        self._hashing = ThreadPoolExecutor(1, "hash") if checksums else None
 
     def _total(self, key: str) -> int:
         return sum(int(shard[key]) for shard in self._shards)
@@ -118,12 +112,10 @@ class Writer:
         for file in (self._shard, *self._list_files):
             if file is not None:
                 file.close()
-        if self._hashing is not None:
-            self._hashing.shutdown()
 
     def _whole(self) -> dict[str, Any] | None:
         """The manifest, if everything was written that these settings ask for."""
-        found = _read_json(self.folder / MANIFEST)
+        found = _read(self.folder / MANIFEST)
         if found is None or {key: found.get(key) for key in self._settings} != self._settings:
             return None
         self._remove_scaffold()
@@ -134,29 +126,28 @@ class Writer:
         shutil.rmtree(self.folder / IN_ORDER, ignore_errors=True)
 
     def _finished(self) -> list[dict[str, Any]]:
-        """Records of the finished shards, beside which nothing is left; none if other settings wrote them."""
-        if _read_json(self.folder / _SETTINGS) != self._settings:
+        """Records of the finished shards; everything else is removed. None if other settings wrote them."""
+        if _read(self.folder / _SETTINGS) != self._settings:
             self.folder.mkdir(parents=True, exist_ok=True)
             for path in self.folder.iterdir():
                 if path.is_file():
                     path.unlink()
                 elif path.name != IN_ORDER or self._settings["shuffle_seed"] is None:
                     shutil.rmtree(path)
-            _write_json(self.folder / _SETTINGS, self._settings)
+            write_sealed(self.folder / _SETTINGS, self._settings)
         found: list[dict[str, Any]] = []
-        documents = 0
-        listed = (
-            min(path.stat().st_size if path.exists() else 0 for path in map(self.folder.joinpath, self._lists)) // 8
-        )
-        while (record := _read_json(self.folder / f"tokens-{len(found):05}.json")) is not None:
+        while (record := _read(self.folder / f"tokens-{len(found):05}.json")) is not None:
             path = self.folder / record["name"]
-            size = np.dtype(DTYPES[self._dtype]).itemsize * record["n_tokens"]
-            if not path.exists() or path.stat().st_size != size or documents + record["n_documents"] > listed:
+            if not path.exists() or checksum(path) != record["xxh3_128"]:
                 break
-            documents += record["n_documents"]
             found.append(record)
+        documents = sum(record["n_documents"] for record in found)
+        if found and any(
+            _checksum_of_first(self.folder / name, 8 * documents) != found[-1]["lists"][name] for name in self._lists
+        ):
+            found, documents = [], 0
         kept = {name for record in found for name in (record["name"], _record_name(record["name"]))}
-        for path in self.folder.glob("tokens-*"):
+        for path in [*self.folder.glob("tokens-*"), *self.folder.glob(".*.partial")]:
             if path.name not in kept:
                 path.unlink()
         for name in self._lists:
@@ -201,7 +192,7 @@ class Writer:
         while document < len(ends):
             if self._shard is None:
                 path = self.folder / f"tokens-{len(self._shards):05}.bin"
-                self._shard = _Shard(path, self._hashing, first_document=self.n_documents)
+                self._shard = _Shard(path, first_document=self.n_documents)
             room = self._tokens_per_shard - self._shard.n_tokens
             stop_document = min(len(ends), int(np.searchsorted(ends, start + room)) + 1)
             stop = int(ends[stop_document - 1])
@@ -221,13 +212,12 @@ class Writer:
                 self._finish_shard()
 
     def _finish_shard(self) -> None:
-        """Bring the shard to the disk, then its record: with that it is finished."""
+        """Bring the shard to disk, then its record: with that it is finished."""
         if self._shard is None:
             return
-        for file in self._list_files:
-            _flush(file)
-        record = self._shard.finish()
-        _write_json(self.folder / _record_name(record["name"]), record)
+        lists = {name: file.sync() for name, file in zip(self._lists, self._list_files, strict=True)}
+        record = {**self._shard.finish(), "lists": lists}
+        write_sealed(self.folder / _record_name(record["name"]), record)
         self._shards.append(record)
         self._shard = None
 
@@ -237,9 +227,9 @@ class Writer:
             raise UserError("no documents to encode: the corpus (or its split) is empty; check its paths and filters")
         self._finish_shard()
         self.__exit__(None, None, None)
-        (self.folder / "token_bytes.bin").write_bytes(self._lengths.astype("<u4").tobytes())
-        # Not what a killed attempt left of this very file.
-        files = [path for path in sorted(self.folder.iterdir()) if path.suffix in (".bin", ".json")]
+        write_whole(self.folder / "token_bytes.bin", self._lengths.astype("<u4").tobytes())
+        records = [_record_name(shard["name"]) for shard in self._shards]
+        files = [*(shard["name"] for shard in self._shards), *records, *self._lists, "token_bytes.bin"]
         manifest = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -253,33 +243,27 @@ class Writer:
             # Only where it can happen: the bytes above are of the documents as they came.
             **({"n_normalized": self.n_normalized} if self._normalizes else {}),
             "shards": self._shards,
-            "file_bytes": {path.name: path.stat().st_size for path in files if path.name != _SETTINGS},
+            "files": recorded(self.folder, files),
         }
-        _write_json(self.folder / MANIFEST, manifest)
+        write_sealed(self.folder / MANIFEST, manifest)
         self._remove_scaffold()
         return manifest
 
 
 class _Shard:
-    """One file of tokens, called `.partial` until it is whole; hashed, if at all, on a thread of its own."""
+    """One file of tokens, called `.partial` until it is complete."""
 
-    def __init__(self, path: Path, hashing: ThreadPoolExecutor | None, *, first_document: int) -> None:
+    def __init__(self, path: Path, *, first_document: int) -> None:
         self.n_tokens = 0
         self._path = path
         self._partial = path.with_name(path.name + ".partial")
-        self._file = self._partial.open("wb")
-        self._hashing = hashing
-        self._sha256 = hashlib.sha256()
+        self._file = _Hashed(self._partial)
         self._first_document = first_document
         self._n_documents = self._n_bytes = 0
 
     def write(self, tokens: NDArray[Any], n_documents: int, n_bytes: int) -> None:
         """Append whole documents."""
-        data = np.ascontiguousarray(tokens).data
-        hashed = self._hashing.submit(self._sha256.update, data) if self._hashing is not None else None
-        self._file.write(data)
-        if hashed is not None:
-            hashed.result()
+        self._file.write(np.ascontiguousarray(tokens).data)
         self.n_tokens += len(tokens)
         self._n_documents += n_documents
         self._n_bytes += n_bytes
@@ -290,7 +274,7 @@ class _Shard:
 
     def finish(self) -> dict[str, Any]:
         """Flush it, give it its name and return its record."""
-        _flush(self._file)
+        digest = self._file.sync()
         self._file.close()
         self._partial.replace(self._path)
         return {
@@ -300,32 +284,59 @@ class _Shard:
             "n_bytes": self._n_bytes,
             # Numbers in the whole stream, the last one excluded.
             "documents": [self._first_document, self._first_document + self._n_documents],
-            **({"sha256": self._sha256.hexdigest()} if self._hashing is not None else {}),
+            "xxh3_128": digest,
         }
 
 
-def _flush(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
+class _Hashed:
+    """A file that is written from front to back and knows its checksum.
+
+    Args:
+        path: The file.
+        keep: Append to what it holds.
+    """
+
+    def __init__(self, path: Path, *, keep: bool = False) -> None:
+        self._hash = _hash_of_first(path, path.stat().st_size) if keep and path.exists() else xxhash.xxh3_128()
+        self._file: IO[bytes] = path.open("ab" if keep else "wb")
+
+    def write(self, data: memoryview) -> None:
+        """Append."""
+        self._hash.update(data)
+        self._file.write(data)
+
+    def sync(self) -> str:
+        """Bring the file to disk and return its XXH3-128 so far."""
+        digest: str = self._hash.hexdigest()
+        remember_checksum(self._file, digest)
+        os.fsync(self._file.fileno())
+        return digest
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
-def _read_json(path: Path) -> dict[str, Any] | None:
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+def _hash_of_first(path: Path, n_bytes: int) -> xxhash.xxh3_128:
+    """The hash of a file's first bytes, or of all if it has fewer."""
+    found = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while n_bytes and (part := file.read(min(n_bytes, 1 << 20))):
+            found.update(part)
+            n_bytes -= len(part)
+    return found
 
 
-def _write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write beside the final name and rename, both to the disk: a file of this name is whole."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(value, indent=2) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
+def _checksum_of_first(path: Path, n_bytes: int) -> str:
+    return str(_hash_of_first(path, n_bytes).hexdigest()) if path.exists() else ""
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A sealed file; None if it is missing or damaged, so that what it describes is made again."""
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        return read_sealed(path)
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def _record_name(name: str) -> str:

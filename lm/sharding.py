@@ -117,11 +117,9 @@ def _write(
     threads: int | None,
     progress: Progress | None,
     n_bytes: int | None,
-    *,
-    scaffold: bool = False,
 ) -> dict[str, Any]:
     seed = config.shuffle_seed
-    with Writer(partial, tokenizer, config.tokens_per_shard, seed, checksums=not scaffold) as writer:
+    with Writer(partial, tokenizer, config.tokens_per_shard, seed) as writer:
         if writer.manifest is not None:  # killed between the last shard and the folder's name
             return writer.manifest
         if seed is None:
@@ -129,7 +127,7 @@ def _write(
             source = _encode(tokenizer, batches, thread_count(threads), writer)
         else:
             in_order = ShardConfig(config.tokens_per_shard)
-            _write(partial / IN_ORDER, tokenizer, batches, in_order, threads, progress, n_bytes, scaffold=True)
+            _write(partial / IN_ORDER, tokenizer, batches, in_order, threads, progress, n_bytes)
             report = Throttle(progress, "shuffled", n_bytes)
             source = _shuffled(Shards.open(partial / IN_ORDER, tokenizer), seed, writer.n_documents)
         with closing(source):

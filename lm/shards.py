@@ -2,10 +2,11 @@
 
 A folder of shards holds
 
-- `shards.json`: format version, dtype, vocabulary size, hash of the tokenizer, counts and sizes of all files;
+- `shards.json`: format version, dtype, vocabulary size, hash of the tokenizer, counts, and size and checksum of all
+  files;
 - `tokens-00000.bin`, ...: ids as uint16 (vocabularies up to 65,536) or uint32. Every document is
   `<|endoftext|>` followed by its tokens, and no document is cut by the end of a file;
-- `tokens-00000.json`, ...: of each such file its tokens, documents, bytes of text, SHA-256, and which documents;
+- `tokens-00000.json`, ...: of each such file its tokens, documents, bytes of text, checksum, and which documents;
 - `document_ends.bin`: uint64, position in the whole stream just after each document;
 - `document_bytes.bin`: uint64, UTF-8 bytes of each original document;
 - `normalized_bytes.bin`, where the tokenizer normalises text: uint64, bytes of what became of the document, 0 where it
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tokenizer.errors import UserError
+from tokenizer.files import Verify, check_files, read_sealed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from tokenizer.bpe import Tokenizer
 
 FORMAT = "superbpe-shards"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "shards.json"
 NORMALIZED = "normalized_bytes.bin"
 END_OF_TEXT = "<|endoftext|>"
@@ -54,8 +56,8 @@ class Shards:
         token_byte_lengths: int64[vocab_size], bytes of each token, 0 for special tokens.
     """
 
-    def __init__(self, folder: Path) -> None:
-        manifest = _read_manifest(folder)
+    def __init__(self, folder: Path, verify: Verify = "once") -> None:
+        manifest = _read_manifest(folder, verify)
         self.folder = folder
         self.n_tokens: int = manifest["n_tokens"]
         self.n_documents: int = manifest["n_documents"]
@@ -70,23 +72,24 @@ class Shards:
         self.document_ends = _map_int64(folder / "document_ends.bin")
         self.document_bytes = _map_int64(folder / "document_bytes.bin")
         self.normalized_bytes = np.zeros(self.n_documents, np.int64)
-        if NORMALIZED in manifest["file_bytes"]:
+        if NORMALIZED in manifest["files"]:
             self.normalized_bytes = np.fromfile(folder / NORMALIZED, "<i8")
         self.token_byte_lengths = np.fromfile(folder / "token_bytes.bin", "<u4").astype(np.int64)
         self._check()
 
     @classmethod
-    def open(cls, folder: Path, tokenizer: Tokenizer | None = None) -> Shards:
+    def open(cls, folder: Path, tokenizer: Tokenizer | None = None, *, verify: Verify = "once") -> Shards:
         """Map the shards in `folder`.
 
         Args:
             folder: As `lm.sharding.write_shards` wrote it.
             tokenizer: If given, the one that must have written them.
+            verify: When to compare all files with their checksums, which takes a second for some gigabytes.
 
         Raises:
             UserError: If files are missing, damaged, or from another tokenizer.
         """
-        shards = cls(folder)
+        shards = cls(folder, verify)
         if tokenizer is not None and tokenizer.sha256 != shards.tokenizer_sha256:
             raise UserError(
                 f"the shards in {folder} were written by tokenizer {shards.tokenizer_sha256[:12]}, not by "
@@ -157,32 +160,34 @@ def _map_int64(path: Path) -> NDArray[np.int64]:
     return np.memmap(path, "<i8", "r")
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    """Read `shards.json`, hold the sizes of the files against it, and turn its dtype into numpy's."""
+def _read_manifest(folder: Path, verify: Verify) -> dict[str, Any]:
+    """Read `shards.json`, compare the files with it, and turn its dtype into NumPy's."""
+    remedy = "delete the folder and write it again"
     try:
-        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        if (manifest["format"], manifest["format_version"]) != (FORMAT, FORMAT_VERSION):
-            raise UserError(
-                f"{folder} holds {manifest['format']} version {manifest['format_version']}; this program "
-                f"reads {FORMAT} version {FORMAT_VERSION}: write the shards again"
-            )
-        for name, size in manifest["file_bytes"].items():
-            actual = (folder / name).stat().st_size
-            if actual != size:
-                raise UserError(
-                    f"the shards in {folder} are damaged: {name} has {actual} bytes, not {size}; "
-                    "delete the folder and write it again"
-                )
+        _check_version(json.loads((folder / MANIFEST).read_bytes()))
+        manifest = read_sealed(folder / MANIFEST)
+        check_files(folder, manifest["files"], verify)
         manifest["dtype"] = DTYPES[manifest["dtype"]]
-        width = np.dtype(manifest["dtype"]).itemsize
-        for shard in manifest["shards"]:
-            if manifest["file_bytes"][shard["name"]] != width * shard["n_tokens"]:
-                raise UserError(
-                    f"the shards in {folder} are damaged: {shard['name']} does not hold as many tokens as "
-                    f"{MANIFEST} says; delete the folder and write it again"
-                )
+        _check_lengths(manifest)
     except FileNotFoundError as error:
-        raise UserError(f"{error.filename} is missing: {folder} is not a whole folder of shards") from error
+        raise UserError(f"{error.filename} is missing: {folder} is not a complete folder of shards") from error
+    except UserError as error:
+        raise UserError(f"the shards in {folder} cannot be used: {error}; {remedy}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{folder / MANIFEST} is damaged ({error!r}); delete the folder and write it again") from error
+        raise UserError(f"{folder / MANIFEST} is damaged ({error!r}); {remedy}") from error
     return manifest
+
+
+def _check_lengths(manifest: dict[str, Any]) -> None:
+    width = np.dtype(manifest["dtype"]).itemsize
+    for shard in manifest["shards"]:
+        if manifest["files"][shard["name"]]["bytes"] != width * shard["n_tokens"]:
+            raise UserError(f"{shard['name']} does not hold as many tokens as {MANIFEST} says")
+
+
+def _check_version(manifest: dict[str, Any]) -> None:
+    found = manifest["format"], manifest["format_version"]
+    if found != (FORMAT, FORMAT_VERSION):
+        raise UserError(
+            f"they are {found[0]} version {found[1]}, and this program reads {FORMAT} version {FORMAT_VERSION}"
+        )

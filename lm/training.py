@@ -84,7 +84,7 @@ def join(job: dict[str, Any]) -> None:
     """Take part in the training that the first process announced (`lm.parallel.launch`)."""
     world = current()
     try:
-        shards = Shards.open(Path(job["shards"]))
+        shards = Shards.open(Path(job["shards"]), verify="never")  # the first process has verified them
         run = Run(ModelConfig(**job["model"]), TrainConfig(**job["train"]), shards, Path(job["folder"]))
     except UserError as error:  # no such device or file on this machine
         _logger.error("process %d: %s", world.rank, error)  # noqa: TRY400  (a user's mistake has no traceback)

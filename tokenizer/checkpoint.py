@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.errors import UserError
+from tokenizer.files import replacing
 
 if TYPE_CHECKING:
     from tokenizer import _native
@@ -97,12 +98,8 @@ class Checkpoint:
 
     def save(self, merges: Merges) -> None:
         """Writes the file beside its name, and renames it."""
-        partial = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        with partial.open("wb") as file:
+        with replacing(self._path) as file:
             np.savez(file, identity=self._identity, ranks=merges.ranks, counts=merges.counts, seconds=merges.seconds)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self._path)
         self._last = time.monotonic()
 
     def remove(self) -> None:

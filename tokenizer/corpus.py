@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
@@ -124,6 +125,8 @@ class Corpus:
             raise UserError(f"format={config.format!r}; it is one of: txt, jsonl, parquet")
         self.files = _find(config.paths, config.format)
         self.heldout_files = _find(config.heldout_paths, config.format)
+        read = [path for path, _ in [*self.files, *self.heldout_files]] + _local_files(config.dataset)
+        self._states = {path: _state(path) for path in read}
         if overlap := {p.resolve() for p, _ in self.files} & {p.resolve() for p, _ in self.heldout_files}:
             raise UserError(f"{min(overlap)} is named in paths and in heldout_paths; a file is one or the other")
 
@@ -149,7 +152,7 @@ class Corpus:
             batch_bytes: text per batch, instead of the configuration's.
 
         Raises:
-            UserError: a file cannot be read as asked, or no document is left.
+            UserError: a file cannot be read as asked, it changed since this object was made, or no document is left.
         """
         config = self.config if batch_bytes is None else replace(self.config, batch_bytes=batch_bytes)
         whole = (
@@ -176,6 +179,7 @@ class Corpus:
                 yield taken
             if not more:
                 break
+        self.check_unchanged()
         if empty and split == "heldout" and not explicit:
             raise UserError(
                 f"no document of {config.dataset or config.paths} is held out: heldout_fraction="
@@ -217,7 +221,23 @@ class Corpus:
         A record without a value gives an empty text, so that several fields of the same file run side by side.
         """
         config = replace(self.config, field=field)
-        return Corpus(config)._dataset() if file is None else _read([file], config)
+        yield from Corpus(config)._dataset() if file is None else _read([file], config)
+        self.check_unchanged()
+
+    def check_unchanged(self) -> None:
+        """Check that all files still have the size and time of writing that they had when this object was made.
+
+        Raises:
+            UserError: one has not.
+        """
+        for path, before in self._states.items():
+            now = _state(path)
+            if now != before:
+                raise UserError(
+                    f"{path} changed while it was in use: it had {before[0]} bytes, written at {_time(before[1])}, and "
+                    f"has {now[0]} bytes, written at {_time(now[1])}. What was being made of it is not kept. "
+                    "Let the program that writes the file finish, then run the same command again"
+                )
 
     def documents(self, split: Split = "train") -> Iterator[str]:
         """The texts one by one; for inspection, not for speed."""
@@ -319,6 +339,19 @@ def _find(paths: list[str], form: str | None) -> list[tuple[Path, str]]:
     return list(found.values())
 
 
+def _state(path: Path) -> tuple[int, int]:
+    """Size in bytes and time of the last write in nanoseconds: they change when a file does."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return -1, 0
+    return stat.st_size, stat.st_mtime_ns
+
+
+def _time(nanoseconds: int) -> str:
+    return datetime.fromtimestamp(nanoseconds / 1e9).astimezone().isoformat(sep=" ", timespec="milliseconds")
+
+
 def _format(path: Path) -> str | None:
     suffixes = [suffix for suffix in map(str.lower, path.suffixes) if suffix not in _COMPRESSIONS]
     return _FORMATS.get(suffixes[-1]) if suffixes else None
@@ -340,12 +373,17 @@ def fingerprint(path: Path) -> dict[str, Any]:
     }
 
 
+def _local_files(dataset: str | None) -> list[Path]:
+    """The files of a dataset that is a local folder."""
+    return [] if dataset is None else sorted(path for path in Path(dataset).rglob("*") if path.is_file())
+
+
 def _dataset_identity(name: str | None) -> Any:
     """What a dataset's documents depend on: its files if it is local, else the hub's revision."""
     if name is None:
         return None
     if Path(name).exists():
-        return [fingerprint(path) for path in sorted(Path(name).rglob("*")) if path.is_file()]
+        return [fingerprint(path) for path in _local_files(name)]
     from huggingface_hub import HfApi
 
     try:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
 from tokenizer import _native, patterns
 from tokenizer.corpus import Corpus
 from tokenizer.errors import UserError
+from tokenizer.files import replacing
 from tokenizer.patterns import Pattern
 from tokenizer.progress import Progress, Throttle, thread_count
 
@@ -24,7 +27,7 @@ DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)
 
 _BATCH_BYTES = 1 << 20  # several are in memory per thread, and larger ones are not faster
 _METADATA_KEY = b"superbpe.counts"
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -84,9 +87,18 @@ class PretokenCounts:
             "n_bytes": self.n_bytes,
             "n_documents": self.n_documents,
         }
+        about["xxh3_128"] = self._checksum(about)
         table = pa.table({"bytes": pretokens, "count": pa.array(self.counts)})
         table = table.replace_schema_metadata({_METADATA_KEY: json.dumps(about).encode()})
-        pq.write_table(table, path, compression="zstd")
+        with replacing(path) as file:
+            pq.write_table(table, file, compression="zstd")
+
+    def _checksum(self, about: Mapping[str, Any]) -> str:
+        """XXH3-128 of everything that a file of counts says."""
+        digest = xxhash.xxh3_128(json.dumps(about, sort_keys=True).encode())
+        for array in (self.offsets, self.data, self.counts):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
     @classmethod
     def load(cls, path: Path) -> PretokenCounts:
@@ -102,14 +114,36 @@ class PretokenCounts:
             raise UserError(f"no pretoken counts at {path}; make them with `python -m experiments.count`")
         try:
             table = pq.read_table(path)
-        except (pa.ArrowInvalid, OSError):
+        except (pa.ArrowException, OSError, ValueError):
             raise UserError(
                 f"{path} holds no pretoken counts, or damaged ones; they are in files called counts.parquet, as "
                 "`python -m experiments.count` makes them"
             ) from None
-        about = json.loads((table.schema.metadata or {}).get(_METADATA_KEY, b"{}"))
-        if about.get("version") != _FORMAT_VERSION:
-            raise UserError(f"{path} does not hold pretoken counts of format {_FORMAT_VERSION}; count again")
+        try:
+            about = json.loads((table.schema.metadata or {}).get(_METADATA_KEY, b"{}"))
+            version = about.get("version")
+        except (ValueError, AttributeError):
+            raise UserError(f"{path} is damaged: its description cannot be read; count again") from None
+        if version not in (1, _FORMAT_VERSION):
+            raise UserError(
+                f"{path} holds pretoken counts of format {version}, and this program reads 1 to {_FORMAT_VERSION}; "
+                "count again"
+            )
+        try:
+            found = cls._of(table, about)
+            checksum = about.pop("xxh3_128", None)
+            whole = checksum == (None if version == 1 else found._checksum(about))
+        except (ValueError, KeyError, TypeError, pa.ArrowException):
+            whole = False
+        if not whole:
+            raise UserError(f"{path} is damaged: it does not hold the counts that were written; count again")
+        return found
+
+    @classmethod
+    def _of(cls, table: Any, about: Mapping[str, Any]) -> PretokenCounts:
+        """The content of a file."""
+        import pyarrow as pa
+
         pretokens = pa.concat_arrays(table["bytes"].cast(pa.large_binary()).chunks)
         # A lone array starts at offset 0 after concatenation, so that its buffers can be used as they are.
         _, offsets, data = pretokens.buffers()

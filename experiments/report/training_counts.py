@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow.parquet as pq
 
-from experiments.artifacts import MANIFEST
+from experiments.artifacts import Artifact, artifact_at
 from tokenizer.bpe import Tokenizer
 from tokenizer.errors import UserError
 
@@ -21,8 +20,8 @@ UNKNOWN = -1
 
 def tokenizer_folder(path: Path) -> Path:
     """Return what to read a tokenizer from: the path itself, or the tokenizer that a training's record points to."""
-    contents = _manifest(path).get("contents", {})
-    return path.parent / str(contents["tokenizer"]) if "tokenizer" in contents else path
+    record = artifact_at(path)
+    return path if record is None or "tokenizer" not in record.contents else path.parent / record.contents["tokenizer"]
 
 
 def training_counts(path: Path, tokenizer: Tokenizer) -> npt.NDArray[np.int64] | None:
@@ -38,11 +37,11 @@ def training_counts(path: Path, tokenizer: Tokenizer) -> npt.NDArray[np.int64] |
     Returns:
         None if no training beside the tokenizer knows it.
     """
-    for record in sorted(tokenizer_folder(path).absolute().parent.glob("*bpe-*")):
-        contents = _manifest(record).get("contents", {})
+    for folder in sorted(tokenizer_folder(path).absolute().parent.glob("*bpe-*")):
         try:
-            counts = _counts(record, contents, tokenizer)
-        except (OSError, UserError, KeyError, ValueError):  # half-deleted artifacts know nothing
+            record = artifact_at(folder)
+            counts = None if record is None else _counts(record, tokenizer)
+        except (OSError, UserError, KeyError, ValueError):  # damaged or partly deleted
             continue
         if counts is not None:
             found = np.full(tokenizer.vocab_size, UNKNOWN, dtype=np.int64)
@@ -51,32 +50,24 @@ def training_counts(path: Path, tokenizer: Tokenizer) -> npt.NDArray[np.int64] |
     return None
 
 
-def _counts(record: Path, contents: dict[str, Any], tokenizer: Tokenizer) -> npt.NDArray[np.int64] | None:
+def _counts(record: Artifact, tokenizer: Tokenizer) -> npt.NDArray[np.int64] | None:
     """Counts by rank, if this training led to the tokenizer."""
     from experiments.stages.tokenizers import MERGE_COUNTS, MERGE_LOG  # imports torch
 
-    same = contents.get("sha256") == tokenizer.sha256
-    if (record / MERGE_LOG).exists():
+    same = record.contents.get("sha256") == tokenizer.sha256
+    if (record.folder / MERGE_LOG).exists():
         if not same:
             return None
-        column = pq.read_table(record / MERGE_LOG, columns=["count"])["count"]
+        column = pq.read_table(record.path / MERGE_LOG, columns=["count"])["count"]
         return np.array([UNKNOWN if value is None else value for value in column.to_pylist()], dtype=np.int64)
-    if not (record / MERGE_COUNTS).exists() or tokenizer.fence is not None:
+    if not (record.folder / MERGE_COUNTS).exists() or tokenizer.fence is not None:
         return None
     if not same:
-        whole = Tokenizer.load(record.parent / str(contents["tokenizer"]))
+        whole = Tokenizer.load(record.folder.parent / str(record.contents["tokenizer"]))
         cut = whole.pattern == tokenizer.pattern and np.array_equal(
             whole.ranks()[: len(tokenizer.merge_ids)], tokenizer.ranks()
         )
         if not cut:
             return None
-    counts: npt.NDArray[np.int64] = np.load(record / MERGE_COUNTS).astype(np.int64)
+    counts: npt.NDArray[np.int64] = np.load(record.path / MERGE_COUNTS).astype(np.int64)
     return counts
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -9,6 +9,7 @@ import numpy as np
 from lm.scores import Grouping
 from lm.scripts import script
 from tokenizer.errors import UserError
+from tokenizer.files import replacing
 from tokenizer.origins import documents_by_origin
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def describe(context: Context, text: Text) -> Artifact:
         arrays: dict[str, Any] = {"bytes": np.array(sizes, np.int64)}
         for key, values in (("source", sources), ("script", scripts)):
             names[key], arrays[key] = _indexed(values)
-        np.savez_compressed(folder / _ARRAYS, allow_pickle=False, **arrays)
+        with replacing(folder / _ARRAYS) as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
         return {"corpus": text.hash, "split": "heldout", "n_documents": len(sizes), "names": names}
 
     with context.reporter.stage("documents"):

@@ -11,6 +11,7 @@ from lm.device import arithmetic, resolve_device
 from lm.sharding import ShardConfig, reading_threads, write_shards
 from lm.shards import MANIFEST, Shards
 from lm.training import train
+from tokenizer.files import read_sealed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +49,7 @@ def shard(
 
     def build(folder: Path) -> dict[str, Any]:
         if (folder / _SHARDS / MANIFEST).exists():  # killed just before the artifact got its name
-            manifest = json.loads((folder / _SHARDS / MANIFEST).read_text(encoding="utf-8"))
+            manifest = read_sealed(folder / _SHARDS / MANIFEST)
         else:
             manifest = write_shards(
                 folder / _SHARDS,
@@ -83,7 +84,7 @@ def shard(
 
 def open_shards(artifact: Artifact, trained: Trained) -> Shards:
     """Map the shards of an artifact; refused if another tokenizer wrote them."""
-    return Shards.open(artifact.path / _SHARDS, trained.tokenizer)
+    return Shards.open(artifact.path / _SHARDS, trained.tokenizer, verify="never")  # `path` has verified them
 
 
 def train_lm(context: Context, trained: Trained, shards: Artifact, train_config: TrainConfig) -> Artifact:
@@ -136,8 +137,9 @@ def train_lm(context: Context, trained: Trained, shards: Artifact, train_config:
 def _drop_half_line(path: Path) -> None:
     """Cut off what a killed process had begun to write."""
     if path.exists():
-        text = path.read_bytes()
-        path.write_bytes(text[: text.rfind(b"\n") + 1])
+        end = path.read_bytes().rfind(b"\n") + 1
+        with path.open("rb+") as file:
+            file.truncate(end)
 
 
 class LossPoint(NamedTuple):

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
-from experiments.artifacts import Artifact, command_line, write_json
+from experiments.artifacts import Artifact, command_line
 from experiments.report.comparison import render, version
 from experiments.report.data import gather
 from experiments.stages.evaluation import Result, of_seed
 from experiments.stages.verdict import is_demonstration
+from tokenizer.files import write_json, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +44,7 @@ def report(context: Context, text: Text, counts: Artifact, result: Result) -> Ar
             threads=context.config.runner.threads,
         )
         write_json(folder / NUMBERS, numbers)
-        (folder / PAGE).write_text(render(numbers), encoding="utf-8")
+        write_whole(folder / PAGE, render(numbers))
         return {"verdict": numbers["verdict"]}
 
     settings = dataclasses.asdict(context.config.report)

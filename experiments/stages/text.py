@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.artifacts import Artifact, digest
+from experiments.artifacts import Artifact
 from experiments.config import part
 from experiments.console import si
 from superbpe.sources import Source
@@ -18,6 +18,7 @@ from tokenizer._native import DocumentFilter
 from tokenizer.corpus import Corpus, CorpusConfig
 from tokenizer.counting import PretokenCounts, count_pretokens, mix_counts, weighted
 from tokenizer.errors import UserError
+from tokenizer.files import digest
 from tokenizer.patterns import resolve
 
 if TYPE_CHECKING:

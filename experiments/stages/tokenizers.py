@@ -6,13 +6,14 @@ Tokenizers live in folders named by their content; small records say which train
 from __future__ import annotations
 
 import dataclasses
+import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
 
-from experiments.artifacts import FORMAT, Artifact, digest
+from experiments.artifacts import FORMAT, Artifact
 from experiments.config import part, transition_size, vocab_sizes
 from experiments.console import superword_summary, training_summary
 from superbpe.history import merge_log, training_statistics
@@ -22,6 +23,7 @@ from superbpe.transition import AUTO
 from tokenizer.bpe import Tokenizer
 from tokenizer.counting import PretokenCounts
 from tokenizer.errors import UserError
+from tokenizer.files import digest, write_whole
 from tokenizer.training import train_bpe
 
 if TYPE_CHECKING:
@@ -102,7 +104,9 @@ def phase1(context: Context, counts: Artifact) -> tuple[Trained, MergeList]:
         )
         for left in [*folder.glob("merges-*"), *folder.glob(".merges-*")]:
             left.unlink()  # of sittings that started from another list, or were killed while writing
-        np.save(folder / MERGE_COUNTS, np.concatenate(merged))
+        content = io.BytesIO()  # given a file, NumPy loses what a full disk cannot take
+        np.save(content, np.concatenate(merged))
+        write_whole(folder / MERGE_COUNTS, content.getvalue())
         found = _keep(context, tokenizer, inputs)
         read: dict[str, Any] = {
             key: counts.contents[key] for key in ("corpus", "split", "mixture") if key in counts.contents
@@ -183,8 +187,7 @@ def phase2(context: Context, mixture: Mixture, phase1: MergeList) -> Trained:
     with context.reporter.stage("superbpe"):
         record = _record(context, "superbpe", chosen, inputs, build)
         tokenizer = load(record, context)
-    artifact = context.store.find(record.contents["tokenizer"])
-    assert artifact is not None
+    artifact = _tokenizer(context, record)
     context.store.use(artifact)
     what = f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}, {record.contents['superwords']:,} superwords"
     _say_if_short(context, record, tokenizer, vocab_size)
@@ -209,15 +212,22 @@ def load(record: Artifact, context: Context) -> Tokenizer:
     Raises:
         UserError: If its folder was tampered with.
     """
-    folder = context.store.root / record.contents["tokenizer"]
-    remedy = "delete that folder and run the same command again"
-    try:
-        tokenizer = Tokenizer.load(folder)
-    except UserError as error:
-        raise UserError(f"{folder}: {error}; {remedy}") from None
+    artifact = _tokenizer(context, record)
+    tokenizer = Tokenizer.load(artifact.path)
     if tokenizer.sha256 != record.contents["sha256"]:
-        raise UserError(f"{folder} does not hold the tokenizer that its name says; {remedy}")
+        raise UserError(
+            f"{artifact.folder} does not hold the tokenizer that its name says; delete that folder and run the same "
+            "command again"
+        )
     return tokenizer
+
+
+def _tokenizer(context: Context, record: Artifact) -> Artifact:
+    """Return the tokenizer that a record of training points to."""
+    artifact = context.store.find(record.contents["tokenizer"])
+    if artifact is None:
+        raise UserError(f"{context.store.root / record.contents['tokenizer']} was deleted; run the same command again")
+    return artifact
 
 
 def _record(context: Context, stage: str, config: Mapping[str, Any], inputs: Mapping[str, str], build: Any) -> Artifact:
@@ -261,8 +271,7 @@ def _keep(context: Context, tokenizer: Tokenizer, inputs: Mapping[str, str]) -> 
         return {"vocab_size": tokenizer.vocab_size, "mode": tokenizer.mode, "sha256": tokenizer.sha256}
 
     identity = {"stage": "tokenizer", "inputs": dict(inputs), "format": FORMAT, "hash": tokenizer.sha256}
-    # `Tokenizer.load` refuses what changes ids and only warns of the rest.
-    return context.store.write(f"tokenizer-{tokenizer.sha256[:12]}", identity, build, check_files=False)
+    return context.store.write(f"tokenizer-{tokenizer.sha256[:12]}", identity, build)
 
 
 def _about(artifact: Artifact, tokenizer: Tokenizer) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def test_the_manifest_says_where_it_came_from_and_what_it_cost(tmp_path: Path) -
     assert manifest["config"] == {"size": 1}
     assert manifest["inputs"] == {"corpus": "c" * 64}
     assert manifest["contents"] == {"length": 5}
-    assert manifest["files"] == {"result.txt": 5}
+    assert manifest["files"] == {"result.txt": {"bytes": 5, "xxh3_128": "b5e9c1ad071b3e7fc779cfaa5e523818"}}
     assert manifest["seconds"] >= 0
     assert manifest["peak_memory_bytes"] > 1_000_000
     assert {"python", "numpy"} <= set(manifest["versions"])

@@ -6,16 +6,14 @@ A process of its own, so that it can fork before any thread runs: `python -m tes
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
-import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 from lm.sharding import ShardConfig, write_shards
+from tests.killing import killed
 from tests.lm.conftest import TEXTS, ToyBatch, ToyTokenizer
-
-_STEPS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -33,22 +31,6 @@ def write(folder: Path, config: ShardConfig) -> None:
     write_shards(folder, ToyTokenizer(), [ToyBatch(TEXTS[i : i + 2]) for i in (0, 2, 4)], config, threads=2)
 
 
-def killed(folder: Path, config: ShardConfig, step: int) -> bool:
-    """Whether the attempt died before this step; it may have fewer."""
-    if (child := os.fork()) == 0:
-        steps = itertools.count()
-
-        def kill(event: str, arguments: tuple[object, ...]) -> None:
-            if event in _STEPS and str(folder.parent) in str(arguments[0]) and next(steps) == step:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.addaudithook(kill)
-        write(folder, config)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status)
-
-
 def main(root: Path, config: ShardConfig) -> None:
     write(root / "whole", config)
     expected = contents(root / "whole")
@@ -56,18 +38,18 @@ def main(root: Path, config: ShardConfig) -> None:
     for step in itertools.count():
         folder = root / f"at-{step}" / "shards"
         folder.parent.mkdir()
-        died = killed(folder, config, step)
-        partial = folder.with_name(".shards.partial")
-        before = finished(partial)
+        died = killed(folder.parent, step, partial(write, folder, config))
+        unfinished = folder.with_name(".shards.partial")
+        before = finished(unfinished)
         if died:
             if folder.exists():  # its last step was the folder's name
                 assert contents(folder) == expected
             else:
-                killed(folder, config, step=-1)
+                write(folder, config)
         assert contents(folder) == expected, step
         assert [path.name for path in folder.parent.iterdir()] == ["shards"], step
         for path, identity in before.items():
-            after = folder / path.relative_to(partial)
+            after = folder / path.relative_to(unfinished)
             if after.exists() and "in-order" not in path.parts:
                 assert identity == (after.stat().st_ino, after.stat().st_mtime_ns), f"{path} was written again"
                 kept += 1

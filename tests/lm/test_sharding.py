@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import subprocess
@@ -9,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xxhash
 
 from lm.sharding import ShardConfig, write_shards
 from lm.shards import Shards
 from tokenizer.errors import UserError
+from tokenizer.files import read_sealed
 
 
 class Interrupted(Exception):
@@ -82,8 +83,8 @@ def test_each_shard_has_a_record(tmp_path, toy, batch, texts):
     shards = Shards.open(folder)
     document = 0
     for record in manifest["shards"]:
-        assert json.loads((folder / record["name"]).with_suffix(".json").read_text()) == record
-        assert record["sha256"] == hashlib.sha256((folder / record["name"]).read_bytes()).hexdigest()
+        assert read_sealed((folder / record["name"]).with_suffix(".json")) == record
+        assert record["xxh3_128"] == xxhash.xxh3_128_hexdigest((folder / record["name"]).read_bytes())
         assert record["documents"] == [document, document + record["n_documents"]]
         held = slice(*record["documents"])
         assert record["n_bytes"] == sum(len(text.encode()) for text in texts[held])

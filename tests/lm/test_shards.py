@@ -8,6 +8,7 @@ import pytest
 from lm.sharding import ShardConfig, write_shards
 from lm.shards import Shards
 from tokenizer.errors import UserError
+from tokenizer.files import read_sealed, write_sealed
 
 
 def decoded(shards, tokenizer, i):
@@ -94,8 +95,7 @@ def test_taken_folder_is_refused_and_an_empty_one_used(tmp_path, toy, batch):
 
 def tamper_manifest(key, value):
     def tamper(folder):
-        path = folder / "shards.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+        write_sealed(folder / "shards.json", read_sealed(folder / "shards.json") | {key: value})
 
     return tamper
 
@@ -129,8 +129,30 @@ def overwrite(name, position, raw):
         (overwrite("tokens-00000.bin", 8, b"\xff\xff"), "vocabulary"),
     ],
 )
-def test_damage_is_refused(make_shards, tamper, message):
+def test_damage_is_rejected_even_where_checksums_are_not_compared(make_shards, tamper, message):
     folder = make_shards().folder
     tamper(folder)
     with pytest.raises(UserError, match=message):
-        Shards.open(folder)
+        Shards.open(folder, verify="never")
+    with pytest.raises(UserError):
+        Shards.open(folder, verify="always")
+
+
+def test_any_flipped_bit_is_detected(make_shards):
+    folder = make_shards(["the end", "of the world"]).folder
+    rng = np.random.default_rng(0)
+    for path in sorted(folder.iterdir()):
+        content = path.read_bytes()
+        for bit in rng.choice(8 * len(content), 16):
+            flipped = bytearray(content)
+            flipped[bit // 8] ^= 1 << (bit % 8)
+            path.write_bytes(flipped)
+            try:
+                shards = Shards.open(folder, verify="always")
+            except UserError:
+                continue
+            # White space in JSON says nothing: what is read is still what was written.
+            assert path.suffix == ".json"
+            assert shards.n_tokens
+        path.write_bytes(content)
+    assert Shards.open(folder).n_documents == 2
