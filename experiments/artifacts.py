@@ -422,13 +422,13 @@ def _remake(folder: Path) -> str:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    """Read a sealed manifest, or one of format 2, whose files are listed with their sizes alone."""
+    """Read a sealed manifest, or one of an older format, whose files are listed with their sizes alone."""
     try:
         return read_sealed(folder / MANIFEST)
     except ValueError:
         manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
         sizes_alone = all(isinstance(size, int) for size in manifest["files"].values())
-        if manifest["format"] == _UNCHECKED_FORMAT and sizes_alone:
+        if manifest["format"] <= _UNCHECKED_FORMAT and sizes_alone:
             return manifest
         raise
 

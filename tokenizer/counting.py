@@ -126,8 +126,7 @@ class PretokenCounts:
             raise UserError(f"{path} is damaged: its description cannot be read; count again") from None
         if version not in (1, _FORMAT_VERSION):
             raise UserError(
-                f"{path} holds pretoken counts of format {version}, and this program reads 1 to {_FORMAT_VERSION}; "
-                "count again"
+                f"{path} does not hold pretoken counts of format 1 to {_FORMAT_VERSION}, but {version}; count again"
             )
         try:
             found = cls._of(table, about)

@@ -110,7 +110,7 @@ def job(arguments: argparse.Namespace) -> dict[str, Any]:
         kernel = after.ru_stime - before.ru_stime
         facts: dict[str, Any] = {"seconds": seconds, "kernel": kernel}
         facts["cpu seconds"] = after.ru_utime - before.ru_utime + kernel
-        facts["files"] = [shard["sha256"] for shard in made["shards"]] if isinstance(made, dict) else []
+        facts["files"] = [shard["xxh3_128"] for shard in made["shards"]] if isinstance(made, dict) else []
     return facts
 
 

@@ -30,11 +30,9 @@ _ENDS = [
 ]
 
 
-@pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A JSONL file of 300 documents, about 200 kB."""
+def write_corpus(path: Path) -> Path:
+    """Write a JSONL file of 300 documents, about 200 kB."""
     rng = random.Random(0)
-    path = tmp_path_factory.mktemp("corpus") / "tiny.jsonl"
     with path.open("w", encoding="utf-8") as file:
         for number in range(300):
             sentences = [
@@ -45,19 +43,26 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The corpus of `write_corpus`."""
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "tiny.jsonl")
+
+
 @pytest.fixture
 def tiny(corpus: Path, tmp_path: Path) -> list[str]:
     """Overrides of a run that takes seconds, with artifacts and outputs of its own."""
-    return _tiny(corpus, tmp_path)
+    return tiny_overrides(corpus, tmp_path)
 
 
 @pytest.fixture(scope="module")
 def tiny_module(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The same, with artifacts that the tests of a module share."""
-    return _tiny(corpus, tmp_path_factory.mktemp("runs"))
+    return tiny_overrides(corpus, tmp_path_factory.mktemp("runs"))
 
 
-def _tiny(corpus: Path, folder: Path) -> list[str]:
+def tiny_overrides(corpus: Path, folder: Path) -> list[str]:
+    """Overrides of a run that takes seconds, with everything it writes in `folder`."""
     return [
         "corpus=files",
         f"corpus.paths=[{corpus}]",

@@ -41,5 +41,5 @@ def write_model(store, tokenizer, seed):
         return {"tokenizer": tokenizer.sha256}
 
     name, sha = f"lm-{seed:012x}", hashlib.sha256(bytes([seed])).hexdigest()
-    store.write(f"tokenizer-{tokenizer.sha256[:12]}", {"hash": tokenizer.sha256}, build_tokenizer, check_files=False)
+    store.write(f"tokenizer-{tokenizer.sha256[:12]}", {"hash": tokenizer.sha256}, build_tokenizer)
     return store.write(name, {"hash": sha}, build_model).path

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +22,10 @@ ROOT = Path(__file__).parents[2]
 
 def _never(folder: Path) -> dict[str, Any]:
     raise AssertionError(f"{folder} was built again")
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def _build(folder: Path) -> dict[str, Any]:
@@ -45,7 +48,7 @@ def test_killed_at_any_step_nothing_finished_is_lost(tmp_path: Path, resumable: 
 def test_a_finished_folder_without_its_name_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "_name", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        patch.setattr(Store, "_name", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             store.make("lm", config={}, inputs={}, build=_build, resumable=True)
     assert list(tmp_path.glob(".lm-*.resumable"))

@@ -14,6 +14,7 @@ import pytest
 from experiments import clean, inventory, registry, status
 from experiments.artifacts import Store
 from experiments.cli import run
+from tokenizer.files import read_sealed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +42,9 @@ def store(tmp_path: Path) -> Store:
     _make(store, "lm", {"shards": shards.hash}, seed=1)
     (_make(store, "count", None, kind="damaged").path / "data").write_text("short")
     old = _make(store, "count", None, kind="old").path / "manifest.json"
-    old.write_text(json.dumps({**json.loads(old.read_text()), "format": 1}))
+    manifest = read_sealed(old)
+    sizes = {name: entry["bytes"] for name, entry in manifest["files"].items()}
+    old.write_text(json.dumps({**manifest, "format": 2, "files": sizes}))
     (store.root / ".count-0123456789ab.partial").mkdir()
     (store.root / ".lm-0123456789ab.resumable").mkdir()
     return store
@@ -72,6 +75,19 @@ def test_status_tells_state_cost_and_origin(store: Store, capsys: pytest.Capture
     (evaluation,) = (row for row in rows if row["stage"] == "evaluation")
     assert evaluation["needs"][0].startswith("lm-")
     assert {"made", "command", "seconds", "peak_memory_bytes", "n_bytes"} <= set(evaluation)
+
+
+def test_status_verify_names_what_a_flipped_bit_damaged(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    (evaluation,) = store.names("evaluation-")
+    data = store.root / evaluation / "data"
+    content = data.read_bytes()
+    data.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    assert status.run([f"artifacts={store.root}"]) == 0
+    assert evaluation not in capsys.readouterr().err
+    assert status.run([f"artifacts={store.root}", "--verify"]) == 2
+    complaint = capsys.readouterr().err
+    assert "2 of 12 artifacts are damaged" in complaint
+    assert evaluation in complaint
 
 
 def test_clean_shows_and_then_removes_what_nothing_needs(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from experiments import undertrained as command
+from experiments.artifacts import Store
 from experiments.trained_models import training_counts
 from lm.model import ModelConfig, Transformer
 from lm.sharding import ShardConfig, write_shards
@@ -45,18 +46,24 @@ def planted(request, tmp_path_factory):
     tokenizer = train_bpe(counts, 800, special_tokens=["<|endoftext|>", "<|never|>"])
     root = tmp_path_factory.mktemp("artifacts")
     tokenizer.save(root / f"tokenizer-{tokenizer.name}")
-    write_shards(root / "shards-0123456789ab" / "shards", tokenizer, [Batch.from_texts(english)], ShardConfig())
-    shards = Shards.open(root / "shards-0123456789ab" / "shards", tokenizer)
+    store = Store(root)
+
+    def build_shards(folder):
+        return write_shards(folder / "shards", tokenizer, [Batch.from_texts(english)], ShardConfig())
+
+    made = store.make("shards", config={}, inputs={}, build=build_shards)
+    shards = Shards.open(made.path / "shards", tokenizer)
     shape = ModelConfig(depth=1, width=32, head_width=16, tie_embeddings=request.param)
-    train(shape, TRAIN, shards, root / "lm-0")
-    (root / "lm-0" / "manifest.json").write_text(json.dumps({"inputs": {"shards": "0123456789ab" + 52 * "0"}}))
-    return root, tokenizer, shards
+    model = store.make(
+        "lm", config={}, inputs={"shards": made.hash}, build=lambda folder: train(shape, TRAIN, shards, folder)
+    )
+    return model.path, tokenizer, shards
 
 
 def test_planted_tokens_are_found(planted):
-    root, tokenizer, _ = planted
-    model, counts = load_model(root / "lm-0"), training_counts(root / "lm-0")
-    assert counts.sum() == json.loads((root / "lm-0" / "summary.json").read_text())["tokens"]
+    folder, tokenizer, _ = planted
+    model, counts = load_model(folder), training_counts(folder)
+    assert counts.sum() == json.loads((folder / "summary.json").read_text())["tokens"]
     never = np.flatnonzero(counts == 0)
     assert len(never) > 80
     found = find_undertrained(model, tokenizer)
@@ -90,9 +97,9 @@ def test_planted_tokens_are_found(planted):
 
 
 def test_command(planted, tmp_path, capsys):
-    root, tokenizer, _ = planted
+    folder, tokenizer, _ = planted
     out = tmp_path / "found.json"
-    assert command.run([str(root / "lm-0"), "--out", str(out), "--top", "5", "--device", "cpu"]) == 0
+    assert command.run([str(folder), "--out", str(out), "--top", "5", "--device", "cpu"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     summary = json.loads(out.read_text())
     assert f"{summary['n_undertrained']} of 800 tokens are under-trained" in printed
@@ -101,11 +108,11 @@ def test_command(planted, tmp_path, capsys):
     assert ("warning: the model repeats only" in printed) == (summary["control_share"] < 0.5)
     assert summary["tokenizer_sha256"] == tokenizer.sha256
     for arguments, message in (
-        ([root / "lm-0", "--out", out], "exists already"),
-        ([root / "lm-0", "--share", "2"], "share=2.0"),
-        ([root / "lm-0", "--unused", "800"], "ids of this model are from 0 to 799"),
-        ([root / "lm-0", "--top", "-1"], "--top=-1"),
-        ([root], "holds no model.safetensors"),
+        ([folder, "--out", out], "exists already"),
+        ([folder, "--share", "2"], "share=2.0"),
+        ([folder, "--unused", "800"], "ids of this model are from 0 to 799"),
+        ([folder, "--top", "-1"], "--top=-1"),
+        ([folder.parent], "holds no model.safetensors"),
     ):
         assert command.run([*map(str, arguments), "--device", "cpu"]) == 2
         assert message in " ".join(capsys.readouterr().err.split())
@@ -126,11 +133,11 @@ def test_counts_of_what_was_read(planted):
 
 
 def test_counts_need_the_shards(planted, tmp_path):
-    root, _, _ = planted
+    folder, _, _ = planted
     assert training_counts(tmp_path) is None
     (tmp_path / "lm-0").mkdir()
     for name in ("manifest.json", "summary.json"):
-        (tmp_path / "lm-0" / name).write_bytes((root / "lm-0" / name).read_bytes())
+        (tmp_path / "lm-0" / name).write_bytes((folder / name).read_bytes())
     assert training_counts(tmp_path / "lm-0") is None
 
 
@@ -162,8 +169,8 @@ def test_indicators_are_those_of_the_paper(tied):
 
 @pytest.mark.parametrize("context", [5, 64])
 def test_probability_is_the_highest_after_the_token_was_there(planted, context):
-    root, tokenizer, _ = planted
-    trained = load_model(root / "lm-0")
+    folder, tokenizer, _ = planted
+    trained = load_model(folder)
     model = Transformer(trained.config, trained.vocab_size, context)
     model.load_state_dict(trained.state_dict())
     ids = np.array([0, 300, 500, 798])
@@ -203,8 +210,8 @@ def test_categories():
 
 
 def test_mistakes(planted):
-    root, tokenizer, _ = planted
-    model = load_model(root / "lm-0")
+    folder, tokenizer, _ = planted
+    model = load_model(folder)
     with pytest.raises(UserError, match="no id of this tokenizer is known"):
         find_undertrained(model, tokenizer, unused=[])
     with pytest.raises(UserError, match="the model has 800 ids and the tokenizer 600"):
