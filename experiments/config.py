@@ -48,7 +48,7 @@ class CorpusSource(CorpusConfig):
 
 @dataclass(frozen=True)
 class PatternConfig:
-    """The phase-1 pretokenization pattern.
+    """The phase-1 pretokenization pattern. The presets of `superbpe` choose it unless it is given.
 
     Attributes:
         name: A named pattern of `tokenizer.patterns`.
@@ -68,7 +68,8 @@ class BpeConfig:
             own) for the superword tokenizer.
         train_size: Train the merge list for a vocabulary of at least this size, then cut. It changes no
             result; a sweep over sizes sets it to the largest, so that phase 1 is trained once.
-        unit: What a pretoken cannot cross: `document` or `line`.
+        unit: What a pretoken cannot cross: `document` or `line`. The presets of `superbpe` choose it unless it is
+            given.
         special_tokens: Strings that become one token each, at the end of the vocabulary.
         tie_break: Which of two equally frequent pairs is merged first.
         min_count: Pairs seen fewer times are not merged.

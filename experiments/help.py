@@ -76,7 +76,7 @@ SETTINGS = {
     "corpus.dataset": "a Hugging Face dataset instead, with corpus=hf",
     "corpus.heldout_fraction": "share of the documents that only judge",
     "corpus.sample": "share of the documents to use",
-    "pattern": "what cuts text into pretokens",
+    "pattern": "what cuts text into pretokens, instead of the preset's own",
     "pattern.regex": "any other pattern, with pattern=custom",
     "runner.memory_mb": "memory for tables of counts",
     "bpe.vocab_size": "bytes, merges and special tokens together",

@@ -33,14 +33,15 @@ def settings(overrides: Iterable[str], *, superwords: bool) -> dict[str, str]:
 
     Args:
         overrides: As on a command line.
-        superwords: Whether the tokenizer has a second phase; if not, that phase's settings say nothing of it.
+        superwords: Whether the tokenizer has a second phase; if not, that phase's settings say nothing of it, except
+            for the preset, which brings its phase 1.
     """
     found = {}
     for text in overrides:
         key, _, value = text.lstrip("+~").partition("=")
         group = key.partition(".")[0]
         silent = key in _SILENT or key == "bpe.train_size" or group in _SILENT_GROUPS
-        if not silent and (superwords or group != "superbpe"):
+        if not silent and (superwords or key == "superbpe" or group != "superbpe"):
             found[key] = value
     return found
 

@@ -1,10 +1,12 @@
-r"""What phase 2 may merge: units, fence, atoms, caps and vetoes; the named presets.
+r"""What phase 2 may merge: units, fence, atoms, caps and vetoes; the named presets, and the phase 1 of each.
 
 The published recipes differ in a handful of decisions, each of which is a setting here:
 
 | | `uw-2025`, `uw-paper` | `runs`, `boundless` | `seed` | `none` | `sentence` |
 |---|---|---|---|---|---|
-| text | lines | documents | documents | documents | documents |
+| pattern of phase 1 | `superbpe`, `uw-paper` | `o200k` | `seed` | `superbpe` | `o200k` |
+| text of phase 1 | lines | documents | documents | lines | documents |
+| text of phase 2 | lines | documents | documents | documents | documents |
 | cut at | digits, punctuation | pretokens that are not one token | punctuation | nothing | ends of sentences |
 | what merges | any tokens | whole pretokens | any tokens | any tokens | any tokens |
 | a new token may not | hold `": "`, five words | | | | |
@@ -15,6 +17,7 @@ The published recipes differ in a handful of decisions, each of which is a setti
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 from tokenizer import _native, patterns
 from tokenizer.errors import UserError
@@ -175,7 +178,7 @@ PRESETS: dict[str, Rules] = {
     # most four words.
     "uw-2025": replace(_UW, fence="uw-2025-fence"),
     # The same as the paper's tokenizers were trained (utils.py of that repository before 2025-11): digits alone are
-    # isolated, in groups of three from the right. With the phase-1 pattern `uw-paper`.
+    # isolated, in groups of three from the right.
     "uw-paper": replace(_UW, fence="uw-paper-fence"),
     # Faster Superword Tokenization (Schmidt, Tanner, Pinter, 2026, arXiv 2604.05192), mode "SuperBPE": runs of
     # pretokens that are one token and hold a letter; pairs merged at once are counted; ties by the pair's bytes. Theirs
@@ -193,3 +196,27 @@ PRESETS: dict[str, Rules] = {
     # at 90 % of the vocabulary.
     "sentence": Rules(fence="sentence-fence"),
 }
+
+
+class Phase1(TypedDict):
+    """What phase 1 of a recipe counts, as arguments of `count_pretokens`."""
+
+    pattern: str
+    unit: str
+
+
+PHASE1: dict[str, Phase1] = {
+    # The two stages of the same scripts: `train(files)` feeds lines to both.
+    "uw-2025": {"pattern": "superbpe", "unit": "line"},
+    "uw-paper": {"pattern": "uw-paper", "unit": "line"},
+    # The trainer's default, GPT-4o's pattern, over the texts of a JSON-lines file.
+    "runs": {"pattern": "o200k", "unit": "document"},
+    "boundless": {"pattern": "o200k", "unit": "document"},
+    "seed": {"pattern": "seed", "unit": "document"},
+    # A baseline of `uw-2025`: it shares the list of phase 1, so that they differ by what the fence of phase 2 keeps.
+    "none": {"pattern": "superbpe", "unit": "line"},
+    # The regex of MUTANT is not published as code. Of the patterns here `o200k` is the nearest: it does not cut Indic
+    # words at their combining marks, and Llama 4, which MUTANT is compared with, uses it too.
+    "sentence": {"pattern": "o200k", "unit": "document"},
+}
+"""Phase 1 of each preset: `count_pretokens(corpus, **PHASE1["uw-2025"])`."""

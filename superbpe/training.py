@@ -46,7 +46,8 @@ def train_superbpe(
     The merges do not depend on `threshold`, `threads`, `memory_bytes` or how documents are batched.
 
     Args:
-        tokenizer: phase 1; plain BPE with at least as many merges as the transition keeps. One with ids of another
+        tokenizer: phase 1; plain BPE with at least as many merges as the transition keeps, by any pattern and unit (a
+            preset's own are in `superbpe.rules.PHASE1`). One with ids of another
             layout than ours, as imported ones have, is cut at the transition (`Tokenizer.cut`), and superwords get the
             ids behind its special tokens.
         text: the corpus, phase 1's or any other: a callable that gives it from its beginning each time (`batches` of a

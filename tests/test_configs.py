@@ -12,7 +12,7 @@ import configs
 from experiments.compose import load
 from experiments.config import BUDGETS, part, transition_size
 from lm.model import Transformer
-from superbpe.rules import PRESETS, Rules
+from superbpe.rules import PHASE1, PRESETS, Rules
 from tokenizer.errors import UserError
 
 _ROOT = Path(configs.__file__).parent
@@ -22,6 +22,8 @@ _NEEDS = {
     "corpus/dclm-edu": ["corpus.paths=[a]"],
     "corpus/hf": ["corpus.dataset=a"],
     "experiment/seed_004": ["corpus.paths=[a]"],
+    "experiment/uw_2025": ["corpus.paths=[a]"],
+    "experiment/uw_paper": ["corpus.paths=[a]"],
     "pattern/custom": ["pattern.regex=a+"],
 }
 _OPTIONS = sorted(path.relative_to(_ROOT).with_suffix("").as_posix() for path in _ROOT.glob("*/*.yaml"))
@@ -48,7 +50,33 @@ def test_every_preset_of_the_rules_has_its_file_and_no_other() -> None:
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_a_preset_file_says_what_the_preset_says(name: str) -> None:
-    assert dataclasses.asdict(part(Rules, load([f"superbpe={name}"]).superbpe)) == dataclasses.asdict(PRESETS[name])
+    config = load([f"superbpe={name}"])
+    assert dataclasses.asdict(part(Rules, config.superbpe)) == dataclasses.asdict(PRESETS[name])
+    assert {"pattern": config.pattern.name, "unit": config.bpe.unit} == PHASE1[name]
+
+
+def test_a_preset_brings_its_phase_1_unless_that_is_given(tmp_path: Path) -> None:
+    def phase1(*overrides: str, folder: Path | None = None) -> tuple[str, str]:
+        config = load(overrides, config_dir=None if folder is None else str(folder))
+        return config.pattern.name, config.bpe.unit
+
+    assert phase1() == phase1("superbpe=uw-2025") == ("superbpe", "line")
+    assert phase1("pattern=gpt2") == ("gpt2", "line")
+    assert phase1("pattern=gpt2", "superbpe=runs") == ("gpt2", "document")
+    assert phase1("bpe.unit=document") == ("superbpe", "document")
+    # A rule on its own is about phase 2.
+    assert phase1("superbpe.unit=document", "superbpe.fence=none") == ("superbpe", "line")
+    assert phase1("experiment=seed_004_debug") == ("seed", "document")
+    assert phase1("experiment=seed_004_debug", "superbpe=uw-paper") == ("uw-paper", "line")
+    # Files of one's own: an experiment decides before the preset does, and rules that say nothing of phase 1 leave it.
+    for group, text in [
+        ("experiment", "# @package _global_\ndefaults:\n  - override /pattern: llama3\nbpe:\n  unit: document\n"),
+        ("superbpe", "transition: 0.5\nunit: line\n"),
+    ]:
+        (tmp_path / group).mkdir()
+        (tmp_path / group / "mine.yaml").write_text(text)
+    assert phase1("experiment=mine", folder=tmp_path) == ("llama3", "document")
+    assert phase1("superbpe=mine", folder=tmp_path) == ("gpt2", "document")
 
 
 def test_the_seed_documents_comparison() -> None:
@@ -68,6 +96,20 @@ def test_the_seed_documents_comparison() -> None:
     assert debug.corpus.source == "files"
     assert (transition_size(debug) - 256) / debug.bpe.vocab_size == pytest.approx(26_000 / 32_700, abs=1e-4)
     assert debug.superbpe == dataclasses.replace(config.superbpe, transition_merges=debug.superbpe.transition_merges)
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "inherited"), [("uw_2025", 128_000, 100_000 - 1), ("uw_paper", 200_000, 180_000 - 1)]
+)
+def test_the_released_recipes(name: str, tokens: int, inherited: int) -> None:
+    """Sizes of the released scripts: merges.txt begins with a header, and 243 bytes occur in UTF-8."""
+    config = load([f"experiment={name}", "corpus.paths=[a]"])
+    n_merges = config.bpe.vocab_size - 256 - len(config.bpe.special_tokens)
+    assert (n_merges, transition_size(config) - 256) == (tokens - 243, inherited)
+    preset = name.replace("_", "-")
+    expected = dataclasses.replace(PRESETS[preset], drop_unused=True)
+    assert dataclasses.asdict(part(Rules, config.superbpe)) == dataclasses.asdict(expected)
+    assert {"pattern": config.pattern.name, "unit": config.bpe.unit} == PHASE1[preset]
 
 
 @pytest.mark.parametrize("mode", BUDGETS)

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from experiments.benchmarks import common
 from experiments.benchmarks.train_bpe import corpus
-from superbpe import PRESETS, train_superbpe
+from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.transition import resolve_transition
 from tokenizer import UserError, count_pretokens, patterns, train_bpe
 
@@ -40,9 +40,8 @@ NAMES = {
 def ours(arguments: argparse.Namespace, max_bytes: int | None) -> dict[str, Any]:
     """Counting, phase 1, and both passes and the merges of phase 2; all reading included."""
     text = corpus(argparse.Namespace(**vars(arguments) | {"max_bytes": max_bytes}))
-    rules = PRESETS[arguments.rules]
     started = time.perf_counter()
-    counts = count_pretokens(text, arguments.pattern, unit=rules.unit, threads=arguments.threads)
+    counts = count_pretokens(text, arguments.pattern, unit=PHASE1[arguments.rules]["unit"], threads=arguments.threads)
     phase1 = train_bpe(counts, arguments.vocab_size)
     between = time.perf_counter()
     trained = train_superbpe(
@@ -50,7 +49,7 @@ def ours(arguments: argparse.Namespace, max_bytes: int | None) -> dict[str, Any]
         text.batches,
         vocab_size=arguments.vocab_size,
         transition=arguments.transition,
-        rules=rules,
+        rules=arguments.rules,
         threads=arguments.threads,
         memory_bytes=arguments.memory,
     )
@@ -130,7 +129,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     options.add_argument(
         "--transition", type=float, default=40_000, help="a share, or a number of tokens (default 40000)"
     )
-    options.add_argument("--pattern", default="superbpe", help="phase 1's pattern (default superbpe)")
+    options.add_argument("--pattern", help="phase 1's pattern (default: that of the rules)")
     options.add_argument("--rules", default="uw-2025", choices=sorted(PRESETS), help="(default uw-2025)")
     options.add_argument("--threads", type=common.positive, default=None, help="ours (default: all cores)")
     options.add_argument(
@@ -141,7 +140,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     )
     options.add_argument("--no-hf", action="store_true", help="leave HF out")
     options.add_argument("--plot", type=Path, metavar="FILE", help="draw the table by size (.svg, .png, .html)")
-    return options.parse_args(argv)
+    arguments = options.parse_args(argv)
+    arguments.pattern = arguments.pattern or PHASE1[arguments.rules]["pattern"]
+    return arguments
 
 
 def _check(arguments: argparse.Namespace) -> None:

@@ -24,11 +24,12 @@ from tokenizer.patterns import resolve
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from experiments.config import BpeConfig
     from experiments.stages.context import Context
+    from tokenizer.patterns import Pattern
 
 
 COUNTS = "counts.parquet"
-_SETTING = {"pattern": "pattern=NAME", "unit": "bpe.unit", "special_tokens": "bpe.special_tokens"}
 
 
 @dataclass(frozen=True)
@@ -108,14 +109,7 @@ def count(context: Context, text: Text) -> Artifact:
     def build(folder: Path) -> dict[str, Any]:
         if mixture:
             counts = mix_counts([(PretokenCounts.load(path), weight) for path, weight in mixture])
-            asked = (pattern.regex, config.bpe.unit, tuple(config.bpe.special_tokens))
-            found = (counts.pattern.regex, counts.unit, counts.special_tokens)
-            for what, one, other in zip(("pattern", "unit", "special_tokens"), found, asked, strict=True):
-                if one != other:
-                    raise UserError(
-                        f"bpe.counts were counted with {what}={one!r}, and this run has {other!r}; give it the same "
-                        f"({_SETTING[what]}), or count again"
-                    )
+            _check_counts(counts, pattern, config.bpe)
         else:
             memory = config.runner.memory_mb
             counts = count_pretokens(
@@ -159,6 +153,21 @@ def count(context: Context, text: Text) -> Artifact:
     )
     context.done("count", artifact, what)
     return artifact
+
+
+def _check_counts(counts: PretokenCounts, pattern: Pattern, bpe: BpeConfig) -> None:
+    """Raise a UserError, with the setting that helps, if counts were made otherwise than this run would."""
+    name = counts.pattern.name
+    for found, asked, setting in (
+        (counts.pattern.regex, pattern.regex, f"pattern={name}" + (" pattern.regex=…" if name == "custom" else "")),
+        (counts.unit, bpe.unit, f"bpe.unit={counts.unit}"),
+        (counts.special_tokens, tuple(bpe.special_tokens), f"bpe.special_tokens=[{','.join(counts.special_tokens)}]"),
+    ):
+        if found != asked:
+            raise UserError(
+                f"bpe.counts were counted with {setting.partition('=')[0]} {found!r}, and this run has {asked!r}; add "
+                f"{setting}, or count again"
+            )
 
 
 def _counts_file(entry: str) -> tuple[Path, int]:

@@ -162,11 +162,16 @@ def verdict(result: Result) -> str:
         return f"{lowest}, but is not told apart from {_some(level)} ({runs})."
     others = [judged for judged in result.judged if judged is not result.winner]
     other = min(others, key=lambda judged: float(judged.summary["bits_per_byte"]))
-    difference = 1 - result.winner.summary["bits_per_byte"] / other.summary["bits_per_byte"]
+    better, worse = result.winner.summary["bits_per_byte"], other.summary["bits_per_byte"]
     winner, loser = result.winner.candidate.trained.label, other.candidate.trained.label
     if len(others) > 1:
         loser = f"all others, the next being {loser}"
-    return f"{winner} predicts held-out text better than {loser}: {difference:.2%} fewer bits per byte ({runs})."
+    # A share of the first, as in the table's column of changes.
+    if result.winner is result.judged[0]:
+        share = f", which takes {worse / better - 1:.2%} more bits per byte"
+    else:
+        share = f": {1 - better / worse:.2%} fewer bits per byte"
+    return f"{winner} predicts held-out text better than {loser}{share} ({runs})."
 
 
 def _apart(result: Result, one: int, other: int) -> bool:

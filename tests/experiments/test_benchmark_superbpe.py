@@ -44,6 +44,12 @@ def test_a_mistake_is_one_line(
     assert message in capsys.readouterr().err
 
 
+def test_phase_1_is_the_rules_own() -> None:
+    assert train_superbpe.parse(["a"]).pattern == "superbpe"
+    assert train_superbpe.parse(["a", "--rules", "runs"]).pattern == "o200k"
+    assert train_superbpe.parse(["a", "--rules", "runs", "--pattern", "gpt2"]).pattern == "gpt2"
+
+
 def test_no_text_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train_superbpe.main([str(tmp_path / "none.txt"), *SMALL]) == 2
     assert "no such file" in capsys.readouterr().err

@@ -32,6 +32,15 @@ def test_a_series_is_all_but_size_and_transition() -> None:
     ]
 
 
+def test_a_preset_names_the_bpe_whose_phase_1_it_brings() -> None:
+    one, two = ["superbpe=uw-2025"], ["superbpe=runs", "superbpe.max_words=3"]
+    found = [settings(each, superwords=second) for each in (one, two) for second in (False, True)]
+    told = name_all(["BPE", "SuperBPE"] * 2, [False, True] * 2, found, ["a", "b", "c", "d"])
+    assert [each.label for each in told] == [
+        "BPE preset=uw-2025", "SuperBPE preset=uw-2025", "BPE preset=runs", "SuperBPE preset=runs max_words=3",
+    ]  # fmt: skip
+
+
 def test_keys_that_end_alike_are_given_whole_and_values_without_quotes() -> None:
     told = [
         "bpe.vocab_size=400",

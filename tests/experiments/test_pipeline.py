@@ -230,6 +230,13 @@ def test_counts_of_several_corpora_make_a_mixture(
     assert "no such file" in capsys.readouterr().err
     assert run("train_bpe", [*mixture, "pattern=llama3"]) == 2
     assert "were counted with pattern" in capsys.readouterr().err
+    assert run("train_bpe", [*mixture, "superbpe=none", "bpe.unit=document"]) == 2
+    assert "'line', and this run has 'document'; add bpe.unit=line, or count again" in capsys.readouterr().err
+    assert run("train_bpe", [*mixture, "superbpe=runs"]) == 2
+    assert "add pattern=superbpe, or count again" in capsys.readouterr().err
+    # The preset `none` shares phase 1 with the default: these counts serve it too.
+    assert run("train_bpe", [*mixture, "superbpe=none"]) == 0
+    assert len(_artifacts(tmp_path)["bpe"]) == 2
 
 
 def test_phase_2_on_other_text_with_weights_and_its_log(

@@ -30,7 +30,7 @@ def result(n_documents: int, difference: float, said: Any, **settings: Any) -> R
     ("difference", "said", "sentence"),
     [
         (-0.2, "B better", "SuperBPE predicts held-out text better than BPE: 10.00% fewer bits per byte"),
-        (0.5, "A better", "BPE predicts held-out text better than SuperBPE: 20.00% fewer bits per byte"),
+        (0.5, "A better", "BPE predicts held-out text better than SuperBPE, which takes 25.00% more bits per byte"),
         (0.0, "no significant difference", "No significant difference between BPE and SuperBPE"),
     ],
 )

@@ -14,14 +14,13 @@ from itertools import pairwise
 
 import pytest
 
-from superbpe import PRESETS, train_superbpe
+from superbpe import PHASE1, PRESETS, train_superbpe
 from tests.parity import released
 from tokenizer import Batch, count_pretokens, patterns, train_bpe
 from tokenizer.formats import printable
 from tokenizer.reference import as_bytes, replace_pair
 
-PATTERNS = {"uw-2025": "superbpe", "uw-paper": "uw-paper"}
-RULES = {recipe: PRESETS[recipe] for recipe in PATTERNS}
+RULES = {recipe: PRESETS[recipe] for recipe in released.REGEXES}
 
 
 def _lines(merges: list[tuple[bytes, bytes]]) -> list[str]:
@@ -40,7 +39,7 @@ def trained():
     for case, row in zip(released.cases(), recorded, strict=True):
         assert released.digest([case.text]) == row["text"], "the corpora are not those that were recorded"
         batch = Batch.from_texts([case.text])
-        counts = count_pretokens([batch], PATTERNS[case.recipe], unit="line", threads=1)
+        counts = count_pretokens([batch], **PHASE1[case.recipe], threads=1)
         phase1 = train_bpe(counts, 256 + case.phase1, special_tokens=())
         kept = min(case.kept, len(phase1.merges))
         extended = train_superbpe(
@@ -61,7 +60,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_the_recipes_are_the_recorded_ones():
     for recipe, (stage1, stage2) in released.REGEXES.items():
         runs = r"\p{N}+" + "\n" if recipe == "uw-paper" else ""
-        assert patterns.resolve(PATTERNS[recipe]).regex == runs + stage1
+        assert patterns.resolve(PHASE1[recipe]["pattern"]).regex == runs + stage1
         assert patterns.resolve(RULES[recipe].fence).regex == runs + stage2
 
 

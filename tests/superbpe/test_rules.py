@@ -2,7 +2,7 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from superbpe import PRESETS, Rules
+from superbpe import PHASE1, PRESETS, Rules
 from tokenizer import UserError, patterns
 
 
@@ -26,6 +26,13 @@ def test_presets_are_the_published_rules():
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_pass_their_own_checks(name):
     PRESETS[name].check()
+
+
+def test_every_preset_has_a_phase_1():
+    assert list(PHASE1) == list(PRESETS)
+    for phase1 in PHASE1.values():
+        patterns.resolve(phase1["pattern"])
+        assert phase1["unit"] in ("document", "line")
 
 
 def test_rules_cannot_be_changed_in_place():

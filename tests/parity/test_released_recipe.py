@@ -1,0 +1,103 @@
+"""What the pipeline trains by default is the released SuperBPE recipe, in both phases.
+
+`test_released_superbpe` shows the same of the Python functions, given the recipe's arguments. Here nothing is given
+but sizes: pattern, unit, fence and vetoes come from the configuration.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from experiments.cli import run
+from tests import texts
+from tests.parity import released
+from tokenizer import Tokenizer
+from tokenizer.formats import printable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+
+
+def _train(folder: Path, text: str, recipe: list[str], **sizes: int) -> tuple[Tokenizer, Tokenizer]:
+    """Train both phases on a file; return the tokenizers of phase 1 and of both."""
+    file, heldout = folder / "text.txt", folder / "heldout.txt"
+    file.write_bytes(text.encode())
+    heldout.write_text("held out")
+    command = [
+        *recipe,
+        "corpus=files",
+        f"corpus.paths=[{file}]",
+        f"corpus.heldout_paths=[{heldout}]",
+        f"artifacts={folder / 'artifacts'}",
+        f"hydra.run.dir={folder / 'outputs'}",
+        "runner.threads=1",
+        f"bpe.vocab_size={256 + sizes['phase1'] + 1}",
+        f"superbpe.transition_merges={sizes['kept']}",
+        f"superbpe.vocab_size={256 + sizes['total'] + 1}",
+    ]
+    assert run("train_superbpe", command) == 0
+    record = json.loads((folder / "outputs" / "run.json").read_text())
+    names = [name for name in record["artifacts"] if name.startswith("tokenizer-")]
+    found = [Tokenizer.load(folder / "artifacts" / name) for name in dict.fromkeys(names)]
+    return found[0], found[-1]
+
+
+def _lines(merges: list[tuple[bytes, bytes]]) -> list[str]:
+    return [f"{printable(left)} {printable(right)}" for left, right in merges]
+
+
+def _cases() -> list[tuple[released.Case, dict[str, list[str]]]]:
+    """Corpora for which the merges of the recipe `uw-2025` are recorded in full."""
+    recorded = json.loads(released.RECORDED.read_text(encoding="utf-8"))[: released.N_SPELLED]
+    return [
+        (case, row)
+        for case, row in zip(released.cases(), recorded, strict=False)
+        if case.recipe == "uw-2025" and row["new"]
+    ]
+
+
+CASES = _cases()
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_default_gives_the_released_trainers_merges(number: int, tmp_path: Path) -> None:
+    case, row = CASES[number]
+    kept = min(case.kept, len(row["phase1"]))
+    sizes = {"phase1": len(row["phase1"]), "kept": kept, "total": kept + len(row["new"])}
+    phase1, both = _train(tmp_path, case.text, [], **sizes)
+    assert _lines(phase1.merges) == row["phase1"]
+    assert _lines(both.merges[kept:]) == row["new"]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_experiment_gives_the_released_vocabulary(number: int, tmp_path: Path) -> None:
+    """Inherited merges whose pair is not in the text of stage 2 are left out, too."""
+    case, row = CASES[number]
+    kept = min(case.kept, len(row["phase1"]))
+    sizes = {"phase1": len(row["phase1"]), "kept": kept, "total": len(row["inherited"]) + len(row["new"])}
+    phase1, both = _train(tmp_path, case.text, ["experiment=uw_2025"], **sizes)
+    assert _lines(phase1.merges) == row["phase1"]
+    assert _lines(both.merges) == row["inherited"] + row["new"]
+
+
+def test_phase_1_of_real_text_is_hfs(tmp_path: Path) -> None:
+    """Code and prose with numbers, punctuation and indented lines, read by HF's trainer as the released scripts do."""
+    tokenizers = pytest.importorskip("tokenizers", reason="HF tokenizers comes with the extra 'hf'")
+    text = "\n".join(texts.sample(120_000))
+    phase1, _ = _train(tmp_path, text, [], phase1=1500, kept=1400, total=1500)
+    theirs = tokenizers.Tokenizer(tokenizers.models.BPE())
+    theirs.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
+        [
+            tokenizers.pre_tokenizers.Split(tokenizers.Regex(released.REGEXES["uw-2025"][0]), "isolated"),
+            tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    size = len(set(text.encode())) + 1500
+    theirs.train([str(tmp_path / "text.txt")], tokenizers.trainers.BpeTrainer(show_progress=False, vocab_size=size))
+    merges = json.loads(theirs.to_str())["model"]["merges"]
+    assert _lines(phase1.merges) == [" ".join(merge) for merge in merges]
