@@ -31,6 +31,7 @@ from lm.run import MODEL
 from lm.shards import Shards
 from lm.training import load_model
 from tests.experiments.conftest import tiny_overrides, write_corpus
+from tests.flipping import flips as flipped
 from tests.killing import killed
 from tokenizer import Tokenizer
 from tokenizer.counting import PretokenCounts
@@ -144,28 +145,22 @@ def flips(root: Path, n: int, seed: int = 0) -> Counter[str]:
     kinds = itertools.cycle(sorted({_kind(path) for path in files}))
     outcome: Counter[str] = Counter()
     rng = random.Random(seed)
-    for kind in itertools.islice(kinds, n):
+    for i, kind in enumerate(itertools.islice(kinds, n)):
         path = rng.choice([path for path in files if _kind(path) == kind])
-        content = path.read_bytes()
-        flipped = bytearray(content)
-        bit = rng.randrange(8 * len(content))
-        flipped[bit // 8] ^= 1 << (bit % 8)
-        path.write_bytes(flipped)
-        name = path.relative_to(store).parts[0]
         whole = {}
-        try:
-            artifact = Store(store, verify="always").find(name)
-            assert artifact is not None
-            assert artifact.path
-            assert path.name == MANIFEST, f"{path}, bit {bit} was not noticed"
-            outcome[f"{kind}: white space, same content"] += 1
-        except UserError:
-            outcome[f"{kind}: rejected"] += 1
-        # What reads a file without the store must not be misled either.
-        for read in _readers(path):
-            with contextlib.suppress(UserError):
-                whole[read] = read()
-        path.write_bytes(content)
+        for bit in flipped(path, 1, seed=seed + i):
+            try:
+                artifact = Store(store, verify="always").find(path.relative_to(store).parts[0])
+                assert artifact is not None
+                assert artifact.path
+                assert path.name == MANIFEST, f"{path}, bit {bit} was not noticed"
+                outcome[f"{kind}: white space, same content"] += 1
+            except UserError:
+                outcome[f"{kind}: rejected"] += 1
+            # What reads a file without the store must not be misled either.
+            for read in _readers(path):
+                with contextlib.suppress(UserError):
+                    whole[read] = read()
         for read, value in whole.items():
             assert value == read(), f"{path}, bit {bit} changed what {read} returns"
     return outcome

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import io
+import os
 
 import pytest
 from rich.console import Console
@@ -55,3 +57,31 @@ def test_progress_outside_a_stage_is_silent() -> None:
     out = io.StringIO()
     Reporter(Console(file=out, force_terminal=True)).progress("counting", 1, None)
     assert out.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOSPC, "the disk is full"),
+        (errno.EDQUOT, "quota"),
+        (errno.EROFS, "read-only"),
+        (errno.EACCES, "permission denied"),
+        (errno.EMFILE, "ulimit -n"),
+    ],
+)
+def test_errors_of_the_disk_are_one_line_with_path_and_remedy(
+    number: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def job() -> None:
+        raise OSError(number, os.strerror(number), "store/lm-1")
+
+    assert module.exit_code(job) == 2
+    complaint = capsys.readouterr().err
+    assert complaint.startswith("error: store/lm-1: ")
+    assert said in complaint
+    assert "Finished stages are kept" in complaint
+    assert complaint.count("\n") == 1
+
+
+def test_other_errors_of_the_system_are_not_explained() -> None:
+    assert module.storage_error(OSError(errno.ECONNRESET, "reset")) is None

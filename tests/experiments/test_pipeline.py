@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import re
@@ -428,3 +429,26 @@ def test_the_loss_curve_survives_a_half_written_line_and_repeated_steps(tiny: li
         loss_curve(artifact, 5)
     assert len(curve) == 5
     assert curve[0].bits_per_byte > curve[-1].bits_per_byte
+
+
+@pytest.mark.parametrize("stage", ["count", "train_bpe", "shard_corpus", "train_lm"])
+def test_a_full_disk_is_one_line_in_every_stage_and_loses_nothing(
+    stage: str, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = {"count": "count", "train_bpe": "bpe", "shard_corpus": "shards", "train_lm": "lm"}[stage]
+    fsync = os.fsync
+
+    def full(handle: int) -> None:
+        if f"/.{made}-" in str(Path(f"/proc/self/fd/{handle}").readlink()):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        assert run(stage, tiny) == 2
+    complaint = capsys.readouterr().err
+    assert "the disk is full; free some space, then run the same command again" in complaint
+    assert f".{made}-" in complaint
+    assert "Traceback" not in complaint
+    assert json.loads((tmp_path / "outputs" / "run.json").read_text())["exit_code"] == 2
+    assert run(stage, tiny) == 0

@@ -10,10 +10,13 @@ import signal
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
+from lm.checkpoint import load_tensors
 from lm.interrupt import DeferredInterrupt
 from lm.model import ModelConfig
 from lm.training import TrainConfig, load_model, train
+from tests.flipping import flips
 from tokenizer.errors import UserError
 
 MODEL = ModelConfig(depth=1, width=32, head_width=16)
@@ -169,6 +172,31 @@ def test_damaged_checkpoint_is_refused(make_shards, corpus, tmp_path):
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(UserError, match="damaged"):
         run(shards, tmp_path / "run")
+
+
+def test_no_flipped_bit_of_a_checkpoint_is_used(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    run(shards, tmp_path / "run", stop_at=3)
+    path = tmp_path / "run" / "checkpoint.safetensors"
+    for _ in flips(path, 50):
+        with pytest.raises(UserError, match="damaged"):
+            load_tensors(path)
+    assert load_tensors(path)[1]["step"] == 3
+
+
+def test_a_full_disk_keeps_the_checkpoint_before(make_shards, corpus, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    run(make_shards(corpus), tmp_path / "run", stop_at=3)
+    path = tmp_path / "run" / "checkpoint.safetensors"
+    before = path.read_bytes()
+    monkeypatch.setattr("lm.checkpoint.save_file", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        run(make_shards(corpus), tmp_path / "run", stop_at=5)
+    assert caught.value.filename == str(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_seed_decides(make_shards, corpus, tmp_path):

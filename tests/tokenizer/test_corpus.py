@@ -4,12 +4,14 @@ import gzip
 import json
 import os
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.tokenizer.corpora import documents, of, write_jsonl, write_parquet
 from tokenizer import Corpus, CorpusConfig, UserError, _native
+from tokenizer.origins import documents_by_origin
 
 FORMS = [".jsonl", ".jsonl.gz", ".jsonl.zst", ".json.zstd", "separated", "separated gz", "one per file", "glob"]
 FORMS += ["parquet", "dataset folder", "saved dataset", "saved dataset dict"]
@@ -267,3 +269,34 @@ def test_parts_of_text_without_word_ends_take_linear_time(tmp_path):
     corpus = Corpus(CorpusConfig(paths=[str(path)]))
     (batch,) = corpus.batches("train", parts=True)
     assert batch.n_bytes == 24_000_000
+
+
+@pytest.mark.parametrize("form", [".jsonl", "dataset folder"])
+@pytest.mark.parametrize("change", ["grows", "is written again", "goes away"])
+def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, form, change):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    path = write_jsonl(folder / "a.jsonl", [{"text": f"document {i}"} for i in range(1000)])
+    where = {"paths": [str(path)]} if form == ".jsonl" else {"dataset": str(folder)}
+    corpus = Corpus(CorpusConfig(**where, heldout_fraction=0.5, batch_bytes=100))
+    batches = corpus.batches("heldout")
+    next(batches)
+    if change == "grows":
+        with path.open("a") as file:
+            file.write('{"text": "one more"}\n')
+    elif change == "is written again":
+        os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
+    else:
+        path.unlink()
+    with pytest.raises(UserError, match=r"a\.jsonl changed while it was in use"):
+        list(batches)
+
+
+def test_a_budget_or_a_source_field_does_not_hide_a_change(tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": f"document {i}", "source": "x"} for i in range(1000)])
+    config = CorpusConfig(paths=[str(path)], heldout_fraction=0.5, batch_bytes=100, max_bytes=500)
+    corpora = [Corpus(config), Corpus(replace(config, source_field="source"))]
+    os.utime(path, ns=(0, 0))
+    for read in (lambda: list(corpora[0].batches()), lambda: list(documents_by_origin(corpora[1], "heldout"))):
+        with pytest.raises(UserError, match="changed while it was in use"):
+            read()

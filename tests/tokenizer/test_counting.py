@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import texts
+from tests.flipping import flips
 from tokenizer import (
     Batch,
     Corpus,
@@ -117,6 +118,18 @@ def test_a_truncated_file_is_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(UserError, match=r"counts\.parquet"):
         PretokenCounts.load(path)
+
+
+def test_no_flipped_bit_is_used(tmp_path):
+    path = _saved(tmp_path)
+    expected = list(PretokenCounts.load(path).items())
+    rejected = 0
+    for bit in flips(path, 300):
+        try:
+            assert list(PretokenCounts.load(path).items()) == expected, f"bit {bit}"
+        except UserError:
+            rejected += 1
+    assert rejected > 100  # the others are in parts of Parquet's metadata that decide nothing
 
 
 def _saved(folder):
