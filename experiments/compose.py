@@ -211,10 +211,11 @@ def _check_key(override: Override, loader: ConfigLoader, *, custom: bool = False
         return
     groups = [group for group in loader.list_groups("") if group != "hydra"]
     if key in groups:
-        # Only of an experiment may there be none: it changes the others, which make the configuration.
-        options = [*loader.get_group_options(key, ObjectType.CONFIG), *(["null"] if key == "experiment" else [])]
+        options = loader.get_group_options(key, ObjectType.CONFIG)
         for value in _values(override):
             chosen = value.partition("=")[2]
+            if key == "experiment" and chosen == "null":
+                raise UserError("experiment=null is not a choice; write '~experiment' to leave the experiment out")
             if not custom and re.fullmatch(r"[\w.-]+", chosen) and chosen not in options:
                 raise UserError(
                     f"{key}={chosen} does not exist{did_you_mean(chosen, options)} (there are: {', '.join(options)})"
