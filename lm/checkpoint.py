@@ -24,20 +24,30 @@ if TYPE_CHECKING:
 
     from lm.model import Transformer
 
-_CHECKSUM = "xxh3_128"
+_JSON, _CHECKSUM = "json", "xxh3_128"
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
     """Write tensors, JSON-able `meta` and a checksum of both; a reader sees the old file or the new one, never half.
 
+    Equal content gives equal files: safetensors writes several entries of metadata in random order, so there is one.
+
+    Raises:
+        OSError: If the file cannot be written (disk full, no permission).
+    """
+    on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_tensors(path, on_cpu, {_JSON: json.dumps({**meta, _CHECKSUM: _checksum(on_cpu, meta)})})
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write a safetensors file next to its final name, bring it to disk and rename it.
+
     Raises:
         OSError: If the file cannot be written (disk full, no permission).
     """
     partial = path.with_name(f".{path.name}.partial")
-    on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    metadata = {"format": "pt", "json": json.dumps(meta)}
     try:
-        save_file(on_cpu, partial, metadata={**metadata, _CHECKSUM: _checksum(on_cpu, metadata["json"])})
+        save_file(tensors, partial, metadata=metadata)
     except SafetensorError as error:
         partial.unlink(missing_ok=True)
         if (number := re.search(r"\(os error (\d+)\)", str(error))) is None:
@@ -48,9 +58,9 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -
     sync(path.parent)
 
 
-def _checksum(tensors: dict[str, Tensor], text: str) -> str:
-    """XXH3-128 (32 hex digits) of tensors with their names, types and shapes, and of a text."""
-    digest = xxhash.xxh3_128(text.encode())
+def _checksum(tensors: dict[str, Tensor], meta: dict[str, Any]) -> str:
+    """XXH3-128 (32 hex digits) of tensors with their names, types and shapes, and of `meta`."""
+    digest = xxhash.xxh3_128(json.dumps(meta, sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(json.dumps([name, f"{tensor.dtype}", list(tensor.shape)]).encode())
@@ -66,13 +76,12 @@ def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], di
     """
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            metadata = file.metadata() or {}
+            meta = json.loads((file.metadata() or {})[_JSON])
+            checksum = meta.pop(_CHECKSUM, None)  # files of older versions have none
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
-        meta = json.loads(metadata["json"])
-    except (FileNotFoundError, SafetensorError, KeyError, ValueError) as error:
+    except (FileNotFoundError, SafetensorError, KeyError, ValueError, AttributeError) as error:
         raise UserError(f"{path} is missing or damaged ({error}); delete its folder and train again") from error
-    # Files written before version 0.2 have no checksum.
-    if metadata.get(_CHECKSUM, found := _checksum(tensors, metadata["json"])) != found:
+    if checksum not in (None, _checksum(tensors, meta)):
         raise UserError(f"{path} is damaged: its checksum is wrong; delete its folder and train again")
     return {name: tensor.to(device) for name, tensor in tensors.items()}, meta
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lm.checkpoint import model_tensors, save_tensors
+from lm.checkpoint import model_tensors, write_tensors
 from lm.export_check import probes, validate
 from lm.shards import END_OF_TEXT
 from tokenizer import formats
@@ -148,7 +148,7 @@ def _write(model: Transformer, tokenizer: Tokenizer, folder: Path) -> str:
     kind = Qwen3Config if model.config.qk_norm else LlamaConfig
     kind(**config_arguments(model, end)).save_pretrained(folder)
     GenerationConfig(bos_token_id=end, eos_token_id=end).save_pretrained(folder)
-    save_tensors(folder / "model.safetensors", cut_tensors(model), {"tokenizer_sha256": tokenizer.sha256})
+    write_tensors(folder / "model.safetensors", cut_tensors(model), {"format": "pt"})  # what `transformers` asks for
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         formats.save(tokenizer, folder, {**hf_config(tokenizer), "model_max_length": model.context_tokens})

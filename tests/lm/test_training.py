@@ -174,6 +174,13 @@ def test_damaged_checkpoint_is_refused(make_shards, corpus, tmp_path):
         run(shards, tmp_path / "run")
 
 
+def test_equal_runs_write_equal_files(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    for name in "abcd":  # the order in a file was random once
+        run(shards, tmp_path / name)
+    assert len({(tmp_path / name / "model.safetensors").read_bytes() for name in "abcd"}) == 1
+
+
 def test_no_flipped_bit_of_a_checkpoint_is_used(make_shards, corpus, tmp_path):
     shards = make_shards(corpus)
     run(shards, tmp_path / "run", stop_at=3)
