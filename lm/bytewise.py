@@ -27,7 +27,7 @@ import torch
 from lm.cache import KeyValueCache
 from lm.covering_tree import CoveringTree
 from lm.covers import Covers, Group
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -295,11 +295,13 @@ class ByteModel:
             return [Group((), 0, np.empty(0, np.int64))]
         if method == "exact":
             found = self.covers.covering(data)
-            assert found, f"the encoding of {data!r} is a cover"
+            assert found, f"the encoding of {quoted(data)} is a cover"
             return found
         encoding = self.covers.encoding(data)
         if encoding is None:
-            raise UserError(f"{data!r} ends inside a character, and {method!r} scores whole texts; use method='exact'")
+            raise UserError(
+                f"{quoted(data)} ends inside a character, and {quoted(method)} scores whole texts; use method='exact'"
+            )
         last = self.lm.tokenizer.vocab[encoding[-1]]
         reaching = self.covers.reaching(last) if method == "backed-up" else np.array(encoding[-1:], np.int64)
         return [Group(encoding[:-1], len(data) - len(last), reaching)]

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from lm.cache import KeyValueCache
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,7 +59,7 @@ class SamplingConfig:
         if self.max_new_tokens is None and self.max_new_bytes is None:
             raise UserError("nothing ends a text surely; set max_new_tokens or max_new_bytes")
         if "" in self.stop:
-            raise UserError(f"stop={self.stop!r} holds an empty string, which is everywhere; leave it out")
+            raise UserError(f"stop={quoted(self.stop)} holds an empty string, which is everywhere; leave it out")
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,9 @@ class _Row:
         self.lm, self.prompt, self.prompt_ids, self.config = lm, prompt, prompt_ids, config
         given, spelled = prompt.encode(), lm.tokenizer.decode_bytes(prompt_ids)
         if not spelled.startswith(given):
-            raise ValueError(f"the tokens spell {spelled!r}, which does not begin with the prompt {given!r}")
+            raise ValueError(
+                f"the tokens spell {quoted(spelled)}, which does not begin with the prompt {quoted(given)}"
+            )
         state = np.random.SeedSequence([config.seed, index]).generate_state(1, np.uint64)
         self.generator = torch.Generator().manual_seed(int(state[0]) >> 1)
         self.forbidden = ~lm.text_ids

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from tokenizer import _native, patterns
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 from tokenizer.patterns import Pattern
 
 SCRIPT_ATOMS = r" ?[ー\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*"
@@ -122,7 +122,9 @@ class Rules:
         if self.truncate_quantile is not None and not 0.0 < self.truncate_quantile <= 1.0:
             raise UserError(f"truncate_quantile={self.truncate_quantile} is no share; use more than 0 and at most 1")
         if "" in self.forbid:
-            raise UserError(f"forbid={self.forbid!r} holds an empty string, which every token contains; leave it out")
+            raise UserError(
+                f"forbid={quoted(self.forbid)} holds an empty string, which every token contains; leave it out"
+            )
         if not 0.0 < self.sample <= 1.0:
             raise UserError(f"sample={self.sample} is no share of documents; use more than 0 and at most 1")
         if self.sample_bytes is not None and self.sample != 1.0:
@@ -147,7 +149,9 @@ class Rules:
             raise UserError(f"interleave=True {NO_AUTO}")
         if self.atoms == "pretokens":
             if not self.eligible or "\n" in self.eligible:
-                raise UserError(f"eligible={self.eligible!r} is no regex to search for; use one like '\\\\p{{L}}'")
+                raise UserError(
+                    f"eligible={quoted(self.eligible)} is no regex to search for; use one like '\\\\p{{L}}'"
+                )
             _native.split("", self.eligible)  # compiles it, or says why not
 
 

@@ -12,7 +12,7 @@ from superbpe.rules import Rules
 from superbpe.transition import Merges
 from tokenizer import patterns, vocabulary
 from tokenizer.bpe import ALPHABET, Tokenizer
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,8 @@ def _check_whole_pretokens(tokenizer: Tokenizer) -> None:
     only = [text for text, n in zip(whole, np.diff(offsets).tolist(), strict=True) if n > 1]
     if only:
         raise UserError(
-            f"{len(only)} tokens, such as {only[0]!r}, are what whole pretokens become (ignore_merges) and merges do "
+            f"{len(only)} tokens, such as {quoted(only[0])}, are what whole pretokens become (ignore_merges) and "
+            "merges do "
             "not make; with the phase-1 fence kept, phase 2 merges what merges make. Use rules with "
             "phase1_fence='lifted', such as 'uw-2025'"
         )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tokenizer import _native, formats, vocabulary
 from tokenizer.codec import Codec
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 from tokenizer.patterns import Pattern
 from tokenizer.preparation import NOTHING, Preparation
 
@@ -77,13 +77,13 @@ class Tokenizer(Codec):
         self.unmerged = dict(unmerged or {})
         self.preparation = preparation
         if clash := set(self.special_tokens) & set(preparation.added_tokens):
-            raise UserError(f"{min(clash)!r} is a special token and an added one")
+            raise UserError(f"{quoted(min(clash))} is a special token and an added one")
         named = self.special_tokens | dict(preparation.added_tokens)
         if unknown := preparation.late - set(named):
-            raise UserError(f"{min(unknown)!r} is to be found in normalised text, but is no token")
+            raise UserError(f"{quoted(min(unknown))} is to be found in normalised text, but is no token")
         self.vocab = vocabulary.spell(self.byte_ids, self.merge_ids, self.unmerged, named)
         if mode not in ("one-pass", "two-pass"):
-            raise UserError(f"mode is {mode!r}; it is one of: one-pass, two-pass")
+            raise UserError(f"mode is {quoted(mode)}; it is one of: one-pass, two-pass")
         if not 0 <= n_phase1_merges <= len(self.merge_ids):
             raise UserError(f"{n_phase1_merges} phase-1 merges do not fit {len(self.merge_ids)} merges")
         if fence is None and n_phase1_merges < len(self.merge_ids):
@@ -105,7 +105,8 @@ class Tokenizer(Codec):
         for token, found in zip(tokens, _native.eligible(tokens, eligible), strict=True):
             if not found:
                 raise UserError(
-                    f"a superword is made of {token!r}, in which the eligibility pattern {eligible!r} is not found"
+                    f"a superword is made of {quoted(token)}, in which the eligibility pattern {quoted(eligible)} "
+                    "is not found"
                 )
 
     @classmethod
@@ -137,14 +138,14 @@ class Tokenizer(Codec):
         """
         ranks = vocabulary.rows(merges, "merges are pairs of ranks")
         if isinstance(special_tokens, str) or not all(isinstance(string, str) for string in special_tokens):
-            raise UserError(f"special_tokens={special_tokens!r} is no list of strings")
+            raise UserError(f"special_tokens={quoted(special_tokens)} is no list of strings")
         n, n_specials = len(ranks), len(special_tokens)
         wrong = np.flatnonzero((ranks < 0).any(axis=1) | (ranks >= 256 + n).any(axis=1))
         if len(wrong):
             first = int(wrong[0])
             raise UserError(f"merge {first} joins ranks {ranks[first].tolist()}, of which one does not exist")
         if special_layout not in SPECIAL_LAYOUTS:
-            raise UserError(f"special_layout is {special_layout!r}; it is one of: {', '.join(SPECIAL_LAYOUTS)}")
+            raise UserError(f"special_layout is {quoted(special_layout)}; it is one of: {', '.join(SPECIAL_LAYOUTS)}")
         first_byte, first_merge, first_special = vocabulary.first_ids(special_layout, n, n_specials)
         id_of_rank = np.concatenate(
             [np.frombuffer(ALPHABET, np.uint8).astype(np.int64) + first_byte, np.arange(n) + first_merge]

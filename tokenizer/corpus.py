@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tokenizer import _native
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, listed, shortened
 
 Split = Literal["train", "heldout", "all"]
 
@@ -36,6 +36,7 @@ _FORMATS = {
 }
 _COMPRESSIONS = (".gz", ".zst", ".zstd")
 _SAMPLE_BYTES = 1 << 16
+_PARQUET_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,9 @@ class CorpusConfig:
         heldout_paths: files of held-out documents; `heldout_fraction` then plays no part.
         on_invalid_utf8: "error", or "replace" (malformed bytes become U+FFFD).
         batch_bytes: text per batch.
+        document_limit_bytes: a longer document is an error, unless `max_document_bytes` leaves it out: documents are
+            held whole, with several times their size of memory, and a small compressed file may hold any amount of
+            text. For JSON lines the limit is on the line. Text files that are counted in parts may be longer.
     """
 
     paths: list[str] = dataclasses.field(default_factory=list)
@@ -86,6 +90,7 @@ class CorpusConfig:
     heldout_paths: list[str] = dataclasses.field(default_factory=list)
     on_invalid_utf8: str = "error"
     batch_bytes: int = 1 << 22
+    document_limit_bytes: int = 1 << 30
 
 
 class Corpus:
@@ -113,7 +118,7 @@ class Corpus:
             raise UserError(f"heldout_fraction={config.heldout_fraction} is no share; use 0 or more and less than 1")
         if not 0.0 < config.sample <= 1.0:
             raise UserError(f"sample={config.sample} is no share of documents; use more than 0 and at most 1")
-        for name in ("max_bytes", "min_document_bytes", "max_document_bytes", "batch_bytes"):
+        for name in ("max_bytes", "min_document_bytes", "max_document_bytes", "batch_bytes", "document_limit_bytes"):
             value = getattr(config, name)
             if value is not None and value < 0:
                 raise UserError(f"{name}={value} is not possible; use 0 or more")
@@ -164,7 +169,7 @@ class Corpus:
         )
         parts = parts and not whole
         readers = readers if in_order or config.max_bytes is None else 1
-        read = partial(_read, config=config, readers=readers, in_order=in_order, parts=parts)
+        read = partial(_read, config=config, readers=readers, in_order=in_order, parts=parts, skip_long=True)
         explicit = bool(config.heldout_paths)
         keep = self.filter(split)
         source = _ahead(self._dataset()) if config.dataset else read(self.files)
@@ -252,7 +257,13 @@ class Corpus:
         cost as much as counting them.
         """
         config = asdict(self.config)
-        del config["batch_bytes"], config["paths"], config["heldout_paths"], config["source_field"]
+        del (
+            config["batch_bytes"],
+            config["document_limit_bytes"],
+            config["paths"],
+            config["heldout_paths"],
+            config["source_field"],
+        )
         return {
             "config": config,
             "files": [fingerprint(path) for path, _ in self.files],
@@ -272,7 +283,7 @@ class Corpus:
                     config.dataset, config.dataset_config, split=config.dataset_split, streaming=True
                 )
         except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-            raise UserError(f"the dataset {config.dataset!r} cannot be loaded: {error}") from error
+            raise UserError(f"the dataset {config.dataset!r} cannot be loaded: {shortened(error)}") from error
         yield from _batch_records(records, config)
 
 
@@ -283,7 +294,10 @@ def _read(
     *,
     in_order: bool = True,
     parts: bool = False,
+    skip_long: bool = False,
 ) -> Iterator[_native.Batch]:
+    """Documents of files before the filter; `skip_long`: without those that it leaves out for their length."""
+    left_out = _left_out_above(config) if skip_long else None
     for is_parquet, group in groupby(files, key=lambda file: file[1] == "parquet"):
         if is_parquet:
             yield from _ahead(chain.from_iterable(_read_parquet(path, config) for path, _ in group))
@@ -296,10 +310,18 @@ def _read(
                 min_score=0.0 if config.min_score is None else config.min_score,
                 replace_invalid=config.on_invalid_utf8 == "replace",
                 batch_bytes=config.batch_bytes,
+                document_limit_bytes=config.document_limit_bytes,
+                skip_above=left_out,
                 parts=parts,
                 threads=readers,
                 in_order=in_order,
             )
+
+
+def _left_out_above(config: CorpusConfig) -> int | None:
+    """From which length on documents are left out, if that is not above the limit, which is an error then."""
+    longest = config.max_document_bytes
+    return None if longest is None or longest > config.document_limit_bytes else longest
 
 
 def _ahead(batches: Iterator[_native.Batch]) -> Iterator[_native.Batch]:
@@ -403,7 +425,7 @@ def _read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
         names = dotted.split(".")
         if names[0] not in table.schema.names:
             raise UserError(
-                f"{path}: no field {dotted!r} (the fields are: {', '.join(table.schema.names)}); set corpus.field"
+                f"{path}: no field {dotted!r} (the fields are: {listed(table.schema.names)}); set corpus.field"
             )
         array = table.column(names[0])
         return pc.struct_field(array, names[1:]) if len(names) > 1 else array
@@ -411,17 +433,23 @@ def _read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowInvalid, OSError) as error:
-        raise UserError(f"{path}: not a Parquet file: {error}") from None
+        raise UserError(f"{path}: not a Parquet file: {shortened(error)}") from None
     wanted = [dotted for dotted in (config.field, config.score_field) if dotted is not None]
     roots = sorted({dotted.split(".")[0] for dotted in wanted} & set(file.schema_arrow.names))
-    batches = file.iter_batches(batch_size=1024, columns=roots or None)
+    number = 0  # of rows read
+    batches = file.iter_batches(batch_size=_rows_at_once(file.metadata, roots, config), columns=roots or None)
     while True:
         try:
             rows = next(batches, None)
+        except MemoryError as error:
+            raise UserError(
+                f"{path}: its rows from {number} on are too long for this machine's memory: {error}"
+            ) from None
         except (pa.ArrowInvalid, OSError) as error:
-            raise UserError(f"{path}: damaged Parquet file: {error}; fetch or write it again") from None
+            raise UserError(f"{path}: damaged Parquet file: {shortened(error)}; fetch or write it again") from None
         if rows is None:
             return
+        number += len(rows)
         try:
             texts = column(rows, config.field)
             if pa.types.is_dictionary(texts.type):
@@ -435,8 +463,11 @@ def _read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
                 texts = texts.filter(pc.fill_null(pc.greater_equal(score, config.min_score), fill_value=False))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise UserError(
-                f"{path}: field {config.field!r} or the score does not hold what it should: {error}"
+                f"{path}: field {config.field!r} or the score does not hold what it should: {shortened(error)}"
             ) from None
+        longest = pc.max(pc.binary_length(texts)).as_py() or 0
+        if longest > config.document_limit_bytes and _left_out_above(config) is None:
+            raise _too_long(f"{path}: a document of rows {number - len(rows)} to {number - 1}", longest, config)
         texts = pa.concat_arrays([pc.fill_null(texts, b"")])  # without slices, so that offsets start at 0
         _, offsets, data = texts.buffers()
         try:
@@ -447,6 +478,25 @@ def _read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
             )
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
+
+
+def _rows_at_once(about: Any, roots: list[str], config: CorpusConfig) -> int:
+    """Rows to read at a time: at most a few batches of text, by the average length of a row group's documents."""
+    rows = _PARQUET_ROWS
+    for i in range(about.num_row_groups):
+        group = about.row_group(i)
+        columns = map(group.column, range(group.num_columns))
+        size = sum(each.total_uncompressed_size for each in columns if each.path_in_schema.split(".")[0] in roots)
+        if size > 0:
+            rows = min(rows, 4 * config.batch_bytes * group.num_rows // size)
+    return max(1, rows)
+
+
+def _too_long(what: str, size: int, config: CorpusConfig) -> UserError:
+    return UserError(
+        f"{what} has {size} bytes, more than {config.document_limit_bytes}: raise corpus.document_limit_bytes to read "
+        "it, which takes several times its size of memory; or leave out long documents with corpus.max_document_bytes"
+    )
 
 
 def _holds_text(kind: Any) -> bool:
@@ -473,6 +523,8 @@ def _batch_records(records: Iterable[dict[str, Any]], config: CorpusConfig) -> I
         text = _lookup(record, config.field, number, required=True) or ""
         if not isinstance(text, str):
             raise UserError(f"record {number}: field {config.field!r} holds {type(text).__name__}, not text")
+        if len(text) > config.document_limit_bytes and _left_out_above(config) is None:
+            raise _too_long(f"the document of record {number}", len(text), config)
         texts.append(text)
         size += len(text)
         if size >= config.batch_bytes:
@@ -491,7 +543,7 @@ def _lookup(record: dict[str, Any], dotted: str, number: int, *, required: bool)
             if not required:
                 return None
             raise UserError(
-                f"record {number} has no field {dotted!r} (the fields are: {', '.join(record)}); set corpus.field"
+                f"record {number} has no field {dotted!r} (the fields are: {listed(record)}); set corpus.field"
             )
         value = value[name]
     return value

@@ -17,7 +17,7 @@ import xxhash
 
 from tokenizer import _native, patterns
 from tokenizer.corpus import Corpus
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 from tokenizer.files import replacing
 from tokenizer.patterns import Pattern
 from tokenizer.progress import Progress, Throttle, thread_count
@@ -260,7 +260,7 @@ def weighted(entry: str, what: str) -> tuple[str, int]:
     if not path or Path(entry).exists():
         path, weight = entry, "1"
     if not weight.isdigit() or int(weight) < 1:
-        raise UserError(f"{what} has {entry!r}, whose weight is no positive integer; write PATH or PATH:3")
+        raise UserError(f"{what} has {quoted(entry)}, whose weight is no positive integer; write PATH or PATH:3")
     return path, int(weight)
 
 
@@ -284,7 +284,8 @@ def mix_counts(parts: Sequence[tuple[PretokenCounts, int]]) -> PretokenCounts:
             one, other = attrgetter(what)(first), attrgetter(what)(counts)
             if one != other:
                 raise UserError(
-                    f"the counts to add up differ in their {what}: {one!r} and {other!r}; count all corpora alike"
+                    f"the counts to add up differ in their {what}: {quoted(one)} and {quoted(other)}; count all "
+                    "corpora alike"
                 )
     data, offsets, totals = _native.sum_counts(
         [(counts.data, counts.offsets, counts.counts, weight) for counts, weight in parts]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenizer import _native
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 
 Texts: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray | _native.Batch"
 Given: TypeAlias = "list[str] | tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | _native.Batch"
@@ -123,7 +123,9 @@ def ids(values: Any, vocab_size: int) -> npt.NDArray[np.uint32]:
         return np.empty(0, np.uint32)
     if array.dtype.kind == "O":  # whole numbers beyond 64 bits, or no numbers
         found = next((value for value in array.ravel() if isinstance(value, int)), array.ravel()[0])
-        raise UserError(f"the id {found!r} is not in the vocabulary: ids are below the vocabulary size {vocab_size}")
+        raise UserError(
+            f"the id {quoted(found)} is not in the vocabulary: ids are below the vocabulary size {vocab_size}"
+        )
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise UserError(f"ids are one row of whole numbers, not {array.ndim}-dimensional {array.dtype}")
     if array.dtype != np.uint32:

@@ -28,7 +28,7 @@ from transformers.utils import PaddingStrategy, cached_file
 
 from tokenizer import formats
 from tokenizer.bpe import Tokenizer
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 from tokenizer.formats.hf import TEMPLATE, hf_config, overlap
 from tokenizer.hf_batches import (
     Call,
@@ -217,10 +217,12 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
             flags = [name for name in ("lstrip", "rstrip", "single_word") if getattr(token, name, None) is True]
             if flags and (content not in its_own or tokenizer.preparation):
                 raise UserError(
-                    f"the added token {content!r} has {flags[0]}=True, which is not supported: add it without"
+                    f"the added token {quoted(content)} has {flags[0]}=True, which is not supported: add it without"
                 )
             if known is not None and known < tokenizer.vocab_size and content not in its_own:
-                raise UserError(f"{content!r} is a token already (id {known}) and cannot be added; use another string")
+                raise UserError(
+                    f"{quoted(content)} is a token already (id {known}) and cannot be added; use another string"
+                )
         added: int = super()._add_tokens(new_tokens, special_tokens)
         self._text.forget_added_tokens()
         return added
@@ -257,7 +259,7 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
         filename_prefix: str | None = None,
     ) -> tuple[str, ...]:
         if filename_prefix:
-            raise UserError(f"filename_prefix={filename_prefix!r} is not supported: a folder holds one tokenizer")
+            raise UserError(f"filename_prefix={quoted(filename_prefix)} is not supported: a folder holds one tokenizer")
         folder = Path(save_directory)
         config = json.loads((folder / formats.HF_CONFIG_FILE).read_text(encoding="utf-8"))
         # The stock class opens what it can; this one is found by its file.

@@ -15,7 +15,7 @@ import tokenizers
 
 from tokenizer import _native, formats
 from tokenizer.bpe import Tokenizer
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 from tokenizer.formats.hf import BYTE_LEVEL, TEMPLATE, added_tokens, normalizer
 from tokenizer.preparation import Preparation, normalized
 from tokenizer.progress import THREADS_VARIABLE, thread_count
@@ -60,7 +60,8 @@ def _vocabulary_json(tokenizer: Tokenizer) -> dict[str, Any]:
     vocab = {formats.printable(token): i for i, token in enumerate(tokenizer.vocab) if token and i not in special_ids}
     if clash := set(vocab) & set(added):
         raise UserError(
-            f"the special token {min(clash)!r} is also how transformers writes an ordinary token, and would get its id "
+            f"the special token {quoted(min(clash))} is also how transformers writes an ordinary token, and would "
+            "get its id "
             "there; use another special string"
         )
     vocab |= added

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from tokenizer import _native
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def resolve(pattern: str | Pattern) -> Pattern:
     if isinstance(pattern, Pattern):
         return pattern
     if not isinstance(pattern, str):
-        raise UserError(f"the pattern {pattern!r} is no string; give a name ({', '.join(NAMES)}) or a regex")
+        raise UserError(f"the pattern {quoted(pattern)} is no string; give a name ({', '.join(NAMES)}) or a regex")
     if pattern in _BY_NAME:
         return _BY_NAME[pattern]
     if pattern in _NAME_BY_REGEX:
@@ -52,7 +52,7 @@ def resolve(pattern: str | Pattern) -> Pattern:
     if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):
         near = difflib.get_close_matches(pattern, NAMES, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise UserError(f"unknown pattern {pattern!r}; {hint}The names are {', '.join(NAMES)}; or give a regex")
+        raise UserError(f"unknown pattern {quoted(pattern)}; {hint}The names are {', '.join(NAMES)}; or give a regex")
     _native.split("", pattern)  # compiles it, or says why not
     return Pattern("custom", pattern)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tokenizer import _native
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 
 FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 
@@ -36,7 +36,7 @@ class Preparation:
         """Refuse what cannot be."""
         for form in self.forms:
             if form not in FORMS:
-                raise UserError(f"the normalizer {form!r} is not known; there are {', '.join(FORMS)}")
+                raise UserError(f"the normalizer {quoted(form)} is not known; there are {', '.join(FORMS)}")
 
     def __bool__(self) -> bool:
         return bool(self.forms or self.added_tokens or self.late)
@@ -85,4 +85,4 @@ def refuse(preparation: Preparation, what: str) -> None:
         raise UserError(f"{what}: the tokenizer normalises text ({' + '.join(preparation.forms)})")
     if preparation.added_tokens:
         first = min(preparation.added_tokens)
-        raise UserError(f"{what}: the tokenizer has added tokens that are found in any text, as {first!r}")
+        raise UserError(f"{what}: the tokenizer has added tokens that are found in any text, as {quoted(first)}")

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 from tokenizer import _native
 from tokenizer.documents import Given, check_text
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 from tokenizer.preparation import NOTHING, Preparation
 
 _MOST_COMPILED = 64
@@ -80,7 +80,7 @@ class SpecialSets:
         """
         special = self._all if allowed == "all" else _as_set(allowed, "allowed_special")
         if unknown := special - self._all:
-            raise UserError(f"{min(unknown)!r} is no special token; there are {sorted(self._all)}")
+            raise UserError(f"{quoted(min(unknown))} is no special token; there are {quoted(sorted(self._all))}")
         if disallowed == "all":
             forbidden = self._all - special if special else self._all
         else:
@@ -126,14 +126,15 @@ class SpecialSets:
 
 def _as_set(strings: Any, name: str) -> frozenset[str]:
     if isinstance(strings, str):
-        raise UserError(f"{name}={strings!r} is one string; pass a set of them, {{{strings!r}}}, or 'all'")
+        raise UserError(f"{name}={quoted(strings)} is one string; pass a set of them, {{{quoted(strings)}}}, or 'all'")
     if not isinstance(strings, Iterable) or not all(isinstance(string, str) for string in strings):
-        raise UserError(f"{name}={strings!r} is no set of strings; pass one, as {{'<|endoftext|>'}}, or 'all'")
+        raise UserError(f"{name}={quoted(strings)} is no set of strings; pass one, as {{'<|endoftext|>'}}, or 'all'")
     return strings if isinstance(strings, frozenset) else frozenset(strings)
 
 
 def _refuse(what: str, string: str) -> NoReturn:
     raise UserError(
-        f"{what} contains the special string {string!r}: pass allowed_special={{{string!r}}} to make it a special "
+        f"{what} contains the special string {quoted(string)}: pass allowed_special={{{quoted(string)}}} to make "
+        "it a special "
         "token, or disallowed_special=() to encode it as ordinary text"
     )

@@ -17,7 +17,7 @@ from tokenizer import _native, patterns
 from tokenizer.bpe import ALPHABET, Tokenizer
 from tokenizer.checkpoint import Checkpoint, Merges
 from tokenizer.counting import DEFAULT_SPECIAL_TOKENS, PretokenCounts
-from tokenizer.errors import UserError, check_whole
+from tokenizer.errors import UserError, check_whole, quoted
 from tokenizer.progress import Progress, Throttle
 from tokenizer.vocabulary import has_own_layout
 
@@ -132,7 +132,8 @@ def _merges_on_top(start: Tokenizer, vocab_size: int, counts: PretokenCounts) ->
         raise UserError("start has superwords, behind which phase 1 cannot go on; cut it at its transition first")
     if start.pattern.regex != counts.pattern.regex:
         raise UserError(
-            f"start cuts text by the pattern {start.pattern.name!r}, the counts by {counts.pattern.name!r}; "
+            f"start cuts text by the pattern {quoted(start.pattern.name)}, the counts by "
+            f"{quoted(counts.pattern.name)}; "
             "count with the pattern of start"
         )
     if vocab_size < start.vocab_size:
@@ -215,9 +216,9 @@ def merges_that_fit(vocab_size: int, special_tokens: Sequence[str]) -> int:
     """Merges of a vocabulary of this size; refuses one that bytes and special tokens alone overfill."""
     specials = list(special_tokens)
     if isinstance(special_tokens, str) or not all(isinstance(string, str) for string in specials):
-        raise UserError(f"special_tokens={special_tokens!r} is no list of strings")
+        raise UserError(f"special_tokens={quoted(special_tokens)} is no list of strings")
     if len(set(specials)) < len(specials) or "" in specials:
-        raise UserError(f"special_tokens={specials!r} repeats a string or holds an empty one")
+        raise UserError(f"special_tokens={quoted(specials)} repeats a string or holds an empty one")
     if vocab_size < 256 + len(specials):
         raise UserError(
             f"vocab_size={vocab_size} is below 256 bytes + {len(specials)} special token(s); "

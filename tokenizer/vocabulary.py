@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native
-from tokenizer.errors import UserError, check_whole
+from tokenizer.errors import UserError, check_whole, quoted
 
 if TYPE_CHECKING:
     from tokenizer.bpe import Tokenizer
@@ -20,6 +20,10 @@ NOT_IN_UTF8 = frozenset([0xC0, 0xC1, *range(0xF5, 0x100)])
 NO_TOKEN = -1
 
 _LONGEST_TOKEN = 1 << 16  # merges of merges could otherwise ask for any amount of memory
+_LONGEST_SPECIAL = 1 << 12  # finding strings in text is prepared in time that grows with the square of their length
+MOST_BYTES = 1 << 26
+"""Bytes of all tokens together. A merge takes few bytes of a file and may spell `_LONGEST_TOKEN`, so that a small file
+could otherwise ask for gigabytes; the largest vocabularies in use have less than 5 MB."""
 MOST_IDS = 1 << 24  # ids may have gaps, so one id alone could ask for any amount of memory
 
 SPECIAL_LAYOUTS = ("last", "first", "after-bytes")
@@ -43,7 +47,8 @@ def spell(
     """Token bytes by id; b"" for ids that no token has.
 
     Raises:
-        UserError: an id or the bytes of an ordinary token are taken, or a merge joins what nothing makes.
+        UserError: an id or the bytes of an ordinary token are taken, a merge joins what nothing makes, or tokens are
+            too long.
     """
     if len(byte_ids) != 256:
         raise UserError(f"there are {len(byte_ids)} ids of bytes, not 256")
@@ -53,6 +58,13 @@ def spell(
     if largest >= MOST_IDS:
         raise UserError(f"id {largest} is out of range: ids are below {MOST_IDS}")
     vocab = [b""] * (largest + 1)
+    left_over = (
+        MOST_BYTES - 256 - sum(map(len, [*unmerged, *(string.encode(errors="replace") for string in special_tokens)]))
+    )
+    if left_over < 0:
+        raise UserError(
+            f"the tokens have more than {MOST_BYTES} bytes together, which is the most a vocabulary may have"
+        )
 
     def put(token_id: int, spelling: bytes, what: str) -> None:  # into whichever list `vocab` is by then
         if token_id < 0 or vocab[token_id]:
@@ -64,13 +76,13 @@ def spell(
             put(token_id, bytes([byte]), f"byte {byte}")
     for spelling, token_id in unmerged.items():
         if len(spelling) < 2:
-            raise UserError(f"the token {spelling!r} with id {token_id} is no merge, and has less than two bytes")
-        put(token_id, spelling, f"token {spelling!r}")
-    spelled = _native.spell(vocab, np.ascontiguousarray(merge_ids).reshape(-1), _LONGEST_TOKEN)
+            raise UserError(f"the token {quoted(spelling)} with id {token_id} is no merge, and has less than two bytes")
+        put(token_id, spelling, f"token {quoted(spelling)}")
+    spelled = _native.spell(vocab, np.ascontiguousarray(merge_ids).reshape(-1), _LONGEST_TOKEN, left_over)
     if spelled is not None:
         vocab = spelled
     else:  # something is wrong with the merges: this says what
-        _put_merges(merge_ids, vocab, put)
+        _put_merges(merge_ids, vocab, put, left_over)
         _check_distinct(vocab)
     for string, token_id in special_tokens.items():
         if not string:
@@ -78,8 +90,14 @@ def spell(
         try:
             spelling = string.encode()
         except UnicodeEncodeError:
-            raise UserError(f"the special token {string!r} holds half a surrogate pair, which no text does") from None
-        put(token_id, spelling, f"special token {string!r}")
+            raise UserError(
+                f"the special token {quoted(string)} holds half a surrogate pair, which no text does"
+            ) from None
+        if len(spelling) > _LONGEST_SPECIAL:
+            raise UserError(
+                f"the special token {quoted(string)} has more than {_LONGEST_SPECIAL} bytes; use a shorter string"
+            )
+        put(token_id, spelling, f"special token {quoted(string)}")
     return vocab
 
 
@@ -88,12 +106,14 @@ def _check_distinct(vocab: list[bytes]) -> None:
     seen: set[bytes] = set()
     for token_id, spelling in enumerate(vocab):
         if spelling in seen:
-            raise UserError(f"{spelling!r} is spelled by two tokens, the second with id {token_id}")
+            raise UserError(f"{quoted(spelling)} is spelled by two tokens, the second with id {token_id}")
         if spelling:
             seen.add(spelling)
 
 
-def _put_merges(merge_ids: npt.NDArray[np.uint32], vocab: list[bytes], put: Callable[[int, bytes, str], None]) -> None:
+def _put_merges(
+    merge_ids: npt.NDArray[np.uint32], vocab: list[bytes], put: Callable[[int, bytes, str], None], left_over: int
+) -> None:
     """Spells what merges make. Imported lists may use a token before the merge that makes it: those merges wait."""
     merges, size = merge_ids.tolist(), len(vocab)
     waiting: dict[int, list[int]] = {}
@@ -110,6 +130,12 @@ def _put_merges(merge_ids: npt.NDArray[np.uint32], vocab: list[bytes], put: Call
             if len(token) > _LONGEST_TOKEN:
                 raise UserError(f"merge {rank} makes a token of more than {_LONGEST_TOKEN} bytes")
             if vocab[new] != token:  # several merges may make the same token
+                left_over -= len(token)
+                if left_over < 0:
+                    raise UserError(
+                        f"the tokens up to merge {rank} of {len(merges)} have more than {MOST_BYTES} bytes together, "
+                        "which is the most a vocabulary may have; train with fewer or shorter tokens (max_bytes)"
+                    )
                 put(new, token, f"merge {rank}")
                 ready.extend(waiting.pop(new, ()))
     if waiting:

@@ -20,6 +20,7 @@ pub mod patterns;
 pub mod phase2;
 pub mod preparing;
 pub mod quick_records;
+pub mod quoting;
 pub mod read_ahead;
 pub mod reading;
 pub mod records;

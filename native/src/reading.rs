@@ -12,6 +12,8 @@ use crate::read_ahead::{Lane, Queue};
 use crate::{quick_records, records};
 
 const READ_BUFFER: usize = 1 << 20;
+/// Bytes by which the buffer of a long document grows at most: twice its size could be far beyond the limit.
+const GROWTH: usize = 1 << 26;
 /// Bytes of files, as they lie on the disk, that a thread takes at a time; or one file. Small files share batches.
 const FILES_BYTES: u64 = 1 << 22;
 
@@ -24,6 +26,10 @@ pub struct Settings {
     /// Malformed UTF-8 becomes U+FFFD instead of an error.
     pub replace_invalid: bool,
     pub batch_bytes: usize,
+    /// A longer document, or line of JSON, is an error: memory for one is bounded, whatever a file decompresses to.
+    pub limit: usize,
+    /// Documents longer than this are left out, and not held whole. At most `limit`.
+    pub skip_above: Option<usize>,
     /// Give text files that are one long document in parts, cut between words (see `word_end`).
     pub parts: bool,
 }
@@ -119,6 +125,14 @@ impl Collector {
     /// it starts in the file. Ok(false) when nobody wants more documents.
     fn close(&mut self, base: u64, settings: &Settings) -> Result<bool, String> {
         let start = *self.batch.offsets.last().expect("offsets start with 0") as usize;
+        let length = self.batch.data.len() - start;
+        if settings.skip_above.is_some_and(|most| length > most) {
+            self.batch.data.truncate(start);
+            return Ok(true);
+        }
+        if length > settings.limit {
+            return Err(too_long("a document", base, settings));
+        }
         if let Err(error) = std::str::from_utf8(&self.batch.data[start..]) {
             if !settings.replace_invalid {
                 return Err(format!(
@@ -127,9 +141,18 @@ impl Collector {
                     base + error.valid_up_to() as u64
                 ));
             }
-            let mended = String::from_utf8_lossy(&self.batch.data[start..]).into_owned();
+            let mut mended = Vec::with_capacity(length);
+            for chunk in self.batch.data[start..].utf8_chunks() {
+                mended.extend_from_slice(chunk.valid().as_bytes());
+                if !chunk.invalid().is_empty() {
+                    mended.extend_from_slice("\u{fffd}".as_bytes());
+                }
+                if mended.len() > settings.limit {
+                    return Err(too_long("a document with its malformed bytes read as U+FFFD", base, settings));
+                }
+            }
             self.batch.data.truncate(start);
-            self.batch.data.extend_from_slice(mended.as_bytes());
+            self.batch.data.extend_from_slice(&mended);
         }
         self.batch.offsets.push(self.batch.data.len() as i64);
         Ok(self.batch.data.len() < self.limit || self.flush())
@@ -176,6 +199,15 @@ fn unreadable(error: std::io::Error) -> String {
     format!("cannot be read to its end ({error}): it may be damaged or incomplete; fetch or write it again")
 }
 
+fn too_long(what: &str, base: u64, settings: &Settings) -> String {
+    format!(
+        "{what} that starts at byte {base} of the text has more than {} bytes: raise corpus.document_limit_bytes to read \
+         it, which takes several times its size of memory; or leave out long documents with corpus.max_document_bytes, or \
+         say with corpus.separator what stands between documents of a .txt file",
+        settings.limit
+    )
+}
+
 /// A buffer that is filled from the end and used up from the front.
 struct Window<R> {
     input: R,
@@ -208,7 +240,7 @@ impl<R: Read> Window<R> {
             self.start = 0;
         }
         if self.end == self.buffer.len() {
-            self.buffer.resize(2 * self.end, 0);
+            self.buffer.resize(self.end + self.end.min(GROWTH), 0);
         }
         loop {
             match self.input.read(&mut self.buffer[self.end..]) {
@@ -223,13 +255,16 @@ impl<R: Read> Window<R> {
     }
 }
 
-fn read_whole(mut input: impl Read, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
-    input.read_to_end(&mut collector.batch.data).map_err(unreadable)?;
+fn read_whole(input: impl Read, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
+    let enough = (settings.skip_above.unwrap_or(settings.limit) as u64).saturating_add(1);
+    input.take(enough).read_to_end(&mut collector.batch.data).map_err(unreadable)?;
     collector.close(0, settings)
 }
 
 fn read_parts(input: impl Read, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
     let mut window = Window::new(input);
+    // The limit is for what has to be held at once: for a stretch without a place to cut, not for a part.
+    let parts = Settings { limit: usize::MAX, ..settings.clone() };
     let mut more = true;
     let mut first = true;
     while more || !window.text().is_empty() {
@@ -243,13 +278,16 @@ fn read_parts(input: impl Read, settings: &Settings, collector: &mut Collector) 
             if length > 0 || !more {
                 break length;
             }
-            wanted = 2 * window.text().len();
+            if window.text().len() > settings.limit {
+                return Err(too_long("text without the end of a word", window.base, settings));
+            }
+            wanted = (2 * window.text().len()).min(settings.limit.saturating_add(1));
         };
         collector.batch.continued = !first;
         first = false;
         let base = window.base;
         // A part fills a batch of its own, so that only first documents can be continuations.
-        if !(collector.add(&window.buffer[window.start..window.start + length], base, settings)? && collector.flush()) {
+        if !(collector.add(&window.buffer[window.start..window.start + length], base, &parts)? && collector.flush()) {
             return Ok(false);
         }
         window.use_up(length);
@@ -266,18 +304,26 @@ fn read_separated(
     let finder = memmem::Finder::new(separator);
     let mut window = Window::new(input);
     let mut searched = 0; // no separator starts before this
+    let mut skipping = false; // the document is longer than it may be, and its start no longer held
     loop {
         while let Some(found) = finder.find(&window.text()[searched..]) {
             let length = searched + found;
-            if !collector.add(&window.text()[..length], window.base, settings)? {
+            if !skipping && !collector.add(&window.text()[..length], window.base, settings)? {
                 return Ok(false);
             }
             window.use_up(length + separator.len());
-            searched = 0;
+            (searched, skipping) = (0, false);
         }
         searched = window.text().len().saturating_sub(separator.len() - 1);
+        skipping |= settings.skip_above.is_some_and(|most| searched > most);
+        if skipping {
+            window.use_up(searched);
+            searched = 0;
+        } else if searched > settings.limit {
+            return Err(too_long("a document", window.base, settings));
+        }
         if !window.fill()? {
-            return collector.add(window.text(), window.base, settings);
+            return if skipping { Ok(true) } else { collector.add(window.text(), window.base, settings) };
         }
     }
 }
@@ -290,6 +336,9 @@ fn read_lines(input: impl Read, settings: &Settings, collector: &mut Collector) 
         while let Some(found) = memchr::memchr(b'\n', &window.text()[searched..]) {
             let length = searched + found;
             number += 1;
+            if length > settings.limit {
+                return Err(too_long(&format!("line {number}"), window.base, settings));
+            }
             if !read_line(&window.text()[..length], number, settings, collector)? {
                 return Ok(false);
             }
@@ -297,6 +346,9 @@ fn read_lines(input: impl Read, settings: &Settings, collector: &mut Collector) 
             searched = 0;
         }
         searched = window.text().len();
+        if searched > settings.limit {
+            return Err(too_long(&format!("line {}", number + 1), window.base, settings));
+        }
         if !window.fill()? {
             return read_line(window.text(), number + 1, settings, collector);
         }
@@ -339,6 +391,8 @@ mod tests {
             min_score: 0.0,
             replace_invalid: false,
             batch_bytes: 16,
+            limit: 1 << 30,
+            skip_above: None,
             parts: false,
         }
     }
@@ -400,6 +454,90 @@ mod tests {
         lossy.replace_invalid = true;
         let mended = documents(b"{\"text\": \"a\xff\"}\n", "lossy.jsonl", lossy, filter()).unwrap();
         assert_eq!(mended, ["a\u{fffd}"]);
+    }
+
+    #[test]
+    fn long_documents_are_left_out_or_an_error() {
+        let long = "0123456789".repeat(300_000); // longer than the buffer
+        let separated = format!("one|two|{long}|{}|three|{long}", &long[..21]);
+        let lines: String = separated.split('|').map(|text| format!("{{\"text\": \"{text}\"}}\n")).collect();
+        let with = |separator: Option<&str>, limit: usize, skip_above: Option<usize>| {
+            let separator = separator.map(str::to_string);
+            Settings { separator, limit, skip_above, ..settings() }
+        };
+        for most in [5, 20] {
+            let s = || with(Some("|"), 1000, Some(most));
+            assert_eq!(
+                documents(separated.as_bytes(), "skip-separated.txt", s(), filter()).unwrap(),
+                ["one", "two", "three"]
+            );
+            assert!(documents(long.as_bytes(), "skip-whole.txt", with(None, 1000, Some(most)), filter())
+                .unwrap()
+                .is_empty());
+            let s = Settings { limit: 1 << 30, ..s() };
+            assert_eq!(documents(lines.as_bytes(), "skip.jsonl", s, filter()).unwrap(), ["one", "two", "three"]);
+        }
+        assert_eq!(
+            documents(separated.as_bytes(), "fits-separated.txt", with(Some("|"), long.len(), None), filter())
+                .unwrap()
+                .len(),
+            6
+        );
+        for limit in [2, 20, 2_000_000, 2_999_999] {
+            let s = |separator| with(separator, limit, None);
+            for (content, name, s) in [
+                (&separated, "error-separated.txt", s(Some("|"))),
+                (&long, "error-whole.txt", s(None)),
+                (&lines, "error-lines.jsonl", s(None)),
+            ] {
+                let error = documents(content.as_bytes(), name, s, filter()).unwrap_err();
+                for part in [name, &format!("more than {limit} bytes"), "corpus.document_limit_bytes"] {
+                    assert!(error.contains(part), "{error}");
+                }
+                assert_eq!(
+                    name.contains("jsonl"),
+                    error.contains(if limit < 15 { "line 1" } else { "line 3" }),
+                    "{error}"
+                );
+            }
+        }
+        assert_eq!(documents(b"", "empty.txt", with(None, 0, None), filter()).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn malformed_bytes_count_as_what_they_are_read_as() {
+        let s = |limit| Settings { limit, replace_invalid: true, ..settings() };
+        assert_eq!(documents(b"a\xff\xffb", "mended.txt", s(8), filter()).unwrap(), ["a\u{fffd}\u{fffd}b"]);
+        assert!(documents(b"a\xff\xffb", "mended.txt", s(7), filter()).unwrap_err().contains("more than 7 bytes"));
+    }
+
+    #[test]
+    fn parts_of_a_document_may_be_longer_together() {
+        let text = "word ".repeat(600_000);
+        let parts = |limit| Settings { parts: true, limit, ..settings() };
+        assert_eq!(documents(text.as_bytes(), "parts.txt", parts(100), filter()).unwrap().concat(), text);
+        let one = "x".repeat(3_000_000);
+        let error = documents(one.as_bytes(), "one.txt", parts(2_000_000), filter()).unwrap_err();
+        assert!(error.contains("without the end of a word") && error.contains("document_limit_bytes"), "{error}");
+        assert_eq!(documents(one.as_bytes(), "one.txt", parts(3_000_000), filter()).unwrap(), [one]);
+    }
+
+    #[test]
+    fn errors_show_little_of_a_long_line() {
+        let long = "x".repeat(1_000_000);
+        let nested = Settings { field: vec!["a".into(), "text".into()], ..settings() };
+        let scored = Settings { score_field: Some(vec!["n".into()]), ..settings() };
+        for (line, s) in [
+            (format!(r#"{{"{long}": 1}}"#), settings()),
+            (format!(r#"{{"a": "{long}"}}"#), nested),
+            (format!(r#"{{"text": "", "n": "{long}"}}"#), scored),
+            (format!(r#"{{"text": "{long}\q"}}"#), settings()),
+            (long.clone(), settings()),
+            ((0..100_000).fold("{\"b\": 1".to_string(), |line, i| line + &format!(", \"{i}\": []")) + "}", settings()),
+        ] {
+            let error = documents(line.as_bytes(), "shown.jsonl", s, filter()).unwrap_err();
+            assert!(error.contains("line 1") && error.len() < 2000, "{} {}", error.len(), &error[..200]);
+        }
     }
 
     #[test]

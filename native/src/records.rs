@@ -1,6 +1,10 @@
 //! JSON lines: the two values that are wanted of each, and nothing else parsed into anything.
 
-use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
+use std::borrow::Cow;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+
+use crate::quoting::{listed, shortened};
 
 /// Appends the text of a line to `out`, as it is spelled there (it may not be UTF-8), and returns its score.
 pub fn parse(
@@ -15,18 +19,33 @@ pub fn parse(
     wanted
         .deserialize(&mut json)
         .and_then(|()| json.end())
-        .map_err(|error| format!("not a JSON object with a text field: {error}"))?;
+        .map_err(|error| format!("not a JSON object with a text field: {}", shortened(&error.to_string())))?;
     if record.found {
         return Ok(record.score);
     }
-    let keys = match serde_json::from_slice::<serde_json::Value>(line) {
-        Ok(serde_json::Value::Object(object)) => object.keys().cloned().collect::<Vec<_>>().join(", "),
-        _ => "unreadable".into(),
-    };
     Err(format!(
-        "no field {:?} (the fields are: {keys}); set corpus.field to the one that holds the text",
-        field.join(".")
+        "no field {:?} (the fields are: {}); set corpus.field to the one that holds the text",
+        field.join("."),
+        fields(line)
     ))
+}
+
+/// The names of the fields of an object; values are not held, which can take many times the memory of the line.
+fn fields(line: &[u8]) -> String {
+    struct Names;
+    impl<'de> Visitor<'de> for Names {
+        type Value = String;
+
+        fn expecting(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+            formatter.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<String, A::Error> {
+            let next = || map.next_entry::<Cow<str>, IgnoredAny>().ok().flatten().map(|(name, _)| name);
+            Ok(listed(std::iter::from_fn(next)))
+        }
+    }
+    serde_json::Deserializer::from_slice(line).deserialize_map(Names).unwrap_or_else(|_| "unreadable".into())
 }
 
 struct Record<'o> {
@@ -86,7 +105,7 @@ impl<'de> Visitor<'de> for Wanted<'_, '_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key::<std::borrow::Cow<str>>()? {
+        while let Some(key) = map.next_key::<Cow<str>>()? {
             let below =
                 |path: Option<&'_ [String]>| path.is_some_and(|path| path.first().is_some_and(|name| *name == *key));
             let text = self.text.filter(|path| below(Some(path))).map(|path| &path[1..]);

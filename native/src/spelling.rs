@@ -9,9 +9,10 @@ use crate::merging::Tokens;
 /// Imported lists may use a token before the merge that makes it: those merges wait.
 ///
 /// None where not all merges can be spelled: an operand is never made, a token has the id or the bytes of another one,
-/// or is longer than `longest`.
-pub fn spell(given: &Tokens, merges: &[[u32; 3]], longest: usize) -> Option<Vec<(u32, Box<[u8]>)>> {
+/// is longer than `longest`, or what merges make has more than `most` bytes.
+pub fn spell(given: &Tokens, merges: &[[u32; 3]], longest: usize, most: usize) -> Option<Vec<(u32, Box<[u8]>)>> {
     let n = given.len();
+    let mut left_over = most;
     let mut place: Vec<Option<u32>> = vec![None; n]; // in `made`, by id
     let mut made: Vec<(u32, Box<[u8]>)> = Vec::with_capacity(merges.len());
     let mut waiting: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
@@ -31,12 +32,17 @@ pub fn spell(given: &Tokens, merges: &[[u32; 3]], longest: usize) -> Option<Vec<
                 waiting.entry(missing).or_default().push(rank);
                 continue;
             }
-            let token: Box<[u8]> = [bytes(left), bytes(right)].concat().into();
-            let before = bytes(new);
-            if token.len() > longest || !before.is_empty() && before != &*token {
+            let (left, right, before) = (bytes(left), bytes(right), bytes(new));
+            if left.len() + right.len() > longest {
                 return None;
             }
-            if before.is_empty() {
+            if !before.is_empty() {
+                if before.strip_prefix(left) != Some(right) {
+                    return None;
+                }
+            } else {
+                left_over = left_over.checked_sub(left.len() + right.len())?;
+                let token = [left, right].concat().into();
                 place[new as usize] = Some(made.len() as u32);
                 made.push((new, token));
                 ready.extend(waiting.remove(&new).into_iter().flatten());
@@ -116,7 +122,7 @@ mod tests {
     fn merges_spell_their_parts() {
         let table = given(&[b"a", b"b", b"", b""]);
         let spelled = |merges: &[[u32; 3]]| {
-            spell(&table, merges, 4)
+            spell(&table, merges, 4, 5)
                 .map(|made| made.iter().map(|(id, token)| (*id, token.to_vec())).collect::<Vec<_>>())
         };
         assert_eq!(spelled(&[[0, 1, 2], [2, 0, 3]]), Some(vec![(2, b"ab".to_vec()), (3, b"aba".to_vec())]));
@@ -133,8 +139,11 @@ mod tests {
         ] {
             assert_eq!(spelled(irregular), None, "{irregular:?}");
         }
-        assert!(spell(&given(&[b"a", b"a"]), &[], 4).is_none());
-        assert!(spell(&given(&[b"a", b"", b""]), &[[0, 0, 1], [1, 0, 2]], 2).is_none());
+        assert!(spell(&given(&[b"a", b"a"]), &[], 4, 5).is_none());
+        for (longest, most, fits) in [(3, 5, true), (2, 5, false), (3, 4, false)] {
+            let made = spell(&given(&[b"a", b"", b""]), &[[0, 0, 1], [1, 0, 2], [0, 0, 1]], longest, most);
+            assert_eq!(made.is_some(), fits, "{longest} {most}");
+        }
     }
 
     #[test]

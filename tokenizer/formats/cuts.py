@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenizer import patterns
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 
 _GPT2 = patterns.resolve("gpt2").regex
 # Cut anywhere, these give the same as HF's behaviours that drop what does not match: they match all text.
@@ -57,10 +57,12 @@ def _flat(part: Any) -> list[dict[str, Any]]:
 
 def _split(part: dict[str, Any], path: Path) -> str:
     if not isinstance(part["pattern"], dict) or len(part["pattern"]) != 1:
-        raise UserError(f"{path} is damaged: its Split has the pattern {part['pattern']!r}, not one String or Regex")
+        raise UserError(
+            f"{path} is damaged: its Split has the pattern {quoted(part['pattern'])}, not one String or Regex"
+        )
     ((kind, written),) = part["pattern"].items()
     if kind not in ("String", "Regex") or not isinstance(written, str) or not written:
-        raise UserError(f"{path} cannot be followed: its Split has the pattern {part['pattern']!r}")
+        raise UserError(f"{path} cannot be followed: its Split has the pattern {quoted(part['pattern'])}")
     regex = re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", written) if kind == "String" else written
     if "\n" in regex:
         if "(?x" in regex:

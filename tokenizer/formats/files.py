@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 from tokenizer.formats import folder, gpt2, hf_import, tiktoken
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.formats.text import parse_json, write_files
@@ -59,7 +59,7 @@ def read(
     stored = parse_json(about) if about.exists() else {}
     pattern = pattern or stored.get("pattern")
     if not isinstance(pattern, str | Pattern | None):
-        raise UserError(f"{about} is damaged: its pattern {pattern!r} is no string")
+        raise UserError(f"{about} is damaged: its pattern {quoted(pattern)} is no string")
     if pattern is None:
         raise UserError(f"{files[0]} holds no pattern; pass pattern= (--pattern), a name or a regex, as cl100k")
     specials = stored.get("special_tokens", {}) if special_tokens is None else special_tokens

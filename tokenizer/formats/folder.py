@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, patterns
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.formats.portable import unportable_part
 from tokenizer.formats.text import write_files
@@ -155,7 +155,7 @@ def load(folder: Path) -> dict[str, Any]:
     except UserError:
         raise
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise UserError(f"{folder / FILE} is damaged ({error!r}); restore the file or train again") from None
+        raise UserError(f"{folder / FILE} is damaged ({quoted(error)}); restore the file or train again") from None
     _check_hf_files(folder, written, arguments)
     return arguments
 
@@ -269,5 +269,6 @@ def _check_hf_config(path: Path, known_tokens: set[str]) -> None:
     for key, value in config.items():
         if _HF_TOKEN_KEYS.fullmatch(key) and (new := set(strings(value)) - known_tokens):
             raise UserError(
-                f"{path} adds the token {min(new)!r} in {key!r}: transformers would give other ids. Remove it"
+                f"{path} adds the token {quoted(min(new))} in {quoted(key)}: transformers would give other ids. "
+                "Remove it"
             )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokenizer import patterns
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, printable, unprintable
 from tokenizer.formats.text import check_ids, parse_json, read_text
 from tokenizer.patterns import Pattern
@@ -51,11 +51,11 @@ def read(vocab_file: Path, merges_file: Path, pattern: str | Pattern = "gpt2") -
             continue
         parts = line.rstrip("\r").split(" ")
         if len(parts) != 2 or not all(parts):
-            raise UserError(f"{merges_file}, line {number}: {line!r} is not two tokens with a space between them")
+            raise UserError(f"{merges_file}, line {number}: {quoted(line)} is not two tokens with a space between them")
         triple = (parts[0], parts[1], parts[0] + parts[1])
         for name in triple:
             if name not in vocab or unprintable(name) is None:
-                raise UserError(f"{merges_file}, line {number}: {name!r} is no token of {vocab_file}")
+                raise UserError(f"{merges_file}, line {number}: {quoted(name)} is no token of {vocab_file}")
         rows.append([vocab[name] for name in triple])
     merges = np.array(rows, dtype=np.uint32).reshape(-1, 3)
     byte_ids = [vocab.get(BYTE_CHARACTERS[byte], NO_TOKEN) for byte in range(256)]
@@ -91,7 +91,8 @@ def files(tokenizer: Tokenizer, *, any_pattern: bool = False) -> dict[str, str]:
         )
     if cut.regex != patterns.resolve("gpt2").regex and not any_pattern:
         raise UserError(
-            f"vocab.json and merges.txt hold no pattern, and programs take GPT-2's: with {cut.name} ({cut.regex!r}) "
+            f"vocab.json and merges.txt hold no pattern, and programs take GPT-2's: with {cut.name} "
+            f"({quoted(cut.regex)}) "
             "they would give other ids. Write it as hf, or pass any_pattern=True (--any-pattern) and tell the reader"
         )
     special_ids = {i: string for string, i in tokenizer.special_tokens.items()}
@@ -101,7 +102,7 @@ def files(tokenizer: Tokenizer, *, any_pattern: bool = False) -> dict[str, str]:
         clash = min(
             string for string, i in tokenizer.special_tokens.items() if vocab[string] != i or names.count(string) > 1
         )
-        raise UserError(f"the special token {clash!r} is also how vocab.json writes an ordinary token")
+        raise UserError(f"the special token {quoted(clash)} is also how vocab.json writes an ordinary token")
     header = (tokenizer.provenance.get("imported") or {}).get("header", "#version: 0.2")
     lines = [f"{names[left]} {names[right]}" for left, right in tokenizer.merge_ids[:, :2].tolist()]
     return {

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 from tokenizer.formats import cuts
 from tokenizer.formats.alphabet import named_as_text, printable, unprintable
 from tokenizer.formats.portable import unportable_part
@@ -55,7 +55,7 @@ def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
     cut = tokenizer.fence or tokenizer.pattern
     if (part := unportable_part(cut)) is not None:
         raise UserError(
-            f"the pattern {cut.regex!r} cannot be written as tokenizer.json: "
+            f"the pattern {quoted(cut.regex)} cannot be written as tokenizer.json: "
             f"HF's regex engine may read {part} otherwise"
         )
     template = _parts(tokenizer.provenance, TEMPLATE)
@@ -65,13 +65,15 @@ def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
     vocab = {name: i for i, name in enumerate(names) if name and i not in special_ids}
     if clash := set(added) & set(vocab):
         raise UserError(
-            f"the special token {min(clash)!r} is also how tokenizer.json writes an ordinary token, and would get its "
+            f"the special token {quoted(min(clash))} is also how tokenizer.json writes an ordinary token, and "
+            "would get its "
             "id there; use another special string"
         )
     inside = _specials_in_vocab(added, len(vocab), template.get("specials_in_vocab"))
     if tokenizer.ignore_merges and (name := named_as_text(inside)) is not None:
         raise UserError(
-            f"the special token {name!r} is how tokenizer.json writes {unprintable(name)!r}, and with ignore_merges "
+            f"the special token {quoted(name)} is how tokenizer.json writes {quoted(unprintable(name))}, and with "
+            "ignore_merges "
             "that text would get its id there; use another special string"
         )
     vocab |= inside

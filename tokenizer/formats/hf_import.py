@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tokenizer import _native, patterns
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 from tokenizer.formats import cuts
 from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, named_as_text, unprintable, unprintable_all
 from tokenizer.formats.hf import NEVER_APPLY, TEMPLATE, forms_of, overlap
@@ -78,13 +78,13 @@ def parse(
     """`read` for the content of the file; `path` is for its errors. `model` is what was read of it already."""
     if unknown := set(ignore) - set(IGNORABLE):
         raise UserError(
-            f"ignore={sorted(unknown)[0]!r} is nothing that can be ignored; there are {', '.join(IGNORABLE)}"
+            f"ignore={quoted(sorted(unknown)[0])} is nothing that can be ignored; there are {', '.join(IGNORABLE)}"
         )
     path = path or Path("tokenizer.json")
     try:
         return _tokenizer(found, path, set(ignore), model)
     except (AttributeError, IndexError, KeyError, TypeError, OverflowError) as error:
-        raise UserError(f"{path} is damaged ({error!r})") from None
+        raise UserError(f"{path} is damaged ({quoted(error)})") from None
 
 
 def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str], read: _Model | None) -> Tokenizer:
@@ -96,7 +96,7 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str], read: _Model
     regex = cuts.regex(found.get("pre_tokenizer"), path)
     pattern = patterns.resolve(regex or "none")
     if (part := unportable_part(pattern)) is not None and "regex" not in ignore:
-        raise _refusal(path, f"HF's regex engine may read {part} in its pattern {regex!r} otherwise", "regex")
+        raise _refusal(path, f"HF's regex engine may read {part} in its pattern {quoted(regex)} otherwise", "regex")
     vocab: dict[str, int] = model["vocab"] if read is None else read.ids
     added = _added(found.get("added_tokens") or [], vocab, read.n_tokens if read else len(vocab), path, ignore)
     known = read or _model(model, added, path)
@@ -106,8 +106,9 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str], read: _Model
     ignore_merges = model.get("ignore_merges") is True
     if ignore_merges and (clash := named_as_text(string for string in added if string in vocab)) is not None:
         raise UserError(
-            f"{path} cannot be followed exactly: its added token {clash!r} is in the model's vocabulary, where that "
-            f"name spells {unprintable(clash)!r}, and with ignore_merges HF gives its id to that text, too"
+            f"{path} cannot be followed exactly: its added token {quoted(clash)} is in the model's vocabulary, "
+            "where that "
+            f"name spells {quoted(unprintable(clash))}, and with ignore_merges HF gives its id to that text, too"
         )
     template = {
         "version": found.get("version", "1.0"),
@@ -147,7 +148,7 @@ def _model(model: dict[str, Any], added: Collection[str], path: Path) -> _Model:
     spelled = unprintable_all(names)
     if spelled is None or not all(spelled):
         wrong = next(name for name in names if not unprintable(name))
-        raise UserError(f"{path} is not byte-level: its token {wrong!r} is not in the byte alphabet")
+        raise UserError(f"{path} is not byte-level: its token {quoted(wrong)} is not in the byte alphabet")
     tokens = dict(zip(names, spelled, strict=True))
     byte_ids = [vocab[name] if (name := BYTE_CHARACTERS[byte]) in tokens else NO_TOKEN for byte in range(256)]
     merges, written = _merges(model["merges"], tokens, vocab, path)
@@ -183,12 +184,12 @@ def _check_model(model: Any, path: Path, ignore: set[str]) -> None:
         raise UserError(f"{path} is no BPE tokenizer but {kind}; only byte-level BPE can be read")
     for part in ("continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(part):
-            raise UserError(f"{path} is not byte-level: its {part} is {model[part]!r}")
+            raise UserError(f"{path} is not byte-level: its {part} is {quoted(model[part])}")
     if model.get("dropout") and "dropout" not in ignore:
         raise _refusal(path, f"its dropout of {model['dropout']} gives random ids", "dropout")
     known = {"type", "vocab", "merges", "ignore_merges", "dropout", "continuing_subword_prefix", "end_of_word_suffix"}
     if unknown := set(model) - known - set(NEVER_APPLY):
-        raise UserError(f"{path} has a model option {min(unknown)!r} that is not known here")
+        raise UserError(f"{path} has a model option {quoted(min(unknown))} that is not known here")
     check_ids(model["vocab"], path)
 
 
@@ -201,11 +202,13 @@ def _added(
         string, token_id = token["content"], token["id"]
         for flag in ("lstrip", "rstrip", "single_word"):
             if token.get(flag) and flag not in ignore:
-                raise _refusal(path, f"its added token {string!r} has {flag}", flag)
+                raise _refusal(path, f"its added token {quoted(string)} has {flag}", flag)
         # HF gives ids by itself: the vocabulary's, or the next after all.
         expected = vocab.get(string, following)
         if string in added or type(token_id) is not int or token_id != expected:
-            raise UserError(f"{path} is damaged: its added token {string!r} has id {token_id!r}, not {expected}")
+            raise UserError(
+                f"{path} is damaged: its added token {quoted(string)} has id {quoted(token_id)}, not {expected}"
+            )
         following = max(following, token_id + 1)
         added[string] = {key: value for key, value in token.items() if key not in ignore}
     return added
@@ -217,7 +220,9 @@ def _preparation(added: dict[str, dict[str, Any]], forms: tuple[str, ...], path:
     for string in late:
         if (normal := normalized(forms, string)) != string:
             raise _refusal(
-                path, f"its added token {string!r} is normalized, and found where text becomes {normal!r}", "normalized"
+                path,
+                f"its added token {quoted(string)} is normalized, and found where text becomes {quoted(normal)}",
+                "normalized",
             )
     return Preparation(
         forms=forms,
@@ -236,10 +241,12 @@ def _merges(
     for rank, entry in enumerate(listed):  # an empty list, or one with a mistake: this says which
         pair = entry.split(" ") if isinstance(entry, str) else entry
         if len(pair) != 2 or isinstance(entry, str) != strings:
-            raise UserError(f"{path} is damaged: merge {rank} is {entry!r}")
+            raise UserError(f"{path} is damaged: merge {rank} is {quoted(entry)}")
         left, right = pair
         if not (left in tokens and right in tokens and left + right in tokens):
-            raise UserError(f"{path} is damaged: merge {rank}, {left!r} and {right!r}, is not of its vocabulary")
+            raise UserError(
+                f"{path} is damaged: merge {rank}, {quoted(left)} and {quoted(right)}, is not of its vocabulary"
+            )
         rows.append((vocab[left], vocab[right], vocab[left + right]))
     return np.array(rows, dtype=np.uint32).reshape(-1, 3), "strings" if strings else "pairs"
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 from tokenizer.vocabulary import MOST_IDS
 
 
@@ -72,10 +72,13 @@ def check_ids(vocab: Mapping[str, Any], path: Path) -> None:
     for name, token_id in vocab.items():
         if type(token_id) is not int or not 0 <= token_id < MOST_IDS:
             raise UserError(
-                f"{path} is damaged: an id is not a whole number from 0 to {MOST_IDS - 1}, but {token_id!r} ({name!r})"
+                f"{path} is damaged: an id is not a whole number from 0 to {MOST_IDS - 1}, but {quoted(token_id)} "
+                f"({quoted(name)})"
             )
         if names.setdefault(token_id, name) != name:
-            raise UserError(f"{path} is damaged: {names[token_id]!r} and {name!r} both have the id {token_id}")
+            raise UserError(
+                f"{path} is damaged: {quoted(names[token_id])} and {quoted(name)} both have the id {token_id}"
+            )
 
 
 def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collection[str] = ()) -> None:

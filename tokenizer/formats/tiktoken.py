@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, patterns
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, quoted
 from tokenizer.formats.alphabet import missing_byte
 from tokenizer.formats.cuts import COVERING
 from tokenizer.formats.text import read_text
@@ -45,9 +45,9 @@ def parse(path: Path) -> dict[bytes, int]:
             spelled = base64.b64decode(token, validate=True)
             found = _digits(rank)
         except (ValueError, binascii.Error):
-            raise UserError(f"{path}, line {number}: {line[:80]!r} is not a base64 token and its rank") from None
+            raise UserError(f"{path}, line {number}: {quoted(line[:80])} is not a base64 token and its rank") from None
         if spelled in ranks or not spelled:
-            raise UserError(f"{path}, line {number}: the token {spelled!r} is empty or there twice")
+            raise UserError(f"{path}, line {number}: the token {quoted(spelled)} is empty or there twice")
         ranks[spelled] = found
     return ranks
 
@@ -79,7 +79,7 @@ def from_ranks(
 
     if wrong := [token for token, rank in ranks.items() if not 0 <= rank < MOST_IDS]:
         raise UserError(
-            f"the rank {ranks[wrong[0]]} of {wrong[0]!r} is out of range: ranks are ids, from 0 to {MOST_IDS - 1}"
+            f"the rank {ranks[wrong[0]]} of {quoted(wrong[0])} is out of range: ranks are ids, from 0 to {MOST_IDS - 1}"
         )
     ordered = sorted(ranks, key=ranks.__getitem__)
     if missing := missing_byte(lambda byte: bytes([byte]) in ranks):
@@ -128,13 +128,15 @@ def export(tokenizer: Tokenizer) -> dict[str, Any]:
     if (parts == 2).any():
         token = tokenizer.vocab[ordinary[int(np.flatnonzero(parts == 2)[0])]]
         raise UserError(
-            f"the tokenizer cannot be written for tiktoken: merges leave {token!r} in two parts, which tiktoken would "
+            f"the tokenizer cannot be written for tiktoken: merges leave {quoted(token)} in two parts, which "
+            "tiktoken would "
             f"join since it is a token ({int((parts == 2).sum())} such tokens). Write it as hf"
         )
     if not tokenizer.ignore_merges and (parts > 1).any():
         token = tokenizer.vocab[ordinary[int(np.flatnonzero(parts > 1)[0])]]
         raise UserError(
-            f"the tokenizer cannot be written for tiktoken: merges never make the token {token!r}, but tiktoken takes "
+            f"the tokenizer cannot be written for tiktoken: merges never make the token {quoted(token)}, but "
+            "tiktoken takes "
             f"a whole pretoken that is a token as it is ({int((parts > 1).sum())} such tokens). Write it as hf"
         )
     return {
@@ -152,8 +154,9 @@ def _check_order(tokenizer: Tokenizer, made: npt.NDArray[np.bool_]) -> None:
     if len(wrong):
         first, second = (tokenizer.vocab[i] for i in products[wrong[0] : wrong[0] + 2])
         raise UserError(
-            f"the tokenizer cannot be written for tiktoken: there ids are ranks, and {second!r} has a lower id than "
-            f"{first!r}, which is merged before it. Write it as hf"
+            f"the tokenizer cannot be written for tiktoken: there ids are ranks, and {quoted(second)} has a lower "
+            "id than "
+            f"{quoted(first)}, which is merged before it. Write it as hf"
         )
 
 
@@ -177,7 +180,8 @@ def covering(pattern: Pattern) -> str:
         )
     if _may_be_empty(regex):
         raise UserError(
-            f"the pattern {regex!r} cannot be written for tiktoken: it can match nothing between two characters, which "
+            f"the pattern {quoted(regex)} cannot be written for tiktoken: it can match nothing between two "
+            "characters, which "
             "cuts here and is dropped there"
         )
     return rf"{regex}|(?:(?!{regex})[\s\S])+"

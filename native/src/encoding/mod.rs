@@ -37,7 +37,7 @@ pub(crate) use spans::between_closed_seams;
 pub use words::{MOST_IDS, MOST_MERGES};
 
 use crate::merging::Tokens;
-use crate::patterns::Scanner;
+use crate::patterns::{self, Scanner};
 
 struct Bits(Vec<u64>);
 
@@ -83,12 +83,6 @@ pub struct Definition {
 
 /// Tokens in which a regex finds something; those that are no whole characters are never whole pretokens.
 pub fn eligible(pattern: &str, tokens: &Tokens) -> Result<Vec<bool>, String> {
-    let regex = fancy_regex::Regex::new(pattern)
-        .map_err(|error| format!("the eligibility pattern {pattern:?} does not compile: {error}"))?;
-    (0..tokens.len() as u32)
-        .map(|id| match std::str::from_utf8(tokens.get(id)) {
-            Ok(text) => regex.is_match(text).map_err(|error| format!("the pattern {pattern:?} gave up: {error}")),
-            Err(_) => Ok(false),
-        })
-        .collect()
+    patterns::found_in(pattern, (0..tokens.len() as u32).map(|id| tokens.get(id)))
+        .map_err(|error| format!("eligible: {error}"))
 }

@@ -114,39 +114,78 @@ fn change(answers: impl ExactSizeIterator<Item = bool> + Clone) -> Option<usize>
 /// the lowest rank first. By `keep_live`'s argument each token is only ever made of the two parts into which its own
 /// bytes fall.
 ///
-/// `tokens`: bytes by rank, all 256 single bytes among them. Returns for each the ranks of its two parts, or None for
-/// bytes and for tokens that merging never makes.
+/// `tokens`: bytes by rank. Returns for each the ranks of its two parts, or None for single bytes, and for tokens that
+/// merging never makes of tokens.
+///
+/// What two parts spell is looked up by its fingerprint, which follows from theirs: comparing bytes instead would take
+/// time that is quadratic in the length of a token.
 pub fn recover_merges(tokens: &[Vec<u8>]) -> Vec<Option<(u32, u32)>> {
-    let ranks: hashbrown::HashMap<&[u8], u32, rustc_hash::FxBuildHasher> =
-        tokens.iter().enumerate().map(|(rank, token)| (token.as_slice(), rank as u32)).collect();
-    let rank_of = |bytes: &[u8]| ranks.get(bytes).copied().unwrap_or(NONE);
-    let mut starts = Vec::new(); // of the parts, and the end
-    let mut joined = Vec::new(); // ranks of neighbours taken together
+    let n = tokens.len() as u32;
+    let mut fingerprints: Vec<Fingerprint> = tokens.iter().map(|token| Fingerprint::of(token)).collect();
+    let ranks: hashbrown::HashMap<[u64; 2], u32, rustc_hash::FxBuildHasher> =
+        fingerprints.iter().zip(0..).map(|(print, rank)| (print.value, rank)).collect();
+    // Bytes that are no tokens get numbers after the ranks.
+    let byte_ranks: Vec<u32> = (0..=255)
+        .map(|byte| {
+            let print = Fingerprint::of(&[byte]);
+            ranks.get(&print.value).copied().unwrap_or_else(|| {
+                fingerprints.push(print);
+                fingerprints.len() as u32 - 1
+            })
+        })
+        .collect();
+    let (mut parts, mut scratch) = (Vec::new(), Scratch::default());
     tokens
         .iter()
-        .map(|token| {
-            starts.clear();
-            starts.extend(0..=token.len());
-            joined.clear();
-            joined.extend(token.windows(2).map(rank_of));
-            while starts.len() > 3 {
-                let (at, &rank) = joined.iter().enumerate().min_by_key(|(_, rank)| **rank)?;
-                if rank == NONE {
-                    return None;
+        .zip(0..)
+        .map(|(token, rank)| {
+            // Without the last step, as in `keep_live`.
+            let pair = |left: u32, right: u32| {
+                let both = fingerprints[left as usize].followed_by(&fingerprints[right as usize]);
+                match ranks.get(&both) {
+                    Some(&new) if new != rank => found(new, new),
+                    _ => ABSENT,
                 }
-                starts.remove(at + 1);
-                joined.remove(at);
-                if at < joined.len() {
-                    joined[at] = rank_of(&token[starts[at]..starts[at + 2]]);
-                }
-                if at > 0 {
-                    joined[at - 1] = rank_of(&token[starts[at - 1]..starts[at + 1]]);
-                }
-            }
-            match *starts {
-                [start, middle, end] => Some((rank_of(&token[start..middle]), rank_of(&token[middle..end]))),
+            };
+            parts.clear();
+            parts.extend(token.iter().map(|&byte| byte_ranks[byte as usize]));
+            merging::merge(&mut parts, pair, &mut scratch);
+            match parts[..] {
+                [left, right] if left < n && right < n => Some((left, right)),
                 _ => None,
             }
         })
         .collect()
+}
+
+/// Polynomials of a byte string at two points modulo 2^61 - 1. Two strings of up to 2^n bytes share both values with a
+/// chance of 2^(2n - 122) if the points are chosen at random.
+struct Fingerprint {
+    value: [u64; 2],
+    /// The points to the power of the string's length.
+    shift: [u64; 2],
+}
+
+impl Fingerprint {
+    const MODULUS: u64 = (1 << 61) - 1;
+    const POINTS: [u64; 2] = [0x19FA_56DD_2AC0_D1B5, 0x0B3C_96F6_E73B_A4E1];
+
+    fn of(bytes: &[u8]) -> Self {
+        let mut print = Self { value: [0; 2], shift: [1; 2] };
+        for &byte in bytes {
+            let last = Self { value: [byte as u64 + 1; 2], shift: Self::POINTS };
+            print.value = print.followed_by(&last);
+            print.shift = std::array::from_fn(|i| Self::times(print.shift[i], Self::POINTS[i]));
+        }
+        print
+    }
+
+    /// The values of one string and then another.
+    fn followed_by(&self, next: &Self) -> [u64; 2] {
+        std::array::from_fn(|i| (Self::times(self.value[i], next.shift[i]) + next.value[i]) % Self::MODULUS)
+    }
+
+    fn times(a: u64, b: u64) -> u64 {
+        (a as u128 * b as u128 % Self::MODULUS as u128) as u64
+    }
 }

@@ -1,23 +1,25 @@
 //! Patterns without a scanner of their own: any regex, and sequences of patterns.
 
-use fancy_regex::Regex;
-
+use super::metered::{Meter, Regex};
 use super::Scanner;
 
 /// The matches of a regex and the gaps between them.
-pub fn regex_pieces(regex: &Regex, text: &[u8], mut piece: impl FnMut(usize, usize)) -> Result<(), String> {
-    let text = std::str::from_utf8(text).map_err(|error| error.to_string())?;
+pub fn regex_pieces(
+    regex: &Regex,
+    text: &[u8],
+    meter: &Meter,
+    mut piece: impl FnMut(usize, usize),
+) -> Result<(), String> {
     let mut gap = 0;
-    for found in regex.find_iter(text) {
-        let found = found.map_err(|error| format!("the pattern {:?} gave up: {error}", regex.as_str()))?;
-        if gap < found.start() {
-            piece(gap, found.start());
+    regex.matches(text, meter, |start, end| {
+        if gap < start {
+            piece(gap, start);
         }
-        if found.start() < found.end() {
-            piece(found.start(), found.end());
+        if start < end {
+            piece(start, end);
         }
-        gap = found.end();
-    }
+        gap = end;
+    })?;
     if gap < text.len() {
         piece(gap, text.len());
     }
@@ -29,6 +31,7 @@ pub fn sequence_pieces(
     scanners: &[Scanner],
     text: &[u8],
     offset: usize,
+    meter: &Meter,
     piece: &mut dyn FnMut(usize, usize),
 ) -> Result<(), String> {
     let Some((first, rest)) = scanners.split_first() else {
@@ -38,9 +41,9 @@ pub fn sequence_pieces(
         return Ok(());
     };
     let mut result = Ok(());
-    first.pieces(text, |start, end| {
+    first.metered_pieces(text, meter, |start, end| {
         if result.is_ok() {
-            result = sequence_pieces(rest, &text[start..end], offset + start, piece);
+            result = sequence_pieces(rest, &text[start..end], offset + start, meter, piece);
         }
     })?;
     result

@@ -7,6 +7,7 @@
 mod fences;
 mod general;
 mod masks;
+mod metered;
 mod named;
 mod scalar;
 mod seed_plus;
@@ -17,17 +18,15 @@ mod windows;
 
 pub use named::{Kind, EMOJI_CLASS, EQUIVALENT, NAMED};
 
+use crate::quoting::quoted;
 use crate::unicode::CLASSES;
 use masks::{Block, Bytes};
-
-/// Steps back after which a regex gives up, in one search: enough for 20 MB without a match, which its default (10^6)
-/// is not for 200 kB; a regex that takes exponential time still gives up within seconds.
-const BACKTRACKS: usize = 100_000_000;
+use metered::{Meter, Regex, BOUNDS};
 
 /// Cuts text into pieces.
 pub enum Scanner {
     Named(Kind),
-    Regex(Box<fancy_regex::Regex>),
+    Regex(Box<Regex>),
     Sequence(Vec<Scanner>),
 }
 
@@ -40,27 +39,33 @@ impl Scanner {
         if pattern.contains('\n') {
             if pattern.lines().any(str::is_empty) || pattern.ends_with('\n') {
                 return Err(format!(
-                    "the pattern {pattern:?} has an empty line; a sequence has one regex per line, and a line feed inside \
-                     a regex is written \\n"
+                    "the pattern {} has an empty line; a sequence has one regex per line, and a line feed inside a \
+                     regex is written \\n",
+                    quoted(pattern)
                 ));
             }
             return pattern.split('\n').map(Self::new).collect::<Result<_, _>>().map(Self::Sequence);
         }
-        match fancy_regex::RegexBuilder::new(pattern).backtrack_limit(BACKTRACKS).build() {
-            Ok(regex) => Ok(Self::Regex(Box::new(regex))),
-            Err(error) => Err(format!("the pattern {pattern:?} does not compile: {error}")),
-        }
+        Ok(Self::Regex(Box::new(Regex::new(pattern)?)))
     }
 
     /// Calls `piece(start, end)` for every piece of `text`, in order; no piece is empty.
     ///
-    /// Fails only where a regex gives up (its backtracking limit) or the text is not UTF-8 for it.
+    /// Fails only where a regex takes too long (see `metered`) or the text is not UTF-8 for it.
     #[inline]
     pub fn pieces(&self, text: &[u8], mut piece: impl FnMut(usize, usize)) -> Result<(), String> {
         match self {
             Self::Named(kind) => named_pieces::<Block>(*kind, text, piece),
-            Self::Regex(regex) => return general::regex_pieces(regex, text, piece),
-            Self::Sequence(scanners) => return general::sequence_pieces(scanners, text, 0, &mut piece),
+            _ => return Meter::run(text.len(), BOUNDS, |meter| self.metered_pieces(text, meter, &mut piece)),
+        }
+        Ok(())
+    }
+
+    fn metered_pieces(&self, text: &[u8], meter: &Meter, mut piece: impl FnMut(usize, usize)) -> Result<(), String> {
+        match self {
+            Self::Named(kind) => named_pieces::<Block>(*kind, text, piece),
+            Self::Regex(regex) => return general::regex_pieces(regex, text, meter, piece),
+            Self::Sequence(scanners) => return general::sequence_pieces(scanners, text, 0, meter, &mut piece),
         }
         Ok(())
     }
@@ -81,6 +86,15 @@ impl Scanner {
             Self::Regex(_) | Self::Sequence(_) => false,
         }
     }
+}
+
+/// In which of some texts a regex finds something; those that are not UTF-8 are none of them.
+pub fn found_in<'t>(pattern: &str, texts: impl Iterator<Item = &'t [u8]> + Clone) -> Result<Vec<bool>, String> {
+    let regex = Regex::new(pattern)?;
+    let bytes = texts.clone().map(<[u8]>::len).sum();
+    Meter::run(bytes, BOUNDS, |meter| {
+        texts.map(|text| Ok(std::str::from_utf8(text).is_ok() && regex.is_match(text, meter)?)).collect()
+    })
 }
 
 /// Bit i: the high bit of byte i.

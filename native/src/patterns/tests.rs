@@ -91,7 +91,7 @@ fn scalar_cut(kind: Kind, text: &[u8]) -> Vec<usize> {
 
 /// The pattern as a regex, without any scanner of ours.
 fn by_regex(pattern: &str) -> Scanner {
-    let regex = |line: &str| Scanner::Regex(Box::new(fancy_regex::Regex::new(line).unwrap()));
+    let regex = |line: &str| Scanner::Regex(Box::new(Regex::new(line).unwrap()));
     match pattern.split('\n').collect::<Vec<_>>()[..] {
         [line] => regex(line),
         ref lines => Scanner::Sequence(lines.iter().map(|line| regex(line)).collect()),

@@ -169,7 +169,7 @@ pub struct Reader(Mutex<reading::Reader>);
 #[pymethods]
 impl Reader {
     #[new]
-    #[pyo3(signature = (files, *, field, separator, score_field, min_score, replace_invalid, batch_bytes, parts, threads, in_order))]
+    #[pyo3(signature = (files, *, field, separator, score_field, min_score, replace_invalid, batch_bytes, document_limit_bytes, skip_above, parts, threads, in_order))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
     fn new(
         files: Vec<(PathBuf, String)>,
@@ -179,6 +179,8 @@ impl Reader {
         min_score: f64,
         replace_invalid: bool,
         batch_bytes: usize,
+        document_limit_bytes: usize,
+        skip_above: Option<usize>,
         parts: bool,
         threads: usize,
         in_order: bool,
@@ -199,6 +201,8 @@ impl Reader {
             min_score,
             replace_invalid,
             batch_bytes,
+            limit: document_limit_bytes,
+            skip_above,
             parts,
         };
         Ok(Self(Mutex::new(reading::Reader::start(files, settings, threads, in_order))))

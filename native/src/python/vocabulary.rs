@@ -92,16 +92,17 @@ fn triples(merges: &PyReadonlyArray1<u32>) -> PyResult<Vec<[u32; 3]>> {
 }
 
 /// `given` with the tokens that merges make put in; None where a merge cannot be spelled, where two tokens share an id
-/// or their bytes, or where one has more than `longest` bytes.
+/// or their bytes, where one has more than `longest` bytes, or those that are made more than `most` together.
 #[pyfunction]
 pub fn spell<'py>(
     given: &Bound<'py, PyList>,
     merges: PyReadonlyArray1<u32>,
     longest: usize,
+    most: usize,
 ) -> PyResult<Option<Bound<'py, PyList>>> {
     let py = given.py();
     let (table, merges) = (table(given)?, triples(&merges)?);
-    let Some(made) = py.detach(|| spelling::spell(&table, &merges, longest)) else { return Ok(None) };
+    let Some(made) = py.detach(|| spelling::spell(&table, &merges, longest, most)) else { return Ok(None) };
     let vocabulary = given.get_slice(0, given.len());
     for (id, token) in made {
         vocabulary.set_item(id as usize, PyBytes::new(py, &token))?;

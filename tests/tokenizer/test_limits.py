@@ -1,0 +1,227 @@
+"""Input that asks for much memory or time: small files of large documents, vocabularies and patterns that explode."""
+
+import base64
+import gzip
+import json
+import subprocess
+import sys
+import time
+import tracemalloc
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from tokenizer import (
+    Corpus,
+    CorpusConfig,
+    Tokenizer,
+    UserError,
+    _native,
+    count_pretokens,
+    formats,
+    patterns,
+    vocabulary,
+)
+from tokenizer.errors import listed, quoted, shortened
+
+MB = 1 << 20
+
+
+def texts(config, **kwargs):
+    return [batch.text(i) for batch in Corpus(config).batches("train", **kwargs) for i in range(len(batch))]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("kind", ["txt", "separated.txt", "jsonl", "parquet"])
+def test_a_long_document_is_an_error_or_left_out(tmp_path, kind, suffix):
+    if kind == "parquet" and suffix:
+        return
+    (tmp_path / "a.txt").write_text("short", encoding="utf-8")
+    long, path = "long " * (4 * MB // 5), tmp_path / f"b.{kind}{suffix}"
+    compress = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[suffix]
+    if kind == "parquet":
+        pq.write_table(pa.table({"text": ["one", long, "two"]}), path)
+    else:
+        content = {
+            "txt": long,
+            "separated.txt": f"one|{long}|two",
+            "jsonl": "".join(json.dumps({"text": text}) + "\n" for text in ("one", long, "two")),
+        }[kind]
+        path.write_bytes(compress(content.encode()))
+    separator = "|" if kind == "separated.txt" else None
+    config = {"paths": [str(tmp_path / "a.txt"), str(path)], "separator": separator}
+    kept = ["short"] if kind == "txt" else ["short", "one", "two"]
+    with pytest.raises(UserError) as error:
+        texts(CorpusConfig(**config, document_limit_bytes=MB))
+    for part in (path.name, str(MB), "corpus.document_limit_bytes"):
+        assert part in str(error.value)
+    # Lines are read whole before their length is known.
+    limit = 5 * MB if kind == "jsonl" else MB
+    assert texts(CorpusConfig(**config, document_limit_bytes=limit, max_document_bytes=100)) == kept
+    assert len(texts(CorpusConfig(**config, document_limit_bytes=5 * MB))) == len(kept) + 1
+
+
+def test_a_file_that_decompresses_to_gigabytes_takes_little_memory(tmp_path):
+    """A fresh process, whose address space has no room for what is in the file."""
+    path = tmp_path / "bomb.txt.zst"
+    with path.open("wb") as file, zstandard.ZstdCompressor(level=1).stream_writer(file) as out:
+        for _ in range(128):
+            out.write(b"x" * (16 * MB))
+    assert path.stat().st_size < MB
+    script = """if True:
+        import resource, sys
+        from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens
+
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30),) * 2)
+
+        def error_of(read, **options):
+            try:
+                read(Corpus(CorpusConfig(paths=[sys.argv[1]], document_limit_bytes=1 << 27, **options)))
+            except UserError as error:
+                return str(error)
+
+        def batches(corpus):
+            list(corpus.batches())
+
+        for options in ({}, {"separator": "|"}):
+            assert "the corpus is empty" in error_of(batches, max_document_bytes=1000, **options)
+        for options in ({}, {"separator": "|"}, {"format": "jsonl"}):
+            assert "corpus.document_limit_bytes" in error_of(batches, **options)
+        assert "corpus.document_limit_bytes" in error_of(lambda corpus: count_pretokens(corpus, "gpt2", threads=1))
+    """
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_files_in_parts_may_be_longer_than_a_document(tmp_path):
+    (tmp_path / "a.txt").write_text("some words " * (3 * MB // 11), encoding="utf-8")
+    (tmp_path / "b.txt").write_text("x" * (3 * MB), encoding="utf-8")
+
+    def config(name):
+        return Corpus(CorpusConfig(paths=[str(tmp_path / name)], document_limit_bytes=2 * MB))
+
+    counts = count_pretokens(config("a.txt"), "gpt2", threads=1)
+    assert counts.n_documents == 1
+    assert dict(counts.items())[b" words"] == 3 * MB // 11
+    with pytest.raises(UserError, match=r"b\.txt: text without the end of a word .*corpus\.document_limit_bytes"):
+        count_pretokens(config("b.txt"), "gpt2", threads=1)
+
+
+def test_the_limit_on_documents_is_not_part_of_their_identity(tmp_path):
+    (tmp_path / "a.txt").write_text("text", encoding="utf-8")
+    one, other = (Corpus(CorpusConfig(paths=[str(tmp_path)], document_limit_bytes=size)) for size in (10, 20))
+    assert one.identity() == other.identity()
+
+
+def test_parquet_files_are_read_a_few_long_rows_at_a_time(tmp_path):
+    rows = [f"{i:06} " * (MB // 7) for i in range(64)]
+    pq.write_table(pa.table({"text": rows}), tmp_path / "a.parquet", use_dictionary=False)
+    sizes = [batch.n_bytes for batch in Corpus(CorpusConfig(paths=[str(tmp_path)], batch_bytes=MB)).batches()]
+    assert len(sizes) > 8
+    assert max(sizes) < 10 * MB
+    assert texts(CorpusConfig(paths=[str(tmp_path)])) == rows
+
+
+def test_a_small_file_cannot_ask_for_a_large_vocabulary(monkeypatch):
+    # Runs that double, up to 32,768 letters; pairs of bytes; that run and each of the pairs.
+    pairs = [(97, 97), *((256 + i, 256 + i) for i in range(14))]
+    n = 2100
+    pairs += [(98 + i // 100, 98 + i % 100) for i in range(n)]
+    pairs += [(270, 271 + i) for i in range(n)]
+    merges = np.array([(*pair, 256 + i) for i, pair in enumerate(pairs)], np.uint32)
+    assert len(vocabulary.spell(range(256), merges[: 15 + n], {}, {})) == 256 + 15 + n
+    for spell in (_native.spell, lambda *_: None):
+        monkeypatch.setattr(_native, "spell", spell)
+        tracemalloc.start()
+        with pytest.raises(UserError, match=rf"up to merge \d+ of 4215 have more than {vocabulary.MOST_BYTES} bytes"):
+            vocabulary.spell(range(256), merges, {}, {})
+        assert tracemalloc.get_traced_memory()[1] < 2 * vocabulary.MOST_BYTES
+        tracemalloc.stop()
+    with pytest.raises(UserError, match="the tokens have more than 67108864 bytes together"):
+        vocabulary.spell(range(256), merges[:0], {b"a" * (1 << 26): 256}, {})
+
+
+def test_ranks_of_long_tokens_are_read_in_time(tmp_path):
+    """Finding the merges of a token took time in proportion to the square of its length."""
+    ranks = [bytes([i]) for i in range(256)] + [b"a" * 2**i for i in range(1, 17)]
+    ranks.append(np.random.default_rng(1).integers(97, 123, 4 * MB).astype(np.uint8).tobytes())
+    path = tmp_path / "long.tiktoken"
+    path.write_bytes(b"".join(base64.b64encode(token) + b" %d\n" % i for i, token in enumerate(ranks)))
+    started = time.process_time()
+    tokenizer = formats.read(path, pattern="gpt2")
+    assert time.process_time() - started < 30
+    assert tokenizer.merge_ids.tolist() == [[97, 97, 256], *([i - 1, i - 1, i] for i in range(257, 272))]
+    assert list(tokenizer.unmerged.values()) == [272]
+
+
+def test_a_pattern_that_takes_too_long_is_an_error_that_names_it():
+    """The engine's own limit is for one search, and a text has many."""
+    slow, endless = r"(?=(?:a(?=a)){0,5000})a|.", r"(?:a|a(?=a)|aa(?!b))*b"
+    for action in (
+        lambda: _native.split("a" * 30_000, slow),
+        lambda: _native.split("a" * 30_000, "a+\n" + slow),
+        lambda: _native.eligible([b"b", b"a" * 1000], endless),
+    ):
+        started = time.process_time()
+        with pytest.raises(UserError, match="gave up") as error:
+            action()
+        assert time.process_time() - started < 30
+        assert "use a named pattern" in str(error.value)
+        assert any(pattern.replace("\\", "\\\\") in str(error.value) for pattern in (slow, endless))
+
+
+def test_errors_show_little_of_a_long_text(tmp_path):
+    long = "x" * MB
+    vocab = {formats.printable(bytes([i])): i for i in range(256)}
+
+    def hf(**model):
+        path = tmp_path / "tokenizer.json"
+        content = {"model": {"type": "BPE", "vocab": vocab, "merges": []} | model, "pre_tokenizer": None}
+        path.write_text(json.dumps(content), encoding="utf-8")
+        return path
+
+    def gpt2():
+        (tmp_path / "vocab.json").write_text(json.dumps(vocab), encoding="utf-8")
+        (tmp_path / "merges.txt").write_text(long, encoding="utf-8")
+        return tmp_path / "merges.txt"
+
+    def tiktoken():
+        (tmp_path / "a.tiktoken").write_text(long + "=\n", encoding="utf-8")
+        return tmp_path / "a.tiktoken"
+
+    pq.write_table(pa.table({"text": ["a"], "score": [long]}), tmp_path / "a.parquet")
+    scored = CorpusConfig(paths=[str(tmp_path / "a.parquet")], score_field="score", min_score=1.0)
+    plain = Tokenizer.from_ranks([], pattern=patterns.resolve("gpt2"), special_tokens=[long[:4096]])
+    actions = (
+        lambda: formats.read(hf(merges=[long])),
+        lambda: formats.read(hf(vocab=vocab | {long: -1})),
+        lambda: formats.read(hf(vocab=vocab | {long + "日": 256})),
+        lambda: formats.read(hf(merges=[[long, "a"]])),
+        lambda: formats.read(gpt2()),
+        lambda: formats.read(tiktoken(), pattern="gpt2"),
+        lambda: texts(scored),
+        lambda: plain.encode(long),
+        lambda: Tokenizer.from_ranks([], pattern=patterns.resolve("gpt2"), special_tokens=[long[:4097]]),
+        lambda: plain.encode("a", allowed_special={long + "y"}),
+        lambda: _native.split("a", "(" + long),
+        lambda: patterns.resolve(long + "\n"),
+        lambda: vocabulary.spell(range(256), np.empty((0, 3), np.uint32), {long.encode(): 3}, {}),
+    )
+    for action in actions:
+        with pytest.raises(UserError) as error:
+            action()
+        assert len(str(error.value)) < 3000, str(error.value)[:500]
+
+
+def test_values_are_quoted_up_to_a_length():
+    assert [quoted(value) for value in ("a'b", b"\xff", 3, None)] == ['"a\'b"', "b'\\xff'", "3", "None"]
+    assert quoted(b"a" * 1000) == f"{b'a' * 200!r} (1000 bytes)"
+    assert len(quoted(["a"] * 1000)) == 203
+    assert shortened("short") == "short"
+    assert shortened("a" * 1000 + "the end").endswith("athe end")
+    assert listed(["a", "b"]) == "a, b"
+    assert listed(["name"] * 1000).endswith("name, ...")
