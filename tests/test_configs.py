@@ -51,6 +51,16 @@ def test_a_preset_file_says_what_the_preset_says(name: str) -> None:
     assert dataclasses.asdict(part(Rules, load([f"superbpe={name}"]).superbpe)) == dataclasses.asdict(PRESETS[name])
 
 
+def test_a_key_of_an_earlier_version_says_what_to_do_instead(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"'superbpe\.drop_unused' no longer exists; remove it: phase 2 keeps every"):
+        load(["superbpe.drop_unused=true"])
+    (tmp_path / "superbpe").mkdir()
+    uw = (_ROOT / "superbpe" / "uw-2025.yaml").read_text()
+    (tmp_path / "superbpe" / "mine.yaml").write_text(f"{uw}drop_unused: false\n")
+    with pytest.raises(UserError, match=r"'superbpe\.drop_unused' no longer exists"):
+        load(["superbpe=mine"], config_dir=str(tmp_path))
+
+
 def test_the_seed_documents_comparison() -> None:
     """24,000 steps of 96 rows of 512 tokens; 26,000 of 32,700; the debug scale keeps the ratio."""
     config = load(["experiment=seed_004", "corpus.paths=[a]"])
