@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from tokenizer.errors import UserError
+from tokenizer.files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -210,7 +211,7 @@ class Store:
         """
         path = self.root / name
         try:
-            manifest = json.loads((path / MANIFEST).read_bytes())
+            manifest = read_json(path / MANIFEST)
             for file, size in manifest["files"].items():
                 if (path / file).stat().st_size != size:
                     raise UserError(f"{path / file} is not {size} bytes long as its manifest says; {_remake(path)}")

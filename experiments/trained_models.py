@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from lm.token_statistics import trained_counts
 from lm.training import load_model
 from tokenizer.bpe import Tokenizer
 from tokenizer.errors import UserError
+from tokenizer.files import read_json
 from tokenizer.formats import FILE
 
 if TYPE_CHECKING:
@@ -103,8 +103,8 @@ def training_counts(folder: Path) -> NDArray[np.int64] | None:
         folder: An `lm-...` artifact.
     """
     try:
-        shards = json.loads((folder / MANIFEST).read_bytes())["inputs"]["shards"]
-        summary = json.loads((folder / SUMMARY).read_bytes())
+        shards = read_json(folder / MANIFEST)["inputs"]["shards"]
+        summary = read_json(folder / SUMMARY)
         settings = summary["run"]["train"]
         place = folder.resolve().parent / f"shards-{shards[:12]}" / "shards"
         found = {"n_tokens": summary["tokens"], "seed": settings["seed"], "shuffle": settings["shuffle"]}

@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from tokenizer.errors import UserError
+from tokenizer.files import check_file, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +39,9 @@ def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], di
         UserError: If the file is missing or damaged.
     """
     try:
+        check_file(path)
         with safe_open(path, framework="pt", device=device) as file:
-            meta = json.loads((file.metadata() or {})["json"])
+            meta = parse_json((file.metadata() or {})["json"], path)
             return {name: file.get_tensor(name) for name in file.keys()}, meta  # noqa: SIM118  (not a dict)
     except (FileNotFoundError, SafetensorError, KeyError, ValueError) as error:
         raise UserError(f"{path} is missing or damaged ({error}); delete its folder and train again") from error

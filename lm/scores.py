@@ -13,6 +13,7 @@ import numpy as np
 from lm.bootstrap import percentile_interval, resampled_ratios
 from lm.eval_config import EvalConfig
 from tokenizer.errors import UserError
+from tokenizer.files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -207,7 +208,7 @@ class Evaluation:
             UserError: If the folder does not hold a whole evaluation.
         """
         try:
-            content = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
+            content = read_json(folder / "evaluation.json")
             version = content["format_version"]
             if version != FORMAT_VERSION:
                 raise UserError(f"{folder} holds an evaluation of version {version}; evaluate again")

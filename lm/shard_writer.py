@@ -18,6 +18,7 @@ import numpy as np
 
 from lm.shards import DTYPES, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED
 from tokenizer.errors import UserError
+from tokenizer.files import read_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -310,7 +311,7 @@ def _flush(file: BinaryIO) -> None:
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    return read_json(path) if path.exists() else None
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:

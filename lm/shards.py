@@ -15,12 +15,12 @@ A folder of shards holds
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tokenizer.errors import UserError
+from tokenizer.files import read_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -160,7 +160,7 @@ def _map_int64(path: Path) -> NDArray[np.int64]:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """Read `shards.json`, hold the sizes of the files against it, and turn its dtype into numpy's."""
     try:
-        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest: dict[str, Any] = read_json(folder / MANIFEST)
         if (manifest["format"], manifest["format_version"]) != (FORMAT, FORMAT_VERSION):
             raise UserError(
                 f"{folder} holds {manifest['format']} version {manifest['format_version']}; this program "

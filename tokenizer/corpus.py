@@ -22,6 +22,7 @@ import numpy as np
 
 from tokenizer import _native
 from tokenizer.errors import UserError
+from tokenizer.files import check_file, is_file
 
 Split = Literal["train", "heldout", "all"]
 
@@ -303,13 +304,13 @@ def _find(paths: list[str], form: str | None) -> list[tuple[Path, str]]:
             matches = sorted(file for file in Path(path).rglob("*") if _format(file) is not None)
         else:
             matches = [Path(path)]
-        files = [match for match in matches if match.is_file()]
+        files = [match for match in matches if is_file(match)]
         if not files:
             what = "no such file"
             if Path(path).is_dir():
                 what = "the directory holds no .txt, .jsonl or .parquet file"
             elif Path(path).exists():
-                what = "this is no regular file, and text is read more than once; write it to one first"
+                check_file(Path(path))
             raise UserError(f"{path}: {what} (working directory: {Path.cwd()})")
         for file in files:
             detected = form or _format(file)
@@ -345,7 +346,7 @@ def _dataset_identity(name: str | None) -> Any:
     if name is None:
         return None
     if Path(name).exists():
-        return [fingerprint(path) for path in sorted(Path(name).rglob("*")) if path.is_file()]
+        return [fingerprint(path) for path in sorted(Path(name).rglob("*")) if is_file(path)]
     from huggingface_hub import HfApi
 
     try:

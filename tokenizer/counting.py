@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tokenizer import _native, patterns
 from tokenizer.corpus import Corpus
 from tokenizer.errors import UserError
+from tokenizer.files import check_file
 from tokenizer.patterns import Pattern
 from tokenizer.progress import Progress, Throttle, thread_count
 
@@ -98,8 +99,10 @@ class PretokenCounts:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        if not path.is_file():
-            raise UserError(f"no pretoken counts at {path}; make them with `python -m experiments.count`")
+        try:
+            check_file(path)
+        except FileNotFoundError:
+            raise UserError(f"no pretoken counts at {path}; make them with `python -m experiments.count`") from None
         try:
             table = pq.read_table(path)
         except (pa.ArrowInvalid, OSError):

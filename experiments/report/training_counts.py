@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import pyarrow.parquet as pq
 from experiments.artifacts import MANIFEST
 from tokenizer.bpe import Tokenizer
 from tokenizer.errors import UserError
+from tokenizer.files import read_json
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -76,7 +76,6 @@ def _counts(record: Path, contents: dict[str, Any], tokenizer: Tokenizer) -> npt
 
 def _manifest(folder: Path) -> dict[str, Any]:
     try:
-        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        return read_json(folder / MANIFEST)
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}

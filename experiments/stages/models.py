@@ -11,6 +11,7 @@ from lm.device import arithmetic, resolve_device
 from lm.sharding import ShardConfig, reading_threads, write_shards
 from lm.shards import MANIFEST, Shards
 from lm.training import train
+from tokenizer.files import read_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +49,7 @@ def shard(
 
     def build(folder: Path) -> dict[str, Any]:
         if (folder / _SHARDS / MANIFEST).exists():  # killed just before the artifact got its name
-            manifest = json.loads((folder / _SHARDS / MANIFEST).read_text(encoding="utf-8"))
+            manifest = read_json(folder / _SHARDS / MANIFEST)
         else:
             manifest = write_shards(
                 folder / _SHARDS,

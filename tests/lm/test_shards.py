@@ -114,6 +114,10 @@ def overwrite(name, position, raw):
     [
         (lambda folder: (folder / "shards.json").unlink(), "missing"),
         (lambda folder: (folder / "shards.json").write_text("{"), "damaged"),
+        (
+            lambda folder: (folder / "shards.json").write_text("[" * 100_000 + "]" * 100_000),
+            "more than 100 levels deep",
+        ),
         (lambda folder: (folder / "tokens-00000.bin").unlink(), "missing"),
         (lambda folder: (folder / "tokens-00000.bin").write_bytes(b"12"), "bytes, not"),
         (tamper_manifest("format_version", 9), "version 9"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tokenizer.errors import UserError
 from tokenizer.formats import folder, gpt2, hf_import, tiktoken
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
-from tokenizer.formats.text import parse_json, write_files
+from tokenizer.formats.text import read_json, write_files
 from tokenizer.patterns import Pattern
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def read(
     if kind == "gpt2":
         return gpt2.read(files[0], files[1], pattern or "gpt2")
     about = files[0].with_name(files[0].name + _ABOUT)
-    stored = parse_json(about) if about.exists() else {}
+    stored = read_json(about) if about.exists() else {}
     pattern = pattern or stored.get("pattern")
     if not isinstance(pattern, str | Pattern | None):
         raise UserError(f"{about} is damaged: its pattern {pattern!r} is no string")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import _native, patterns
+from tokenizer import _native, files, patterns
 from tokenizer.errors import UserError
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.formats.portable import unportable_part
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 FILE = "superbpe.json"
 # 2 has tokens that merges do not make, 3 eligible pretokens, 4 a preparation of text; without them, less is written.
 FORMAT_VERSION = 4
+_REMEDY = "restore the file or train again"
 _MERGES = b'"merges": '
 _NO_MERGES = _MERGES + b"[]"  # a quotation mark inside a string has a backslash, so that this is the key and its value
 
@@ -81,28 +82,28 @@ def save(tokenizer: Tokenizer, folder: Path, config: dict[str, Any] | None = Non
         folder: Made if missing.
         config: What `tokenizer_config.json` says, if more than `hf_config`.
     """
-    files = {HF_CONFIG_FILE: json.dumps(config or hf_config(tokenizer), indent=2) + "\n"}
+    texts = {HF_CONFIG_FILE: json.dumps(config or hf_config(tokenizer), indent=2) + "\n"}
     part = unportable_part(tokenizer.fence or tokenizer.pattern)
     if part is not None:
         warnings.warn(
             f"no {HF_FILE} is written: HF's regex engine may read {part} of the pattern otherwise", stacklevel=3
         )
     elif tokenizer.mode == "one-pass":
-        files[HF_FILE] = json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=1) + "\n"
+        texts[HF_FILE] = json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=1) + "\n"
     fence = tokenizer.fence
     about = {
         "format": "superbpe-tokenizer",
         "version": _version(tokenizer),
         "sha256": tokenizer.sha256,
-        "files": {name: _hash(text.encode()) for name, text in files.items()},
+        "files": {name: _hash(text.encode()) for name, text in texts.items()},
         "pattern_name": tokenizer.pattern.name,
         "fence_name": None if fence is None else fence.name,
         "provenance": tokenizer.provenance,
         "content": content(tokenizer),
     }
     # Last: a folder without it is no tokenizer, and beside files of another one it is refused.
-    files[FILE] = json.dumps(about) + "\n"
-    write_files(folder, files, remove=() if HF_FILE in files else (HF_FILE,))
+    texts[FILE] = json.dumps(about) + "\n"
+    write_files(folder, texts, remove=() if HF_FILE in texts else (HF_FILE,))
 
 
 def _version(tokenizer: Tokenizer) -> int:
@@ -186,16 +187,11 @@ def _pattern(name: str, regex: str) -> Pattern:
     return resolved
 
 
-def _read(path: Path, missing: str, text: bytes | None = None) -> dict[str, Any]:
+def _read(path: Path, missing: str) -> dict[str, Any]:
     try:
-        parsed = json.loads(path.read_bytes() if text is None else text)
+        return files.read_json(path, _REMEDY)
     except FileNotFoundError:
         raise UserError(missing) from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not JSON ({error}); restore the file or train again") from None
-    if not isinstance(parsed, dict):
-        raise UserError(f"{path} is not a JSON object; restore the file or train again")
-    return parsed
 
 
 def _read_quickly(folder: Path) -> tuple[dict[str, Any], npt.NDArray[np.uint32] | None, bytes | None]:
@@ -203,18 +199,21 @@ def _read_quickly(folder: Path) -> tuple[dict[str, Any], npt.NDArray[np.uint32] 
 
     None for merges that are not written as `save` does; they are in the file's content as always then.
     """
-    path, missing = folder / FILE, f"{folder} is not a tokenizer folder: it has no {FILE}"
-    text = path.read_bytes() if path.is_file() else b""
+    path = folder / FILE
+    try:
+        text = files.read_bytes(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{folder} is not a tokenizer folder: it has no {FILE}") from None
     place = text.find(_MERGES + b"[[", max(text.rfind(b'"content": {'), 0))
     start = place + len(_MERGES)
     found = _native.read_merges(text, start) if place >= 0 else None
     if found is not None:
         merges, end = found
-        about = _read(path, missing, text[:start] + b"[]" + text[end:])
+        about = files.parse_json(text[:start] + b"[]" + text[end:], path, _REMEDY)
         stored = about.get("content")
         if isinstance(stored, dict) and stored.get("merges") == []:
             return about, merges.reshape(-1, 3), text[start:end]
-    return _read(path, missing), None, None
+    return files.parse_json(text, path, _REMEDY), None, None
 
 
 _HF_PARTS = (
@@ -232,7 +231,7 @@ def _check_hf_files(folder: Path, written: dict[str, str], arguments: dict[str, 
     if HF_FILE not in written or arguments["mode"] == "two-pass":
         if path.exists():
             raise UserError(f"{path} must not exist: this tokenizer has no exact tokenizer.json. Delete it")
-    elif _hash(path.read_bytes() if path.exists() else b"") != written.get(HF_FILE):
+    elif _hash(files.read_bytes(path) if path.exists() else b"") != written.get(HF_FILE):
         found = _read(path, f"{path} is missing; restore it or train again")
         expected = hf_json(Tokenizer(**arguments))
         for part in _HF_PARTS:
@@ -242,7 +241,7 @@ def _check_hf_files(folder: Path, written: dict[str, str], arguments: dict[str, 
     config = folder / HF_CONFIG_FILE
     if not config.exists():
         warnings.warn(f"{config} is missing: transformers may guess another class and give wrong ids", stacklevel=4)
-    elif _hash(config.read_bytes()) != written.get(HF_CONFIG_FILE):
+    elif _hash(files.read_bytes(config)) != written.get(HF_CONFIG_FILE):
         _check_hf_config(config, {*arguments["special_tokens"], *arguments["preparation"].added_tokens})
         warnings.warn(f"{config} was edited after it was written; ids here do not depend on it", stacklevel=4)
 

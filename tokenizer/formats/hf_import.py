@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokenizer import _native, patterns
+from tokenizer import _native, files, patterns
 from tokenizer.errors import UserError
 from tokenizer.formats import cuts
 from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, named_as_text, unprintable, unprintable_all
 from tokenizer.formats.hf import NEVER_APPLY, TEMPLATE, forms_of, overlap
 from tokenizer.formats.portable import unportable_part
-from tokenizer.formats.text import check_ids, may_hold_surrogates, parse_json
+from tokenizer.formats.text import check_ids, may_hold_surrogates, parse_json, read_bytes
 from tokenizer.preparation import FORMS, Preparation, normalized
 from tokenizer.vocabulary import NO_TOKEN
 
@@ -42,13 +41,14 @@ def read(path: Path, ignore: Collection[str] = ()) -> Tokenizer:
     Raises:
         UserError: the file is damaged, or a part of it cannot be followed.
     """
-    quick = _native.read_hf_model(path.read_bytes()) if path.is_file() else None
+    content = read_bytes(path)
+    quick = _native.read_hf_model(content)
     if quick is None or may_hold_surrogates(quick[0]):  # something is not as it should be: this says what
-        return parse(parse_json(path), path, ignore)
+        return parse(parse_json(content, path), path, ignore)
     rest, n_tokens, added, byte_ids, merges, as_strings, unmerged = quick
     written = "strings" if as_strings else "pairs"
     model = _Model(n_tokens, dict(added), byte_ids, merges.reshape(-1, 3), written, dict(unmerged))
-    return parse(json.loads(rest), path, ignore, model)
+    return parse(files.parse_json(rest, path), path, ignore, model)
 
 
 @dataclass(frozen=True)

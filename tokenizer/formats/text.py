@@ -9,39 +9,52 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from tokenizer import files
 from tokenizer.errors import UserError
 from tokenizer.vocabulary import MOST_IDS
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file's content.
+
+    Raises:
+        UserError: the path is missing, or is not a regular file.
+    """
+    try:
+        return files.read_bytes(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{path} is missing") from None
 
 
 def read_text(path: Path) -> str:
     """A file's text.
 
     Raises:
-        UserError: it is missing, or not UTF-8.
+        UserError: the path is missing, is not a regular file, or the content is not UTF-8.
     """
+    return _decode(read_bytes(path), path)
+
+
+def _decode(content: bytes, path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8")
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-        raise UserError(f"{path} is missing") from None
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 ({error})") from None
 
 
-def parse_json(path: Path) -> dict[str, Any]:
-    """A JSON file that holds an object.
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file.
 
     Raises:
-        UserError: it is missing, or something else.
+        UserError: the path is missing, is not a regular file, or the content is something else.
     """
-    try:
-        text = read_text(path)
-        parsed = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path} is not JSON ({error})") from None
-    if not isinstance(parsed, dict):
-        raise UserError(f"{path} is not a JSON object")
+    return parse_json(read_bytes(path), path)
+
+
+def parse_json(content: bytes, path: Path) -> dict[str, Any]:
+    """`read_json` for the content of the file."""
+    text = _decode(content, path)
+    parsed = files.parse_json(text, path)
     if may_hold_surrogates(text):
         try:
             json.dumps(parsed, ensure_ascii=False).encode()
@@ -72,7 +85,8 @@ def check_ids(vocab: Mapping[str, Any], path: Path) -> None:
     for name, token_id in vocab.items():
         if type(token_id) is not int or not 0 <= token_id < MOST_IDS:
             raise UserError(
-                f"{path} is damaged: an id is not a whole number from 0 to {MOST_IDS - 1}, but {token_id!r} ({name!r})"
+                f"{path} is damaged: an id is not a whole number from 0 to {MOST_IDS - 1}, but {token_id!r:.80} "
+                f"({name!r:.80})"
             )
         if names.setdefault(token_id, name) != name:
             raise UserError(f"{path} is damaged: {names[token_id]!r} and {name!r} both have the id {token_id}")
