@@ -49,7 +49,7 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--scoring", choices=_SCORINGS, default="bytes", help="bytes; or tokens, as lm-eval scores")
     options.add_argument("--device", default="auto", help="auto, cpu or cuda")
     arguments = options.parse_args(argv)
-    return exit_code(lambda: _run(arguments), "interrupted: no results are written")
+    return exit_code(lambda: _run(arguments), "no results are written")
 
 
 def _run(arguments: argparse.Namespace) -> None:

@@ -30,7 +30,7 @@ def run(argv: list[str] | None = None) -> int:
     add_store(options)
     options.add_argument("--json", action="store_true", help="print JSON instead of tables")
     arguments = options.parse_args(argv)
-    return exit_code(lambda: _run(arguments), "interrupted")
+    return exit_code(lambda: _run(arguments))
 
 
 def add_store(options: argparse.ArgumentParser) -> None:
