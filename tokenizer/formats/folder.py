@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from tokenizer import _native, files, patterns
 from tokenizer.errors import UserError
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.formats.portable import unportable_part
-from tokenizer.formats.text import write_files
+from tokenizer.formats.text import check_members, write_files
 from tokenizer.patterns import Pattern
 from tokenizer.preparation import Preparation
 
@@ -126,6 +126,7 @@ def load(folder: Path) -> dict[str, Any]:
         UserError: files are missing or damaged, or what decides the ids was changed.
     """
     about, merges, written_merges = _read_quickly(folder)
+    path, end = folder / FILE, f"; {_REMEDY}"
     if about.get("format") != "superbpe-tokenizer" or about.get("version") not in range(1, FORMAT_VERSION + 1):
         raise UserError(f"{folder / FILE} is not a tokenizer of format version 1 to {FORMAT_VERSION}; train it again")
     stored = about.get("content")
@@ -134,52 +135,59 @@ def load(folder: Path) -> dict[str, Any]:
             f"{folder / FILE} was changed after it was written: its mode, patterns, ids, merges or special tokens do "
             "not match its hash. Restore the file or train again"
         )
+    check_members(about, _ABOUT, path, end=end)
+    check_members(stored, _CONTENT, path, "content.", end)
     try:
         arguments = {
-            "byte_ids": _integers(stored["byte_ids"]),
-            "merge_ids": _merges(stored["merges"]) if merges is None else merges,
-            "n_phase1_merges": _integers([stored["phase1_merges"]])[0],
+            "byte_ids": stored["byte_ids"],
+            "merge_ids": np.array(stored["merges"], dtype=np.uint32).reshape(-1, 3) if merges is None else merges,
+            "n_phase1_merges": stored["phase1_merges"],
             "pattern": _pattern(about["pattern_name"], stored["pattern"]),
-            "fence": None if stored["fence"] is None else _pattern(about["fence_name"], stored["fence"]),
+            "fence": None if stored["fence"] is None else _pattern(about.get("fence_name"), stored["fence"]),
             "mode": stored["mode"],
-            "eligible": _string_or_none(stored.get("eligible")),
-            "special_tokens": dict(
-                zip(stored["special_tokens"], _integers(stored["special_tokens"].values()), strict=True)
-            ),
-            "ignore_merges": stored.get("ignore_merges", False) is True,
-            "unmerged": {bytes.fromhex(token): _integers([i])[0] for token, i in stored.get("unmerged", [])},
+            "eligible": stored.get("eligible"),
+            "special_tokens": stored["special_tokens"],
+            "ignore_merges": stored.get("ignore_merges", False),
+            "unmerged": {bytes.fromhex(token): token_id for token, token_id in stored.get("unmerged", [])},
             "preparation": Preparation.of(stored),
-            "provenance": dict(about.get("provenance") or {}),
+            "provenance": about.get("provenance") or {},
         }
-        written = dict(about.get("files") or {})
         "".join(stored["special_tokens"]).encode()
     except UserError:
         raise
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise UserError(f"{folder / FILE} is damaged ({error!r}); restore the file or train again") from None
-    _check_hf_files(folder, written, arguments)
+    except (
+        ValueError,
+        OverflowError,
+    ) as error:  # ids out of range, surrogates, digits that are not hexadecimal
+        raise UserError(f"{path} is damaged ({error}){end}") from None
+    _check_hf_files(folder, about["files"], arguments)
     return arguments
 
 
-def _merges(listed: list[list[Any]]) -> npt.NDArray[np.uint32]:
-    return np.array([_integers(merge) for merge in listed], dtype=np.uint32).reshape(-1, 3)
+_ABOUT = {
+    "files": "an object of strings",
+    "pattern_name": "a string",
+    "fence_name?": "a string or null",
+    "provenance?": "an object or null",
+}
+_CONTENT = {
+    "mode": "a string",
+    "pattern": "a string",
+    "fence": "a string or null",
+    "byte_ids": "a list of whole numbers",
+    "merges": "a list of lists of three whole numbers",
+    "phase1_merges": "a whole number",
+    "special_tokens": "an object of whole numbers",
+    "eligible?": "a string or null",
+    "ignore_merges?": "true or false",
+    "unmerged?": "a list of pairs of a string and a whole number",
+    "normalizer?": "a list of strings",
+    "added_tokens?": "an object of whole numbers",
+    "late_tokens?": "a list of strings",
+}
 
 
-def _integers(values: Iterable[Any]) -> list[int]:
-    """The values, if all are whole numbers: a fraction must not be cut off silently."""
-    found = list(values)
-    if not all(type(value) is int for value in found):
-        raise TypeError("a number is not a whole one")
-    return found
-
-
-def _string_or_none(value: Any) -> str | None:
-    if not isinstance(value, str | None):
-        raise TypeError("the eligibility pattern is no string")
-    return value
-
-
-def _pattern(name: str, regex: str) -> Pattern:
+def _pattern(name: str | None, regex: str) -> Pattern:
     """A stored pattern: a name must still mean its regex, a custom regex must compile."""
     resolved = patterns.resolve(regex)
     if name in patterns.NAMES and patterns.resolve(name).regex == regex:
