@@ -24,6 +24,7 @@ from tokenizer.corpus import CorpusConfig
 from tokenizer.counting import weighted
 from tokenizer.errors import UserError
 from tokenizer.patterns import NAMES, resolve
+from tokenizer.special import check_special_tokens
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -327,6 +328,7 @@ def validate(config: Config) -> None:
             raise UserError("pattern=custom needs its regex: add 'pattern.regex=\"REGEX\"'")
         check_choice("pattern.name", config.pattern.name, NAMES)
     resolve(config.pattern.regex or config.pattern.name)
+    check_special_tokens(config.bpe.special_tokens)
     specials = len(config.bpe.special_tokens)
     for key, size in zip(("bpe", "superbpe"), vocab_sizes(config), strict=True):
         if size < 256 + specials:

@@ -61,6 +61,13 @@ def test_a_key_of_an_earlier_version_says_what_to_do_instead(tmp_path: Path) -> 
         load(["superbpe=mine"], config_dir=str(tmp_path))
 
 
+def test_special_tokens_that_could_not_be_saved_are_rejected() -> None:
+    with pytest.raises(UserError, match="special token 'a' is also how"):
+        load(["bpe.special_tokens=[a]"])
+    with pytest.raises(UserError, match="repeats a string"):
+        load(["bpe.special_tokens=[xyz,xyz]"])
+
+
 def test_the_seed_documents_comparison() -> None:
     """24,000 steps of 96 rows of 512 tokens; 26,000 of 32,700; the debug scale keeps the ratio."""
     config = load(["experiment=seed_004", "corpus.paths=[a]"])

@@ -19,6 +19,7 @@ from tokenizer.errors import UserError
 from tokenizer.files import check_file
 from tokenizer.patterns import Pattern
 from tokenizer.progress import Progress, Throttle, thread_count
+from tokenizer.special import check_special_tokens
 
 DEFAULT_MEMORY_BYTES = 4 << 30
 DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)
@@ -157,6 +158,7 @@ def count_pretokens(
         UserError: nothing to count, an unknown pattern or unit, a folder that cannot be written.
     """
     resolved = patterns.resolve(pattern)
+    check_special_tokens(special_tokens)
     n_threads = thread_count(threads)
     if memory_bytes is not None and memory_bytes < 1:
         raise UserError(f"memory_bytes={memory_bytes} is not possible; use a positive number, or None for no limit")
