@@ -13,7 +13,6 @@ uses an artifact's files, it compares them with their checksums.
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import platform
 import re
@@ -29,8 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from tokenizer.errors import UserError
-from tokenizer.files import (
+from tokenizer.durable import (
     Verify,
     check_files,
     check_sizes,
@@ -41,6 +39,8 @@ from tokenizer.files import (
     write_sealed,
     write_whole,
 )
+from tokenizer.errors import UserError
+from tokenizer.files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -426,7 +426,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
         return read_sealed(folder / MANIFEST)
     except ValueError:
-        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_bytes())
+        manifest = read_json(folder / MANIFEST)
         sizes_alone = all(isinstance(size, int) for size in manifest["files"].values())
         if manifest["format"] <= _UNCHECKED_FORMAT and sizes_alone:
             return manifest

@@ -43,7 +43,7 @@ def run(argv: list[str] | None = None) -> int:
         "--unfinished", action="store_true", help="also remove unfinished stages, which would go on where they stopped"
     )
     arguments = options.parse_args(argv)
-    return exit_code(lambda: _run(arguments), "interrupted: what was removed is gone, the rest is whole")
+    return exit_code(lambda: _run(arguments), "what was removed is gone, the rest is whole")
 
 
 def _run(arguments: argparse.Namespace) -> None:

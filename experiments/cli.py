@@ -24,9 +24,8 @@ from experiments.compose import check, hydra_settings, known_keys, largest_size,
 from experiments.console import Reporter, complain, console, stderr, storage_error
 from experiments.help import show_help
 from experiments.runs import Recorder, Run
-from experiments.signals import INTERRUPTED, TERMINATED, terminating
+from experiments.signals import describe, restore, stoppable, unmasked
 from experiments.tracking import Labels
-from lm.interrupt import Terminated
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -47,6 +46,8 @@ def main(stage: str) -> None:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         sys.exit(run(stage, sys.argv[1:]))
     from lm import parallel, shared_evaluation, training  # Torch takes a second to load
+
+    restore()  # only the first process runs a stage, which handles signals; the others are ended by them
 
     def join(job: dict[str, Any]) -> None:
         (shared_evaluation if shared_evaluation.is_ours(job) else training).join(job)
@@ -90,13 +91,13 @@ def run(stage: str, argv: list[str], trial: Trial | None = None) -> int:
     # Hydra itself understands flags only before or after all overrides, not among them.
     argv = [word for word in argv if word not in arguments.overrides] + arguments.overrides
     try:
-        with terminating():
+        with stoppable():
             return _run(stage, arguments, argv, trial)
     except UserError as error:
         complain(error)
         return 2
     except KeyboardInterrupt as stop:
-        how, code = ("terminated", TERMINATED) if isinstance(stop, Terminated) else ("interrupted", INTERRUPTED)
+        how, code = describe(stop)
         stderr.print(f"\n{how}: the same command continues where this one stopped", style="yellow")
         return code
 
@@ -208,15 +209,16 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], number: int | None, *, e
     store = str(Path(cfg.artifacts).resolve())
     recorder = Recorder(Run(str(folder), stage, overrides, cell, number, store=store), folder)
     try:
-        outcome = pipeline.run(
-            to_config(cfg),
-            stage,
-            folder,
-            # Processes that share a terminal draw no bars in it.
-            reporter=Reporter(prefix=f"[{number}] ", bars=False) if elsewhere else None,
-            on_artifact=recorder.uses,
-            labels=_labels(folder, stage, cell),
-        )
+        with unmasked():
+            outcome = pipeline.run(
+                to_config(cfg),
+                stage,
+                folder,
+                # Processes that share a terminal draw no bars in it.
+                reporter=Reporter(prefix=f"[{number}] ", bars=False) if elsewhere else None,
+                on_artifact=recorder.uses,
+                labels=_labels(folder, stage, cell),
+            )
         recorder.done(outcome.result, outcome.page)
     except Exception as problem:
         error = (isinstance(problem, OSError) and storage_error(problem, str(folder))) or problem

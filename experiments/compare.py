@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from experiments.config import ReportConfig
 from experiments.console import Reporter, exit_code
 from experiments.report.figures import FORMATS, save
+from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
-from tokenizer.files import write_json, write_whole
 
 if TYPE_CHECKING:
     from experiments.stages.evaluation import Result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,9 @@ from experiments.stages.tokenizers import Trained
 from experiments.stages.verdict import LEAST_EVIDENCE
 from lm.evaluation import Evaluation
 from tokenizer.bpe import Tokenizer
+from tokenizer.durable import digest
 from tokenizer.errors import UserError
-from tokenizer.files import digest
+from tokenizer.files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -221,7 +221,7 @@ def with_downstream(result: Result, path: Path) -> Result:
         UserError: If the file is none of `experiments.downstream`, or has none of these models.
     """
     try:
-        content = json.loads(path.read_bytes())
+        content = read_json(path)
         labels = {model["lm"]: model["label"] for model in content["models"]}
         rows = {
             label: [{key: row[key] for key in _SCORE} for row in content["rows"] if row["model"] == label]

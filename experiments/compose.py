@@ -33,6 +33,10 @@ _LAUNCHERS = {
     "submitit_slurm": _SWEEP_EXTRA,
     "ray": "pip install hydra-ray-launcher (large, and not tested here)",
 }
+# Keys of earlier versions, and what to do about them.
+_REMOVED = {
+    "superbpe.drop_unused": "remove it: phase 2 keeps every phase-1 merge up to the transition",
+}
 
 ConfigStore.instance().store(name="schema", node=schema(Config))
 
@@ -239,6 +243,8 @@ def _check_launcher(chosen: str, loader: ConfigLoader) -> None:
 
 def _unknown(key: str, groups: Sequence[str] = ()) -> UserError:
     """Say which key near to `key` exists: among its siblings, else anywhere, else list the siblings."""
+    if key in _REMOVED:
+        return UserError(f"the configuration key '{key}' no longer exists; {_REMOVED[key]}")
     known = [*_keys(), *groups]
     siblings = [k for k in known if k.rpartition(".")[0] == key.rpartition(".")[0]]
     hint = did_you_mean(key.rpartition(".")[2], [k.rpartition(".")[2] for k in siblings]) and did_you_mean(

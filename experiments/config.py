@@ -22,9 +22,10 @@ from superbpe.rules import NO_AUTO, Rules
 from superbpe.transition import AUTO, resolve_transition
 from tokenizer.corpus import CorpusConfig
 from tokenizer.counting import weighted
+from tokenizer.durable import Verify
 from tokenizer.errors import UserError
-from tokenizer.files import Verify
 from tokenizer.patterns import NAMES, resolve
+from tokenizer.special import check_special_tokens
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -333,6 +334,7 @@ def validate(config: Config) -> None:
             raise UserError("pattern=custom needs its regex: add 'pattern.regex=\"REGEX\"'")
         check_choice("pattern.name", config.pattern.name, NAMES)
     resolve(config.pattern.regex or config.pattern.name)
+    check_special_tokens(config.bpe.special_tokens)
     specials = len(config.bpe.special_tokens)
     for key, size in zip(("bpe", "superbpe"), vocab_sizes(config), strict=True):
         if size < 256 + specials:

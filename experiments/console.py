@@ -22,6 +22,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from experiments.signals import describe, stoppable
 from tokenizer.errors import UserError
 from tokenizer.summary import summary
 
@@ -99,15 +100,16 @@ def storage_error(error: OSError, where: str = "") -> UserError | None:
     )
 
 
-def exit_code(job: Callable[[], None], interrupted: str = "interrupted: nothing is written") -> int:
-    """Run a command's job; tell a user's mistake in a line with exit code 2, Ctrl-C with 130.
+def exit_code(job: Callable[[], None], after_stop: str = "nothing is written") -> int:
+    """Run a command's job; tell a user's mistake in a line with exit code 2, Ctrl-C with 130, SIGTERM with 143.
 
     Args:
         job: What the command does.
-        interrupted: What to say after Ctrl-C.
+        after_stop: What to say after Ctrl-C or SIGTERM about what the command leaves.
     """
     try:
-        job()
+        with stoppable():
+            job()
     except UserError as error:
         complain(error)
         return 2
@@ -118,9 +120,10 @@ def exit_code(job: Callable[[], None], interrupted: str = "interrupted: nothing 
         what = f"{error.filename}: {error.strerror}" if error.filename is not None else str(error)
         complain(UserError(f"cannot read or write {what}"))
         return 2
-    except KeyboardInterrupt:
-        stderr.print(f"\n{interrupted}", style="yellow")
-        return 130
+    except KeyboardInterrupt as stop:
+        how, code = describe(stop)
+        stderr.print(f"\n{how}: {after_stop}", style="yellow")
+        return code
     return 0
 
 

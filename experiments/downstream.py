@@ -24,8 +24,8 @@ from experiments.console import Reporter, console, exit_code
 from experiments.heldout_tasks import write_tasks
 from experiments.trained_models import Saved, load_models
 from tokenizer import Corpus, CorpusConfig
+from tokenizer.durable import write_json
 from tokenizer.errors import UserError
-from tokenizer.files import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--scoring", choices=_SCORINGS, default="bytes", help="bytes; or tokens, as lm-eval scores")
     options.add_argument("--device", default="auto", help="auto, cpu or cuda")
     arguments = options.parse_args(argv)
-    return exit_code(lambda: _run(arguments), "interrupted: no results are written")
+    return exit_code(lambda: _run(arguments), "no results are written")
 
 
 def _run(arguments: argparse.Namespace) -> None:

@@ -160,7 +160,7 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--min-count", type=int, default=1, help="rarer pairs are not merged (default 1)")
     arguments = options.parse_args(argv)
     begins = "begins anew" if arguments.superbpe else "continues where this one stopped"
-    return exit_code(lambda: _extend(arguments, Reporter(console)), f"interrupted: the same command {begins}")
+    return exit_code(lambda: _extend(arguments, Reporter(console)), f"the same command {begins}")
 
 
 if __name__ == "__main__":

@@ -20,8 +20,9 @@ from experiments.console import Reporter, console, exit_code
 from experiments.trained_models import Saved, load_models
 from lm.bytewise import ByteModel
 from lm.generation import Sample, SamplingConfig, generate, generate_from
+from tokenizer.durable import write_json
 from tokenizer.errors import UserError
-from tokenizer.files import write_json
+from tokenizer.files import read_bytes
 
 _DEFAULT = SamplingConfig()
 
@@ -53,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> None:
     prompts = [*arguments.prompt]
     try:
         if arguments.prompts is not None:
-            prompts += [line for line in arguments.prompts.read_text(encoding="utf-8").splitlines() if line]
+            prompts += [line for line in read_bytes(arguments.prompts).decode("utf-8").splitlines() if line]
         "".join([*prompts, *arguments.stop]).encode()
     except UnicodeError as error:
         raise UserError(f"a prompt or stop string is not UTF-8 ({error}); mend it") from None

@@ -23,7 +23,7 @@ from rich.table import Table
 from experiments.console import exit_code
 from superbpe import history
 from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
-from tokenizer.files import replacing, write_whole
+from tokenizer.durable import replacing, write_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -25,7 +25,7 @@ from experiments.report.vocabulary_charts import figures
 from superbpe import tokens
 from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError, embedded
 from tokenizer._native import Batch
-from tokenizer.files import replacing, write_json, write_whole
+from tokenizer.durable import replacing, write_json, write_whole
 from tokenizer.patterns import resolve
 
 if TYPE_CHECKING:

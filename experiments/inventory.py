@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from experiments import registry, runs
 from experiments.artifacts import FORMAT, MANIFEST, Artifact, Store, seconds_so_far
 from tokenizer.errors import UserError
+from tokenizer.files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -114,10 +114,9 @@ def _cost_so_far(partial: Path) -> dict[str, Any]:
 
 def _readable(manifest: Path) -> dict[str, Any]:
     try:
-        found = json.loads(manifest.read_bytes())
+        return read_json(manifest)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _versions(artifact: Artifact) -> str:

@@ -6,14 +6,14 @@ A run holds a lock for as long as it lives, which dies with it.
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.artifacts import Store
 from experiments.runs import RECORD
-from tokenizer.files import digest, write_json
+from tokenizer.durable import digest, write_json
+from tokenizer.files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ def entries(store: Store) -> list[Entry]:
     """Return the runs that a store knows of."""
     found = []
     for path in sorted((store.root / _FOLDER).glob("run-*.json")):
-        folder = Path(json.loads(path.read_bytes())["folder"])
+        folder = Path(read_json(path)["folder"])
         with store.if_free(path.stem) as free:
             found.append(Entry(path, folder, folder / RECORD, alive=not free))
     return found

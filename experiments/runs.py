@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,8 +13,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.artifacts import command_line
+from tokenizer.durable import write_json
 from tokenizer.errors import UserError
-from tokenizer.files import write_json
+from tokenizer.files import read_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,7 +147,7 @@ def load(path: Path) -> Run:
         UserError: If it is none.
     """
     try:
-        run = Run(**json.loads(path.read_bytes()))
+        run = Run(**read_json(path))
     except (ValueError, TypeError):
         raise UserError(f"{path} is not the record of a run; delete it, or its folder") from None
     run.folder = str(path.parent.resolve())  # it may have been moved

@@ -50,7 +50,7 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--stage", default="evaluate", choices=["evaluate", "report"], help="how far runs go")
     arguments = options.parse_intermixed_args(argv)
     codes: list[int] = []
-    code = exit_code(lambda: codes.append(_search(arguments)), "interrupted: the same command continues")
+    code = exit_code(lambda: codes.append(_search(arguments)), "the same command continues")
     return code or codes[0]
 
 

@@ -32,7 +32,7 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--verify", action="store_true", help="compare every file with its checksum")
     options.add_argument("--json", action="store_true", help="print JSON instead of tables")
     arguments = options.parse_args(argv)
-    return exit_code(lambda: _run(arguments), "interrupted")
+    return exit_code(lambda: _run(arguments))
 
 
 def add_store(options: argparse.ArgumentParser) -> None:

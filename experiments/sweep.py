@@ -15,7 +15,7 @@ from rich.text import Text
 from experiments import runs
 from experiments.artifacts import command_line
 from experiments.console import console, duration, stderr
-from tokenizer.files import write_json, write_whole
+from tokenizer.durable import write_json, write_whole
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from lm.token_statistics import trained_counts
 from lm.training import load_model
 from tokenizer.bpe import Tokenizer
 from tokenizer.errors import UserError
+from tokenizer.files import read_json
 from tokenizer.formats import FILE
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def training_counts(folder: Path) -> NDArray[np.int64] | None:
         return None
     try:
         shards = artifact_at(model.folder.parent / f"shards-{model.manifest['inputs']['shards'][:12]}")
-        summary = json.loads((model.path / SUMMARY).read_bytes())
+        summary = read_json(model.path / SUMMARY)
         settings = summary["run"]["train"]
         found = {"n_tokens": summary["tokens"], "seed": settings["seed"], "shuffle": settings["shuffle"]}
     except (OSError, KeyError, TypeError):

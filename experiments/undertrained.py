@@ -16,8 +16,8 @@ from typing import Any
 from experiments.console import Reporter, console, exit_code
 from experiments.trained_models import open_model, training_counts
 from lm.undertrained import find_undertrained
+from tokenizer.durable import write_json
 from tokenizer.errors import UserError
-from tokenizer.files import write_json
 
 _ENOUGH = 0.5
 """Where the model repeats a smaller share of well-trained tokens, that it does not repeat one says little."""

@@ -12,8 +12,9 @@ import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from tokenizer.durable import sync
 from tokenizer.errors import UserError
-from tokenizer.files import sync
+from tokenizer.files import check_file, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,11 +76,12 @@ def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], di
         UserError: If the file is missing or damaged.
     """
     try:
+        check_file(path)
         with safe_open(path, framework="pt", device="cpu") as file:
-            meta = json.loads((file.metadata() or {})[_JSON])
+            meta = parse_json((file.metadata() or {})[_JSON], path)
             checksum = meta.pop(_CHECKSUM, None)  # files of older versions have none
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
-    except (FileNotFoundError, SafetensorError, KeyError, ValueError, AttributeError) as error:
+    except (FileNotFoundError, SafetensorError, KeyError, ValueError) as error:
         raise UserError(f"{path} is missing or damaged ({error}); delete its folder and train again") from error
     if checksum not in (None, _checksum(tensors, meta)):
         raise UserError(f"{path} is damaged: its checksum is wrong; delete its folder and train again")

@@ -29,8 +29,8 @@ from lm.model import ModelConfig, Transformer
 from lm.optim import build_optimizers, wsd
 from lm.parallel import current
 from lm.stream import DocumentStream
+from tokenizer.durable import write_json
 from tokenizer.errors import UserError
-from tokenizer.files import write_json
 
 if TYPE_CHECKING:
     from pathlib import Path

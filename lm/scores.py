@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,8 +11,9 @@ import numpy as np
 
 from lm.bootstrap import percentile_interval, resampled_ratios
 from lm.eval_config import EvalConfig
+from tokenizer.durable import replacing, write_json
 from tokenizer.errors import UserError
-from tokenizer.files import replacing, write_json
+from tokenizer.files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -206,7 +206,7 @@ class Evaluation:
             UserError: If the folder does not hold a whole evaluation.
         """
         try:
-            content = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
+            content = read_json(folder / "evaluation.json")
             version = content["format_version"]
             if version != FORMAT_VERSION:
                 raise UserError(f"{folder} holds an evaluation of version {version}; evaluate again")

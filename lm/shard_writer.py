@@ -15,8 +15,8 @@ import numpy as np
 import xxhash
 
 from lm.shards import END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED
+from tokenizer.durable import checksum, read_sealed, recorded, remember_checksum, write_sealed, write_whole
 from tokenizer.errors import UserError
-from tokenizer.files import checksum, read_sealed, recorded, remember_checksum, write_sealed, write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,13 +16,13 @@ A folder of shards holds
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tokenizer.durable import Verify, check_files, read_sealed
 from tokenizer.errors import UserError
-from tokenizer.files import Verify, check_files, read_sealed
+from tokenizer.files import read_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -164,7 +164,7 @@ def _read_manifest(folder: Path, verify: Verify) -> dict[str, Any]:
     """Read `shards.json`, compare the files with it, and turn its dtype into NumPy's."""
     remedy = "delete the folder and write it again"
     try:
-        _check_version(json.loads((folder / MANIFEST).read_bytes()))
+        _check_version(read_json(folder / MANIFEST))
         manifest = read_sealed(folder / MANIFEST)
         check_files(folder, manifest["files"], verify)
         manifest["dtype"] = DTYPES[manifest["dtype"]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from lm.run import MODEL, SUMMARY, Run
 from lm.shards import Shards
 from lm.train_config import TrainConfig
 from tokenizer.errors import UserError
+from tokenizer.files import read_json
 
 if TYPE_CHECKING:
     from tokenizer.progress import Progress
@@ -69,7 +69,7 @@ def train(
     """
     run = Run(model, config, shards, folder)
     if (folder / SUMMARY).exists():
-        summary: dict[str, Any] = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        summary: dict[str, Any] = read_json(folder / SUMMARY)
         run.same_or_refuse(summary["run"])
         return summary
     job = {"model": asdict(model), "train": asdict(config), "shards": str(shards.folder), "folder": str(folder)}

@@ -117,21 +117,18 @@ class Passes:
             longest = trainer.truncate_spans(rules.truncate_quantile)
         self._stream(sources, "bytes: seams", self._count_seams)
         seen = trainer.statistics
-        counts = times_applied(self.given, trainer.token_counts()) if competing or rules.drop_unused else None
-        used = np.flatnonzero(counts) if rules.drop_unused and counts is not None else np.arange(len(self.given))
-        absent = np.setdiff1d(np.arange(len(self.given)), used)
-        self.limits["absent"] = (256 + absent).tolist()
-        rivals = counts[used] if competing and counts is not None else None
-        n_new = n_total if competing else n_total - len(used)
+        n_given = len(self.given)
+        rivals = times_applied(self.given, trainer.token_counts()) if competing else None
+        n_new = n_total if competing else n_total - n_given
 
         def taken(merges: Merges, unseen: int) -> tuple[int, int] | None:
             """Phase-1 and superword merges of the vocabulary; None if there are too few of the latter to tell."""
             if rivals is not None:
                 return interleave(rivals, merges, n_total, unseen=unseen)
-            return None if len(merges.counts) < n_new and unseen else (len(used), min(n_new, len(merges.counts)))
+            return None if len(merges.counts) < n_new and unseen else (n_given, min(n_new, len(merges.counts)))
 
         if threshold is None:
-            sample = _renumbered(self._merge(n_new, 1, sample=True), used, len(self.given))
+            sample = _columns(self._merge(n_new, 1, sample=True))
             threshold = _guess_threshold(sample, taken, seen["sampled_tokens"] / max(seen["tokens"], 1))
         lowest = max(threshold, rules.min_count)  # that seems to be needed
         threshold, stages = lowest, 0
@@ -144,7 +141,7 @@ class Passes:
             what = f"superword merges ({dead:.0%} of seams dead, {fragments['fragments']:,} fragments)"
             tick = Throttle(self.progress, what, n_new)
             trained = self._merge(n_new, threshold, tick=tick)
-            merges = _renumbered(trained, used, len(self.given))
+            merges = _columns(trained)
             # What is rarer than the threshold was not looked for.
             sizes = taken(merges, threshold - 1 if threshold > rules.min_count else 0)
             if sizes is not None:
@@ -157,14 +154,13 @@ class Passes:
         kept, made = sizes
         tick.finish(made)
         return Found(
-            kept=_kept(self.given, used)[:kept],
-            superwords=_behind(merges, len(used), kept, made),
+            kept=self.given[:kept],
+            superwords=_behind(merges, n_given, kept, made),
             about={
                 "corpus_bytes": seen["bytes"],
                 "corpus_documents": seen["documents"],
                 # Where superwords compete, later phase-1 merges are undone.
                 "phase1_tokens": seen["tokens"] + (int(rivals[kept:].sum()) if rivals is not None else 0),
-                "dropped_phase1_merges": len(absent),
                 "threshold": threshold,
                 "stages": stages,
                 "dead_seams": fragments["dead_seams"],
@@ -245,20 +241,9 @@ class Passes:
         return found
 
 
-def _renumbered(trained: _native.MergeColumns, used: npt.NDArray[np.int64], n_given: int) -> Merges:
-    """The merges, without the phase-1 tokens that are not used between their ids."""
-    place = np.concatenate(
-        [np.arange(256), np.zeros(n_given, np.int64), 256 + len(used) + np.arange(len(trained["left"]))]
-    )
-    place[256 + used] = 256 + np.arange(len(used))
-    return Merges(place[trained["left"]], place[trained["right"]], trained["count"].astype(np.int64))
-
-
-def _kept(given: npt.NDArray[np.int64], used: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    place = np.concatenate([np.arange(256), np.full(len(given), -1)])
-    place[256 + used] = 256 + np.arange(len(used))
-    kept: npt.NDArray[np.int64] = place[given[used]].reshape(-1, 2)
-    return kept
+def _columns(trained: _native.MergeColumns) -> Merges:
+    left, right, count = (trained[name].astype(np.int64) for name in ("left", "right", "count"))
+    return Merges(left, right, count)
 
 
 def _behind(merges: Merges, n_before: int, n_kept: int, made: int) -> Merges:

@@ -57,8 +57,6 @@ class Rules:
             `span_cap` tokens. A training device.
         truncate_quantile: spans are truncated to this quantile of their lengths in phase-1 tokens. A training
             device, and the first to apply.
-        drop_unused: phase-1 merges that phase 2's text never uses are dropped, and superwords take their places, as
-            in the released trainer. Without it phase 1 is kept as it is.
         interleave: phase-1 merges and superwords compete: the next phase-1 merge, by its count in phase 2's text,
             unless a superword's count is greater. Where the vocabulary is full, the phase-1 merges taken are the
             transition. Needs `atoms="pretokens"`.
@@ -84,7 +82,6 @@ class Rules:
     span_trigger: int | None = None
     span_cap: int = 10
     truncate_quantile: float | None = None
-    drop_unused: bool = False
     interleave: bool = False
     sample: float = 1.0
     sample_bytes: int | None = None

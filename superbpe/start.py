@@ -42,11 +42,10 @@ class Start:
                 "the tokenizer has superwords already, behind which no other phase 2 can begin while ids stay; "
                 "start from its phase 1"
             )
-        if rules.interleave or rules.drop_unused:
-            name = "interleave" if rules.interleave else "drop_unused"
+        if rules.interleave:
             raise UserError(
-                f"rules with {name}=True choose which phase-1 tokens stay; where ids stay, all of them do. "
-                f"Use rules with {name}=False"
+                "rules with interleave=True choose which phase-1 tokens stay; where ids stay, all of them do. "
+                "Use rules with interleave=False"
             )
         merges = _applied(tokenizer)
         ids = np.concatenate([[tokenizer.byte_ids[byte] for byte in ALPHABET], merges[:, 2]]).astype(np.int64)

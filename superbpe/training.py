@@ -20,6 +20,7 @@ from tokenizer import _native, patterns
 from tokenizer.bpe import Tokenizer
 from tokenizer.errors import UserError
 from tokenizer.progress import Progress, thread_count
+from tokenizer.special import check_special_tokens
 from tokenizer.training import merges_that_fit
 from tokenizer.vocabulary import has_own_layout
 
@@ -89,6 +90,9 @@ def train_superbpe(
         if value is not None and (value != int(value) or value < 1):
             raise UserError(f"{name}={value} is not possible; use a whole number of 1 or more, or leave it out")
     specials = sorted(tokenizer.special_tokens, key=tokenizer.special_tokens.__getitem__)
+    strings = [*specials, *tokenizer.preparation.added_tokens]
+    if rules.phase1_fence == "lifted":  # else no tokenizer.json is written, which names tokens
+        check_special_tokens(strings, {tokenizer.vocab[i] for i in tokenizer.ordinary_ids()})
     competing = not keep_ids and _competing(rules, transition, transition_merges)
     started = time.perf_counter()
     start = None
@@ -112,7 +116,7 @@ def train_superbpe(
         given,
         rules,
         pattern=pattern,
-        special_tokens=[*specials, *tokenizer.preparation.added_tokens],
+        special_tokens=strings,
         tie_break=tie_break,
         veto=veto,
         threads=thread_count(threads),

@@ -162,7 +162,6 @@ class SuperwordTrainer:
         forbid: Sequence[bytes],
         special_tokens: Sequence[str],
         non_overlapping: bool,
-        absent: Sequence[int],
         judge: Callable[[bytes, bytes, int], bool] | None,
         progress: Callable[..., object] | None,
     ) -> MergeResult: ...

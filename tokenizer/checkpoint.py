@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer.durable import replacing
 from tokenizer.errors import UserError
-from tokenizer.files import replacing
+from tokenizer.files import check_file
 
 if TYPE_CHECKING:
     from tokenizer import _native
@@ -79,6 +80,7 @@ class Checkpoint:
             if not self._path.parent.is_dir() or not os.access(self._path.parent, os.W_OK):
                 raise UserError(f"checkpoint={str(self._path)!r} cannot be written; name a file in a folder of yours")
             return Merges.none()
+        check_file(self._path)
         try:
             with np.load(self._path, allow_pickle=False) as saved:
                 if str(saved["identity"]) != self._identity:

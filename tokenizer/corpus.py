@@ -23,6 +23,7 @@ import numpy as np
 
 from tokenizer import _native
 from tokenizer.errors import UserError, listed, shortened
+from tokenizer.files import check_file, is_file
 
 Split = Literal["train", "heldout", "all"]
 
@@ -345,13 +346,13 @@ def _find(paths: list[str], form: str | None) -> list[tuple[Path, str]]:
             matches = sorted(file for file in Path(path).rglob("*") if _format(file) is not None)
         else:
             matches = [Path(path)]
-        files = [match for match in matches if match.is_file()]
+        files = [match for match in matches if is_file(match)]
         if not files:
             what = "no such file"
             if Path(path).is_dir():
                 what = "the directory holds no .txt, .jsonl or .parquet file"
             elif Path(path).exists():
-                what = "this is no regular file, and text is read more than once; write it to one first"
+                check_file(Path(path))
             raise UserError(f"{path}: {what} (working directory: {Path.cwd()})")
         for file in files:
             detected = form or _format(file)

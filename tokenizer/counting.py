@@ -17,10 +17,12 @@ import xxhash
 
 from tokenizer import _native, patterns
 from tokenizer.corpus import Corpus
+from tokenizer.durable import replacing
 from tokenizer.errors import UserError, quoted
-from tokenizer.files import replacing
+from tokenizer.files import check_file
 from tokenizer.patterns import Pattern
 from tokenizer.progress import Progress, Throttle, thread_count
+from tokenizer.special import check_special_tokens
 
 DEFAULT_MEMORY_BYTES = 4 << 30
 DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)
@@ -110,8 +112,10 @@ class PretokenCounts:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        if not path.is_file():
-            raise UserError(f"no pretoken counts at {path}; make them with `python -m experiments.count`")
+        try:
+            check_file(path)
+        except FileNotFoundError:
+            raise UserError(f"no pretoken counts at {path}; make them with `python -m experiments.count`") from None
         try:
             table = pq.read_table(path)
         except (pa.ArrowException, OSError, ValueError):
@@ -187,6 +191,7 @@ def count_pretokens(
         UserError: nothing to count, an unknown pattern or unit, a folder that cannot be written.
     """
     resolved = patterns.resolve(pattern)
+    check_special_tokens(special_tokens)
     n_threads = thread_count(threads)
     if memory_bytes is not None and memory_bytes < 1:
         raise UserError(f"memory_bytes={memory_bytes} is not possible; use a positive number, or None for no limit")

@@ -1,191 +1,94 @@
-"""Files that survive a kill, a full disk and a flipped bit: whole or absent, and checked before use.
-
-A file is written next to its final name, flushed to disk and renamed. Checksums are XXH3-128: they detect damage, at
-several gigabytes per second; they do not protect against an attacker.
-"""
+"""Reading files that users name: regular files only, and JSON of bounded depth."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
-
-import xxhash
+import stat
+from pathlib import Path
+from typing import Any
 
 from tokenizer.errors import UserError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from pathlib import Path
-
-Verify: TypeAlias = Literal["always", "once", "never"]
-"""When files are compared with their checksums: at every use, at the first use in a process, or never (sizes only)."""
-
-SEAL = "seal"
-"""Key of a sealed JSON object that holds the digest of all its other entries."""
-
-# Checksums that this process has computed, by what changes when a file does: device, inode, size, modification time.
-_known: dict[tuple[int, int, int, int], str] = {}
+MOST_NESTED = 100
+"""Levels of lists and objects in a JSON file; those that programs write have about ten."""
+_KERNEL = (Path("/proc"), Path("/sys"))
 
 
-def checksum(path: Path, *, again: bool = False) -> str:
-    """Return the XXH3-128 of a file (32 hex digits), read once per process while the file stays as it is.
-
-    Args:
-        path: The file.
-        again: Read the file even if its checksum is known.
-    """
-    with path.open("rb") as file:
-        identity = _identity(file)
-        if again or identity not in _known:
-            _known[identity] = hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
-    return _known[identity]
+def is_file(path: Path) -> bool:
+    """Whether a path is a file that stores data: what `check_file` accepts."""
+    return path.is_file() and not _is_generated(path)
 
 
-def remember_checksum(file: IO[bytes], digest: str) -> None:
-    """Record the checksum of an open file that was computed while it was written."""
-    file.flush()
-    _known[_identity(file)] = digest
+def check_file(path: Path) -> None:
+    """Reject what exists but is not a file that stores data, since reading it could block forever.
 
-
-def _identity(file: IO[bytes]) -> tuple[int, int, int, int]:
-    stat = os.fstat(file.fileno())
-    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
-
-
-def recorded(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return size and checksum of files, for `check_files`.
-
-    Args:
-        folder: Folder of the files.
-        names: Their paths relative to it, with `/`.
-    """
-    return {
-        name: {"bytes": (folder / name).stat().st_size, "xxh3_128": checksum(folder / name)} for name in sorted(names)
-    }
-
-
-def check_sizes(folder: Path, files: Mapping[str, Any]) -> None:
-    """Check that files exist and have their sizes.
-
-    Args:
-        folder: Folder of the files.
-        files: What `recorded` returned, or sizes alone (format 2 of artifacts).
+    That is a directory, a FIFO, a socket, a device, or a file that the kernel generates when it is read. The latter
+    claim to be regular files (`/proc/kmsg` waits for the next kernel message), but only exist in /proc and /sys.
 
     Raises:
-        UserError: If a size differs.
-        FileNotFoundError: If a file is missing.
+        FileNotFoundError: the path does not exist.
+        UserError: the path is something else than a file that stores data.
     """
-    for name, entry in files.items():
-        expected = entry if isinstance(entry, int) else entry["bytes"]
-        found = (folder / name).stat().st_size
-        if found != expected:
-            raise UserError(f"{folder / name} is damaged: it has {found} bytes, not {expected}")
-
-
-def check_files(
-    folder: Path,
-    files: Mapping[str, Any],
-    verify: Verify = "once",
-    progress: Callable[[str, int, int | None], None] | None = None,
-) -> None:
-    """Compare files with their sizes and checksums.
-
-    Args:
-        folder: Folder of the files.
-        files: What `recorded` returned when they were written. Entries that are sizes alone have no checksum.
-        verify: When to read the files.
-        progress: Called with ("bytes verified", bytes read, bytes in all).
-
-    Raises:
-        UserError: If a file differs; the message names it.
-        FileNotFoundError: If a file is missing.
-    """
-    check_sizes(folder, files)
-    if verify == "never":
+    mode = path.stat().st_mode
+    if stat.S_ISREG(mode) and not _is_generated(path):
         return
-    sealed = {name: entry for name, entry in files.items() if not isinstance(entry, int)}
-    total = sum(entry["bytes"] for entry in sealed.values())
-    done = 0
-    for name, entry in sealed.items():
-        found = checksum(folder / name, again=verify == "always")
-        if found != entry["xxh3_128"]:
-            raise UserError(f"{folder / name} is damaged: its checksum is {found}, not {entry['xxh3_128']}")
-        done += entry["bytes"]
-        if progress is not None:
-            progress("bytes verified", done, total)
+    kinds = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
+    kind = "generated by the kernel" if stat.S_ISREG(mode) else kinds.get(stat.S_IFMT(mode), "a device")
+    raise UserError(f"{path} is {kind}, not a regular file; write its text to a regular file first")
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing that takes the name `path` only when the block ends and its content is on disk.
-
-    If the block raises, what `path` held before is untouched. An error of the disk names `path`.
-    """
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException as error:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:  # `write` and `fsync` name no file
-            error.filename = str(path)
-        raise
-    sync(path.parent)
+def _is_generated(path: Path) -> bool:
+    real = path.resolve()
+    return any(real.is_relative_to(root) for root in _KERNEL)
 
 
-def write_whole(path: Path, content: bytes | str) -> None:
-    """Write a file so that a reader sees the old content or the new one, never a part."""
-    with replacing(path) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON as `write_whole` does."""
-    write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def digest(value: Any) -> str:
-    """Return the SHA-256 (64 hex digits) of a JSON-able value; the order of keys does not matter.
-
-    >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
-    True
-    """
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON object with a digest of its content, for `read_sealed`."""
-    write_json(path, {**value, SEAL: digest(value)})
-
-
-def read_sealed(path: Path) -> dict[str, Any]:
-    """Read what `write_sealed` wrote.
+def read_bytes(path: Path) -> bytes:
+    """The content of a file.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If it is not such a file, or its content was changed.
+        FileNotFoundError: the path does not exist.
+        UserError: the path is not a file that stores data (`check_file`).
     """
-    found = json.loads(path.read_bytes())
-    if not isinstance(found, dict) or SEAL not in found:
-        raise ValueError(f"{path} has no seal")
-    seal = found.pop(SEAL)
-    if seal != digest(found):
-        raise ValueError(f"the content of {path} does not match its seal")
-    return found
+    check_file(path)
+    return path.read_bytes()
 
 
-def sync(path: Path) -> None:
-    """Bring a file or a folder to disk."""
-    handle = os.open(path, os.O_RDONLY)
+def read_json(path: Path, remedy: str = "") -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Args:
+        path: the file.
+        remedy: what the user can do about a damaged file, for the message.
+
+    Raises:
+        FileNotFoundError: the path does not exist.
+        UserError: the file is not JSON, is nested more than `MOST_NESTED` levels deep, or holds another value.
+    """
+    return parse_json(read_bytes(path), path, remedy)
+
+
+def parse_json(text: str | bytes, path: Path, remedy: str = "") -> dict[str, Any]:
+    """`read_json` for the content of the file."""
+    suffix = f"; {remedy}" if remedy else ""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        parsed = json.loads(text)
+        nested = _is_deeper(parsed, MOST_NESTED)
+    except RecursionError:
+        nested = True
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error}){suffix}") from None
+    if nested:
+        raise UserError(f"{path} nests JSON values more than {MOST_NESTED} levels deep{suffix}")
+    if not isinstance(parsed, dict):
+        raise UserError(f"{path} is not a JSON object{suffix}")
+    return parsed
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    level = [value]
+    for _ in range(levels + 1):
+        containers = [item for item in level if isinstance(item, list | dict)]
+        level = [part for item in containers for part in (item.values() if isinstance(item, dict) else item)]
+        if not containers:
+            return False
+    return True

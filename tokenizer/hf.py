@@ -26,7 +26,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils import PaddingStrategy, cached_file
 
-from tokenizer import formats
+from tokenizer import files, formats
 from tokenizer.bpe import Tokenizer
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats.hf import TEMPLATE, hf_config, overlap
@@ -261,7 +261,7 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
         if filename_prefix:
             raise UserError(f"filename_prefix={quoted(filename_prefix)} is not supported: a folder holds one tokenizer")
         folder = Path(save_directory)
-        config = json.loads((folder / formats.HF_CONFIG_FILE).read_text(encoding="utf-8"))
+        config = files.read_json(folder / formats.HF_CONFIG_FILE)
         # The stock class opens what it can; this one is found by its file.
         config["tokenizer_class"] = "PreTrainedTokenizerFast"
         formats.save(self._with_added_tokens(), folder, config)

@@ -52,17 +52,12 @@ class Preparation:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Preparation:
-        """The one whose `content` is in this.
-
-        Raises:
-            TypeError: some value is of another kind.
-        """
-        forms, late = content.get("normalizer", []), content.get("late_tokens", [])
-        added = content.get("added_tokens", {})
-        ids = added.values()
-        if not all(isinstance(value, str) for value in (*forms, *late, *added)) or not set(map(type, ids)) <= {int}:
-            raise TypeError("the normalizer or the added tokens are not strings and their ids")
-        return cls(tuple(forms), dict(added), frozenset(late))
+        """The one whose `content` is in this, whose values are of the right types."""
+        return cls(
+            forms=tuple(content.get("normalizer", [])),
+            added_tokens=dict(content.get("added_tokens", {})),
+            late=frozenset(content.get("late_tokens", [])),
+        )
 
 
 NOTHING = Preparation()

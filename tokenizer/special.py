@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from tokenizer import _native
 from tokenizer.documents import Given, check_text
 from tokenizer.errors import UserError, quoted
+from tokenizer.formats.alphabet import other_text, unprintable
 from tokenizer.preparation import NOTHING, Preparation
 
 _MOST_COMPILED = 64
 _NOTHING: tuple[Collection[str], ...] = (frozenset(), ())  # sets are equal to frozen ones
+
+
+_BYTES = frozenset(bytes([byte]) for byte in range(256))
+
+
+def check_special_tokens(strings: Sequence[str], ordinary: Collection[bytes] = _BYTES) -> None:
+    """Reject special tokens with which a training could not be saved.
+
+    Files name tokens in HF's byte alphabet and special tokens by their strings, so no special token may have the name
+    of an ordinary one. Training makes no token with the bytes of a special token; the other names are rejected here.
+
+    Args:
+        strings: the special tokens.
+        ordinary: bytes of the tokens that there are before training.
+
+    Raises:
+        UserError: names the string and the reason.
+    """
+    if isinstance(strings, str) or not all(isinstance(string, str) for string in strings):
+        raise UserError(f"special_tokens={strings!r} is not a list of strings")
+    if len(set(strings)) < len(strings) or "" in strings:
+        raise UserError(f"special_tokens={list(strings)!r} repeats a string or holds an empty one")
+    for string in strings:
+        check_text(string, f"the special token {string!r}")
+        named = unprintable(string)
+        taken = named if named is not None and named in ordinary else other_text(string)
+        if taken is not None:
+            raise UserError(
+                f"the special token {string!r} is also how tokenizer.json writes the ordinary token {taken!r}; use "
+                f"another string, such as {f'<|{string}|>'!r}"
+            )
 
 
 class Forbidden(NamedTuple):

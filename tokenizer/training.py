@@ -19,6 +19,7 @@ from tokenizer.checkpoint import Checkpoint, Merges
 from tokenizer.counting import DEFAULT_SPECIAL_TOKENS, PretokenCounts
 from tokenizer.errors import UserError, check_whole, quoted
 from tokenizer.progress import Progress, Throttle
+from tokenizer.special import check_special_tokens
 from tokenizer.vocabulary import has_own_layout
 
 
@@ -74,6 +75,9 @@ def train_bpe(
     else:
         n_merges = _merges_on_top(start, vocab_size, counts)
         special_tokens = tuple(sorted(start.special_tokens, key=start.special_tokens.__getitem__))
+    strings = (*special_tokens, *(() if start is None else start.preparation.added_tokens))
+    if start is not None:
+        check_special_tokens(strings, {start.vocab[i] for i in start.ordinary_ids()})
     rules = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}
     began = time.perf_counter()
     saved = None
@@ -81,7 +85,7 @@ def train_bpe(
         identity = _identity(counts, [rules, list(special_tokens), None if start is None else start.sha256])
         saved = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
     before = Merges.none() if saved is None else saved.load().first(n_merges)
-    found, trained = _merge(counts, start, before, n_merges, rules, special_tokens, saved, progress)
+    found, trained = _merge(counts, start, before, n_merges, rules, strings, saved, progress)
     if saved is not None:
         saved.remove()
     if on_counts is not None:
@@ -214,11 +218,8 @@ def _identity(counts: PretokenCounts, rules: list[Any]) -> str:
 
 def merges_that_fit(vocab_size: int, special_tokens: Sequence[str]) -> int:
     """Merges of a vocabulary of this size; refuses one that bytes and special tokens alone overfill."""
+    check_special_tokens(special_tokens)
     specials = list(special_tokens)
-    if isinstance(special_tokens, str) or not all(isinstance(string, str) for string in specials):
-        raise UserError(f"special_tokens={quoted(special_tokens)} is no list of strings")
-    if len(set(specials)) < len(specials) or "" in specials:
-        raise UserError(f"special_tokens={quoted(specials)} repeats a string or holds an empty one")
     if vocab_size < 256 + len(specials):
         raise UserError(
             f"vocab_size={vocab_size} is below 256 bytes + {len(specials)} special token(s); "

@@ -8,8 +8,8 @@ import numpy as np
 
 from lm.scores import Grouping
 from lm.scripts import script
+from tokenizer.durable import replacing
 from tokenizer.errors import UserError
-from tokenizer.files import replacing
 from tokenizer.origins import documents_by_origin
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from lm.device import arithmetic, resolve_device
 from lm.sharding import ShardConfig, reading_threads, write_shards
 from lm.shards import MANIFEST, Shards
 from lm.training import train
-from tokenizer.files import read_sealed
+from tokenizer.durable import read_sealed
 
 if TYPE_CHECKING:
     from pathlib import Path

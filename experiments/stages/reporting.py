@@ -13,7 +13,7 @@ from experiments.report.comparison import render, version
 from experiments.report.data import gather
 from experiments.stages.evaluation import Result, of_seed
 from experiments.stages.verdict import is_demonstration
-from tokenizer.files import write_json, write_whole
+from tokenizer.durable import write_json, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,8 +17,9 @@ from tokenizer import Batch, embedded
 from tokenizer._native import DocumentFilter
 from tokenizer.corpus import Corpus, CorpusConfig
 from tokenizer.counting import PretokenCounts, count_pretokens, mix_counts, weighted
+from tokenizer.durable import digest
 from tokenizer.errors import UserError
-from tokenizer.files import digest
+from tokenizer.files import check_file
 from tokenizer.patterns import resolve
 
 if TYPE_CHECKING:
@@ -176,11 +177,13 @@ def _counts_file(entry: str) -> tuple[Path, int]:
     path = Path(name)
     if path.is_dir():
         path /= COUNTS
-    if not path.is_file():
+    try:
+        check_file(path)
+    except FileNotFoundError:
         raise UserError(
             f"bpe.counts names {name!r}, and there is no such file; `python -m experiments.count` makes counts, and "
             f"prints the name of the folder (in artifacts/) that holds them as {COUNTS}"
-        )
+        ) from None
     return path, weight
 
 

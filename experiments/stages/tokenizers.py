@@ -22,8 +22,8 @@ from superbpe.training import train_superbpe
 from superbpe.transition import AUTO
 from tokenizer.bpe import Tokenizer
 from tokenizer.counting import PretokenCounts
+from tokenizer.durable import digest, write_whole
 from tokenizer.errors import UserError
-from tokenizer.files import digest, write_whole
 from tokenizer.training import train_bpe
 
 if TYPE_CHECKING:
@@ -164,16 +164,13 @@ def phase2(context: Context, mixture: Mixture, phase1: MergeList) -> Trained:
             on_counts=counts.append,
         )
         found = _keep(context, tokenizer, inputs)
-        facts = tokenizer.provenance["phase2"]
-        # Where phase-1 merges were dropped, those that are left are not the first ones.
-        kept = phase1.counts[:0] if facts["dropped_phase1_merges"] else phase1.counts
-        pq.write_table(merge_log(tokenizer, counts=[kept, *counts]), folder / MERGE_LOG, compression="zstd")
+        pq.write_table(merge_log(tokenizer, counts=[phase1.counts, *counts]), folder / MERGE_LOG, compression="zstd")
         early = [dataclasses.asdict(row) for row in training_statistics(tokenizer, counts[0])]
         return {
             **_about(found, tokenizer),
             **mixture.read,
             "superwords": len(tokenizer.superword_ids()),
-            "training": facts,
+            "training": tokenizer.provenance["phase2"],
             "early": early,
         }
 

@@ -83,8 +83,6 @@ pub struct MergeRules<'a> {
     /// Most phase-1 tokens of a new one.
     pub max_tokens: Option<u32>,
     pub non_overlapping: bool,
-    /// Phase-1 tokens that are as good as not there.
-    pub absent: Vec<u32>,
 }
 
 pub struct Trainer {
@@ -289,14 +287,8 @@ impl Trainer {
             tokens.push(&token);
             widths.push(widths[merge.left as usize].saturating_add(widths[merge.right as usize]));
         }
-        let special = Special {
-            max_tokens: rules.max_tokens,
-            widths,
-            non_overlapping: rules.non_overlapping,
-            absent: rules.absent.clone(),
-            refused,
-            judge,
-        };
+        let special =
+            Special { max_tokens: rules.max_tokens, widths, non_overlapping: rules.non_overlapping, refused, judge };
         MergeLoop::with(words, tokens, rules.tie, rules.veto, min_count, special)
     }
 }
@@ -434,7 +426,6 @@ mod tests {
                 veto: &veto,
                 max_tokens: (case % 3 == 1).then_some(3),
                 non_overlapping: case % 2 == 1,
-                absent: Vec::new(),
             };
             let (whole, _) = trainer(1, 1).merge_sample(30, &rules, |_| true).unwrap();
             for threads in [1, 3] {

@@ -15,7 +15,7 @@ from typing import Any
 
 from experiments.artifacts import Store
 from tests.killing import killed
-from tokenizer.files import write_whole
+from tokenizer.durable import write_whole
 
 
 def build(folder: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from experiments import runs
 from experiments.artifacts import Store, digest
 from tokenizer.errors import UserError
 
@@ -170,3 +171,14 @@ def test_waiting_is_announced(tmp_path: Path) -> None:
     process.join()
     assert waited == [artifact.name]
     assert not artifact.fresh
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, "[]", "{"])
+def test_damaged_records_are_a_users_error(text: str, tmp_path: Path) -> None:
+    (tmp_path / "count-0").mkdir()
+    for path in (tmp_path / "count-0" / "manifest.json", tmp_path / "run.json"):
+        path.write_text(text)
+    with pytest.raises(UserError, match=r"manifest\.json is not a manifest"):
+        Store(tmp_path).find("count-0")
+    with pytest.raises(UserError, match=r"run\.json is not the record of a run"):
+        runs.load(tmp_path / "run.json")

@@ -14,8 +14,8 @@ import pytest
 
 from experiments.artifacts import MANIFEST, Store, artifact_at
 from tests.flipping import flips
+from tokenizer.durable import read_sealed, write_sealed
 from tokenizer.errors import UserError
-from tokenizer.files import read_sealed, write_sealed
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,7 +14,7 @@ import pytest
 from experiments import clean, inventory, registry, status
 from experiments.artifacts import Store
 from experiments.cli import run
-from tokenizer.files import read_sealed
+from tokenizer.durable import read_sealed
 
 if TYPE_CHECKING:
     from pathlib import Path

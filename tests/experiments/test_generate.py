@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import pytest
@@ -64,6 +65,7 @@ def test_prompts_are_healed_unless_asked_not_to(root, tmp_path):
         ([], "nothing to continue"),
         (["--prompt", "a", "--samples", "0"], "--samples=0"),
         (["--prompts", "no-such-file"], "no-such-file"),
+        (["--prompts", os.devnull], "is a device, not a regular file"),
         (["--prompt", "a", "--device", "tpu"], "device='tpu'"),
         (["--prompt", "a", "--temperature", "inf"], "temperature=inf"),
         (["--prompt", "caf\udce9"], "not UTF-8"),

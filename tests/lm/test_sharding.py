@@ -12,8 +12,8 @@ import xxhash
 
 from lm.sharding import ShardConfig, write_shards
 from lm.shards import Shards
+from tokenizer.durable import read_sealed
 from tokenizer.errors import UserError
-from tokenizer.files import read_sealed
 
 
 class Interrupted(Exception):

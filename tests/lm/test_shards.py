@@ -8,8 +8,8 @@ import pytest
 from lm.sharding import ShardConfig, write_shards
 from lm.shards import Shards
 from tests.flipping import flips
+from tokenizer.durable import read_sealed, write_sealed
 from tokenizer.errors import UserError
-from tokenizer.files import read_sealed, write_sealed
 
 
 def decoded(shards, tokenizer, i):
@@ -115,6 +115,10 @@ def overwrite(name, position, raw):
     [
         (lambda folder: (folder / "shards.json").unlink(), "missing"),
         (lambda folder: (folder / "shards.json").write_text("{"), "damaged"),
+        (
+            lambda folder: (folder / "shards.json").write_text("[" * 100_000 + "]" * 100_000),
+            "more than 100 levels deep",
+        ),
         (lambda folder: (folder / "tokens-00000.bin").unlink(), "missing"),
         (lambda folder: (folder / "tokens-00000.bin").write_bytes(b"12"), "bytes, not"),
         (tamper_manifest("format_version", 9), "version 9"),

@@ -64,25 +64,15 @@ def _cases() -> list[tuple[released.Case, dict[str, list[str]]]]:
 CASES = _cases()
 
 
+@pytest.mark.parametrize("recipe", [[], ["experiment=uw_2025"]], ids=["default", "experiment"])
 @pytest.mark.parametrize("number", range(3))
-def test_the_default_gives_the_released_trainers_merges(number: int, tmp_path: Path) -> None:
+def test_the_pipeline_gives_the_released_trainers_merges(number: int, recipe: list[str], tmp_path: Path) -> None:
     case, row = CASES[number]
     kept = min(case.kept, len(row["phase1"]))
     sizes = {"phase1": len(row["phase1"]), "kept": kept, "total": kept + len(row["new"])}
-    phase1, both = _train(tmp_path, case.text, [], **sizes)
+    phase1, both = _train(tmp_path, case.text, recipe, **sizes)
     assert _lines(phase1.merges) == row["phase1"]
     assert _lines(both.merges[kept:]) == row["new"]
-
-
-@pytest.mark.parametrize("number", range(3))
-def test_the_experiment_gives_the_released_vocabulary(number: int, tmp_path: Path) -> None:
-    """Inherited merges whose pair is not in the text of stage 2 are left out, too."""
-    case, row = CASES[number]
-    kept = min(case.kept, len(row["phase1"]))
-    sizes = {"phase1": len(row["phase1"]), "kept": kept, "total": len(row["inherited"]) + len(row["new"])}
-    phase1, both = _train(tmp_path, case.text, ["experiment=uw_2025"], **sizes)
-    assert _lines(phase1.merges) == row["phase1"]
-    assert _lines(both.merges) == row["inherited"] + row["new"]
 
 
 def test_phase_1_of_real_text_is_hfs(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -113,26 +112,3 @@ def test_inherited_merges_that_are_left_out_are_those_whose_pair_is_not_there(tr
         assert _matches(replayed, row["inherited"]), case
         left_out += replayed != inherited
     assert left_out > 50
-
-
-def test_dropping_unused_merges_gives_the_released_trainers_vocabulary(trained):
-    """But for merges whose pair was there and vanished before its turn: it keeps those, though nothing uses them."""
-    equal = others = 0
-    for case, row, phase1, *_ in trained:
-        kept = min(case.kept, len(phase1.merges))
-        found = train_superbpe(
-            phase1,
-            lambda text=case.text: [Batch.from_texts([text])],
-            vocab_size=256 + max(case.total, kept),
-            rules=replace(RULES[case.recipe], drop_unused=True),
-            transition_merges=kept,
-            threads=1,
-        )
-        merges = _lines(found.merges)
-        inherited, new = merges[: found.n_phase1_merges], merges[found.n_phase1_merges :]
-        if _matches(inherited, row["inherited"]):
-            assert _matches(new, row["new"]), case
-            equal += 1
-        else:
-            others += 1
-    assert (equal, others) == (473, 7)

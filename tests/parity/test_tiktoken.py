@@ -1,9 +1,12 @@
 """Our encoder beside `tiktoken`, given the same vocabulary and regex."""
 
+import random
+
 import pytest
 
 from tests import texts
 from tokenizer import Tokenizer, UserError, patterns
+from tokenizer.formats.tiktoken import from_ranks, to_encoding
 
 tiktoken = pytest.importorskip("tiktoken")
 
@@ -13,7 +16,7 @@ def as_tiktoken(tokenizer):
     specials = tokenizer.special_tokens
     return tiktoken.Encoding(
         "ours",
-        pat_str=(tokenizer.fence or tokenizer.pattern).regex,
+        pat_str=(tokenizer.fence or tokenizer.pattern).regex or r"[\s\S]+",
         mergeable_ranks={token: i for i, token in enumerate(tokenizer.vocab) if i not in specials.values()},
         special_tokens=specials,
     )
@@ -57,3 +60,44 @@ def test_special_strings_mean_what_they_mean_in_tiktoken(allowed, disallowed, tr
                 ours.encode(text, **options)
         else:
             assert ours.encode(text, **options) == expected
+
+
+def random_specials(rng):
+    letters = rng.choice(["ab", "<|a", "aé"])
+    return letters, list({"".join(rng.choices(letters, k=rng.randint(1, 4))) for _ in range(rng.randint(1, 4))})
+
+
+def test_overlapping_special_tokens_are_exported_where_tiktoken_finds_the_same():
+    """A special token may be inside another one or overlap its end, but not begin it."""
+    rng, exported, differing = random.Random(0), 0, 0
+    for _ in range(600):
+        letters, specials = random_specials(rng)
+        ours = Tokenizer.from_ranks([], pattern=patterns.resolve("none"), special_tokens=specials)
+        theirs = as_tiktoken(ours)
+        same = True
+        for _ in range(12):
+            text = "".join(rng.choices([*letters, *specials], k=rng.randint(1, 9)))
+            allowed = set(rng.sample(specials, rng.choice([len(specials), rng.randint(0, len(specials))])))
+            options = {"allowed_special": allowed, "disallowed_special": ()}
+            same &= ours.encode(text, **options) == theirs.encode(text, **options)
+        pairs = [(one, other) for one in specials for other in specials if one != other]
+        if any(other.startswith(one) for one, other in pairs):
+            with pytest.raises(UserError, match="begins another one"):
+                to_encoding(ours)
+            differing += not same
+        else:
+            to_encoding(ours)
+            assert same, specials
+            exported += any(one in other for one, other in pairs)
+    assert exported > 50
+    assert differing > 50
+
+
+def test_a_special_token_that_begins_another_one_is_named():
+    specials = ["<|endoftext|>", "<|end"]
+    ours = Tokenizer.from_ranks([(64, 65)], pattern=patterns.resolve("gpt2"), special_tokens=specials)
+    with pytest.raises(UserError, match=r"special token '<\|end' begins another one, '<\|endoftext\|>'"):
+        to_encoding(ours)
+    ranks = {bytes([byte]): byte for byte in range(256)}
+    with pytest.warns(UserWarning, match=r"'<\|end' begins another one"):
+        from_ranks(ranks, pattern="gpt2", special_tokens={"<|endoftext|>": 256, "<|end": 257})

@@ -62,14 +62,11 @@ def expected_lists(
     n_merges: int,
     tie_break: str = "lowest-ids",
 ) -> tuple[list[Pair], list[Merge]]:
-    """Phase-1 and superword merges of a vocabulary of so many, also where phase-1 merges are dropped or compete."""
+    """Phase-1 and superword merges of a vocabulary of so many, also where they compete."""
     specials = list(phase1.special_tokens)
     kept = phase1.merges[: n_merges if rules.interleave else n_kept]
     pieces = pieces_of(documents, phase1, rules, len(kept))
     counts = reference.times_applied(pieces, kept, rules.phase1_fence)
-    if rules.drop_unused:
-        kept = [pair for pair, count in zip(kept, counts, strict=True) if count]
-        counts = [count for count in counts if count]
     existing = [left + right for left, right in kept]
     n_new = n_merges if rules.interleave else n_merges - len(kept)
     learned = reference.train(pieces, n_new, rules, tie_break, existing, special_tokens=specials)

@@ -80,30 +80,6 @@ def test_uw_phase1_merges_cross_old_pretokens():
     assert tokenizer.merges[1:] == [(b"a", b"  ")]
 
 
-def test_dropped_phase1_merges_make_room_for_superwords():
-    # "ab", "abx" and "abxy" are made in this order; "abx" and with it "abxy" never are in phase 2's text.
-    kept = learned("uw-2025", ["ab c"] * 2, "ab", "abx", "abxy", n=1)
-    assert kept == [(" ", "c")]
-    phase1 = phase1_with("ab", "abx", "abxy")
-    rules = replace(PRESETS["uw-2025"], drop_unused=True)
-    tokenizer = train_superbpe(phase1, batches(["ab c"] * 2), vocab_size=260, transition=259, rules=rules)
-    # Of a pair of bytes and one of a byte and "ab", both twice, the bytes have the lower ids.
-    assert tokenizer.merges == [(b"a", b"b"), (b" ", b"c"), (b"ab", b" c")]
-    assert tokenizer.n_phase1_merges == 1
-    assert tokenizer.provenance["phase2"]["dropped_phase1_merges"] == 2
-
-
-def test_a_dropped_token_may_be_made_again():
-    """(ab, c) is phase 1's, and its text has `bc` first: another merge of the same bytes is a new token."""
-    ranks = {letter: ALPHABET.index(letter.encode()) for letter in "abc"}
-    merges = [(ranks["b"], ranks["c"]), (ranks["a"], ranks["b"]), (257, ranks["c"])]
-    phase1 = Tokenizer.from_ranks(merges, pattern=patterns.resolve("gpt2"))
-    train = {"text": batches(["abc"] * 2), "vocab_size": 260, "transition": 259}
-    assert train_superbpe(phase1, **train, rules=Rules()).merges == phase1.merges
-    again = train_superbpe(phase1, **train, rules=Rules(drop_unused=True))
-    assert again.merges == [(b"b", b"c"), (b"a", b"bc")]
-
-
 # ------------------------------------------------------------------------------- runs, boundless
 
 

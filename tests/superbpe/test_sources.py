@@ -18,7 +18,6 @@ RULES = {
     "runs": PRESETS["runs"],
     "boundless": PRESETS["boundless"],
     "truncated": Rules(fence="punctuation-fence", span_trigger=20, truncate_quantile=0.9),
-    "dropping": replace(PRESETS["uw-2025"], drop_unused=True),
 }
 
 

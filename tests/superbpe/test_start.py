@@ -1,7 +1,6 @@
 """Superwords on imported tokenizers: ids out of order, special tokens among the others, tokens of several merges."""
 
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -182,7 +181,6 @@ def _used_before_made():
         (None, {"transition_merges": 0}, "keep_ids keeps the whole tokenizer"),
         (None, {"vocab_size": 270}, "vocab_size=270 is less than the 281 ids that are kept"),
         (None, {"rules": "boundless"}, "interleave=True choose which phase-1 tokens stay"),
-        (None, {"rules": replace(PRESETS["uw-2025"], drop_unused=True)}, "drop_unused=False"),
         (None, {"keep_ids": False, "transition": 280}, "transition 280 does not fit the tokenizer, which has 279"),
         (None, {"keep_ids": False, "transition": 256}, "cannot be cut"),
     ],

@@ -35,11 +35,10 @@ RULES = {
     "odd fence": Rules(fence=r"(?=[aeiou])|\n"),
     "odd fence, kept": Rules(fence=r"(?<=[aeiou])|th", phase1_fence="kept"),
     "tokens": Rules(max_tokens=3, counting="non-overlapping", tie_break="lexicographic-greatest"),
-    "dropped": replace(PRESETS["uw-2025"], drop_unused=True),
     "runs, fenced": replace(PRESETS["runs"], fence="[aeiou] ", unit="line", max_words=3, max_tokens=2),
     "runs of words": replace(PRESETS["runs"], eligible="^ [a-z]+$", counting="overlapping", span_trigger=4, span_cap=3),
     "runs of characters": replace(PRESETS["runs"], script_atoms=True),
-    "boundless, dropped": replace(PRESETS["boundless"], drop_unused=True, eligible="e|t"),
+    "boundless, few eligible": replace(PRESETS["boundless"], eligible="e|t"),
 }
 COMPETING = [name for name, rules in RULES.items() if rules.interleave]
 NOT_COMPETING = [name for name in RULES if name not in COMPETING]
@@ -135,7 +134,6 @@ SMALL_RULES = st.builds(
     max_tokens=st.sampled_from([None, None, 2, 3]),
     counting=st.sampled_from(["overlapping", "non-overlapping"]),
     tie_break=st.sampled_from([None, *TIE_BREAKS]),
-    drop_unused=st.booleans(),
     forbid=st.sampled_from([(), (), (": ",), ("a ", "1")]),
     min_count=st.sampled_from([1, 1, 2]),
     span_trigger=st.sampled_from([None, None, 2, 5]),
@@ -180,7 +178,7 @@ def test_merges_of_small_corpora_are_the_references(documents, rules, n_kept, th
     assert tokenizer.merges == phase1 + pairs(merges)
     assert tokenizer.n_phase1_merges == len(phase1)
     full = len(phase1) + len(merges) == tokenizer.provenance["phase2"]["transition"] - 256 + 20
-    if not (rules.interleave or rules.drop_unused):
+    if not rules.interleave:
         assert tokenizer.provenance["phase2"]["ran_out_of_pairs"] == (not full)
 
 
@@ -219,7 +217,7 @@ def trained(larger, rules, size=None, **options) -> Tokenizer:
     )
 
 
-@pytest.mark.parametrize("name", ["uw-2025", "seed", "kept, uw fence", "nothing", "runs", "boundless", "dropped"])
+@pytest.mark.parametrize("name", ["uw-2025", "seed", "kept, uw fence", "nothing", "runs", "boundless"])
 @pytest.mark.parametrize(
     "options",
     [
@@ -245,7 +243,7 @@ def test_too_high_a_threshold_is_lowered_and_counted(larger):
     assert tokenizer.sha256 == trained(larger, RULES["uw-2025"]).sha256
 
 
-@pytest.mark.parametrize("name", ["uw-2025", "spans", "kept, uw fence", "runs", "boundless", "dropped"])
+@pytest.mark.parametrize("name", ["uw-2025", "spans", "kept, uw fence", "runs", "boundless"])
 def test_memory_changes_nothing_but_the_passes(name, larger):
     unlimited = trained(larger, RULES[name], threshold=2)
     with pytest.warns(UserWarning, match="phase 2 needs more memory than 0 MB, also for a few merges at a time"):

@@ -174,7 +174,7 @@ def test_a_dataset_that_does_not_load_is_an_error(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are POSIX's")
 def test_pipes_are_refused_as_what_they_are(tmp_path):
     os.mkfifo(tmp_path / "pipe.jsonl")
-    with pytest.raises(UserError, match=r"pipe\.jsonl: this is no regular file, and text is read more than once"):
+    with pytest.raises(UserError, match=r"pipe\.jsonl is a FIFO, not a regular file"):
         Corpus(CorpusConfig(paths=[str(tmp_path / "pipe.jsonl")]))
 
 

@@ -312,6 +312,44 @@ def test_nonsense_with_a_fitting_hash_is_a_user_error_too(change, folder):
         Tokenizer.load(folder)
 
 
+ABOUT_TYPES = [
+    ("files", None, "'files' is null, not an object of strings"),
+    ("files", ["tokenizer.json"], "'files' is .*, not an object of strings"),
+    ("files", {"tokenizer.json": 1}, "'files' is .*, not an object of strings"),
+    ("pattern_name", 5, "'pattern_name' is 5, not a string"),
+    ("fence_name", {}, "'fence_name' is {}, not a string or null"),
+    ("provenance", [], r"'provenance' is \[\], not an object or null"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "message"), ABOUT_TYPES)
+def test_a_key_of_another_type_is_named_with_the_type_it_should_have(key, value, message, folder):
+    edit(folder / "superbpe.json", lambda about: about.update({key: value}))
+    with pytest.raises(UserError, match=rf"superbpe\.json is damaged: {message}.*; restore the file or train again"):
+        Tokenizer.load(folder)
+
+
+@pytest.mark.parametrize("key", ["files", "pattern_name"])
+def test_a_missing_key_is_named(key, folder):
+    edit(folder / "superbpe.json", lambda about: about.pop(key))
+    with pytest.raises(UserError, match=rf"superbpe\.json is damaged: the key '{key}' is missing; restore"):
+        Tokenizer.load(folder)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("mode", "pattern", "fence", "byte_ids", "merges", "phase1_merges", "special_tokens", "eligible"),
+        *("ignore_merges", "unmerged", "normalizer", "added_tokens", "late_tokens"),
+    ],
+)
+@pytest.mark.parametrize("value", [1.5, [[None]], {"a": [1]}])
+def test_a_key_of_the_content_of_another_type_is_named(key, value, folder):
+    forged(folder, lambda content: content.update({key: value}))
+    with pytest.raises(UserError, match=rf"superbpe\.json is damaged: 'content\.{key}' is .*, not (a|an|true) "):
+        Tokenizer.load(folder)
+
+
 @pytest.mark.parametrize(
     "regex",
     [r"\S+$|\s+|\S", r"^\s+|\S+", r"(?m).+", r"(?s).{1,7}", r"(?i:\p{Lu}+)|\s+", r"\w+|\W", r"a{1,3}+b|[[:alpha:]]"],

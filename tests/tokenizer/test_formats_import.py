@@ -9,7 +9,7 @@ from tests import texts
 from tests.tokenizer.other_formats import ONE_PASS, added, hf_file, sequence, split
 from tokenizer import Tokenizer, UserError, _native, formats, patterns
 from tokenizer.formats import printable, tiktoken, unprintable
-from tokenizer.formats.text import parse_json
+from tokenizer.formats.text import read_json
 
 
 def test_the_alphabet_has_an_inverse():
@@ -179,7 +179,7 @@ def test_ids_may_have_gaps(tmp_path):
 def test_files_are_read_alike_by_the_core_and_by_python(name, trained, tmp_path):
     formats.write(trained[name], tmp_path / "a.json", "hf")
     assert _native.read_hf_model((tmp_path / "a.json").read_bytes()) is not None
-    quick, slow = formats.read(tmp_path / "a.json"), formats.hf_import.parse(parse_json(tmp_path / "a.json"))
+    quick, slow = formats.read(tmp_path / "a.json"), formats.hf_import.parse(read_json(tmp_path / "a.json"))
     assert (quick.sha256, quick.provenance) == (slow.sha256, slow.provenance)
 
 
@@ -196,6 +196,6 @@ def test_files_are_read_alike_by_the_core_and_by_python(name, trained, tmp_path)
 def test_unusual_files_are_read_alike(change, tmp_path):
     path = hf_file(tmp_path, **change)
     assert _native.read_hf_model(path.read_bytes()) is not None
-    quick, slow = formats.read(path), formats.hf_import.parse(parse_json(path))
+    quick, slow = formats.read(path), formats.hf_import.parse(read_json(path))
     assert (quick.sha256, quick.provenance) == (slow.sha256, slow.provenance)
     assert (quick.unmerged, quick.byte_ids) == (slow.unmerged, slow.byte_ids)

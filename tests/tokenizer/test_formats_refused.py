@@ -9,8 +9,8 @@ from tokenizer.formats import tiktoken
 # What is refused, by name.
 
 REFUSED = {
-    "WordPiece": ({"model": {"type": "WordPiece", "vocab": {}}}, "no BPE tokenizer but WordPiece"),
-    "Unigram": ({"model": {"type": "Unigram", "vocab": []}}, "no BPE tokenizer but Unigram"),
+    "WordPiece": ({"model": {"type": "WordPiece", "vocab": {}}}, "holds a model of the type 'WordPiece'; only"),
+    "Unigram": ({"model": {"type": "Unigram", "vocab": []}}, "holds a model of the type 'Unigram'"),
     "prefix": ({"model_continuing_subword_prefix": "##"}, "continuing_subword_prefix is '##'"),
     "suffix": ({"model_end_of_word_suffix": "</w>"}, "end_of_word_suffix is '</w>'"),
     "dropout": ({"model_dropout": 0.1}, r"dropout of 0\.1 .*ignore=\{'dropout'\}"),
@@ -45,7 +45,15 @@ REFUSED = {
     "added id": ({"added_tokens": [added("<m>", 300)]}, "'<m>' has id 300, not 260"),
     "ordinary token": ({"added_tokens": [added("ab", 256)]}, "merge 0, 'a' and 'b', is not of its vocabulary"),
     "damage": ({"model_vocab": {"a": "x"}}, "an id is not a whole number"),
-    "no content": ({"added_tokens": [{"id": 260}]}, "is damaged"),
+    "no content": ({"added_tokens": [{"id": 260}]}, r"the key 'added_tokens\[0\]\.content' is missing"),
+    "content": ({"added_tokens": [{"id": 260, "content": 5}]}, r"'added_tokens\[0\]\.content' is 5, not a string"),
+    "added tokens": ({"added_tokens": ["<m>"]}, r"'added_tokens' is \[\"<m>\"\], not a list of objects or null"),
+    "no merges": ({"model": {"type": "BPE", "vocab": {}}}, r"the key 'model\.merges' is missing"),
+    "merges": ({"model_merges": None}, r"'model\.merges' is null, not a list"),
+    "vocab": ({"model_vocab": ["a"]}, r"'model\.vocab' is \[\"a\"\], not an object"),
+    "model": ({"model": [1]}, r"'model' is \[1\], not an object"),
+    "normalizer": ({"normalizer": "NFC"}, "'normalizer' is \"NFC\", not an object or null"),
+    "split": ({"pre_tokenizer": sequence({"type": "Split"})}, "the key 'pattern' is missing in one of its parts"),
 }
 
 

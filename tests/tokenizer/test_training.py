@@ -1,12 +1,24 @@
+import tempfile
 from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests import texts
-from tokenizer import Batch, PretokenCounts, Tokenizer, UserError, count_pretokens, patterns, reference, train_bpe
+from tests.tokenizer.other_formats import added, hf_file
+from tokenizer import (
+    Batch,
+    PretokenCounts,
+    Tokenizer,
+    UserError,
+    count_pretokens,
+    formats,
+    patterns,
+    reference,
+    train_bpe,
+)
 from tokenizer.reference import TIE_BREAKS
 
 
@@ -65,7 +77,7 @@ CORPORA = st.dictionaries(WORDS, st.sampled_from([1, 1, 1, 2, 3, 7, 2**33]), min
     tie_break=st.sampled_from(TIE_BREAKS),
     min_count=st.integers(1, 4),
     max_token_bytes=st.sampled_from([None, 2, 3, 5]),
-    special_tokens=st.sampled_from([(), ("ab",), ("aa", "b a"), ("é",)]),
+    special_tokens=st.sampled_from([(), ("ab",), ("aa", "b a"), ("éé", "é!")]),
 )
 @settings(max_examples=500, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
@@ -148,6 +160,69 @@ def test_merges_nest(real, tie_break):
 def test_sizes_that_do_not_fit_are_errors(real, vocab_size, special_tokens, message):
     with pytest.raises(UserError, match=message):
         train_bpe(real, vocab_size, special_tokens=special_tokens)
+
+
+NEVER_SAVED = [
+    ("abc", "special_tokens='abc' is not a list of strings"),
+    ([5], r"special_tokens=\[5\] is not a list of strings"),
+    (["<a>", "<a>"], "repeats a string"),
+    ([""], "holds an empty one"),
+    (["<\udc80>"], "half a surrogate pair"),
+    (["a"], r"'a' is also how tokenizer.json writes the ordinary token b'a'; use another string, such as '<\|a\|>'"),
+    (["é"], r"'é' is also how tokenizer.json writes the ordinary token b'\\xe9'"),
+    (["Ġ"], "'Ġ' is also how tokenizer.json writes the ordinary token b' '"),
+    (["Ġt"], "'Ġt' is also how tokenizer.json writes the ordinary token b' t'"),
+    (["Ã©t"], "'Ã©t' is also how"),
+    (["©t"], "'©t' is also how"),  # the end of é, and t
+]
+
+
+@pytest.mark.parametrize(("special_tokens", "message"), NEVER_SAVED)
+def test_special_tokens_that_could_not_be_saved_are_rejected_at_the_start(real, special_tokens, message):
+    with pytest.raises(UserError, match=message):
+        count_pretokens([], "gpt2", special_tokens=special_tokens)
+    with pytest.raises(UserError, match=message):
+        train_bpe(real, 300, special_tokens=special_tokens)
+
+
+STRINGS = st.text(st.sampled_from("at é日Ġ©«\n<"), min_size=1, max_size=3)
+
+
+@given(special_tokens=st.lists(STRINGS, min_size=1, max_size=3), pattern=st.sampled_from(["gpt2", "none"]))
+@example(special_tokens=["at"], pattern="none")
+@example(special_tokens=["«a«", " ", "\n"], pattern="gpt2")
+@settings(max_examples=150, deadline=None, derandomize=True)
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_whatever_can_be_trained_can_be_saved(special_tokens, pattern):
+    batch = Batch.from_texts(["at at étét 日日 «a« a t\n\n é" * 3])
+    try:
+        counts = count_pretokens([batch], pattern, special_tokens=special_tokens)
+    except UserError:
+        with pytest.raises(UserError):
+            train_bpe(count_pretokens([batch], pattern), 300, special_tokens=special_tokens)
+        return
+    for kept in (special_tokens, []):  # strings that did not cut the text are in it
+        counts = count_pretokens([batch], pattern, special_tokens=kept)
+        tokenizer = train_bpe(counts, 300, special_tokens=special_tokens)
+        with tempfile.TemporaryDirectory() as folder:
+            tokenizer.save(folder)
+            again = Tokenizer.load(folder)
+        assert again.sha256 == tokenizer.sha256
+        assert [again.encode(string, allowed_special="all") for string in special_tokens] == [
+            [again.special_tokens[string]] for string in special_tokens
+        ]
+
+
+def test_training_from_a_tokenizer_makes_no_token_with_the_bytes_of_an_added_one(tmp_path):
+    start = formats.read(hf_file(tmp_path, added_tokens=[added("th", 260, special=False)]))
+    counts = count_pretokens([Batch.from_texts(["the thin that"] * 3)], start.pattern)
+    grown = train_bpe(counts, 263, start=start)
+    assert b"th" not in [grown.vocab[i] for i in grown.ordinary_ids()]
+    formats.write(grown, tmp_path / "grown", "hf")
+    assert formats.read(tmp_path / "grown").encode("thin") == grown.encode("thin")
+    named = formats.read(hf_file(tmp_path, added_tokens=[added("Ġt", 260, special=False)]))
+    with pytest.raises(UserError, match=r"'Ġt' is also how tokenizer\.json writes the ordinary token b' t'"):
+        train_bpe(counts, 263, start=named)
 
 
 def test_an_unknown_tie_break_is_an_error(real):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, pairwise
 
@@ -43,9 +44,26 @@ def unprintable_all(names: Sequence[str]) -> list[bytes] | None:
     return [spelled[start:end] for start, end in pairwise(accumulate(map(len, names), initial=0))]
 
 
+def other_text(string: str) -> bytes | None:
+    r"""The bytes that a string names in HF's byte alphabet, if they are not its own and text can hold them.
+
+    >>> other_text("Ġthe"), other_text("é"), other_text("«a»"), other_text("<s>"), other_text("日")
+    (b' the', b'\xe9', None, None, None)
+    """
+    named = unprintable(string)
+    if named is None or named == string.encode():
+        return None
+    start = next((i for i, byte in enumerate(named[:4]) if byte & 0xC0 != 0x80), min(3, len(named)))
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(named[start:])  # the last character may be cut off
+    except UnicodeDecodeError:
+        return None
+    return named
+
+
 def named_as_text(special_strings: Iterable[str]) -> str | None:
     """The first of the strings that is the name of other text in HF's byte alphabet; None if none is."""
-    return next((string for string in special_strings if unprintable(string) not in (None, string.encode())), None)
+    return next((string for string in special_strings if other_text(string) is not None), None)
 
 
 def missing_byte(has: Callable[[int], bool]) -> str | None:

@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenizer.errors import UserError, quoted
+from tokenizer.errors import UserError
 from tokenizer.formats import folder, gpt2, hf_import, tiktoken
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
-from tokenizer.formats.text import parse_json, write_files
+from tokenizer.formats.text import check_members, read_json, write_files
 from tokenizer.patterns import Pattern
 
 if TYPE_CHECKING:
@@ -56,15 +56,14 @@ def read(
     if kind == "gpt2":
         return gpt2.read(files[0], files[1], pattern or "gpt2")
     about = files[0].with_name(files[0].name + _ABOUT)
-    stored = parse_json(about) if about.exists() else {}
+    stored = read_json(about) if about.exists() else {}
+    check_members(stored, {"pattern?": "a string", "special_tokens?": "an object of whole numbers"}, about)
     pattern = pattern or stored.get("pattern")
-    if not isinstance(pattern, str | Pattern | None):
-        raise UserError(f"{about} is damaged: its pattern {quoted(pattern)} is no string")
     if pattern is None:
         raise UserError(f"{files[0]} holds no pattern; pass pattern= (--pattern), a name or a regex, as cl100k")
     specials = stored.get("special_tokens", {}) if special_tokens is None else special_tokens
     if not (isinstance(specials, Mapping) and all(type(i) is int for i in specials.values())):
-        raise UserError(f"{about} is damaged: its special_tokens are not strings and their ids")
+        raise UserError(f"special_tokens={specials!r:.80} is not a mapping of strings to ids")
     return tiktoken.from_ranks(tiktoken.parse(files[0]), pattern=pattern, special_tokens=specials)
 
 

@@ -6,18 +6,18 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import _native, patterns
+from tokenizer import _native, files, patterns
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.formats.portable import unportable_part
-from tokenizer.formats.text import write_files
+from tokenizer.formats.text import check_members, write_files
 from tokenizer.patterns import Pattern
 from tokenizer.preparation import Preparation
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 FILE = "superbpe.json"
 # 2 has tokens that merges do not make, 3 eligible pretokens, 4 a preparation of text; without them, less is written.
 FORMAT_VERSION = 4
+_REMEDY = "restore the file or train again"
 _MERGES = b'"merges": '
 _NO_MERGES = _MERGES + b"[]"  # a quotation mark inside a string has a backslash, so that this is the key and its value
 
@@ -81,28 +82,28 @@ def save(tokenizer: Tokenizer, folder: Path, config: dict[str, Any] | None = Non
         folder: Made if missing.
         config: What `tokenizer_config.json` says, if more than `hf_config`.
     """
-    files = {HF_CONFIG_FILE: json.dumps(config or hf_config(tokenizer), indent=2) + "\n"}
+    texts = {HF_CONFIG_FILE: json.dumps(config or hf_config(tokenizer), indent=2) + "\n"}
     part = unportable_part(tokenizer.fence or tokenizer.pattern)
     if part is not None:
         warnings.warn(
             f"no {HF_FILE} is written: HF's regex engine may read {part} of the pattern otherwise", stacklevel=3
         )
     elif tokenizer.mode == "one-pass":
-        files[HF_FILE] = json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=1) + "\n"
+        texts[HF_FILE] = json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=1) + "\n"
     fence = tokenizer.fence
     about = {
         "format": "superbpe-tokenizer",
         "version": _version(tokenizer),
         "sha256": tokenizer.sha256,
-        "files": {name: _hash(text.encode()) for name, text in files.items()},
+        "files": {name: _hash(text.encode()) for name, text in texts.items()},
         "pattern_name": tokenizer.pattern.name,
         "fence_name": None if fence is None else fence.name,
         "provenance": tokenizer.provenance,
         "content": content(tokenizer),
     }
     # Last: a folder without it is no tokenizer, and beside files of another one it is refused.
-    files[FILE] = json.dumps(about) + "\n"
-    write_files(folder, files, remove=() if HF_FILE in files else (HF_FILE,))
+    texts[FILE] = json.dumps(about) + "\n"
+    write_files(folder, texts, remove=() if HF_FILE in texts else (HF_FILE,))
 
 
 def _version(tokenizer: Tokenizer) -> int:
@@ -125,6 +126,7 @@ def load(folder: Path) -> dict[str, Any]:
         UserError: files are missing or damaged, or what decides the ids was changed.
     """
     about, merges, written_merges = _read_quickly(folder)
+    path, end = folder / FILE, f"; {_REMEDY}"
     if about.get("format") != "superbpe-tokenizer" or about.get("version") not in range(1, FORMAT_VERSION + 1):
         raise UserError(f"{folder / FILE} is not a tokenizer of format version 1 to {FORMAT_VERSION}; train it again")
     stored = about.get("content")
@@ -133,52 +135,56 @@ def load(folder: Path) -> dict[str, Any]:
             f"{folder / FILE} was changed after it was written: its mode, patterns, ids, merges or special tokens do "
             "not match its hash. Restore the file or train again"
         )
+    check_members(about, _ABOUT, path, end=end)
+    check_members(stored, _CONTENT, path, "content.", end)
     try:
         arguments = {
-            "byte_ids": _integers(stored["byte_ids"]),
-            "merge_ids": _merges(stored["merges"]) if merges is None else merges,
-            "n_phase1_merges": _integers([stored["phase1_merges"]])[0],
+            "byte_ids": stored["byte_ids"],
+            "merge_ids": np.array(stored["merges"], dtype=np.uint32).reshape(-1, 3) if merges is None else merges,
+            "n_phase1_merges": stored["phase1_merges"],
             "pattern": _pattern(about["pattern_name"], stored["pattern"]),
-            "fence": None if stored["fence"] is None else _pattern(about["fence_name"], stored["fence"]),
+            "fence": None if stored["fence"] is None else _pattern(about.get("fence_name"), stored["fence"]),
             "mode": stored["mode"],
-            "eligible": _string_or_none(stored.get("eligible")),
-            "special_tokens": dict(
-                zip(stored["special_tokens"], _integers(stored["special_tokens"].values()), strict=True)
-            ),
-            "ignore_merges": stored.get("ignore_merges", False) is True,
-            "unmerged": {bytes.fromhex(token): _integers([i])[0] for token, i in stored.get("unmerged", [])},
+            "eligible": stored.get("eligible"),
+            "special_tokens": stored["special_tokens"],
+            "ignore_merges": stored.get("ignore_merges", False),
+            "unmerged": {bytes.fromhex(token): token_id for token, token_id in stored.get("unmerged", [])},
             "preparation": Preparation.of(stored),
-            "provenance": dict(about.get("provenance") or {}),
+            "provenance": about.get("provenance") or {},
         }
-        written = dict(about.get("files") or {})
         "".join(stored["special_tokens"]).encode()
     except UserError:
         raise
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise UserError(f"{folder / FILE} is damaged ({quoted(error)}); restore the file or train again") from None
-    _check_hf_files(folder, written, arguments)
+    except (ValueError, OverflowError) as error:  # ids out of range, surrogates, digits that are not hexadecimal
+        raise UserError(f"{path} is damaged ({quoted(error)}){end}") from None
+    _check_hf_files(folder, about["files"], arguments)
     return arguments
 
 
-def _merges(listed: list[list[Any]]) -> npt.NDArray[np.uint32]:
-    return np.array([_integers(merge) for merge in listed], dtype=np.uint32).reshape(-1, 3)
+_ABOUT = {
+    "files": "an object of strings",
+    "pattern_name": "a string",
+    "fence_name?": "a string or null",
+    "provenance?": "an object or null",
+}
+_CONTENT = {
+    "mode": "a string",
+    "pattern": "a string",
+    "fence": "a string or null",
+    "byte_ids": "a list of whole numbers",
+    "merges": "a list of lists of three whole numbers",
+    "phase1_merges": "a whole number",
+    "special_tokens": "an object of whole numbers",
+    "eligible?": "a string or null",
+    "ignore_merges?": "true or false",
+    "unmerged?": "a list of pairs of a string and a whole number",
+    "normalizer?": "a list of strings",
+    "added_tokens?": "an object of whole numbers",
+    "late_tokens?": "a list of strings",
+}
 
 
-def _integers(values: Iterable[Any]) -> list[int]:
-    """The values, if all are whole numbers: a fraction must not be cut off silently."""
-    found = list(values)
-    if not all(type(value) is int for value in found):
-        raise TypeError("a number is not a whole one")
-    return found
-
-
-def _string_or_none(value: Any) -> str | None:
-    if not isinstance(value, str | None):
-        raise TypeError("the eligibility pattern is no string")
-    return value
-
-
-def _pattern(name: str, regex: str) -> Pattern:
+def _pattern(name: str | None, regex: str) -> Pattern:
     """A stored pattern: a name must still mean its regex, a custom regex must compile."""
     resolved = patterns.resolve(regex)
     if name in patterns.NAMES and patterns.resolve(name).regex == regex:
@@ -186,16 +192,11 @@ def _pattern(name: str, regex: str) -> Pattern:
     return resolved
 
 
-def _read(path: Path, missing: str, text: bytes | None = None) -> dict[str, Any]:
+def _read(path: Path, missing: str) -> dict[str, Any]:
     try:
-        parsed = json.loads(path.read_bytes() if text is None else text)
+        return files.read_json(path, _REMEDY)
     except FileNotFoundError:
         raise UserError(missing) from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not JSON ({error}); restore the file or train again") from None
-    if not isinstance(parsed, dict):
-        raise UserError(f"{path} is not a JSON object; restore the file or train again")
-    return parsed
 
 
 def _read_quickly(folder: Path) -> tuple[dict[str, Any], npt.NDArray[np.uint32] | None, bytes | None]:
@@ -203,18 +204,21 @@ def _read_quickly(folder: Path) -> tuple[dict[str, Any], npt.NDArray[np.uint32] 
 
     None for merges that are not written as `save` does; they are in the file's content as always then.
     """
-    path, missing = folder / FILE, f"{folder} is not a tokenizer folder: it has no {FILE}"
-    text = path.read_bytes() if path.is_file() else b""
+    path = folder / FILE
+    try:
+        text = files.read_bytes(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{folder} is not a tokenizer folder: it has no {FILE}") from None
     place = text.find(_MERGES + b"[[", max(text.rfind(b'"content": {'), 0))
     start = place + len(_MERGES)
     found = _native.read_merges(text, start) if place >= 0 else None
     if found is not None:
         merges, end = found
-        about = _read(path, missing, text[:start] + b"[]" + text[end:])
+        about = files.parse_json(text[:start] + b"[]" + text[end:], path, _REMEDY)
         stored = about.get("content")
         if isinstance(stored, dict) and stored.get("merges") == []:
             return about, merges.reshape(-1, 3), text[start:end]
-    return _read(path, missing), None, None
+    return files.parse_json(text, path, _REMEDY), None, None
 
 
 _HF_PARTS = (
@@ -232,7 +236,7 @@ def _check_hf_files(folder: Path, written: dict[str, str], arguments: dict[str, 
     if HF_FILE not in written or arguments["mode"] == "two-pass":
         if path.exists():
             raise UserError(f"{path} must not exist: this tokenizer has no exact tokenizer.json. Delete it")
-    elif _hash(path.read_bytes() if path.exists() else b"") != written.get(HF_FILE):
+    elif _hash(files.read_bytes(path) if path.exists() else b"") != written.get(HF_FILE):
         found = _read(path, f"{path} is missing; restore it or train again")
         expected = hf_json(Tokenizer(**arguments))
         for part in _HF_PARTS:
@@ -242,7 +246,7 @@ def _check_hf_files(folder: Path, written: dict[str, str], arguments: dict[str, 
     config = folder / HF_CONFIG_FILE
     if not config.exists():
         warnings.warn(f"{config} is missing: transformers may guess another class and give wrong ids", stacklevel=4)
-    elif _hash(config.read_bytes()) != written.get(HF_CONFIG_FILE):
+    elif _hash(files.read_bytes(config)) != written.get(HF_CONFIG_FILE):
         _check_hf_config(config, {*arguments["special_tokens"], *arguments["preparation"].added_tokens})
         warnings.warn(f"{config} was edited after it was written; ids here do not depend on it", stacklevel=4)
 

@@ -11,7 +11,7 @@ import numpy as np
 from tokenizer import patterns
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, printable, unprintable
-from tokenizer.formats.text import check_ids, parse_json, read_text
+from tokenizer.formats.text import check_ids, read_json, read_text
 from tokenizer.patterns import Pattern
 from tokenizer.preparation import refuse
 from tokenizer.vocabulary import NO_TOKEN
@@ -39,7 +39,7 @@ def read(vocab_file: Path, merges_file: Path, pattern: str | Pattern = "gpt2") -
     """
     from tokenizer.bpe import Tokenizer
 
-    vocab = parse_json(vocab_file)
+    vocab = read_json(vocab_file)
     check_ids(vocab, vocab_file)
     if missing := missing_byte(lambda byte: BYTE_CHARACTERS[byte] in vocab):
         raise UserError(f"{vocab_file} is not byte-level: {missing}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokenizer import _native, patterns
+from tokenizer import _native, files, patterns
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats import cuts
 from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, named_as_text, unprintable, unprintable_all
 from tokenizer.formats.hf import NEVER_APPLY, TEMPLATE, forms_of, overlap
 from tokenizer.formats.portable import unportable_part
-from tokenizer.formats.text import check_ids, may_hold_surrogates, parse_json
+from tokenizer.formats.text import check_ids, check_members, may_hold_surrogates, parse_json, read_bytes
 from tokenizer.preparation import FORMS, Preparation, normalized
 from tokenizer.vocabulary import NO_TOKEN
 
@@ -30,8 +31,9 @@ def read(path: Path, ignore: Collection[str] = ()) -> Tokenizer:
     """The tokenizer of a tokenizer.json.
 
     Its special tokens are special here: text has them where the caller allows it. Its other added tokens are found in
-    any text, and Unicode normalisation is applied, as HF does both: see `Preparation`. Truncation, padding and
-    post-processing are kept for writing the file again, and not applied. Where merges are ignored and a special token's
+    any text, and Unicode normalisation is applied, as HF does both: see `Preparation`. Truncation, padding,
+    post-processing and decoders other than ByteLevel are kept for writing the file again, and not applied; a warning
+    names those that change what HF returns. Where merges are ignored and a special token's
     string is in the model's vocabulary, HF told to `encode_special_tokens` still gives its id to a pretoken that is
     that string; here special strings are ordinary text then.
 
@@ -42,13 +44,14 @@ def read(path: Path, ignore: Collection[str] = ()) -> Tokenizer:
     Raises:
         UserError: the file is damaged, or a part of it cannot be followed.
     """
-    quick = _native.read_hf_model(path.read_bytes()) if path.is_file() else None
+    content = read_bytes(path)
+    quick = _native.read_hf_model(content)
     if quick is None or may_hold_surrogates(quick[0]):  # something is not as it should be: this says what
-        return parse(parse_json(path), path, ignore)
+        return parse(parse_json(content, path), path, ignore)
     rest, n_tokens, added, byte_ids, merges, as_strings, unmerged = quick
     written = "strings" if as_strings else "pairs"
     model = _Model(n_tokens, dict(added), byte_ids, merges.reshape(-1, 3), written, dict(unmerged))
-    return parse(json.loads(rest), path, ignore, model)
+    return parse(files.parse_json(rest, path), path, ignore, model)
 
 
 @dataclass(frozen=True)
@@ -83,13 +86,16 @@ def parse(
     path = path or Path("tokenizer.json")
     try:
         return _tokenizer(found, path, set(ignore), model)
-    except (AttributeError, IndexError, KeyError, TypeError, OverflowError) as error:
+    except KeyError as error:
+        raise UserError(f"{path} is damaged: the key {error} is missing in one of its parts") from None
+    except (AttributeError, IndexError, TypeError, OverflowError) as error:
         raise UserError(f"{path} is damaged ({quoted(error)})") from None
 
 
 def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str], read: _Model | None) -> Tokenizer:
     from tokenizer.bpe import Tokenizer
 
+    check_members(found, _MEMBERS, path)
     model = found["model"]
     _check_model(model, path, ignore)
     forms = () if "normalizer" in ignore else _forms(found.get("normalizer"), path)
@@ -110,12 +116,13 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str], read: _Model
             "where that "
             f"name spells {quoted(unprintable(clash))}, and with ignore_merges HF gives its id to that text, too"
         )
+    _warn_of_what_is_not_applied(found, path)
     template = {
         "version": found.get("version", "1.0"),
         "truncation": found.get("truncation"),
         "padding": found.get("padding"),
         "normalizer": found.get("normalizer") if "normalizer" not in ignore else None,
-        "pre_tokenizer": found["pre_tokenizer"],
+        "pre_tokenizer": found.get("pre_tokenizer"),
         "post_processor": found.get("post_processor"),
         "decoder": found.get("decoder"),
         "added_tokens": {
@@ -139,6 +146,18 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str], read: _Model
         preparation=preparation,
         provenance={"imported": {"format": "hf", "ignored": sorted(ignore)}, TEMPLATE: template},
     )
+
+
+_MEMBERS = {
+    "model": "an object",
+    "added_tokens?": "a list of objects or null",
+    "normalizer?": "an object or null",
+    "pre_tokenizer?": "an object or null",
+    "post_processor?": "an object or null",
+    "decoder?": "an object or null",
+    "truncation?": "an object or null",
+    "padding?": "an object or null",
+}
 
 
 def _model(model: dict[str, Any], added: Collection[str], path: Path) -> _Model:
@@ -173,15 +192,43 @@ def _forms(normalizer: Any, path: Path) -> tuple[str, ...]:
 
 
 def _name(part: Any) -> str:
-    if isinstance(part, dict) and part.get("type") == "Sequence":
-        return " + ".join(_name(each) for each in part["normalizers"])
-    return str(part.get("type")) if isinstance(part, dict) else repr(part)
+    return " + ".join(str(each.get("type")) if isinstance(each, dict) else json.dumps(each) for each in _flat(part))
+
+
+def _flat(part: Any) -> list[Any]:
+    """A component, or the components of a sequence of them."""
+    if not isinstance(part, dict) or part.get("type") != "Sequence":
+        return [part]
+    members = next((value for value in part.values() if isinstance(value, list)), [])
+    return [each for member in members for each in _flat(member)]
+
+
+def _warn_of_what_is_not_applied(found: dict[str, Any], path: Path) -> None:
+    """Name each component that changes what HF returns and that `Tokenizer` does not apply."""
+    unlike = {}
+    if adding := [part for part in _flat(found.get("post_processor")) if _adds_tokens(part)]:
+        unlike[f"post-processor {' + '.join(map(_name, adding))}"] = "adds special tokens to each text"
+    if (decoder := _name(found.get("decoder"))) != "ByteLevel":
+        unlike[f"decoder {decoder}"] = "makes decoded text differ from the bytes of the tokens"
+    if found.get("truncation"):
+        unlike["truncation"] = "drops ids of long texts"
+    if found.get("padding"):
+        unlike["padding"] = "appends ids to short texts"
+    for part, effect in unlike.items():
+        warnings.warn(f"{path}: its {part} is kept for export, but not applied: in HF it {effect}", stacklevel=2)
+
+
+def _adds_tokens(processor: Any) -> bool:
+    if not isinstance(processor, dict) or processor.get("type") == "ByteLevel":
+        return False
+    return processor.get("type") != "TemplateProcessing" or bool(processor.get("special_tokens"))
 
 
 def _check_model(model: Any, path: Path, ignore: set[str]) -> None:
     kind = model.get("type", "BPE")
-    if kind != "BPE" or not isinstance(model.get("merges"), list) or not isinstance(model.get("vocab"), dict):
-        raise UserError(f"{path} is no BPE tokenizer but {kind}; only byte-level BPE can be read")
+    if kind != "BPE":
+        raise UserError(f"{path} holds a model of the type {kind!r}; only byte-level BPE can be read")
+    check_members(model, {"vocab": "an object", "merges": "a list"}, path, "model.")
     for part in ("continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(part):
             raise UserError(f"{path} is not byte-level: its {part} is {quoted(model[part])}")
@@ -198,14 +245,15 @@ def _added(
 ) -> dict[str, dict[str, Any]]:
     added: dict[str, dict[str, Any]] = {}
     following = n_tokens
-    for token in listed:
+    for i, token in enumerate(listed):
+        check_members(token, {"content": "a string", "id": "a whole number"}, path, f"added_tokens[{i}].")
         string, token_id = token["content"], token["id"]
         for flag in ("lstrip", "rstrip", "single_word"):
             if token.get(flag) and flag not in ignore:
                 raise _refusal(path, f"its added token {quoted(string)} has {flag}", flag)
         # HF gives ids by itself: the vocabulary's, or the next after all.
         expected = vocab.get(string, following)
-        if string in added or type(token_id) is not int or token_id != expected:
+        if string in added or token_id != expected:
             raise UserError(
                 f"{path} is damaged: its added token {quoted(string)} has id {quoted(token_id)}, not {expected}"
             )

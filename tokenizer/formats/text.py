@@ -5,49 +5,126 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from tokenizer import files
 from tokenizer.errors import UserError, quoted
 from tokenizer.vocabulary import MOST_IDS
+
+_SHOWN = 60  # characters of a wrong value in a message
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file's content.
+
+    Raises:
+        UserError: the path is missing, or is not a regular file.
+    """
+    try:
+        return files.read_bytes(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{path} is missing") from None
 
 
 def read_text(path: Path) -> str:
     """A file's text.
 
     Raises:
-        UserError: it is missing, or not UTF-8.
+        UserError: the path is missing, is not a regular file, or the content is not UTF-8.
     """
+    return _decode(read_bytes(path), path)
+
+
+def _decode(content: bytes, path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8")
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-        raise UserError(f"{path} is missing") from None
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 ({error})") from None
 
 
-def parse_json(path: Path) -> dict[str, Any]:
-    """A JSON file that holds an object.
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file.
 
     Raises:
-        UserError: it is missing, or something else.
+        UserError: the path is missing, is not a regular file, or the content is something else.
     """
-    try:
-        text = read_text(path)
-        parsed = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path} is not JSON ({error})") from None
-    if not isinstance(parsed, dict):
-        raise UserError(f"{path} is not a JSON object")
+    return parse_json(read_bytes(path), path)
+
+
+def parse_json(content: bytes, path: Path) -> dict[str, Any]:
+    """`read_json` for the content of the file."""
+    text = _decode(content, path)
+    parsed = files.parse_json(text, path)
     if may_hold_surrogates(text):
         try:
             json.dumps(parsed, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise UserError(f"{path} is damaged: a string in it holds half a surrogate pair") from None
     return parsed
+
+
+def _whole(value: Any) -> bool:
+    return type(value) is int  # not bool
+
+
+def _list_of(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(check, value))
+
+
+def _object_of(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(map(check, value.values()))
+
+
+def _instance_of(kind: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kind)
+
+
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "a string": _instance_of(str),
+    "true or false": _instance_of(bool),
+    "a whole number": _whole,
+    "a list": _instance_of(list),
+    "a list of strings": _list_of(_instance_of(str)),
+    "a list of objects": _list_of(_instance_of(dict)),
+    "a list of whole numbers": _list_of(_whole),
+    "a list of lists of three whole numbers": _list_of(lambda row: _list_of(_whole)(row) and len(row) == 3),
+    "a list of pairs of a string and a whole number": _list_of(
+        lambda pair: isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and _whole(pair[1])
+    ),
+    "an object": _instance_of(dict),
+    "an object of strings": _object_of(_instance_of(str)),
+    "an object of whole numbers": _object_of(_whole),
+}
+"""Types of JSON values by the name that a message gives them; each also as "... or null"."""
+
+
+def check_members(parent: Mapping[str, Any], types: Mapping[str, str], path: Path, at: str = "", end: str = "") -> None:
+    """Reject an object of a JSON file in which a key is missing or has a value of another type.
+
+    Args:
+        parent: the object.
+        types: key to type, a name of `_TYPES` or that and " or null"; a key that ends in "?" may be missing.
+        path: the file.
+        at: what stands before the key in messages, such as "model.".
+        end: the end of messages: what to do about it.
+
+    Raises:
+        UserError: names the file and the key.
+    """
+    for key, kind in types.items():
+        name = key.removesuffix("?")
+        if name not in parent:
+            if name == key:
+                raise UserError(f"{path} is damaged: the key {at + name!r} is missing{end}")
+            continue
+        value = parent[name]
+        plain = kind.removesuffix(" or null")
+        if not (_TYPES[plain](value) or (value is None and plain != kind)):
+            shown = json.dumps(value, ensure_ascii=False)
+            shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+            raise UserError(f"{path} is damaged: {at + name!r} is {shown}, not {kind}{end}")
 
 
 def may_hold_surrogates(text: str) -> bool:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Collection, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +83,12 @@ def from_ranks(
         raise UserError(
             f"the rank {ranks[wrong[0]]} of {quoted(wrong[0])} is out of range: ranks are ids, from 0 to {MOST_IDS - 1}"
         )
+    if (pair := prefix_pair(special_tokens or {})) is not None:
+        warnings.warn(
+            f"the special token {pair[0]!r} begins another one, {pair[1]!r}: in a text that holds both, the longer is "
+            "found here, and tiktoken may find the shorter",
+            stacklevel=2,
+        )
     ordered = sorted(ranks, key=ranks.__getitem__)
     if missing := missing_byte(lambda byte: bytes([byte]) in ranks):
         raise UserError(f"the ranks are not byte-level: {missing}")
@@ -118,6 +126,11 @@ def export(tokenizer: Tokenizer) -> dict[str, Any]:
     if tokenizer.mode != "one-pass":
         raise UserError("a two-pass tokenizer cannot be written for tiktoken, which knows one pass")
     refuse(tokenizer.preparation, "the tokenizer cannot be written for tiktoken, which encodes text as it is")
+    if (pair := prefix_pair(tokenizer.special_tokens)) is not None:
+        raise UserError(
+            f"the tokenizer cannot be written for tiktoken: its special token {pair[0]!r} begins another one, "
+            f"{pair[1]!r}, and in a text that holds both tiktoken may find the shorter. Write it as hf"
+        )
     ordinary = tokenizer.ordinary_ids()
     ranks = {tokenizer.vocab[i]: i for i in ordinary.tolist()}
     # tiktoken also merges two parts for which there is no merge here, if their bytes together are a token. No token's
@@ -144,6 +157,16 @@ def export(tokenizer: Tokenizer) -> dict[str, Any]:
         "mergeable_ranks": dict(sorted(ranks.items(), key=lambda item: item[1])),
         "special_tokens": dict(tokenizer.special_tokens),
     }
+
+
+def prefix_pair(special_tokens: Collection[str]) -> tuple[str, str] | None:
+    """A special token and a longer one that begins with it; None if there are none.
+
+    tiktoken looks for special tokens by a regex with an alternative for each, in the order of a hash table. At a place
+    of the text the first alternative that matches is taken, here (as in HF) the longest.
+    """
+    ordered = sorted(special_tokens)  # the strings that begin with another one follow it directly
+    return next(((one, other) for one, other in pairwise(ordered) if other.startswith(one)), None)
 
 
 def _check_order(tokenizer: Tokenizer, made: npt.NDArray[np.bool_]) -> None:

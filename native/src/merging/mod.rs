@@ -137,8 +137,6 @@ pub struct Special<'a> {
     pub widths: Vec<u32>,
     /// In a row of one token, count the pairs that can be merged at once, not all adjacent ones: (a, a, a) is one.
     pub non_overlapping: bool,
-    /// Tokens that are as good as not there: a new one may spell the same bytes.
-    pub absent: Vec<u32>,
     /// Pairs that were refused before, for good.
     pub refused: Refused,
     /// Asked about every pair that nothing else refuses, with its parts' bytes and its count: whether to refuse it.
@@ -200,9 +198,7 @@ impl<'a> MergeLoop<'a> {
         mut special: Special<'a>,
     ) -> Self {
         let mut known = hashbrown::HashTable::with_capacity(tokens.len() * 2);
-        let mut absent = vec![false; tokens.len()];
-        special.absent.iter().for_each(|&id| absent[id as usize] = true);
-        for id in (0..tokens.len() as u32).filter(|&id| !absent[id as usize]) {
+        for id in 0..tokens.len() as u32 {
             known.insert_unique(hash(tokens.get(id)), id, |&id| hash(tokens.get(id)));
         }
         if special.max_tokens.is_some() {

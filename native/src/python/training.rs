@@ -361,8 +361,8 @@ impl SuperwordTrainer {
 
     /// Merges the fragments that the last pass gathered, on top of the merges that earlier calls found and the pass has
     /// seen (`start_over`): all of them come back. With `sample`, what count_seams kept instead, which nothing else is built on.
-    /// `judge(left, right, count)` refuses a candidate with true. `absent`: ranks of tokens that are as good as not there.
-    #[pyo3(signature = (n_merges, *, sample, tie_break, min_count, max_bytes, max_words, max_tokens, forbid, special_tokens, non_overlapping, absent, judge, progress))]
+    /// `judge(left, right, count)` refuses a candidate with true.
+    #[pyo3(signature = (n_merges, *, sample, tie_break, min_count, max_bytes, max_words, max_tokens, forbid, special_tokens, non_overlapping, judge, progress))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
     fn merge<'py>(
         &mut self,
@@ -377,7 +377,6 @@ impl SuperwordTrainer {
         forbid: Vec<Vec<u8>>,
         special_tokens: Vec<String>,
         non_overlapping: bool,
-        absent: Vec<u32>,
         judge: Option<Py<PyAny>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
@@ -386,7 +385,7 @@ impl SuperwordTrainer {
         let mut progress = Progress::new(progress, 0.1);
         let mut failure = None;
         let result = py.detach(|| {
-            let rules = phase2::MergeRules { tie, veto: &veto, max_tokens, non_overlapping, absent };
+            let rules = phase2::MergeRules { tie, veto: &veto, max_tokens, non_overlapping };
             if sample {
                 return self.0.merge_sample(n_merges, &rules, |merges| progress.report(merges));
             }

@@ -1,0 +1,192 @@
+"""Files that survive a kill, a full disk and a flipped bit: whole or absent, and checked before use.
+
+A file is written next to its final name, flushed to disk and renamed. Checksums are XXH3-128: they detect damage, at
+several gigabytes per second; they do not protect against an attacker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
+
+import xxhash
+
+from tokenizer.errors import UserError
+from tokenizer.files import read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+Verify: TypeAlias = Literal["always", "once", "never"]
+"""When files are compared with their checksums: at every use, at the first use in a process, or never (sizes only)."""
+
+SEAL = "seal"
+"""Key of a sealed JSON object that holds the digest of all its other entries."""
+
+# Checksums that this process has computed, by what changes when a file does: device, inode, size, modification time.
+_known: dict[tuple[int, int, int, int], str] = {}
+
+
+def checksum(path: Path, *, again: bool = False) -> str:
+    """Return the XXH3-128 of a file (32 hex digits), read once per process while the file stays as it is.
+
+    Args:
+        path: The file.
+        again: Read the file even if its checksum is known.
+    """
+    with path.open("rb") as file:
+        identity = _identity(file)
+        if again or identity not in _known:
+            _known[identity] = hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
+    return _known[identity]
+
+
+def remember_checksum(file: IO[bytes], digest: str) -> None:
+    """Record the checksum of an open file that was computed while it was written."""
+    file.flush()
+    _known[_identity(file)] = digest
+
+
+def _identity(file: IO[bytes]) -> tuple[int, int, int, int]:
+    stat = os.fstat(file.fileno())
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def recorded(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return size and checksum of files, for `check_files`.
+
+    Args:
+        folder: Folder of the files.
+        names: Their paths relative to it, with `/`.
+    """
+    return {
+        name: {"bytes": (folder / name).stat().st_size, "xxh3_128": checksum(folder / name)} for name in sorted(names)
+    }
+
+
+def check_sizes(folder: Path, files: Mapping[str, Any]) -> None:
+    """Check that files exist and have their sizes.
+
+    Args:
+        folder: Folder of the files.
+        files: What `recorded` returned, or sizes alone (format 2 of artifacts).
+
+    Raises:
+        UserError: If a size differs.
+        FileNotFoundError: If a file is missing.
+    """
+    for name, entry in files.items():
+        expected = entry if isinstance(entry, int) else entry["bytes"]
+        found = (folder / name).stat().st_size
+        if found != expected:
+            raise UserError(f"{folder / name} is damaged: it has {found} bytes, not {expected}")
+
+
+def check_files(
+    folder: Path,
+    files: Mapping[str, Any],
+    verify: Verify = "once",
+    progress: Callable[[str, int, int | None], None] | None = None,
+) -> None:
+    """Compare files with their sizes and checksums.
+
+    Args:
+        folder: Folder of the files.
+        files: What `recorded` returned when they were written. Entries that are sizes alone have no checksum.
+        verify: When to read the files.
+        progress: Called with ("bytes verified", bytes read, bytes in all).
+
+    Raises:
+        UserError: If a file differs; the message names it.
+        FileNotFoundError: If a file is missing.
+    """
+    check_sizes(folder, files)
+    if verify == "never":
+        return
+    sealed = {name: entry for name, entry in files.items() if not isinstance(entry, int)}
+    total = sum(entry["bytes"] for entry in sealed.values())
+    done = 0
+    for name, entry in sealed.items():
+        found = checksum(folder / name, again=verify == "always")
+        if found != entry["xxh3_128"]:
+            raise UserError(f"{folder / name} is damaged: its checksum is {found}, not {entry['xxh3_128']}")
+        done += entry["bytes"]
+        if progress is not None:
+            progress("bytes verified", done, total)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing that takes the name `path` only when the block ends and its content is on disk.
+
+    If the block raises, what `path` held before is untouched. An error of the disk names `path`.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:  # `write` and `fsync` name no file
+            error.filename = str(path)
+        raise
+    sync(path.parent)
+
+
+def write_whole(path: Path, content: bytes | str) -> None:
+    """Write a file so that a reader sees the old content or the new one, never a part."""
+    with replacing(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON as `write_whole` does."""
+    write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 (64 hex digits) of a JSON-able value; the order of keys does not matter.
+
+    >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+    True
+    """
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object with a digest of its content, for `read_sealed`."""
+    write_json(path, {**value, SEAL: digest(value)})
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Read what `write_sealed` wrote.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        UserError: If it is not such a file, or its content was changed.
+    """
+    found = read_json(path)
+    if SEAL not in found:
+        raise UserError(f"{path} has no seal")
+    seal = found.pop(SEAL)
+    if seal != digest(found):
+        raise UserError(f"the content of {path} does not match its seal")
+    return found
+
+
+def sync(path: Path) -> None:
+    """Bring a file or a folder to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
