@@ -104,7 +104,3 @@ class Checkpoint:
             os.fsync(file.fileno())
         partial.replace(self._path)
         self._last = time.monotonic()
-
-    def remove(self) -> None:
-        """Deletes the file: the training is complete."""
-        self._path.unlink(missing_ok=True)

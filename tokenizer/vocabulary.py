@@ -19,10 +19,16 @@ NOT_IN_UTF8 = frozenset([0xC0, 0xC1, *range(0xF5, 0x100)])
 """Bytes that no text has; imported tokenizers may have no token for them."""
 NO_TOKEN = -1
 
-_LONGEST_TOKEN = 1 << 16  # merges of merges could otherwise ask for any amount of memory
+LONGEST_TOKEN = 1 << 16
+"""Most bytes of a token that merges make; merges of merges could otherwise ask for any amount of memory."""
 MOST_IDS = 1 << 24  # ids may have gaps, so one id alone could ask for any amount of memory
 
 SPECIAL_LAYOUTS = ("last", "first", "after-bytes")
+
+
+def longest_token(max_bytes: int | None) -> int:
+    """The most bytes of a new token: the limit that training is given, and never more than `LONGEST_TOKEN`."""
+    return LONGEST_TOKEN if max_bytes is None else min(max_bytes, LONGEST_TOKEN)
 
 
 def first_ids(layout: str, n_merges: int, n_specials: int) -> tuple[int, int, int]:
@@ -66,7 +72,7 @@ def spell(
         if len(spelling) < 2:
             raise UserError(f"the token {spelling!r} with id {token_id} is no merge, and has less than two bytes")
         put(token_id, spelling, f"token {spelling!r}")
-    spelled = _native.spell(vocab, np.ascontiguousarray(merge_ids).reshape(-1), _LONGEST_TOKEN)
+    spelled = _native.spell(vocab, np.ascontiguousarray(merge_ids).reshape(-1), LONGEST_TOKEN)
     if spelled is not None:
         vocab = spelled
     else:  # something is wrong with the merges: this says what
@@ -107,8 +113,8 @@ def _put_merges(merge_ids: npt.NDArray[np.uint32], vocab: list[bytes], put: Call
                 waiting.setdefault(missing, []).append(rank)
                 continue
             token = vocab[left] + vocab[right]
-            if len(token) > _LONGEST_TOKEN:
-                raise UserError(f"merge {rank} makes a token of more than {_LONGEST_TOKEN} bytes")
+            if len(token) > LONGEST_TOKEN:
+                raise UserError(f"merge {rank} makes a token of more than {LONGEST_TOKEN} bytes")
             if vocab[new] != token:  # several merges may make the same token
                 put(new, token, f"merge {rank}")
                 ready.extend(waiting.pop(new, ()))

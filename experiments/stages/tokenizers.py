@@ -100,10 +100,11 @@ def phase1(context: Context, counts: Artifact) -> tuple[Trained, MergeList]:
             progress=context.reporter.progress,
             on_counts=merged.append,
         )
-        for left in [*folder.glob("merges-*"), *folder.glob(".merges-*")]:
-            left.unlink()  # of sittings that started from another list, or were killed while writing
         np.save(folder / MERGE_COUNTS, np.concatenate(merged))
         found = _keep(context, tokenizer, inputs)
+        # All checkpoints: of sittings that started from another list too, or were killed while writing.
+        for checkpoint in [*folder.glob("merges-*"), *folder.glob(".merges-*")]:
+            checkpoint.unlink()
         read: dict[str, Any] = {
             key: counts.contents[key] for key in ("corpus", "split", "mixture") if key in counts.contents
         }
