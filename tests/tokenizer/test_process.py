@@ -71,7 +71,7 @@ def test_no_memory_is_an_error(backtrace):
         "count": lambda: count_pretokens([long], "none", threads=2, memory_bytes=None),
         "train": lambda: train_bpe(counts, 400),
     }
-    ids, long, counts = np.full(1 << 25, 97, np.uint32), Batch.from_texts([text * 6]), counts_of(text * 6)
+    ids, long, counts = np.full(1 << 26, 97, np.uint32), Batch.from_texts([text * 6]), counts_of(text * 6)
     for name, call in calls.items():
         if child := os.fork():
             print(name, os.waitpid(child, 0)[1])

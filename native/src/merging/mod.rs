@@ -505,22 +505,25 @@ impl<'a> MergeLoop<'a> {
         // How often each neighbour occurs. A pair of two new tokens is seen from its left one.
         let mut touched_left = Vec::new();
         let mut touched_right = Vec::new();
-        for occurrence in polled(&self.occurrences) {
-            if occurrence.after != SENTINEL {
-                let neighbour = &mut self.right[occurrence.after as usize];
-                if neighbour.occurrences == 0 {
-                    touched_right.push(occurrence.after);
+        for block in self.occurrences.chunks(BLOCK) {
+            poll(block.len());
+            for occurrence in block {
+                if occurrence.after != SENTINEL {
+                    let neighbour = &mut self.right[occurrence.after as usize];
+                    if neighbour.occurrences == 0 {
+                        touched_right.push(occurrence.after);
+                    }
+                    neighbour.count += occurrence.weight;
+                    neighbour.occurrences += 1;
                 }
-                neighbour.count += occurrence.weight;
-                neighbour.occurrences += 1;
-            }
-            if occurrence.before != SENTINEL && occurrence.before != new {
-                let neighbour = &mut self.left[occurrence.before as usize];
-                if neighbour.occurrences == 0 {
-                    touched_left.push(occurrence.before);
+                if occurrence.before != SENTINEL && occurrence.before != new {
+                    let neighbour = &mut self.left[occurrence.before as usize];
+                    if neighbour.occurrences == 0 {
+                        touched_left.push(occurrence.before);
+                    }
+                    neighbour.count += occurrence.weight;
+                    neighbour.occurrences += 1;
                 }
-                neighbour.count += occurrence.weight;
-                neighbour.occurrences += 1;
             }
         }
         for &after in &touched_right {
@@ -537,12 +540,15 @@ impl<'a> MergeLoop<'a> {
         }
 
         // Write down where the new pairs are.
-        for occurrence in polled(&self.occurrences) {
-            if occurrence.after != SENTINEL {
-                note(&mut self.right[occurrence.after as usize], &mut self.postings, occurrence.position);
-            }
-            if occurrence.before != SENTINEL && occurrence.before != new {
-                note(&mut self.left[occurrence.before as usize], &mut self.postings, occurrence.previous);
+        for block in self.occurrences.chunks(BLOCK) {
+            poll(block.len());
+            for occurrence in block {
+                if occurrence.after != SENTINEL {
+                    note(&mut self.right[occurrence.after as usize], &mut self.postings, occurrence.position);
+                }
+                if occurrence.before != SENTINEL && occurrence.before != new {
+                    note(&mut self.left[occurrence.before as usize], &mut self.postings, occurrence.previous);
+                }
             }
         }
         for after in touched_right {
@@ -571,14 +577,6 @@ impl<'a> MergeLoop<'a> {
         self.queue.push(&self.tokens, Candidate { count, pair });
         start
     }
-}
-
-/// The items; work may stop between two blocks of them.
-fn polled<T>(items: &[T]) -> impl Iterator<Item = &T> {
-    items.chunks(BLOCK).flat_map(|block| {
-        poll(block.len());
-        block
-    })
 }
 
 #[inline(always)]

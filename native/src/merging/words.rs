@@ -3,6 +3,10 @@
 use crate::interrupt::poll;
 use crate::memory;
 
+/// Words after which laying them out may be stopped, and their work, as `poll` takes it.
+const BLOCK: usize = 1 << 10;
+const WORK: usize = 8;
+
 pub(super) const DEAD: u32 = 1 << 31;
 
 pub(super) const SENTINEL: u32 = DEAD - 1;
@@ -33,8 +37,10 @@ impl Words {
         let mut cells = memory::room(total);
         let mut runs: Vec<(u32, u64)> = Vec::new();
         cells.push(SENTINEL);
-        for i in order {
-            poll(word(i as usize).len());
+        for (n, i) in order.into_iter().enumerate() {
+            if n % BLOCK == 0 {
+                poll(WORK * BLOCK);
+            }
             cells.extend(word(i as usize));
             cells.push(SENTINEL);
             let weight = weights[i as usize];

@@ -1,6 +1,7 @@
 //! What ids spell: decoding, spelling merges, merges as files have them.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -21,11 +22,15 @@ pub fn table(tokens: &Bound<'_, PyList>) -> PyResult<Tokens> {
 
 /// A copy of the bytes. Unlike `PyBytes::new`, it does not panic where there is no memory for them.
 fn bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-    PyBytes::new_with(py, bytes.len(), |copy| {
-        copy.copy_from_slice(bytes);
-        Ok(())
-    })
+    // SAFETY: the bytes are there to be copied; the call returns a new object, or null with an exception set.
+    unsafe {
+        let copy = ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as ffi::Py_ssize_t);
+        Ok(Bound::from_owned_ptr_or_err(py, copy)?.cast_into_unchecked())
+    }
 }
+
+/// Ids after which decoding may be stopped.
+const BLOCK: usize = 1 << 8;
 
 /// Decodes ids.
 #[pyclass(frozen, module = "tokenizer._native")]
@@ -40,8 +45,8 @@ impl Decoder {
     }
 
     fn decode<'py>(&self, py: Python<'py>, ids: PyReadonlyArray1<u32>) -> PyResult<Bound<'py, PyBytes>> {
-        let ids = given::values(&ids)?;
-        let text = detached(py, || self.spell(&ids))?;
+        let ids = ids.as_slice()?;
+        let text = detached(py, || self.spell(ids))?;
         bytes(py, &text)
     }
 
@@ -52,7 +57,7 @@ impl Decoder {
         ids: PyReadonlyArray1<u32>,
         offsets: PyReadonlyArray1<i64>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyArray1<i64>>)> {
-        let (ids, offsets) = (given::values(&ids)?, given::owned(&offsets)?);
+        let (ids, offsets) = (ids.as_slice()?, given::owned(&offsets)?);
         let (text, ends) = detached(py, || {
             let (mut text, mut ends) = (memory::room(BYTES_PER_TOKEN * ids.len()), memory::room(offsets.len()));
             ends.push(0);
@@ -80,17 +85,25 @@ impl Decoder {
 
     fn append(&self, ids: &[u32], text: &mut Vec<u8>) -> Result<(), String> {
         let n = self.0.len();
-        for &id in ids {
-            if id as usize >= n {
-                return Err(format!("the id {id} is not in the vocabulary: ids are below the vocabulary size {n}"));
+        let mut copy = [0; BLOCK];
+        for block in ids.chunks(BLOCK) {
+            poll(BLOCK * BYTES_PER_TOKEN);
+            // Another thread may write to the array: each id is read once, checked and used as it was read.
+            let block = {
+                copy[..block.len()].copy_from_slice(block);
+                &copy[..block.len()]
+            };
+            for &id in block {
+                if id as usize >= n {
+                    return Err(format!("the id {id} is not in the vocabulary: ids are below the vocabulary size {n}"));
+                }
+                let token = self.0.get(id);
+                if token.is_empty() {
+                    return Err(format!("the id {id} is in a gap of the vocabulary: no token has it"));
+                }
+                memory::reserve(text, token.len());
+                text.extend_from_slice(token);
             }
-            let token = self.0.get(id);
-            if token.is_empty() {
-                return Err(format!("the id {id} is in a gap of the vocabulary: no token has it"));
-            }
-            poll(token.len());
-            memory::reserve(text, token.len());
-            text.extend_from_slice(token);
         }
         Ok(())
     }
