@@ -132,9 +132,11 @@ def training_summary(tokenizer: Tokenizer) -> str:
     facts = summary(tokenizer, longest=3)
     if not facts["merges"] or not facts["seconds"]:
         return "no merges were trained"
+    share = facts["selecting_share"]  # None where training was resumed
+    selecting = "" if share is None else f", {share:.0%} of it selecting"
     return (
         f"{facts['merges']:,} merges, {si(facts['merges_per_second'])}/s "
-        f"({facts['microseconds_per_merge']:.3g} us each, {facts['selecting_share']:.0%} of it selecting), "
+        f"({facts['microseconds_per_merge']:.3g} us each{selecting}), "
         f"the last of {facts['last_count']:,} occurrences; longest tokens "
         + ", ".join(repr(token if len(token) <= 24 else f"{token[:23]}…") for token in facts["longest_tokens"])
         + f" ({facts['longest_bytes']} bytes)"

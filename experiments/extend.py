@@ -77,9 +77,13 @@ def _phase1(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter)
             keep_ids=arguments.keep_ids,
             tie_break=arguments.tie_break,
             min_count=arguments.min_count,
-            checkpoint=folder.with_name(f".{folder.name}.merges.npz"),
+            checkpoint=_checkpoint(folder),
             progress=reporter.progress,
         )
+
+
+def _checkpoint(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.merges.npz")
 
 
 def _phase2(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter) -> Tokenizer:
@@ -117,6 +121,7 @@ def _extend(arguments: argparse.Namespace, reporter: Reporter) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     extended = (_phase2 if arguments.superbpe else _phase1)(arguments, start, reporter)
     formats.write(extended, folder, "superbpe")
+    _checkpoint(folder).unlink(missing_ok=True)
     if arguments.superbpe:
         new = len(extended.merge_ids) - extended.n_phase1_merges
         reporter.say(f"{new} superword merges, {len(extended.superword_ids())} superwords")

@@ -19,6 +19,7 @@ from experiments.console import Reporter
 from experiments.stages import documents, text, tokenizers
 from experiments.stages.context import Context
 from experiments.tracking import Tracker, tables
+from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -165,7 +166,7 @@ def _torch_threads(threads: int | None) -> Iterator[None]:
     import torch
 
     before = torch.get_num_threads()
-    torch.set_num_threads(threads or before)
+    torch.set_num_threads(before if threads is None else thread_count(threads))
     try:
         yield
     finally:

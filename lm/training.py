@@ -21,6 +21,7 @@ from lm.shards import Shards
 from lm.train_config import TrainConfig
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
+from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
     from tokenizer.progress import Progress
@@ -98,7 +99,7 @@ def _train(run: Run, log: Log | None, progress: Progress | None) -> dict[str, An
     config, world = run.config, run.world
     threads = torch.get_num_threads()
     try:
-        torch.set_num_threads(config.threads or threads)
+        torch.set_num_threads(threads if config.threads is None else thread_count(config.threads))
         with together():
             run.begin()
             with DeferredInterrupt(patient=world.size > 1) as interrupt:

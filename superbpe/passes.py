@@ -27,6 +27,7 @@ from superbpe.transition import Merges, interleave, times_applied
 from tokenizer import _native, patterns
 from tokenizer.bpe import ALPHABET
 from tokenizer.progress import Progress, Throttle
+from tokenizer.vocabulary import longest_token
 
 Veto = Callable[[bytes, bytes, int], bool]
 """Told a candidate's left part, right part and count, whether to refuse it."""
@@ -85,7 +86,7 @@ class Passes:
         )
         self.limits: dict[str, Any] = {
             "tie_break": rules.tie_break or tie_break,
-            "max_bytes": rules.max_bytes,
+            "max_bytes": longest_token(rules.max_bytes),
             "max_words": rules.max_words,
             "max_tokens": rules.max_tokens,
             "forbid": [string.encode() for string in rules.forbid],
@@ -170,6 +171,7 @@ class Passes:
                 "longest_span": longest,
                 "rejected": trained["rejected"],
                 "already_tokens": trained["already_tokens"],
+                "too_long": trained["too_long"],
             },
         )
 

@@ -21,8 +21,8 @@ from tokenizer.bpe import Tokenizer
 from tokenizer.errors import UserError
 from tokenizer.progress import Progress, thread_count
 from tokenizer.special import check_special_tokens
-from tokenizer.training import merges_that_fit
-from tokenizer.vocabulary import has_own_layout
+from tokenizer.training import merges_that_fit, warn_of_long_tokens
+from tokenizer.vocabulary import LONGEST_TOKEN, has_own_layout
 
 
 def train_superbpe(
@@ -132,6 +132,8 @@ def train_superbpe(
             f"{size} tokens, not {vocab_size}. Use more text, other rules or a smaller vocabulary",
             stacklevel=2,
         )
+    if rules.max_bytes is None or rules.max_bytes > LONGEST_TOKEN:
+        warn_of_long_tokens(found.about["too_long"], "max_bytes", stacklevel=2)
     if on_counts is not None:
         on_counts(found.superwords.counts)
     fence = patterns.resolve(rules.fence)

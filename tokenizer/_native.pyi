@@ -41,6 +41,7 @@ class MergeColumns(TypedDict):
 class MergeResult(MergeColumns):
     exhausted: bool
     rejected: int
+    too_long: int
     already_tokens: int
     selecting_seconds: float
 

@@ -103,7 +103,3 @@ class Checkpoint:
         with replacing(self._path) as file:
             np.savez(file, identity=self._identity, ranks=merges.ranks, counts=merges.counts, seconds=merges.seconds)
         self._last = time.monotonic()
-
-    def remove(self) -> None:
-        """Deletes the file: the training is complete."""
-        self._path.unlink(missing_ok=True)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tokenizer import _native
-from tokenizer.errors import UserError, quoted
+from tokenizer.errors import UserError
 
 Texts: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray | _native.Batch"
 Given: TypeAlias = "list[str] | tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | _native.Batch"
@@ -121,11 +122,8 @@ def ids(values: Any, vocab_size: int) -> npt.NDArray[np.uint32]:
         raise UserError("ids are one row of whole numbers; use decode_batch for several texts") from None
     if not array.size:
         return np.empty(0, np.uint32)
-    if array.dtype.kind == "O":  # whole numbers beyond 64 bits, or no numbers
-        found = next((value for value in array.ravel() if isinstance(value, int)), array.ravel()[0])
-        raise UserError(
-            f"the id {quoted(found)} is not in the vocabulary: ids are below the vocabulary size {vocab_size}"
-        )
+    if array.dtype.kind == "O" and array.ndim == 1:  # whole numbers beyond 64 bits, or not all are whole numbers
+        array = np.array([_id(value, vocab_size) for value in array], np.uint32)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise UserError(f"ids are one row of whole numbers, not {array.ndim}-dimensional {array.dtype}")
     if array.dtype != np.uint32:
@@ -135,3 +133,12 @@ def ids(values: Any, vocab_size: int) -> npt.NDArray[np.uint32]:
                 f"the id {array[outside][0]} is not in the vocabulary: ids are below the vocabulary size {vocab_size}"
             )
     return np.ascontiguousarray(array, dtype=np.uint32)
+
+
+def _id(value: object, vocab_size: int) -> int:
+    if not isinstance(value, SupportsIndex) or isinstance(value, bool | np.bool_):
+        raise UserError(f"ids are one row of whole numbers; {value!r:.80} is not one")
+    number = operator.index(value)
+    if not 0 <= number < vocab_size:
+        raise UserError(f"the id {number} is not in the vocabulary: ids are below the vocabulary size {vocab_size}")
+    return number

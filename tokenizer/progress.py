@@ -6,12 +6,14 @@ import os
 import time
 from collections.abc import Callable
 
-from tokenizer.errors import UserError, check_whole
+from tokenizer.errors import check_whole
 
 Progress = Callable[[str, int, int | None], None]
 """Called with (what is counted, done, total or None), at most about ten times a second."""
 
 THREADS_VARIABLE = "SUPERBPE_THREADS"
+MOST_THREADS = 1024
+"""More threads than that are a mistake: each takes some 20 MB, and no machine of today has as many cores."""
 
 
 class Throttle:
@@ -38,13 +40,17 @@ class Throttle:
 
 
 def thread_count(threads: int | None) -> int:
-    """The argument, else the environment variable SUPERBPE_THREADS, else the cores this process may use."""
-    if threads is None:
-        setting = os.environ.get(THREADS_VARIABLE)
-        if setting is None:
-            return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        if not setting.isdigit():
-            raise UserError(f"{THREADS_VARIABLE}={setting!r} is not a number of threads; use 1 or more")
-        threads = int(setting)
-    check_whole("threads", threads, 1)
-    return threads
+    """The argument, else the environment variable SUPERBPE_THREADS, else the cores this process may use.
+
+    Raises:
+        UserError: it is not 1 to `MOST_THREADS`.
+    """
+    if threads is not None:
+        check_whole("threads", threads, 1, MOST_THREADS)
+        return threads
+    setting = os.environ.get(THREADS_VARIABLE)
+    if setting is None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return min(cores, MOST_THREADS)
+    check_whole(THREADS_VARIABLE, int(setting) if setting.isdecimal() else setting, 1, MOST_THREADS)
+    return int(setting)

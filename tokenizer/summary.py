@@ -23,6 +23,7 @@ def summary(tokenizer: Tokenizer, *, longest: int = 10) -> dict[str, Any]:
         microseconds_per_merge: the same the other way round.
         selecting_share: share of the seconds that went into finding the most frequent pair.
         last_count: how often the pair of the last merge occurred.
+        too_long: pairs that were not merged, since their tokens would have been longer than tokens may be.
         longest_tokens: the longest phase-1 tokens as text, the earlier learned of equally long ones first; bytes
             that are no text show as U+FFFD.
         longest_bytes: length of the longest of them.
@@ -40,6 +41,7 @@ def summary(tokenizer: Tokenizer, *, longest: int = 10) -> dict[str, Any]:
         "microseconds_per_merge": 1e6 * seconds / merges if merges and seconds else None,
         "selecting_share": selecting / seconds if seconds and selecting is not None else None,
         "last_count": about.get("last_count"),
+        "too_long": about.get("too_long"),
         "longest_tokens": [token.decode(errors="replace") for token in tokens[:longest]],
         "longest_bytes": len(tokens[0]) if tokens else None,
     }

@@ -7,6 +7,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tokenizer.counting import DEFAULT_SPECIAL_TOKENS, PretokenCounts
 from tokenizer.errors import UserError, check_whole, quoted
 from tokenizer.progress import Progress, Throttle
 from tokenizer.special import check_special_tokens
-from tokenizer.vocabulary import has_own_layout
+from tokenizer.vocabulary import LONGEST_TOKEN, has_own_layout, longest_token
 
 
 def train_bpe(
@@ -56,9 +57,10 @@ def train_bpe(
             order, then merges by rank), "lexicographic-greatest" or "lexicographic-smallest" (of left bytes,
             right bytes).
         min_count: pairs that occur less often are not merged.
-        max_token_bytes: longer tokens are not made.
-        checkpoint: a file that holds the merges so far. If it is there, training goes on from it, with the same
-            result; it is written now and then, also when training is interrupted, and removed at the end.
+        max_token_bytes: longer tokens are not made; None for `LONGEST_TOKEN`, which is also the most.
+        checkpoint: a file that holds the merges so far. If it is there, training resumes from it, with the same result.
+            It is written now and then, when training is interrupted, and at the end: delete it once the tokenizer is
+            saved.
         checkpoint_seconds: time between two writes of it.
         progress: called with merges done.
         on_counts: called at the end with the count at which each new merge was made, by rank.
@@ -86,8 +88,8 @@ def train_bpe(
         saved = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
     before = Merges.none() if saved is None else saved.load().first(n_merges)
     found, trained = _merge(counts, start, before, n_merges, rules, strings, saved, progress)
-    if saved is not None:
-        saved.remove()
+    if saved is not None and len(found.ranks) > len(before.ranks):
+        saved.save(replace(found, seconds=before.seconds + time.perf_counter() - began))
     if on_counts is not None:
         on_counts(found.counts)
     made = len(found.ranks)
@@ -97,6 +99,8 @@ def train_bpe(
             f"{vocab_size - n_merges + made} tokens, not {vocab_size}. Use more text or a smaller vocabulary",
             stacklevel=2,
         )
+    if max_token_bytes is None or max_token_bytes > LONGEST_TOKEN:
+        warn_of_long_tokens(trained["too_long"], "max_token_bytes", stacklevel=2)
     provenance = {
         "phase1": {
             "corpus_bytes": counts.n_bytes,
@@ -110,6 +114,7 @@ def train_bpe(
             "merges": len(found.ranks),
             "last_count": int(found.counts[-1]) if len(found.counts) else None,
             "already_tokens": trained["already_tokens"],
+            "too_long": trained["too_long"],
             "seconds": round(before.seconds + time.perf_counter() - began, 3),
             # Of the last sitting alone it would be no share of the seconds.
             "selecting_seconds": None if len(before.ranks) else round(trained["selecting_seconds"], 3),
@@ -128,6 +133,16 @@ def train_bpe(
         special_layout=start.special_layout,
         provenance=start.provenance | provenance,
     )
+
+
+def warn_of_long_tokens(n_pairs: int, option: str, *, stacklevel: int) -> None:
+    """Warns of pairs that were not merged, because no token may be as long."""
+    if n_pairs:
+        warnings.warn(
+            f"{n_pairs} pair(s) were not merged, since a token has at most {LONGEST_TOKEN:,} bytes: the text repeats "
+            f"itself at great length. Set {option} to 100, for example, so that such tokens do not fill the vocabulary",
+            stacklevel=stacklevel + 1,
+        )
 
 
 def _merges_on_top(start: Tokenizer, vocab_size: int, counts: PretokenCounts) -> int:
@@ -168,7 +183,13 @@ def _merge(
         return saved is not None and saved.due()
 
     every = 0.1 if saved is None else min(0.1, saved.seconds)
-    options = {**rules, "special_tokens": list(special_tokens), "progress": report, "progress_seconds": every}
+    options = {
+        **rules,
+        "max_token_bytes": longest_token(rules["max_token_bytes"]),
+        "special_tokens": list(special_tokens),
+        "progress": report,
+        "progress_seconds": every,
+    }
     if start is None and not before:
         trained = _native.train_bpe(counts.data, counts.offsets, counts.counts, ALPHABET, n_merges, **options)
     else:

@@ -19,14 +19,20 @@ NOT_IN_UTF8 = frozenset([0xC0, 0xC1, *range(0xF5, 0x100)])
 """Bytes that no text has; imported tokenizers may have no token for them."""
 NO_TOKEN = -1
 
-_LONGEST_TOKEN = 1 << 16  # merges of merges could otherwise ask for any amount of memory
+LONGEST_TOKEN = 1 << 16
+"""Most bytes of a token that merges make; merges of merges could otherwise ask for any amount of memory."""
 _LONGEST_SPECIAL = 1 << 12  # finding strings in text is prepared in time that grows with the square of their length
 MOST_BYTES = 1 << 26
-"""Bytes of all tokens together. A merge takes few bytes of a file and may spell `_LONGEST_TOKEN`, so that a small file
+"""Bytes of all tokens together. A merge takes few bytes of a file and may spell `LONGEST_TOKEN`, so that a small file
 could otherwise ask for gigabytes; the largest vocabularies in use have less than 5 MB."""
 MOST_IDS = 1 << 24  # ids may have gaps, so one id alone could ask for any amount of memory
 
 SPECIAL_LAYOUTS = ("last", "first", "after-bytes")
+
+
+def longest_token(max_bytes: int | None) -> int:
+    """The most bytes of a new token: the limit that training is given, and never more than `LONGEST_TOKEN`."""
+    return LONGEST_TOKEN if max_bytes is None else min(max_bytes, LONGEST_TOKEN)
 
 
 def first_ids(layout: str, n_merges: int, n_specials: int) -> tuple[int, int, int]:
@@ -78,7 +84,7 @@ def spell(
         if len(spelling) < 2:
             raise UserError(f"the token {quoted(spelling)} with id {token_id} is no merge, and has less than two bytes")
         put(token_id, spelling, f"token {quoted(spelling)}")
-    spelled = _native.spell(vocab, np.ascontiguousarray(merge_ids).reshape(-1), _LONGEST_TOKEN, left_over)
+    spelled = _native.spell(vocab, np.ascontiguousarray(merge_ids).reshape(-1), LONGEST_TOKEN, left_over)
     if spelled is not None:
         vocab = spelled
     else:  # something is wrong with the merges: this says what
@@ -127,8 +133,8 @@ def _put_merges(
                 waiting.setdefault(missing, []).append(rank)
                 continue
             token = vocab[left] + vocab[right]
-            if len(token) > _LONGEST_TOKEN:
-                raise UserError(f"merge {rank} makes a token of more than {_LONGEST_TOKEN} bytes")
+            if len(token) > LONGEST_TOKEN:
+                raise UserError(f"merge {rank} makes a token of more than {LONGEST_TOKEN} bytes")
             if vocab[new] != token:  # several merges may make the same token
                 left_over -= len(token)
                 if left_over < 0:

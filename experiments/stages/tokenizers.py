@@ -102,12 +102,13 @@ def phase1(context: Context, counts: Artifact) -> tuple[Trained, MergeList]:
             progress=context.reporter.progress,
             on_counts=merged.append,
         )
-        for left in [*folder.glob("merges-*"), *folder.glob(".merges-*")]:
-            left.unlink()  # of sittings that started from another list, or were killed while writing
         content = io.BytesIO()  # given a file, NumPy loses what a full disk cannot take
         np.save(content, np.concatenate(merged))
         write_whole(folder / MERGE_COUNTS, content.getvalue())
         found = _keep(context, tokenizer, inputs)
+        # All checkpoints: of sittings that started from another list too, or were killed while writing.
+        for checkpoint in [*folder.glob("merges-*"), *folder.glob(".merges-*")]:
+            checkpoint.unlink()
         read: dict[str, Any] = {
             key: counts.contents[key] for key in ("corpus", "split", "mixture") if key in counts.contents
         }

@@ -1,8 +1,12 @@
 //! Documents as batches of one UTF-8 buffer and offsets, and which of them to take.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use crate::interrupt::poll;
+use crate::memory;
+use crate::unlocked::Pool;
 
 /// Documents laid end to end; document i is `data[offsets[i]..offsets[i + 1]]`, valid UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,31 +37,30 @@ impl Batch {
     }
 
     pub fn push(&mut self, document: &[u8]) {
+        memory::reserve(&mut self.data, document.len());
         self.data.extend_from_slice(document);
-        self.offsets.push(self.data.len() as i64);
+        memory::push(&mut self.offsets, self.data.len() as i64);
     }
 }
 
 /// Buffers of batches that nobody needs any more. A new buffer of some megabytes costs more to get from the system, page
 /// by page, than to fill (measured: a quarter of the time of reading .jsonl).
-static BUFFERS: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
-const MOST_BUFFERS: usize = 4;
+static BUFFERS: Pool<Vec<u8>, 4> = Pool::new();
 const LARGEST_BUFFER: usize = 1 << 24;
 
 /// An empty buffer with room for about `bytes`.
 pub fn buffer(bytes: usize) -> Vec<u8> {
-    let mut data = BUFFERS.lock().map_or_else(|_| None, |mut buffers| buffers.pop()).unwrap_or_default();
-    data.reserve(bytes);
+    let mut data = BUFFERS.take().map_or_else(Vec::new, |data| *data);
+    memory::reserve(&mut data, bytes);
     data
 }
 
 /// Keeps the buffer of a batch that nobody else holds.
 pub fn recycle(batch: Arc<Batch>) {
     let Some(Batch { mut data, .. }) = Arc::into_inner(batch) else { return };
-    let Ok(mut buffers) = BUFFERS.lock() else { return };
-    if buffers.len() < MOST_BUFFERS && (1 << 16..=LARGEST_BUFFER).contains(&data.capacity()) {
+    if (1 << 16..=LARGEST_BUFFER).contains(&data.capacity()) {
         data.clear();
-        buffers.push(data);
+        BUFFERS.put(Box::new(data));
     }
 }
 
@@ -89,7 +92,10 @@ pub struct Filter {
 impl Filter {
     /// Leaves out every document with the text of one of these, from now on.
     pub fn exclude(&mut self, batch: &Batch) {
-        self.excluded.extend((0..batch.len()).map(|i| xxh3_64(batch.document(i))));
+        for i in 0..batch.len() {
+            poll(batch.document(i).len());
+            self.excluded.insert(xxh3_64(batch.document(i)));
+        }
     }
 
     /// The documents taken, and whether more are wanted. Where all are taken the batch is not copied.
@@ -97,6 +103,7 @@ impl Filter {
         let mut taken = Vec::with_capacity(batch.len());
         let mut more = true;
         for i in 0..batch.len() {
+            poll(batch.document(i).len());
             match self.takes(batch.document(i)) {
                 None => {
                     more = false;
@@ -111,7 +118,7 @@ impl Filter {
         }
         let bytes: usize = taken.iter().map(|&i| batch.document(i).len()).sum();
         // A used buffer is as large as a whole batch, and stays so for as long as somebody keeps what is in it.
-        let data = if bytes > batch.data.len() / 2 { buffer(bytes) } else { Vec::with_capacity(bytes) };
+        let data = if bytes > batch.data.len() / 2 { buffer(bytes) } else { memory::room(bytes) };
         let mut copy = Batch { data, ..Batch::default() };
         taken.into_iter().for_each(|i| copy.push(batch.document(i)));
         (Arc::new(copy), more)

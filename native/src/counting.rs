@@ -6,22 +6,29 @@
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::sync::mpsc::{channel, sync_channel, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
 use crate::corpus::Batch;
-use crate::parallel;
+use crate::interrupt::{self, catch, poll, Call, Stopped};
 use crate::patterns::Scanner;
 use crate::reading::is_word_end;
 use crate::spill::{Run, Source, Sum};
-use crate::table::Table;
+use crate::table::{Sorted, Table};
+use crate::unlocked::Process;
+use crate::{memory, parallel};
 
 const CHUNK_BYTES: usize = 1 << 18;
+/// Work of adding up one string's counts, as `poll` takes it.
+const WORK_PER_SUM: usize = 16;
 /// Runs that are merged at once; each holds a file and less than half a megabyte.
 const MOST_RUNS: usize = 64;
+/// How long to wait where the threads have enough to do; they have a chunk each in that time, and four wait.
+const FULL: Duration = Duration::from_micros(500);
 
 /// What a merge may not cross before any pattern is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,12 +120,17 @@ struct Shared {
     runs: Mutex<Vec<Run>>,
     n_spilled: AtomicUsize,
     failed: AtomicBool,
-    error: Mutex<Option<String>>,
+    error: Mutex<Option<Failure>>,
+}
+
+enum Failure {
+    Error(String),
+    Stopped(Stopped),
 }
 
 impl Shared {
-    fn fail(&self, error: String) {
-        self.error.lock().expect("no panic while held").get_or_insert(error);
+    fn fail(&self, failure: Failure) {
+        self.error.lock().expect("no panic while held").get_or_insert(failure);
         self.failed.store(true, Ordering::Release);
     }
 
@@ -126,8 +138,12 @@ impl Shared {
         if !self.failed.load(Ordering::Acquire) {
             return Ok(());
         }
-        let error = self.error.lock().expect("no panic while held").clone();
-        Err(error.unwrap_or_else(|| "counting failed".into()))
+        let stopped = match &*self.error.lock().expect("no panic while held") {
+            Some(Failure::Error(error)) => return Err(error.clone()),
+            Some(Failure::Stopped(stopped)) => stopped.again(),
+            None => unreachable!("a failure has its reason"),
+        };
+        stopped.unwind() // with the lock open
     }
 
     fn count(&self, work: &Work, table: &mut Table) -> Result<(), String> {
@@ -175,23 +191,39 @@ impl Shared {
     }
 }
 
-fn work(shared: &Shared, queue: &Mutex<Receiver<Work>>) -> Table {
-    let mut table = Table::new(shared.memory);
-    loop {
-        let received = queue.lock().expect("no panic while held").recv();
-        let Ok(work) = received else { return table };
-        // After a failure the queue is only emptied, so that nobody waits for room in it.
-        if shared.check().is_ok() {
-            shared.count(&work, &mut table).unwrap_or_else(|error| shared.fail(error));
+/// What one thread counts, in order of bytes; None after a failure.
+fn work(shared: &Shared, queue: &Mutex<Receiver<Work>>) -> Option<Sorted> {
+    let counted = catch(|| {
+        let mut table = Table::new(shared.memory);
+        loop {
+            let received = queue.lock().expect("no panic while held").recv();
+            // After a failure the queue is only emptied, so that nobody waits for room in it.
+            let failed = shared.failed.load(Ordering::Acquire);
+            match received {
+                Err(_) => return Ok((!failed).then(|| table.into_sorted())),
+                Ok(work) if !failed => shared.count(&work, &mut table)?,
+                Ok(_) => {}
+            }
         }
-    }
+    });
+    let failure = match counted {
+        Ok(Ok(sorted)) => return sorted,
+        Ok(Err(error)) => Failure::Error(error),
+        Err(stopped) => Failure::Stopped(stopped),
+    };
+    shared.fail(failure);
+    while queue.lock().expect("no panic while held").recv().is_ok() {}
+    None
 }
 
 /// Counts the pretokens of batches.
 pub struct Counter {
     shared: Arc<Shared>,
     queue: Option<SyncSender<Work>>,
-    workers: Vec<JoinHandle<Table>>,
+    workers: Vec<JoinHandle<()>>,
+    sorted: Mutex<Receiver<Sorted>>,
+    call: Arc<Call>,
+    process: Process,
     /// Whether long documents may be cut at the ends of words.
     cuts: bool,
 }
@@ -218,14 +250,20 @@ impl Counter {
             error: Mutex::default(),
         });
         let (sender, receiver) = sync_channel(4 * threads);
-        let receiver = Arc::new(Mutex::new(receiver));
-        let workers = (0..threads)
-            .map(|_| {
-                let (shared, receiver) = (Arc::clone(&shared), Arc::clone(&receiver));
-                std::thread::spawn(move || work(&shared, &receiver))
-            })
-            .collect();
-        Ok(Self { shared, queue: Some(sender), workers, cuts })
+        let (send_sorted, sorted) = channel();
+        let (receiver, call) = (Arc::new(Mutex::new(receiver)), Arc::<Call>::default());
+        let workers = parallel::start(threads, || {
+            let (shared, receiver, call) = (Arc::clone(&shared), Arc::clone(&receiver), Arc::clone(&call));
+            let send_sorted = send_sorted.clone();
+            move || {
+                if let Some(sorted) = call.on_this_thread(None, || work(&shared, &receiver)) {
+                    let _ = send_sorted.send(sorted); // unless nobody waits for it any more
+                }
+            }
+        })?;
+        let process = Process::current();
+        let sorted = Mutex::new(sorted);
+        Ok(Self { shared, queue: Some(sender), workers, sorted, call, process, cuts })
     }
 
     /// Whether documents may come in parts that were cut at the ends of words.
@@ -258,21 +296,28 @@ impl Counter {
 
     fn send(&self, batch: &Arc<Batch>, place: Place) -> Result<(), String> {
         let queue = self.queue.as_ref().expect("open until the counter is finished or dropped");
-        queue.send(Work { batch: Arc::clone(batch), place }).map_err(|_| "a counting thread died".into())
+        let mut work = Work { batch: Arc::clone(batch), place };
+        loop {
+            match queue.try_send(work) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Full(again)) => work = again,
+                Err(TrySendError::Disconnected(_)) => return Err("all counting threads died".into()),
+            }
+            interrupt::look();
+            std::thread::sleep(FULL);
+        }
     }
 
     /// Everything that was counted, in order of bytes.
     pub fn finish(mut self) -> Result<Counts, String> {
         drop(self.queue.take());
-        let sorting: Vec<_> = std::mem::take(&mut self.workers)
-            .into_iter()
-            .map(|worker| std::thread::spawn(move || worker.join().map(Table::into_sorted)))
-            .collect();
         let mut sources = Vec::new();
-        for sorted in sorting {
-            let sorted =
-                sorted.join().and_then(|sorted| sorted).unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            sources.push(Source::Table(sorted));
+        while sources.len() < self.workers.len() && !self.shared.failed.load(Ordering::Acquire) {
+            match self.sorted.get_mut().expect("no panic while held").recv_timeout(interrupt::WAIT) {
+                Ok(sorted) => sources.push(Source::Table(sorted)),
+                Err(RecvTimeoutError::Timeout) => interrupt::look(),
+                Err(RecvTimeoutError::Disconnected) => break, // after a failure
+            }
         }
         self.shared.check()?;
         sources.extend(self.shared.runs.lock().expect("no panic while held").drain(..).map(Source::Run));
@@ -281,12 +326,13 @@ impl Counter {
 }
 
 impl Drop for Counter {
-    /// Threads end with what they are at, so that nothing is written behind our back.
+    /// Waits for the threads to stop, so that nothing is written after it.
     fn drop(&mut self) {
-        if let Some(queue) = self.queue.take() {
-            self.shared.fail("counting was given up".into());
-            drop(queue);
-            self.workers.drain(..).for_each(|worker| drop(worker.join()));
+        self.call.stop();
+        drop(self.queue.take());
+        let workers = self.workers.drain(..);
+        if self.process.is_current() {
+            workers.for_each(|worker| drop(worker.join()));
         }
     }
 }
@@ -304,10 +350,10 @@ impl Counts {
     pub fn sum(sources: Vec<Source>) -> Result<Self, String> {
         let most: usize = sources.iter().map(Source::len).sum();
         let mut sum = Sum::new(sources)?;
-        let mut this =
-            Self { offsets: Vec::with_capacity(most + 1), counts: Vec::with_capacity(most), ..Self::default() };
+        let mut this = Self { offsets: memory::room(most + 1), counts: memory::room(most), ..Self::default() };
         this.offsets.push(0);
         while let Some(count) = sum.next_onto(&mut this.data)? {
+            poll(WORK_PER_SUM);
             this.offsets.push(this.data.len() as i64);
             this.counts.push(count);
         }

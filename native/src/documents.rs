@@ -1,8 +1,11 @@
 //! Documents wherever they lie: in a batch of ours, in somebody's buffers, or in strings apart from each other.
 
+use std::borrow::Cow;
+
 use crate::corpus::Batch;
+use crate::interrupt::poll;
 use crate::joining::{Joined, Joining};
-use crate::parallel;
+use crate::{memory, parallel};
 
 /// Bytes of documents that a thread takes at a time.
 pub const CHUNK_BYTES: usize = 1 << 17;
@@ -44,13 +47,13 @@ impl Documents for Batch {
 
 /// Arrow's layout: document i is `data[offsets[i]..offsets[i + 1]]`.
 pub struct Buffers<'a> {
-    data: &'a [u8],
-    offsets: &'a [i64],
+    data: Cow<'a, [u8]>,
+    offsets: Cow<'a, [i64]>,
 }
 
 impl<'a> Buffers<'a> {
     /// Fails where the offsets do not fit the buffer, or a document is not UTF-8.
-    pub fn new(data: &'a [u8], offsets: &'a [i64]) -> Result<Self, String> {
+    pub fn new(data: Cow<'a, [u8]>, offsets: Cow<'a, [i64]>) -> Result<Self, String> {
         if offsets.is_empty() {
             return Err("there are no offsets; n documents have n + 1".to_string());
         }
@@ -60,6 +63,7 @@ impl<'a> Buffers<'a> {
                 .zip(usize::try_from(bounds[1]).ok())
                 .and_then(|(start, end)| data.get(start..end))
                 .ok_or_else(|| format!("offsets of document {i} do not fit the buffer"))?;
+            poll(document.len());
             if let Err(error) = std::str::from_utf8(document) {
                 return Err(format!("document {i} of the batch is not UTF-8 at its byte {}", error.valid_up_to()));
             }
@@ -70,7 +74,7 @@ impl<'a> Buffers<'a> {
 
 impl Documents for Buffers<'_> {
     fn offsets(&self) -> &[i64] {
-        self.offsets
+        &self.offsets
     }
 
     fn document(&self, i: usize) -> &[u8] {
@@ -86,7 +90,7 @@ pub struct Strings<'a> {
 
 impl<'a> Strings<'a> {
     pub fn new(texts: Vec<&'a [u8]>) -> Self {
-        let mut offsets = Vec::with_capacity(texts.len() + 1);
+        let mut offsets = memory::room(texts.len() + 1);
         offsets.push(0);
         let mut end = 0;
         offsets.extend(texts.iter().map(|text| {
@@ -120,6 +124,7 @@ pub fn map<S: Send, T: Copy + Send>(
     let mut joined = Joined::new(room, documents.count());
     if threads == 1 {
         for i in 0..documents.count() {
+            poll(documents.document(i).len());
             work(&mut states[0], i, documents.document(i), &mut joined.items)?;
             joined.offsets.push(joined.items.len() as i64);
         }
@@ -128,8 +133,9 @@ pub fn map<S: Send, T: Copy + Send>(
         parallel::for_each(&mut states[..threads], chunks.len(), |state, chunk| {
             let mut part = joining.part();
             for i in chunks[chunk].clone() {
+                poll(documents.document(i).len());
                 work(state, i, documents.document(i), &mut part.items)?;
-                part.ends.push(part.items.len());
+                memory::push(&mut part.ends, part.items.len());
             }
             joining.add(chunk, part);
             Ok::<(), String>(())
@@ -147,12 +153,13 @@ mod tests {
     #[test]
     fn buffers_are_checked() {
         let data = "aéb".as_bytes();
-        assert_eq!(Buffers::new(data, &[0, 1, 3, 3, 4]).unwrap().document(1), "é".as_bytes());
+        let new = |offsets: &'static [i64]| Buffers::new(data.into(), offsets.into());
+        assert_eq!(new(&[0, 1, 3, 3, 4]).unwrap().document(1), "é".as_bytes());
         for offsets in [&[0, 5][..], &[-1, 1], &[2, 1], &[0, i64::MAX]] {
-            assert!(Buffers::new(data, offsets).err().unwrap().contains("do not fit the buffer"), "{offsets:?}");
+            assert!(new(offsets).err().unwrap().contains("do not fit the buffer"), "{offsets:?}");
         }
-        assert!(Buffers::new(data, &[0, 2]).err().unwrap().contains("not UTF-8 at its byte 1"));
-        assert!(Buffers::new(data, &[]).is_err());
+        assert!(new(&[0, 2]).err().unwrap().contains("not UTF-8 at its byte 1"));
+        assert!(new(&[]).is_err());
     }
 
     #[test]

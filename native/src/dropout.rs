@@ -16,6 +16,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::encoding::{between_closed_seams, Definition};
+use crate::interrupt::poll;
+use crate::memory;
 
 const NONE: u32 = u32::MAX;
 
@@ -114,17 +116,18 @@ impl Dropout {
             let first = tokens.len();
             self.bytes(definition, &text[start..end], coins, scratch, &mut tokens);
             let mut at = start;
-            ends.extend(tokens[first..].iter().map(|&token| {
+            let end = |&token: &u32| {
                 at += definition.tokens.get(token).len();
                 at
-            }));
+            };
+            memory::extend(&mut ends, tokens[first..].iter().map(end));
             let whole = tokens.len() == first + 1;
             if definition.eligible.as_ref().is_some_and(|eligible| !(whole && eligible[tokens[first] as usize])) {
-                boundaries.push(start);
-                boundaries.extend_from_slice(&ends[first..]);
+                memory::push(&mut boundaries, start);
+                memory::extend(&mut boundaries, ends[first..].iter().copied());
             }
         })?;
-        fence.pieces(text, |_, end| boundaries.push(end))?;
+        fence.pieces(text, |_, end| memory::push(&mut boundaries, end))?;
         boundaries.sort();
         between_closed_seams(&tokens, &ends, &boundaries, &mut |span| self.superwords(span, coins, scratch, out));
         Ok(())
@@ -143,8 +146,10 @@ impl Dropout {
         let mut run = std::mem::take(&mut scratch.run);
         for stretch in piece.chunk_by(|&left, &right| joins(&[left, right])) {
             run.clear();
-            run.extend(stretch.iter().map(|&byte| definition.byte_ids[byte as usize]));
+            poll(stretch.len());
+            memory::extend(&mut run, stretch.iter().map(|&byte| definition.byte_ids[byte as usize]));
             merge(&mut run, &self.phase1, coins, scratch);
+            memory::reserve(out, run.len());
             out.extend_from_slice(&run);
         }
         scratch.run = run;
@@ -153,6 +158,7 @@ impl Dropout {
     /// What phase 2 makes of phase-1 tokens.
     fn superwords(&self, tokens: &[u32], coins: &mut Coins, scratch: &mut Scratch, out: &mut Vec<u32>) {
         if self.phase2.is_empty() {
+            memory::reserve(out, tokens.len());
             return out.extend_from_slice(tokens);
         }
         let joins = |left: &u32, right: &u32| {
@@ -161,8 +167,10 @@ impl Dropout {
         let mut run = std::mem::take(&mut scratch.run);
         for stretch in tokens.chunk_by(joins) {
             run.clear();
-            run.extend_from_slice(stretch);
+            poll(stretch.len());
+            memory::extend(&mut run, stretch.iter().copied());
             merge(&mut run, &self.phase2, coins, scratch);
+            memory::reserve(out, run.len());
             out.extend_from_slice(&run);
         }
         scratch.run = run;
@@ -202,10 +210,13 @@ fn merge(ids: &mut Vec<u32>, table: &Table, coins: &mut Coins, scratch: &mut Scr
         return;
     }
     next.clear();
+    memory::reserve(next, n as usize);
     next.extend(1..=n);
     previous.clear();
+    memory::reserve(previous, n as usize);
     previous.extend((0..n).map(|i| i.wrapping_sub(1)));
     while let Some(Reverse((rank_then, at))) = heap.pop() {
+        poll(1);
         // Pairs of a place only get longer, so that no merge is in the heap twice.
         let right = next[at as usize];
         if ids[at as usize] == NONE || right >= n || rank(ids[at as usize], ids[right as usize]) != Some(rank_then) {

@@ -2,6 +2,8 @@
 
 use hashbrown::hash_table::{Entry, HashTable};
 
+use crate::interrupt::poll;
+use crate::memory;
 use crate::merging::Words;
 
 /// Bytes per token of a merge loop: its cell, and three postings at most.
@@ -65,10 +67,12 @@ impl Fragments {
     fn add_hashed(&mut self, fragment: &[u32], hash: u32, count: u64) {
         let Self { ids, table } = self;
         let equal = |entry: &Fragment| entry.hash == hash && entry.of(ids) == fragment;
+        memory::reserve_table(table, |entry| spread(entry.hash));
         match table.entry(spread(hash), equal, |entry| spread(entry.hash)) {
             Entry::Occupied(mut entry) => entry.get_mut().count += count,
             Entry::Vacant(entry) => {
                 entry.insert(Fragment { start: ids.len(), length: fragment.len() as u32, hash, count });
+                memory::reserve(ids, fragment.len());
                 ids.extend_from_slice(fragment);
             }
         }
@@ -76,6 +80,7 @@ impl Fragments {
 
     pub fn merge(&mut self, other: Self) {
         for fragment in &other.table {
+            poll(fragment.length as usize);
             self.add_hashed(fragment.of(&other.ids), fragment.hash, fragment.count);
         }
     }

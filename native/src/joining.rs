@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::memory::room_on_huge_pages;
+use crate::interrupt::poll;
+use crate::memory::{self, room_on_huge_pages};
 
 /// Parts whose memory is kept: enough for threads that take turns, little where many had to wait for one.
 const MOST_SPARE: usize = 16;
@@ -29,7 +30,7 @@ pub struct Joined<T> {
 impl<T: Copy> Joined<T> {
     /// Room for about so many items.
     pub fn new(items: usize, documents: usize) -> Self {
-        let mut offsets = Vec::with_capacity(documents + 1);
+        let mut offsets = memory::room(documents + 1);
         offsets.push(0);
         Self { items: room_on_huge_pages(items), offsets }
     }
@@ -37,6 +38,7 @@ impl<T: Copy> Joined<T> {
     fn add(&mut self, part: &Part<T>) {
         let before = self.items.len();
         self.offsets.extend(part.ends.iter().map(|end| (before + end) as i64));
+        memory::reserve(&mut self.items, part.items.len());
         self.items.extend_from_slice(&part.items);
     }
 }
@@ -79,6 +81,7 @@ impl<T: Copy> Joining<T> {
             let Some(mut part) = parts.waiting.remove(&next) else { break };
             parts.next += 1;
             drop(parts);
+            poll(part.items.len()); // others may make parts for as long as this thread joins them
             joined.add(&part);
             part.items.clear();
             part.ends.clear();

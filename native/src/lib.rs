@@ -9,6 +9,7 @@ pub mod dropout;
 pub mod encoding;
 pub mod fragments;
 pub mod hf_model;
+pub mod interrupt;
 pub mod joining;
 pub mod keys;
 pub mod memory;
@@ -31,6 +32,7 @@ pub mod spill;
 pub mod streaming;
 pub mod table;
 pub mod unicode;
+pub mod unlocked;
 
 #[cfg(feature = "python")]
 mod python;

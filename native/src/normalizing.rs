@@ -5,12 +5,14 @@
 //! in front of one, and only the stretches around other characters are looked at more closely.
 
 use std::borrow::Cow;
-use std::sync::OnceLock;
 
 use unicode_normalization_alignments::{char, UnicodeNormalization};
 use unicode_normalization_alignments::{is_nfc_quick, is_nfd_quick, is_nfkc_quick, is_nfkd_quick, IsNormalized};
 
+use crate::interrupt::poll;
+use crate::memory;
 use crate::unicode::decode;
+use crate::unlocked::Once;
 
 /// A normalisation form of the Unicode standard (annex 15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,9 @@ pub enum Form {
 }
 
 const FORMS: [(&str, Form); 4] = [("NFC", Form::Nfc), ("NFD", Form::Nfd), ("NFKC", Form::Nfkc), ("NFKD", Form::Nfkd)];
+
+/// Bytes after which a search may be stopped.
+const BLOCK: usize = 1 << 14;
 
 /// A bit for each code point.
 struct Plain(Vec<u64>);
@@ -48,19 +53,22 @@ impl Plain {
                 if plain {
                     return at;
                 }
-                while let Some(eight) = text.get(at..at + 8) {
+                let stop = text.len().min(at + BLOCK);
+                poll(stop - at);
+                while let Some(eight) = text[..stop].get(at..at + 8) {
                     if u64::from_ne_bytes(eight.try_into().expect("eight")) & 0x8080_8080_8080_8080 != 0 {
                         break;
                     }
                     at += 8;
                 }
-                at += text[at..].iter().take_while(|&&byte| byte < 128).count();
+                at += text[at..stop].iter().take_while(|&&byte| byte < 128).count();
                 continue;
             }
             let (code_point, length) = decode(text, at);
             if self.has(code_point) == plain {
                 return at;
             }
+            poll(length);
             at += length;
         }
         at
@@ -75,8 +83,8 @@ impl Form {
     }
 
     fn plain(self) -> &'static Plain {
-        static PLAIN: [OnceLock<Plain>; 4] = [const { OnceLock::new() }; 4];
-        PLAIN[self as usize].get_or_init(|| Plain::of(self))
+        static PLAIN: [Once<Plain>; 4] = [const { Once::new() }; 4];
+        PLAIN[self as usize].get_or_make(|| Plain::of(self))
     }
 
     /// The characters of the form, each with what became of those that it was: 1 where it was added, -n where n more
@@ -118,8 +126,9 @@ impl Form {
             if self.is_surely(stretch.chars()) {
                 continue;
             }
-            let normal: String = self.changes(stretch).map(|change| change.0).collect();
+            let normal: String = self.changes(stretch).map(|change| change.0).inspect(|_| poll(1)).collect();
             if normal != stretch {
+                memory::reserve(&mut out, start - copied + normal.len());
                 out.extend_from_slice(&text[copied..start]);
                 out.extend_from_slice(normal.as_bytes());
                 copied = end;
@@ -128,6 +137,7 @@ impl Form {
         if copied == 0 {
             return Cow::Borrowed(text);
         }
+        memory::reserve(&mut out, text.len() - copied);
         out.extend_from_slice(&text[copied..]);
         Cow::Owned(out)
     }
@@ -174,18 +184,21 @@ pub fn aligned<'t>(forms: &[Form], text: &'t [u8]) -> (Cow<'t, [u8]>, Option<Vec
     if let Cow::Borrowed(text) = in_turn(forms, text) {
         return (Cow::Borrowed(text), None);
     }
-    let mut normal = characters(text).to_string();
+    let mut normal = String::from_utf8(memory::copied(text)).expect("documents are UTF-8");
     let whole = |(at, c): (usize, char)| std::iter::repeat_n((at, at + c.len_utf8()), c.len_utf8());
-    let mut from: Vec<(usize, usize)> = normal.char_indices().flat_map(whole).collect();
+    let mut from: Vec<(usize, usize)> = memory::room(normal.len());
+    from.extend(normal.char_indices().flat_map(whole));
     for form in forms {
         let (mut made, mut made_from) = (String::new(), Vec::new());
         let mut used = 0usize; // bytes of `normal`
         let mut left = normal.chars();
         for (c, change) in form.changes(&normal) {
+            poll(1);
             let place = if change > 0 { used.checked_sub(1) } else { Some(used) };
             let origin = place.and_then(|at| from.get(at).copied()).unwrap_or((0, 0));
             let replaced = usize::try_from(1 - change).unwrap_or(0);
             used += left.by_ref().take(replaced).map(char::len_utf8).sum::<usize>();
+            memory::reserve(&mut made_from, c.len_utf8());
             made_from.extend(std::iter::repeat_n(origin, c.len_utf8()));
             made.push(c);
         }

@@ -1,16 +1,20 @@
 //! Where tokens lie in their text.
 
+use crate::interrupt::poll;
+use crate::memory;
+
 /// Start and end of every token, in bytes and in characters, flat; `length(id)` is a token's in bytes.
 ///
 /// A token that holds part of a character covers it whole in characters, as in HF `tokenizers`, so that the spans of
 /// its neighbours overlap. Fails where the tokens do not spell as many bytes as the text has.
 pub fn spans(text: &[u8], ids: &[u32], length: impl Fn(u32) -> usize) -> Result<(Vec<i64>, Vec<i64>), String> {
-    let (mut bytes, mut characters) = (Vec::with_capacity(2 * ids.len()), Vec::with_capacity(2 * ids.len()));
+    let (mut bytes, mut characters) = (memory::room(2 * ids.len()), memory::room(2 * ids.len()));
     let is_start = |byte: &&u8| **byte & 0xC0 != 0x80;
     let (mut at, mut begun) = (0, 0i64); // characters that begin before `at`
     for &id in ids {
         let token = text.get(at..at + length(id)).ok_or("the tokens spell more than the text")?;
         let continues = token.first().is_some_and(|byte| !is_start(&byte));
+        poll(token.len());
         bytes.extend([at as i64, (at + token.len()) as i64]);
         let first = begun - i64::from(continues);
         begun += token.iter().filter(is_start).count() as i64;

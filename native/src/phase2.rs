@@ -12,6 +12,7 @@ use crate::corpus::Batch;
 use crate::counting::{Specials, Unit};
 use crate::encoding::{Encoder, Room, State, Superwords};
 use crate::fragments::Fragments;
+use crate::interrupt::poll;
 pub use crate::merging::Judge;
 use crate::merging::{Merge, MergeLoop, Refused, Report, Special, Stop, Tie, Veto, Words};
 use crate::parallel;
@@ -162,6 +163,7 @@ impl Trainer {
             parallel::for_each(&mut pairs, chunks.len(), |(state, worker), i| {
                 for document in chunks[i].clone() {
                     let text = batch.document(document);
+                    poll(text.len());
                     let every = match pass {
                         Pass::Seams { sample_every } if sampling => sample_every,
                         _ => 0,
@@ -267,6 +269,7 @@ impl Trainer {
         self.refused = refused;
         self.found.merges.extend(report.merges);
         self.found.rejected += report.rejected;
+        self.found.too_long += report.too_long;
         self.found.already_tokens += report.already_tokens;
         self.found.selecting += report.selecting;
         Ok((&self.found, stop))

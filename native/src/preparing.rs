@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex};
 use crate::corpus::Batch;
 use crate::documents::{self, Documents, Strings};
 use crate::encoding::{Encoder, State};
+use crate::interrupt::poll;
+use crate::memory;
 use crate::normalizing::{aligned, certain_end, normalized, Form};
 use crate::offsets;
 use crate::special::{Held, Part, Specials};
@@ -110,18 +112,23 @@ impl Preparation {
 
     /// The documents as they are encoded, tokens with their strings; the batch itself where that is the same.
     pub fn normalize(&self, batch: &Arc<Batch>) -> Arc<Batch> {
-        let is_same = |i: usize| !self.length(batch.document(i)).1;
+        let is_same = |i: usize| {
+            poll(batch.document(i).len());
+            !self.length(batch.document(i)).1
+        };
         let Some(first) = (0..batch.len()).find(|&i| !is_same(i)) else { return Arc::clone(batch) };
         let mut made = Batch { continued: batch.continued, ..Batch::default() };
         (0..first).for_each(|i| made.push(batch.document(i)));
         for i in first..batch.len() {
             let document = batch.document(i);
-            let mut text = Vec::with_capacity(document.len());
+            let mut text = memory::room(document.len());
             let split = split(self.early.as_ref(), document, |part, start, end| {
-                match part {
-                    Part::Text(part) => text.extend_from_slice(&normalized(&self.forms, part)),
-                    Part::Token(_) => text.extend_from_slice(&document[start..end]),
-                }
+                let part = match part {
+                    Part::Text(part) => normalized(&self.forms, part),
+                    Part::Token(_) => Cow::Borrowed(&document[start..end]),
+                };
+                memory::reserve(&mut text, part.len());
+                text.extend_from_slice(&part);
                 Ok(())
             });
             debug_assert!(split.is_ok());
@@ -169,8 +176,9 @@ impl Preparation {
             return encoder.encode_batch(documents, threads);
         }
         if tokens.is_empty() {
-            let mut all: Vec<&[u8]> = (0..documents.count()).map(|i| documents.document(i)).collect();
-            texts.iter().for_each(|(i, text)| all[*i] = text);
+            let mut all = memory::room(documents.count());
+            all.extend((0..documents.count()).map(|i| documents.document(i)));
+            texts.iter().for_each(|(i, text)| all[*i] = text.as_slice());
             return encoder.encode_batch(&Strings::new(all), threads);
         }
         encoder.with_states(threads, |states| {
@@ -186,7 +194,7 @@ impl Preparation {
         let definition = encoder.definition();
         let cut = definition.fence.as_ref().unwrap_or(&definition.scanner);
         let mut n_words = 0;
-        let mut begun = vec![0i64; text.len() + 1]; // characters that begin before a byte
+        let mut begun = memory::filled(text.len() + 1, 0i64); // characters that begin before a byte
         for (at, byte) in text.iter().enumerate() {
             begun[at + 1] = begun[at] + i64::from(byte & 0xC0 != 0x80);
         }
@@ -223,8 +231,9 @@ impl Preparation {
                 if words {
                     let mut starts = in_bytes.chunks_exact(2).map(|at| at[0] as usize).peekable();
                     cut.pieces(text, |_, end| {
+                        poll(1);
                         while starts.next_if(|&start| start < end).is_some() {
-                            spans.words.push(n_words);
+                            memory::push(&mut spans.words, n_words);
                         }
                         n_words += 1;
                     })?;
@@ -234,6 +243,9 @@ impl Preparation {
                         spans.put(id, place(first + at[0] as usize, first + at[1] as usize), &begun);
                     }
                 } else {
+                    memory::reserve(&mut spans.ids, found.len());
+                    memory::reserve(&mut spans.bytes, in_bytes.len());
+                    memory::reserve(&mut spans.characters, in_bytes.len());
                     spans.ids.extend(found);
                     spans.bytes.extend(in_bytes.iter().map(|at| at + (start + first) as i64));
                     spans.characters.extend(in_characters.iter().map(|at| at + begun[start + first]));

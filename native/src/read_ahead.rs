@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
+use crate::interrupt;
+
 /// Batches of the usual size that may wait per thread; one that holds a long document counts as many.
 const AHEAD: usize = 2;
 
@@ -100,7 +102,10 @@ impl<T> Queue<T> {
             } else if state.lanes.is_empty() && state.complete {
                 return None;
             } else {
-                state = self.wait(state);
+                // Nothing is held while the caller may stop the wait.
+                drop(self.changed.wait_timeout(state, interrupt::WAIT).expect("no panic while held"));
+                interrupt::look();
+                state = self.state();
             }
         }
     }

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use memchr::memmem;
 
 use crate::corpus::{self, Batch};
+use crate::interrupt::catch;
 use crate::read_ahead::{Lane, Queue};
-use crate::{quick_records, records};
+use crate::unlocked::Process;
+use crate::{memory, parallel, quick_records, records};
 
 const READ_BUFFER: usize = 1 << 20;
 /// Bytes by which the buffer of a long document grows at most: twice its size could be far beyond the limit.
@@ -53,21 +55,28 @@ pub fn is_word_end(text: &[u8], at: usize) -> bool {
 }
 
 /// Reads files ahead on threads; `next` gives batches, in the order of the files if that is asked for.
-pub struct Reader(Arc<Queue<Batch>>);
+pub struct Reader(Arc<Queue<Batch>>, Process);
 
 impl Reader {
-    pub fn start(files: Vec<(PathBuf, Format)>, settings: Settings, threads: usize, in_order: bool) -> Self {
+    /// Fails where the system starts no thread.
+    pub fn start(
+        files: Vec<(PathBuf, Format)>,
+        settings: Settings,
+        threads: usize,
+        in_order: bool,
+    ) -> Result<Self, String> {
         let threads = threads.clamp(1, files.len().max(1));
         let queue = Queue::new(threads, in_order);
         let work = Arc::new((files, settings));
-        for _ in 0..threads {
+        parallel::start(threads, || {
             let (queue, work) = (Arc::clone(&queue), Arc::clone(&work));
-            std::thread::spawn(move || {
+            move || {
                 let (files, settings) = &*work;
                 while let Some((lane, taken)) = queue.open(|from| some_files(files, from)) {
                     let mut collector = Collector::new(lane, settings.batch_bytes);
                     for (path, format) in &files[taken] {
-                        match read_file(path, *format, settings, &mut collector) {
+                        let read = catch(|| read_file(path, *format, settings, &mut collector));
+                        match read.unwrap_or_else(|stopped| Err(stopped.to_string())) {
                             Ok(true) => {}
                             Ok(false) => return,
                             Err(error) => return collector.lane.fail(format!("{}: {error}", path.display())),
@@ -77,9 +86,9 @@ impl Reader {
                         collector.lane.end();
                     }
                 }
-            });
-        }
-        Self(queue)
+            }
+        })?;
+        Ok(Self(queue, Process::current()))
     }
 }
 
@@ -99,13 +108,20 @@ impl Iterator for Reader {
     type Item = Result<Batch, String>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if !self.1.is_current() {
+            return Some(Err(
+                "files that were opened before a fork can only be read on in the process before it".into()
+            ));
+        }
         self.0.take()
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.0.close();
+        if self.1.is_current() {
+            self.0.close();
+        }
     }
 }
 
@@ -141,7 +157,7 @@ impl Collector {
                     base + error.valid_up_to() as u64
                 ));
             }
-            let mut mended = Vec::with_capacity(length);
+            let mut mended = memory::room(length);
             for chunk in self.batch.data[start..].utf8_chunks() {
                 mended.extend_from_slice(chunk.valid().as_bytes());
                 if !chunk.invalid().is_empty() {
@@ -159,6 +175,7 @@ impl Collector {
     }
 
     fn add(&mut self, document: &[u8], base: u64, settings: &Settings) -> Result<bool, String> {
+        memory::reserve(&mut self.batch.data, document.len());
         self.batch.data.extend_from_slice(document);
         self.close(base, settings)
     }
@@ -240,7 +257,9 @@ impl<R: Read> Window<R> {
             self.start = 0;
         }
         if self.end == self.buffer.len() {
-            self.buffer.resize(self.end + self.end.min(GROWTH), 0);
+            let growth = self.end.min(GROWTH);
+            memory::reserve(&mut self.buffer, growth);
+            self.buffer.resize(self.end + growth, 0);
         }
         loop {
             match self.input.read(&mut self.buffer[self.end..]) {
@@ -257,7 +276,7 @@ impl<R: Read> Window<R> {
 
 fn read_whole(input: impl Read, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
     let enough = (settings.skip_above.unwrap_or(settings.limit) as u64).saturating_add(1);
-    input.take(enough).read_to_end(&mut collector.batch.data).map_err(unreadable)?;
+    memory::trying(|| input.take(enough).read_to_end(&mut collector.batch.data)).map_err(unreadable)?;
     collector.close(0, settings)
 }
 
@@ -417,7 +436,7 @@ mod tests {
         std::fs::write(&path, content).unwrap();
         let format = if name.contains("jsonl") { Format::JsonLines } else { Format::Text };
         let mut texts = Vec::new();
-        let batches: Vec<_> = Reader::start(vec![(path.clone(), format)], settings, 1, true).collect();
+        let batches: Vec<_> = Reader::start(vec![(path.clone(), format)], settings, 1, true).unwrap().collect();
         std::fs::remove_file(path).unwrap();
         for batch in batches {
             let (batch, _) = filter.apply(&Arc::new(batch?));

@@ -1,8 +1,9 @@
 //! Encoded documents as files of tokens hold them.
 
-use std::sync::Mutex;
-
 use crate::documents::{Documents, BYTES_PER_TOKEN};
+use crate::interrupt::poll;
+use crate::memory;
+use crate::unlocked::Pool;
 
 /// Ids that are narrowed and measured at a time, while they are in the nearest cache.
 const PART: usize = 1 << 11;
@@ -12,8 +13,7 @@ const LONG: u8 = u8::MAX;
 
 /// Rooms for ids that nobody needs any more. Getting new ones from the system, page by page, takes half as long as
 /// narrowing and measuring the ids.
-type Rooms<T> = Mutex<Vec<Vec<T>>>;
-const MOST_ROOMS: usize = 8;
+type Rooms<T> = Pool<Vec<T>, 8>;
 const LARGEST_ROOM: usize = 1 << 23;
 
 /// Ids as wide as a file has them.
@@ -34,7 +34,7 @@ impl Width for u16 {
     }
 
     fn rooms() -> &'static Rooms<Self> {
-        static ROOMS: Rooms<u16> = Mutex::new(Vec::new());
+        static ROOMS: Rooms<u16> = Pool::new();
         &ROOMS
     }
 }
@@ -47,7 +47,7 @@ impl Width for u32 {
     }
 
     fn rooms() -> &'static Rooms<Self> {
-        static ROOMS: Rooms<u32> = Mutex::new(Vec::new());
+        static ROOMS: Rooms<u32> = Pool::new();
         &ROOMS
     }
 }
@@ -74,17 +74,16 @@ impl<'a> Lengths<'a> {
 
 /// Room for about so many ids.
 fn room<T: Width>(ids: usize) -> Vec<T> {
-    let mut room = T::rooms().lock().map_or_else(|_| None, |mut rooms| rooms.pop()).unwrap_or_default();
-    room.reserve(ids);
+    let mut room = T::rooms().take().map_or_else(Vec::new, |room| *room);
+    memory::reserve(&mut room, ids);
     room
 }
 
 /// Keeps the room of ids for others.
 pub fn recycle<T: Width>(mut ids: Vec<T>) {
-    let Ok(mut rooms) = T::rooms().lock() else { return };
-    if rooms.len() < MOST_ROOMS && (1..=LARGEST_ROOM).contains(&ids.capacity()) {
+    if (1..=LARGEST_ROOM).contains(&ids.capacity()) {
         ids.clear();
-        rooms.push(ids);
+        T::rooms().put(Box::new(ids));
     }
 }
 
@@ -118,8 +117,8 @@ impl<T: Width> Stream<T> {
         let n_bytes = (documents.offsets()[count] - documents.offsets()[0]) as usize;
         let mut stream = Self {
             ids: room(n_bytes / BYTES_PER_TOKEN + count),
-            ends: Vec::with_capacity(count),
-            spelled: Vec::with_capacity(count),
+            ends: memory::room(count),
+            spelled: memory::room(count),
             marked: None,
         };
         for i in 0..count {
@@ -131,9 +130,11 @@ impl<T: Width> Stream<T> {
     }
 
     fn push(&mut self, ids: &[u32], lengths: &Lengths, mark: u32) -> Result<(), String> {
+        memory::reserve(&mut self.ids, ids.len() + 1);
         self.ids.push(T::of(mark));
         let mut bytes = 0;
         for part in ids.chunks(PART) {
+            poll(part.len());
             self.ids.extend(part.iter().map(|&id| T::of(id)));
             for &id in part {
                 bytes += i64::from(lengths.get(id).ok_or_else(|| format!("the id {id} has no length"))?);

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
+use crate::memory;
+
 /// Strings to be found in text, and the ids that they become. Of several that start at one place the longest is found.
 pub struct Specials {
     automaton: AhoCorasick,
@@ -56,6 +58,7 @@ impl Held {
         last: bool,
         mut give: impl FnMut(Part) -> Result<(), String>,
     ) -> Result<(), String> {
+        memory::reserve(&mut self.0, part.len());
         self.0.extend_from_slice(part);
         let text = &self.0;
         // All strings that could start before this place are there as a whole.

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::PathBuf;
 
+use crate::interrupt::poll;
+use crate::memory;
 use crate::table::{head, Sorted};
 
 const BUFFER: usize = 1 << 16;
@@ -88,6 +90,7 @@ impl Run {
         output.window_log(WINDOW_LOG).map_err(failed)?;
         let mut bytes = Vec::new();
         while let Some(count) = next(&mut bytes)? {
+            poll(bytes.len());
             output.write_all(&(bytes.len() as u32).to_le_bytes()).map_err(failed)?;
             output.write_all(&bytes).map_err(failed)?;
             output.write_all(&count.to_le_bytes()).map_err(failed)?;
@@ -186,6 +189,7 @@ impl Sum {
             return Ok(None);
         };
         let start = data.len();
+        memory::reserve(data, self.strings[first].len());
         data.extend_from_slice(&self.strings[first]);
         let mut total = 0u64;
         while let Some(&(head_of, source)) = self.heap.first() {

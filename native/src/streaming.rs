@@ -17,6 +17,7 @@
 use std::ops::Range;
 
 use crate::encoding::{Definition, Encoder, State};
+use crate::memory;
 use crate::patterns::{Kind, Scanner};
 use crate::unicode::{decode, CLASSES, LETTER, LOWER, NOT_OTHER, NUMBER, SPACE, UPPER};
 
@@ -223,6 +224,7 @@ impl Stream {
         state: &mut State,
         out: &mut Vec<u32>,
     ) -> Result<(), String> {
+        memory::reserve(&mut self.pending, part.len());
         self.pending.extend_from_slice(part);
         match cuts.last(encoder.definition(), &self.pending, self.searched) {
             Some(cut) => {

@@ -2,7 +2,9 @@
 
 use hashbrown::hash_table::{Entry, HashTable};
 
+use crate::interrupt::poll;
 use crate::keys::{hash_key, prefetch, short_key, SHORT};
+use crate::memory;
 
 /// Keys gathered before the table is probed, so that cache misses overlap.
 const AHEAD: usize = 64;
@@ -44,7 +46,7 @@ impl Table {
     /// An empty table that says when it would take more than `limit` bytes of memory.
     pub fn new(limit: usize) -> Self {
         Self {
-            slots: vec![Slot::default(); 1 << 12],
+            slots: memory::filled(1 << 12, Slot::default()),
             used: 0,
             pending: [(0, 0); AHEAD],
             n_pending: 0,
@@ -91,6 +93,7 @@ impl Table {
             let (key, hash) = self.pending[i];
             self.add_short(key, hash, 1);
         }
+        poll(AHEAD * SHORT);
         self.n_pending = 0;
     }
 
@@ -116,7 +119,7 @@ impl Table {
 
     fn grow(&mut self) {
         let factor = if self.slots.len() < 1 << 16 { 4 } else { 2 };
-        let bigger = vec![Slot::default(); self.slots.len() * factor];
+        let bigger = memory::filled(self.slots.len() * factor, Slot::default());
         let old = std::mem::replace(&mut self.slots, bigger);
         self.used = 0;
         for slot in old.into_iter().filter(|slot| slot.high != 0) {
@@ -140,10 +143,12 @@ impl Table {
             Entry::Vacant(entry) => {
                 let length = u32::try_from(bytes.len()).expect("a pretoken of less than 4 GiB");
                 entry.insert(Long { start: arena.len(), length, count });
+                memory::reserve(arena, bytes.len());
                 arena.extend_from_slice(bytes);
                 self.full |= self.memory() > self.limit;
             }
         }
+        poll(bytes.len());
     }
 
     /// Bytes of memory that the table takes.
@@ -163,7 +168,8 @@ impl Table {
             (slot.high, slot.low) = ((ordered >> 64) as u64, ordered as u64);
         }
         short.sort_unstable_by_key(|slot| (slot.high, slot.low));
-        let mut long: Vec<Long> = self.long.into_iter().collect();
+        let mut long: Vec<Long> = memory::room(self.long.len());
+        long.extend(self.long);
         let arena = self.arena;
         let spelled = |long: &Long| &arena[long.start..][..long.length as usize];
         long.sort_unstable_by(|a, b| spelled(a).cmp(spelled(b)));

@@ -2,11 +2,10 @@
 //!
 //! These are the tables that HF `tokenizers` and `tiktoken` use, so that our scanners cut where they cut.
 
-use std::sync::LazyLock;
-
 use regex_syntax::hir::{Class, HirKind};
 
 use crate::patterns::EMOJI_CLASS;
+use crate::unlocked::Lazy;
 
 pub const LETTER: u8 = 1; // \p{L}
 pub const NUMBER: u8 = 2; // \p{N}
@@ -28,7 +27,7 @@ pub struct Classes {
     ascii: [u8; 128],
 }
 
-pub static CLASSES: LazyLock<Classes> = LazyLock::new(Classes::new);
+pub static CLASSES: Lazy<Classes> = Lazy::new(Classes::new);
 
 impl Classes {
     fn new() -> Self {

@@ -7,6 +7,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from tokenizer.reference import Merge, Pair, Word, break_tie, byte_alphabet, replace_pair
+from tokenizer.vocabulary import longest_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +22,7 @@ class TokenRules(Protocol):
 
     @property
     def max_bytes(self) -> int | None:
-        """The most bytes in a token."""
+        """The most bytes in a token; see `tokenizer.vocabulary.longest_token`."""
 
     @property
     def max_tokens(self) -> int | None:
@@ -49,7 +50,7 @@ def is_allowed(token: bytes, rules: TokenRules) -> bool:
     words = sum(1 for word in token.split(b" ") if word)
     return (
         (rules.max_words is None or words <= rules.max_words)
-        and (rules.max_bytes is None or len(token) <= rules.max_bytes)
+        and len(token) <= longest_token(rules.max_bytes)
         and not any(forbidden.encode() in token for forbidden in rules.forbid)
     )
 

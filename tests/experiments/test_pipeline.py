@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import json
@@ -16,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -201,6 +203,25 @@ def test_an_interrupted_list_goes_on_although_a_shorter_one_came_between(
     assert run("train_bpe", [*tiny, "bpe.vocab_size=420"]) == 0
     for folder in (tmp_path / "artifacts").glob("bpe-*"):
         assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "merge_counts.npy"]
+
+
+def test_merges_are_kept_until_the_tokenizer_is_saved(
+    tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pipeline.tokenizers, "_keep", full)
+    with contextlib.suppress(OSError):
+        assert run("train_bpe", tiny) != 0
+    monkeypatch.undo()
+    (unfinished,) = (tmp_path / "artifacts").glob(".bpe-*.resumable")
+    with np.load(unfinished / "merges-none.npz") as saved:
+        n_merges = len(saved["ranks"])
+    assert run("train_bpe", tiny) == 0
+    (folder,) = (tmp_path / "artifacts").glob("bpe-*")
+    assert n_merges == len(np.load(folder / "merge_counts.npy")) > 0
+    assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "merge_counts.npy"]
 
 
 def test_counts_of_several_corpora_make_a_mixture(

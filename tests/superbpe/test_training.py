@@ -10,7 +10,7 @@ from superbpe.passes import Passes
 from superbpe.rules import script_aware
 from tests import texts
 from tests.superbpe.oracle import batches, expected, expected_lists, pairs
-from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
+from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe, vocabulary
 from tokenizer.reference import TIE_BREAKS
 
 SEED = replace(PRESETS["seed"], sample=1.0)
@@ -450,3 +450,28 @@ def test_superwords_are_those_that_the_pattern_would_cut(larger):
         assert crosses == (i in superwords)
     assert any(b" of the" in tokenizer.vocab[i] for i in superwords)
     assert len(larger[1].superword_ids()) == 0
+
+
+def test_no_superword_is_longer_than_a_token_may_be():
+    start = train_bpe(count_pretokens([Batch.from_texts(["= "])], "none"), 257)
+    with pytest.warns(UserWarning, match="pair") as warned:
+        tokenizer = train_superbpe(
+            start, lambda: iter([Batch.from_texts(["=" * 131_074])]), vocab_size=296, rules="none", transition=256
+        )
+    messages = sorted(str(warning.message) for warning in warned)
+    assert messages[0].startswith("2 pair(s) were not merged, since a token has at most 65,536 bytes")
+    assert "ran out of pairs after 16 of 39" in messages[1]
+    assert max(map(len, tokenizer.vocab)) == vocabulary.LONGEST_TOKEN
+    assert tokenizer.provenance["phase2"]["too_long"] == 2
+
+
+@pytest.mark.parametrize("name", ["nothing", "uw-2025", "kept"])
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs", "ignore:.*were not merged")
+def test_the_longest_token_is_the_references(name, documents, phase1, monkeypatch):
+    longest = max(len(left + right) for left, right in phase1.merges[:100])
+    monkeypatch.setattr(vocabulary, "LONGEST_TOKEN", longest)
+    tokenizer = train(phase1, documents, name)
+    assert tokenizer.provenance["phase2"]["too_long"] > 0
+    _, merges = expected(documents, phase1, RULES[name], 100, 60)
+    assert tokenizer.merges[100:] == pairs(merges)
+    assert max(len(left + right) for left, right, _ in merges) <= longest

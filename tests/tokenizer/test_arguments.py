@@ -73,7 +73,7 @@ def test_no_set_of_strings(name, value):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: TOKENIZER.encode_batch(["x"], threads="2"), "threads='2' is not possible; use a whole number, 1 or"),
+        (lambda: TOKENIZER.encode_batch(["x"], threads="2"), "threads='2' is not possible; use a whole number, 1 to"),
         (lambda: TOKENIZER.encode_batch(["x"], threads=True), "threads=True is not possible"),
         (lambda: TOKENIZER.encode_dropout("x", "0.1", seed=1), "p='0.1' is no probability"),
         (lambda: TOKENIZER.encode_dropout("x", 0.1, seed=1.5), "seed=1.5 is not possible; use a whole number, 0 to"),

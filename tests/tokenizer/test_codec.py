@@ -74,7 +74,7 @@ def test_what_is_no_text_is_refused(trained):
             trained["gpt2"].encode_batch_dropout(["a", wrong], 0.5, seed=1)
     with pytest.raises(UserError, match="a batch is a list of texts; use encode for one"):
         encode("text")
-    with pytest.raises(UserError, match="threads=0 is not possible; use 1 or more"):
+    with pytest.raises(UserError, match="threads=0 is not possible; use 1 to 1024"):
         encode(["a"], threads=0)
     bad = pa.Array.from_buffers(
         pa.string(), 2, [None, pa.py_buffer(np.array([0, 1, 3], np.int32)), pa.py_buffer(b"a\xc3(")]
@@ -85,7 +85,7 @@ def test_what_is_no_text_is_refused(trained):
 
 def test_threads_come_from_the_environment(trained, monkeypatch):
     monkeypatch.setenv("SUPERBPE_THREADS", "none")
-    with pytest.raises(UserError, match="SUPERBPE_THREADS='none' is not a number of threads"):
+    with pytest.raises(UserError, match="SUPERBPE_THREADS='none' is not possible; use a whole number, 1 to 1024"):
         trained["gpt2"].encode_batch(["a"])
     monkeypatch.setenv("SUPERBPE_THREADS", "3")
     assert trained["gpt2"].encode_batch(["a"])[1].tolist() == [0, 1]
@@ -267,6 +267,7 @@ def test_ids_of_any_kind_are_decoded(trained):
     for kind in [*kinds, np.repeat(np.array(ids, np.uint32), 2)[::2]]:
         assert tokenizer.decode(kind) == expected
     assert tokenizer.decode(range(97, 99)) == "ab"
+    assert tokenizer.decode(np.array([97, np.uint8(98)], object)) == "ab"
     for wrong, message in (
         ([0.5], "ids are one row of whole numbers"),
         (["a"], "ids are one row of whole numbers"),
@@ -274,6 +275,12 @@ def test_ids_of_any_kind_are_decoded(trained):
         ([[1], [2, 3]], "ids are one row of whole numbers"),
         ([True], "ids are one row of whole numbers"),
         ([10**30], "the id 1000000000000000000000000000000 is not in the vocabulary"),
+        (np.array([1, "a", 2], object), "ids are one row of whole numbers; 'a' is not one"),
+        (np.array([1, 2.5], object), "ids are one row of whole numbers; 2.5 is not one"),
+        ([1, None], "ids are one row of whole numbers; None is not one"),
+        (np.array([1, True], object), "ids are one row of whole numbers; True is not one"),
+        (np.array([[1, "a"]], object), "ids are one row of whole numbers, not 2-dimensional object"),
+        (np.array([97, -1], object), "the id -1 is not in the vocabulary"),
         (
             np.array([97, 1200], np.uint32),
             "the id 1200 is not in the vocabulary: ids are below the vocabulary size 1200",

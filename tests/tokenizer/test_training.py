@@ -18,8 +18,10 @@ from tokenizer import (
     patterns,
     reference,
     train_bpe,
+    vocabulary,
 )
 from tokenizer.reference import TIE_BREAKS
+from tokenizer.summary import summary
 
 
 def counts_of(pretokens):
@@ -386,7 +388,11 @@ def test_an_interrupted_training_goes_on_from_its_checkpoint(real, tmp_path, sto
     resumed = train_bpe(real, 900, checkpoint=checkpoint, progress=lambda what, done, total: seen.append(done))
     assert resumed.sha256 == whole.sha256
     assert seen[0] >= reached[-1] > 0
-    assert not checkpoint.exists()
+    # All merges are in it until the caller has saved the tokenizer.
+    assert checkpoint.exists()
+    again = train_bpe(real, 900, checkpoint=checkpoint, progress=lambda what, done, total: seen.append(done))
+    assert again.sha256 == whole.sha256
+    assert seen[-1] == 900 - 257
 
 
 def test_a_checkpoint_of_another_training_is_refused(real, tmp_path):
@@ -403,6 +409,31 @@ def test_a_checkpoint_of_another_training_is_refused(real, tmp_path):
 
 def _stop(what, done, total):
     raise Stop
+
+
+def test_no_merge_makes_a_token_that_is_too_long():
+    with pytest.warns(UserWarning, match="pair") as warned:
+        tokenizer = train_bpe(counts_of({b"=" * 131_074: 1}), 296)
+    messages = sorted(str(warning.message) for warning in warned)
+    assert len(messages) == 2
+    assert messages[0].startswith("2 pair(s) were not merged, since a token has at most 65,536 bytes")
+    assert "Set max_token_bytes to" in messages[0]
+    assert "ran out of pairs after 16 of 39 merges" in messages[1]
+    assert max(map(len, tokenizer.vocab)) == vocabulary.LONGEST_TOKEN == 65_536
+    assert tokenizer.provenance["phase1"]["too_long"] == summary(tokenizer)["too_long"] == 2
+    assert tokenizer.decode(tokenizer.encode("=" * 200_000)) == "=" * 200_000
+
+
+@pytest.mark.parametrize("trainer", reference.EXACT)
+def test_the_longest_token_is_the_references(monkeypatch, trainer):
+    monkeypatch.setattr(vocabulary, "LONGEST_TOKEN", 5)
+    corpus = {b"abcabcabcabc": 5, b"xyxyxyxyxy": 4, b"aaaaaaaaaaa": 3}
+    merges = reference.TRAINERS[trainer](corpus, 30)
+    assert max(len(left + right) for left, right, _ in merges) <= 5
+    with pytest.warns(UserWarning, match="ran out of pairs"), pytest.warns(UserWarning, match="were not merged"):
+        tokenizer = train_bpe(counts_of(corpus), 256 + 30, special_tokens=[])
+    assert tokenizer.merges == pairs(merges)
+    assert tokenizer.provenance["phase1"]["too_long"] > 0
 
 
 def test_a_checkpoint_of_more_merges_than_are_wanted_is_cut(real, tmp_path):

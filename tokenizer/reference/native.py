@@ -10,6 +10,7 @@ from tokenizer import _native
 from tokenizer.bpe import ALPHABET, Tokenizer
 from tokenizer.patterns import resolve
 from tokenizer.reference.pairs import byte_alphabet
+from tokenizer.vocabulary import longest_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +37,7 @@ def train(
         n_merges,
         tie_break=tie_break,
         min_count=max(min_count, 1),
-        max_token_bytes=max_token_bytes,
+        max_token_bytes=longest_token(max_token_bytes),
         special_tokens=list(special_tokens),
         progress=None,
     )

@@ -15,6 +15,7 @@ from tokenizer.reference.pairs import Ties, byte_alphabet
 from tokenizer.reference.parallel import ParallelWords
 from tokenizer.reference.selection import CachedTopPairs, HeapPairs, PairCounts, RecountedPairs, Selection, SortedPairs
 from tokenizer.reference.words import IndexedWords, InPlaceWords, RecountedWords, TrackedWords, Words
+from tokenizer.vocabulary import longest_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -170,7 +171,7 @@ class Trainer(Protocol):
             n_merges: how many merges to learn; fewer come back if no pair is left.
             tie_break: one of `TIE_BREAKS`.
             min_count: the least count of a pair that is merged.
-            max_token_bytes: the longest token allowed, in bytes.
+            max_token_bytes: the longest token allowed, in bytes; see `tokenizer.vocabulary.longest_token`.
             special_tokens: strings that no token may spell.
         """
 
@@ -191,7 +192,7 @@ def _train(
     max_token_bytes: int | None = None,
     special_tokens: Sequence[str] = (),
 ) -> list[Merge]:
-    special = {token.encode() for token in special_tokens}
+    special, longest = {token.encode() for token in special_tokens}, longest_token(max_token_bytes)
     return train_words(
         rung,
         as_words(counts),
@@ -199,7 +200,7 @@ def _train(
         tokens=byte_alphabet(),
         tie_break=tie_break,
         min_count=min_count,
-        accept=lambda token: token not in special and (max_token_bytes is None or len(token) <= max_token_bytes),
+        accept=lambda token: token not in special and len(token) <= longest,
     )
 
 

@@ -1,6 +1,6 @@
 //! The encoder: both levels over the scanner's pieces, for one text or many.
 
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::convert::Infallible;
 
 use super::cache::State;
 use super::level2::Level2;
@@ -11,9 +11,12 @@ use super::whole::WholeTokens;
 use super::words::{MOST_IDS, MOST_MERGES};
 use super::Definition;
 use crate::counting::Unit;
+use crate::interrupt::poll;
 use crate::keys::SHORT;
+use crate::memory;
 use crate::merging::Tokens;
 use crate::streaming::Cuts;
+use crate::unlocked::{Once, Pool};
 
 /// Entries of a thread's cache of pieces, in pairs of 64 bytes: at most 16 MiB. Small vocabularies need less.
 const CACHE_PAIRS: std::ops::RangeInclusive<usize> = 1 << 6..=1 << 17;
@@ -21,9 +24,8 @@ const CACHE_PAIRS: std::ops::RangeInclusive<usize> = 1 << 6..=1 << 17;
 /// Tokens of level 1 that are gathered before level 2 merges them.
 pub(super) const GATHERED: usize = 1 << 10;
 
-/// In boxes, since states are large, and go in and out with every call.
-#[allow(clippy::vec_box)]
-type Pool = Vec<Box<State>>;
+/// Most states that are kept from one call to the next.
+const KEPT_STATES: usize = 256;
 
 pub struct Encoder {
     pub(super) definition: Definition,
@@ -34,9 +36,9 @@ pub struct Encoder {
     /// Merges of phase 1 that join what phase 2 makes: the second level applies them too.
     pub late_merges: usize,
     /// States that no call uses.
-    states: Mutex<Pool>,
+    states: Pool<State, KEPT_STATES>,
     ignores_merges: bool,
-    cuts: OnceLock<Cuts>,
+    cuts: Once<Cuts>,
 }
 
 impl Encoder {
@@ -62,9 +64,9 @@ impl Encoder {
             whole: None,
             late_merges: late,
             definition,
-            states: Mutex::new(Vec::new()),
+            states: Pool::new(),
             ignores_merges: false,
-            cuts: OnceLock::new(),
+            cuts: Once::new(),
         }
     }
 
@@ -79,7 +81,7 @@ impl Encoder {
         if !not_made.is_empty() {
             self.level1.know(&self.definition, &not_made);
             self.whole = Some(WholeTokens::new(&self.definition.tokens, &not_made));
-            self.states = Mutex::default(); // their caches have merged these tokens
+            self.states = Pool::new(); // their caches have merged these tokens
         }
         self
     }
@@ -99,6 +101,7 @@ impl Encoder {
         let (mut words, mut merged) = (Vec::new(), Vec::new());
         self.with_state(|state| {
             let mut count = |&id: &u32| {
+                poll(1 + self.tokens().get(id).len());
                 let bytes = self.tokens().get(id);
                 if bytes.is_empty() {
                     return 0;
@@ -114,8 +117,9 @@ impl Encoder {
                     }
                 }
             };
-            ids.iter().map(&mut count).collect()
+            Ok::<_, Infallible>(ids.iter().map(&mut count).collect())
         })
+        .unwrap_or_else(|never| match never {})
     }
 
     pub(crate) fn definition(&self) -> &Definition {
@@ -126,30 +130,29 @@ impl Encoder {
         &self.definition.tokens
     }
 
-    /// Runs `work` with a state per thread; states (and so caches) are kept for the next call.
-    pub fn with_states<R>(&self, threads: usize, work: impl FnOnce(&mut [Box<State>]) -> R) -> R {
-        let mut states = {
-            let mut pool = self.pool();
-            let keep = pool.len().saturating_sub(threads);
-            pool.split_off(keep)
-        };
-        states.resize_with(threads.max(1), || self.new_state());
-        let result = work(&mut states);
-        self.pool().append(&mut states);
-        result
+    /// Runs `work` with a state per thread; states (and so caches) are kept for the next call, unless the work was left
+    /// before its end.
+    pub fn with_states<R, E>(
+        &self,
+        threads: usize,
+        work: impl FnOnce(&mut [Box<State>]) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let mut states: Vec<_> = (0..threads.max(1)).map(|_| self.state()).collect();
+        let result = work(&mut states)?;
+        states.into_iter().for_each(|state| self.states.put(state));
+        Ok(result)
     }
 
     /// The same with one state.
-    pub fn with_state<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
-        let state = self.pool().pop();
-        let mut state = state.unwrap_or_else(|| self.new_state());
-        let result = work(&mut state);
-        self.pool().push(state);
-        result
+    pub fn with_state<R, E>(&self, work: impl FnOnce(&mut State) -> Result<R, E>) -> Result<R, E> {
+        let mut state = self.state();
+        let result = work(&mut state)?;
+        self.states.put(state);
+        Ok(result)
     }
 
-    fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.states.lock().expect("no panic while held")
+    fn state(&self) -> Box<State> {
+        self.states.take().unwrap_or_else(|| self.new_state())
     }
 
     fn new_state(&self) -> Box<State> {
@@ -159,7 +162,7 @@ impl Encoder {
 
     /// Where texts can be cut without changing ids.
     pub fn cuts(&self) -> &Cuts {
-        self.cuts.get_or_init(|| Cuts::new(&self.definition, self.ignores_merges))
+        self.cuts.get_or_make(|| Cuts::new(&self.definition, self.ignores_merges))
     }
 
     /// Ids of one text, appended to `out`.
@@ -199,10 +202,10 @@ impl Encoder {
     fn encode_in_spans(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
         let (mut words, mut scratch) = (std::mem::take(&mut state.words), std::mem::take(&mut state.scratch));
         let result = self.spans(text, Unit::Document, state, |span| match &self.level2 {
-            None => out.extend_from_slice(span),
+            None => memory::extend(out, span.iter().copied()),
             Some(level2) => {
                 words.clear();
-                words.extend(span.iter().map(|&id| self.level1.word(id)));
+                memory::extend(&mut words, span.iter().map(|&id| self.level1.word(id)));
                 level2.merge(&words, &mut scratch, out);
             }
         });
@@ -226,7 +229,7 @@ impl Encoder {
         let put = |words: &mut Vec<u32>, state: &mut State, out: &mut Vec<u32>| {
             self.level1.settle(text, state, words);
             match level2 {
-                None => out.extend_from_slice(words),
+                None => memory::extend(out, words.iter().copied()),
                 Some(level2) => level2.merge(words, &mut state.scratch, out),
             }
             words.clear();
@@ -239,7 +242,7 @@ impl Encoder {
             }
             match found {
                 Some(id) => {
-                    out.push(id);
+                    memory::push(out, id);
                     self.level1.begin::<true>(end, state);
                 }
                 None if level2.is_none() => self.level1.cut::<false>(text, start, end, state, &mut words),

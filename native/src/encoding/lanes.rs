@@ -6,6 +6,7 @@
 use super::pairs::{made, rank, FixedPairs, Found};
 use super::words::MOST_MERGES;
 use crate::keys::SHORT;
+use crate::memory;
 
 /// Most tokens of a lane: one for each byte of a short piece.
 const TOKENS: usize = SHORT;
@@ -54,6 +55,7 @@ impl Lanes {
     #[inline(always)]
     pub(super) fn add_merged(&mut self, tokens: &[u32]) {
         self.ranges.push((self.tokens.len() as u32, tokens.len() as u32));
+        memory::reserve(&mut self.tokens, tokens.len());
         self.tokens.extend_from_slice(tokens);
     }
 

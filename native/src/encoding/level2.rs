@@ -5,6 +5,8 @@ use super::pairs::{found, joins, made, FixedPairs, Found, PairTable, ABSENT, SEA
 use super::rules::Rule;
 use super::words::{FIRST, ID, LEFT_OF_SEAM, LEFT_PART, RIGHT_OF_SEAM, RIGHT_PART};
 use super::MergeRule;
+use crate::interrupt::poll;
+use crate::memory;
 
 /// Seams that are looked up together.
 const BLOCK: usize = 256;
@@ -52,6 +54,7 @@ impl Level2 {
     /// Ids of the merged words, appended to `out`. Words with `FIRST` have a closed seam in front.
     #[inline(always)]
     pub(super) fn merge(&self, words: &[u32], scratch: &mut Scratch, out: &mut Vec<u32>) {
+        memory::reserve(out, words.len());
         if !self.seams {
             return self.merge_between_firsts(words, scratch, out);
         }
@@ -63,6 +66,7 @@ impl Level2 {
         run.clear();
         for begin in (1..words.len()).step_by(BLOCK) {
             let mut n = 0;
+            poll(BLOCK);
             for (i, two) in words[begin - 1..words.len().min(begin + BLOCK)].windows(2).enumerate() {
                 seams[n & (BLOCK - 1)].0 = begin + i;
                 let (left, right) = (two[0] & LEFT_OF_SEAM != 0, two[1] & (RIGHT_OF_SEAM | FIRST) == RIGHT_OF_SEAM);
@@ -80,7 +84,7 @@ impl Level2 {
                 if run.is_empty() || at != done + run.len() + 1 {
                     self.end_run(words, &mut done, &mut run, at - 1, scratch, out);
                 }
-                run.push(found);
+                memory::push(&mut run, found);
             }
         }
         self.end_run(words, &mut done, &mut run, words.len(), scratch, out);
@@ -123,6 +127,7 @@ impl Level2 {
     fn merge_long_run(&self, run: &[u32], found: &mut [Found], scratch: &mut Scratch, out: &mut Vec<u32>) {
         let mut ids = std::mem::take(&mut scratch.run);
         ids.clear();
+        memory::reserve(&mut ids, run.len());
         ids.extend_from_slice(run);
         let pair = |left: u32, right: u32| self.pair(left, right);
         if ids.len() > SCAN {
@@ -143,6 +148,7 @@ impl Level2 {
             let end = length.map_or(words.len(), |length| start + 1 + length);
             let mut ids = std::mem::take(&mut scratch.run);
             ids.clear();
+            memory::reserve(&mut ids, end - start);
             ids.extend_from_slice(&words[start..end]);
             merge(&mut ids, |left, right| self.pair(left, right), scratch);
             out.extend(ids.iter().map(|&word| word & ID));
@@ -188,7 +194,7 @@ impl Superwords {
     /// What the merges make of phase-1 tokens, appended to `out`.
     pub fn apply(&self, ids: &[u32], room: &mut Room, out: &mut Vec<u32>) {
         room.words.clear();
-        room.words.extend(ids.iter().map(|&id| self.words[id as usize]));
+        memory::extend(&mut room.words, ids.iter().map(|&id| self.words[id as usize]));
         self.level2.merge(&room.words, &mut room.scratch, out);
     }
 }

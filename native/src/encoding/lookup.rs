@@ -4,7 +4,9 @@ use super::cache::{Short, State, TOKENS};
 use super::pieces::{byte_pair, Level1};
 use super::queue::{Missed, Queue, END, MARK_FIRST, PART};
 use super::words::{COUNT, COUNT_SHIFT, FIRST};
+use crate::interrupt::poll;
 use crate::keys::{short_key, SHORT};
+use crate::memory;
 
 /// Pieces without entries that are made together.
 const TOGETHER: usize = 16;
@@ -76,7 +78,9 @@ impl Level1 {
             let (key, place, end, at) = (keys[i], places[i], unmarked(ends[i]), out.len() + at);
             missed.push(Missed { key, place, start, end, first, at, new: false });
         }
+        poll(start - *first_start);
         (*n, *first_start) = (0, start);
+        memory::reserve(out, at);
         out.extend_from_slice(&room[..at]);
         if missed.len() >= TOGETHER || missed.first().is_some_and(|missed| out.len() - missed.at > APART) {
             self.make(text, state, out);
@@ -123,6 +127,7 @@ impl Level1 {
 
         let mut end = out.len();
         let mut to = end + (0..missed.len()).map(|lane| lanes.get(lane).len()).sum::<usize>();
+        memory::reserve(out, to - end);
         out.resize(to, 0);
         for (lane, &Missed { key, place, start, end: stop, first, at, new }) in missed.iter().enumerate().rev() {
             let words = lanes.get(lane);

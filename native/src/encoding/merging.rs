@@ -6,9 +6,13 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::pairs::{joins, made, rank, Found, ABSENT};
-use crate::memory::room_on_huge_pages;
+use crate::interrupt::poll;
+use crate::memory::{self, room_on_huge_pages};
 
 const NONE: u32 = u32::MAX;
+
+/// Places after which the work may be stopped.
+const BLOCK: usize = 1 << 12;
 
 /// Sequences up to this length are merged by scanning for the lowest rank.
 pub(super) const SCAN: usize = 48;
@@ -82,6 +86,7 @@ pub(super) fn merge_long(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> Found, s
     let n = ids.len();
     scratch.long.begin(ids, &pair);
     while let Some((at, new)) = scratch.long.next_place(ids, &pair) {
+        poll(1);
         scratch.long.merge_at(at, new, ids, &pair);
     }
     ids.retain(|&id| id != NONE);
@@ -134,12 +139,15 @@ impl Long {
                 *row = room_on_huge_pages(n);
             }
         }
-        self.next.extend(1..=n as u32);
-        self.previous.extend((0..n as u32).map(|i| i.wrapping_sub(1)));
+        memory::extend(&mut self.next, (0..n).map(|i| i as u32 + 1));
+        memory::extend(&mut self.previous, (0..n).map(|i| (i as u32).wrapping_sub(1)));
         for row in [&mut self.ranks, &mut self.after, &mut self.before] {
-            row.resize(n, NONE);
+            memory::extend(row, (0..n).map(|_| NONE));
         }
         for at in (1..n).rev() {
+            if at % BLOCK == 0 {
+                poll(BLOCK);
+            }
             self.set(at - 1, pair(ids[at - 1], ids[at]));
         }
     }
@@ -191,8 +199,9 @@ impl Long {
         }
         let batch = self.batches.last_mut().expect("a batch of this rank");
         while at != NONE {
+            poll(1);
             if lowest < working {
-                batch.places.push(at);
+                memory::push(&mut batch.places, at);
             } else {
                 batch.late.push(Reverse(at));
             }

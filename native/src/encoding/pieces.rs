@@ -7,7 +7,9 @@ use super::pairs::{found, FixedPairs, Found, PairTable, ABSENT};
 use super::queue::{MARK_FIRST, MARK_PART};
 use super::rules::Rule;
 use super::{Bits, Definition};
+use crate::interrupt::poll;
 use crate::keys::{short_key, SHORT};
+use crate::memory;
 use crate::patterns::high_bits;
 
 /// See `Level1::dead`; of the high bits of 64 bytes a mask is made at once.
@@ -152,6 +154,7 @@ impl Level1 {
         while at < end {
             let block = at & !63;
             if block != state.block {
+                poll(64);
                 state.block = block;
                 state.dead = self.dead_pairs(text, block);
             }
@@ -197,7 +200,7 @@ impl Level1 {
     /// Ids of a piece of text.
     pub(super) fn merge_bytes(&self, bytes: &[u8], ids: &mut Vec<u32>, scratch: &mut Scratch) {
         ids.clear();
-        ids.extend(bytes.iter().map(|&byte| self.byte_words[byte as usize]));
+        memory::extend(ids, bytes.iter().map(|&byte| self.byte_words[byte as usize]));
         merge(ids, |left, right| self.pairs.get(left, right), scratch);
     }
 }

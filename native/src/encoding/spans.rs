@@ -5,6 +5,8 @@ use super::encoder::{Encoder, GATHERED};
 use super::words::{FIRST, ID};
 use super::Definition;
 use crate::counting::Unit;
+use crate::interrupt::poll;
+use crate::memory;
 
 impl Encoder {
     /// Calls `span` with the phase-1 tokens of each stretch of text within which phase 2 may merge.
@@ -30,7 +32,7 @@ impl Encoder {
     ) -> Result<(), String> {
         let mut put = |words: &mut Vec<u32>| {
             tokens.clear();
-            tokens.extend(words.iter().map(|word| word & ID));
+            memory::extend(tokens, words.iter().map(|word| word & ID));
             by_firsts(words, |range| span(&tokens[range]));
             words.clear();
         };
@@ -67,18 +69,23 @@ impl Encoder {
 
         let (mut ends, mut boundaries) = (std::mem::take(&mut state.ends), std::mem::take(&mut state.boundaries));
         tokens.clear();
-        tokens.extend(words.iter().map(|word| word & ID));
+        memory::extend(tokens, words.iter().map(|word| word & ID));
         let mut at = 0;
         ends.clear();
-        ends.extend(tokens.iter().map(|&token| {
-            at += table.get(token).len();
-            at
-        }));
+        memory::extend(
+            &mut ends,
+            tokens.iter().map(|&token| {
+                poll(1);
+                at += table.get(token).len();
+                at
+            }),
+        );
         boundaries.clear();
         if let Some(eligible) = eligible {
             let mut start = 0;
             by_firsts(words, |range| {
                 if range.len() > 1 || !eligible[tokens[range.start] as usize] {
+                    memory::reserve(&mut boundaries, 1 + range.len());
                     boundaries.push(start);
                     boundaries.extend_from_slice(&ends[range.clone()]);
                 }
@@ -88,7 +95,7 @@ impl Encoder {
         let mut start = 0;
         let result = fence.as_ref().map_or(Ok(()), |fence| {
             unit.split(text, |line| {
-                fence.pieces(line, |_, end| boundaries.push(start + end))?;
+                fence.pieces(line, |_, end| memory::push(&mut boundaries, start + end))?;
                 start += line.len();
                 Ok(())
             })
@@ -131,6 +138,7 @@ pub(crate) fn between_closed_seams(
     let mut at_end_before = false;
     let mut token_start = 0;
     for (i, &end) in ends.iter().enumerate() {
+        poll(1);
         while boundary.next_if(|&b| b <= token_start).is_some() {}
         let inside = boundary.peek().is_some_and(|&b| b < end);
         if i > 0 && (at_end_before || inside_before || inside) {

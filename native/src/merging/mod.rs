@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxBuildHasher;
 
+use crate::interrupt::poll;
+use crate::memory;
 pub use queue::Tie;
 use queue::{key, parts, Candidate, Queue};
 pub use words::Words;
@@ -24,6 +26,9 @@ use words::{Weights, DEAD, SENTINEL};
 type Map<K, V> = hashbrown::HashMap<K, V, FxBuildHasher>;
 
 const UNTRACKED: u32 = u32::MAX;
+
+/// Cells or occurrences after which a merge or a count of pairs may be stopped.
+const BLOCK: usize = 1 << 12;
 
 /// Byte strings of tokens by id.
 #[derive(Clone, Default)]
@@ -34,6 +39,7 @@ pub struct Tokens {
 
 impl Tokens {
     pub fn push(&mut self, bytes: &[u8]) -> u32 {
+        memory::reserve(&mut self.data, bytes.len());
         self.data.extend_from_slice(bytes);
         self.ends.push(self.data.len());
         (self.ends.len() - 1) as u32
@@ -66,9 +72,13 @@ pub struct Veto {
 }
 
 impl Veto {
+    fn is_too_long(&self, token: &[u8]) -> bool {
+        self.max_bytes.is_some_and(|most| token.len() > most)
+    }
+
     pub fn rejects(&self, token: &[u8]) -> bool {
         let words = || token.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).count();
-        self.max_bytes.is_some_and(|most| token.len() > most)
+        self.is_too_long(token)
             || self.max_words.is_some_and(|most| words() > most)
             || self.forbid.iter().any(|part| memchr::memmem::find(token, part).is_some())
             || self.reserved.iter().any(|string| string == token)
@@ -152,6 +162,8 @@ pub type Judge<'a> = &'a mut dyn FnMut(&[u8], &[u8], u64) -> Option<bool>;
 pub struct Report {
     pub merges: Vec<Merge>,
     pub rejected: u64,
+    /// Those of them whose tokens would have had more than `Veto::max_bytes` bytes.
+    pub too_long: u64,
     /// Pairs that were not merged because their concatenation is a token already.
     pub already_tokens: u64,
     /// Time spent on finding the best pair; the rest went into merging it.
@@ -305,6 +317,7 @@ impl<'a> MergeLoop<'a> {
             let too_wide = self.special.max_tokens.is_some_and(|most| self.width(left, right) > most);
             if too_wide || self.veto.rejects(&token) {
                 self.report.rejected += 1;
+                self.report.too_long += u64::from(self.veto.is_too_long(&token));
             } else if self.known.find(hash(&token), |&id| *self.tokens.get(id) == *token).is_some() {
                 self.report.already_tokens += 1;
             } else {
@@ -387,7 +400,7 @@ impl<'a> MergeLoop<'a> {
         self.each_pair(|_, weight, left, right| {
             let pair = place(places, left, right);
             if pair.occurrences == 0 {
-                found.push(key(left, right));
+                memory::push(&mut found, key(left, right));
             }
             pair.count += weight;
             pair.occurrences += 1;
@@ -405,7 +418,7 @@ impl<'a> MergeLoop<'a> {
             place.occurrences = 0;
             true
         });
-        let mut postings = vec![UNTRACKED; start];
+        let mut postings = memory::filled(start, UNTRACKED);
         self.each_pair(|position, _, left, right| {
             let pair = place(places, left, right);
             if pair.start != usize::MAX {
@@ -414,6 +427,8 @@ impl<'a> MergeLoop<'a> {
             }
         });
         self.postings = postings;
+        memory::reserve(&mut self.queue.heap, found.len());
+        memory::reserve_map(&mut self.pairs, found.len());
         for pair in found {
             let (left, right) = parts(pair);
             let place = *place(places, left, right);
@@ -426,7 +441,12 @@ impl<'a> MergeLoop<'a> {
     fn each_pair(&self, mut pair: impl FnMut(u32, u64, u32, u32)) {
         let mut weights = Weights::new(&self.runs);
         let mut position = 1; // cell 0 is a sentinel
+        let mut polled = 0;
         while (position as usize) < self.cells.len() {
+            if position >= polled {
+                poll(BLOCK);
+                polled = position + BLOCK as u32;
+            }
             let left = self.cells[position as usize];
             if left == SENTINEL {
                 position += 1;
@@ -446,6 +466,9 @@ impl<'a> MergeLoop<'a> {
         self.occurrences.clear();
         let mut weights = Weights::new(&self.runs);
         for i in pair.start..pair.start + pair.occurrences as usize {
+            if i % BLOCK == 0 {
+                poll(BLOCK);
+            }
             if let Some(&ahead) = self.postings.get(i + 12) {
                 crate::keys::prefetch(&self.cells, ahead as usize);
             }
@@ -471,28 +494,32 @@ impl<'a> MergeLoop<'a> {
             self.cells[middle as usize] = DEAD;
             self.cells[position as usize + 1] = DEAD | length;
             self.cells[end as usize - 1] = DEAD | length;
-            self.occurrences.push(Occurrence { position, previous, before, after, weight: weights.at(position) });
+            let occurrence = Occurrence { position, previous, before, after, weight: weights.at(position) };
+            memory::push(&mut self.occurrences, occurrence);
         }
 
         // How often each neighbour occurs. A pair of two new tokens is seen from its left one.
         let mut touched_left = Vec::new();
         let mut touched_right = Vec::new();
-        for occurrence in &self.occurrences {
-            if occurrence.after != SENTINEL {
-                let neighbour = &mut self.right[occurrence.after as usize];
-                if neighbour.occurrences == 0 {
-                    touched_right.push(occurrence.after);
+        for block in self.occurrences.chunks(BLOCK) {
+            poll(block.len());
+            for occurrence in block {
+                if occurrence.after != SENTINEL {
+                    let neighbour = &mut self.right[occurrence.after as usize];
+                    if neighbour.occurrences == 0 {
+                        touched_right.push(occurrence.after);
+                    }
+                    neighbour.count += occurrence.weight;
+                    neighbour.occurrences += 1;
                 }
-                neighbour.count += occurrence.weight;
-                neighbour.occurrences += 1;
-            }
-            if occurrence.before != SENTINEL && occurrence.before != new {
-                let neighbour = &mut self.left[occurrence.before as usize];
-                if neighbour.occurrences == 0 {
-                    touched_left.push(occurrence.before);
+                if occurrence.before != SENTINEL && occurrence.before != new {
+                    let neighbour = &mut self.left[occurrence.before as usize];
+                    if neighbour.occurrences == 0 {
+                        touched_left.push(occurrence.before);
+                    }
+                    neighbour.count += occurrence.weight;
+                    neighbour.occurrences += 1;
                 }
-                neighbour.count += occurrence.weight;
-                neighbour.occurrences += 1;
             }
         }
         for &after in &touched_right {
@@ -509,12 +536,15 @@ impl<'a> MergeLoop<'a> {
         }
 
         // Write down where the new pairs are.
-        for occurrence in &self.occurrences {
-            if occurrence.after != SENTINEL {
-                note(&mut self.right[occurrence.after as usize], &mut self.postings, occurrence.position);
-            }
-            if occurrence.before != SENTINEL && occurrence.before != new {
-                note(&mut self.left[occurrence.before as usize], &mut self.postings, occurrence.previous);
+        for block in self.occurrences.chunks(BLOCK) {
+            poll(block.len());
+            for occurrence in block {
+                if occurrence.after != SENTINEL {
+                    note(&mut self.right[occurrence.after as usize], &mut self.postings, occurrence.position);
+                }
+                if occurrence.before != SENTINEL && occurrence.before != new {
+                    note(&mut self.left[occurrence.before as usize], &mut self.postings, occurrence.previous);
+                }
             }
         }
         for after in touched_right {
@@ -537,6 +567,7 @@ impl<'a> MergeLoop<'a> {
             return usize::MAX;
         }
         let start = self.postings.len();
+        memory::reserve(&mut self.postings, occurrences as usize);
         self.postings.resize(start + occurrences as usize, UNTRACKED);
         self.pairs.insert(pair, Pair { count, start, occurrences });
         self.queue.push(&self.tokens, Candidate { count, pair });

@@ -1,5 +1,12 @@
 //! Weighted words as one flat array of cells.
 
+use crate::interrupt::poll;
+use crate::memory;
+
+/// Words after which laying them out may be stopped, and their work, as `poll` takes it.
+const BLOCK: usize = 1 << 10;
+const WORK: usize = 8;
+
 pub(super) const DEAD: u32 = 1 << 31;
 
 pub(super) const SENTINEL: u32 = DEAD - 1;
@@ -15,8 +22,8 @@ pub struct Words {
 impl Words {
     /// `word(i)` gives the ids of word i; words of fewer than two ids have no pairs and are left out.
     pub fn new<I: ExactSizeIterator<Item = u32>>(weights: &[u64], word: impl Fn(usize) -> I) -> Result<Self, String> {
-        let mut order: Vec<u32> =
-            (0..weights.len() as u32).filter(|&i| weights[i as usize] > 0 && word(i as usize).len() > 1).collect();
+        let mut order: Vec<u32> = memory::room(weights.len());
+        order.extend((0..weights.len() as u32).filter(|&i| weights[i as usize] > 0 && word(i as usize).len() > 1));
         // The most frequent first, so that equal weights make few runs; and a fixed order of those.
         order.sort_unstable_by_key(|&i| (std::cmp::Reverse(weights[i as usize]), i));
         let total = order.iter().map(|&i| word(i as usize).len() + 1).sum::<usize>() + 1;
@@ -27,10 +34,13 @@ impl Words {
         if total >= DEAD as usize {
             return Err(format!("{total} cells are too many for one merge loop (at most 2^31)"));
         }
-        let mut cells = Vec::with_capacity(total);
+        let mut cells = memory::room(total);
         let mut runs: Vec<(u32, u64)> = Vec::new();
         cells.push(SENTINEL);
-        for i in order {
+        for (n, i) in order.into_iter().enumerate() {
+            if n % BLOCK == 0 {
+                poll(WORK * BLOCK);
+            }
             cells.extend(word(i as usize));
             cells.push(SENTINEL);
             let weight = weights[i as usize];

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use fancy_regex::Input;
 
+use crate::interrupt;
 use crate::quoting::quoted;
 
 /// Steps back after which a regex gives up, in one search: enough for 20 MB without a match, which its default (10^6)
@@ -129,6 +130,7 @@ impl Meter {
     #[cold]
     #[inline(never)]
     fn check(&self, regex: &Regex) {
+        interrupt::look();
         let (looks, now) = (self.looks.get(), thread_time());
         let first = self.first.get().unwrap_or(now);
         let bytes = self.bytes as u64;

@@ -1,15 +1,14 @@
 //! The encoder.
 
-use std::sync::OnceLock;
-
 use numpy::{Element, IntoPyArray, PyArray1, PyReadonlyArray1};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
 use super::lent::lent;
 use super::text::Batch;
-use super::user_error;
 use super::vocabulary::table;
+use super::{core, detached, given, user_error};
 use crate::documents::{self, Buffers, Documents, Strings};
 use crate::dropout::{Coins, Dropout};
 use crate::encoding::{self, Definition, MergeRule};
@@ -19,6 +18,7 @@ use crate::patterns::Scanner;
 use crate::preparing;
 use crate::shards::{Stream, Width};
 use crate::special;
+use crate::unlocked::Once;
 
 type Array<'py, T> = Bound<'py, PyArray1<T>>;
 /// Bytes of a text that is encoded without giving up the GIL: some microseconds.
@@ -33,7 +33,7 @@ type Streamed<'py> = (Bound<'py, PyAny>, Array<'py, i64>, Array<'py, i64>, Optio
 #[pyclass(frozen, module = "tokenizer._native")]
 pub struct Encoder {
     core: encoding::Encoder,
-    dropout: OnceLock<Dropout>,
+    dropout: Once<Dropout>,
 }
 
 /// Documents as Python has them.
@@ -51,8 +51,9 @@ impl Texts<'_> {
         Ok(match self {
             Self::Batch(batch) => Box::new(batch.0.as_ref()),
             Self::Buffers(data, offsets) => {
-                let (data, offsets) = (data.as_slice()?, offsets.as_slice()?);
-                Box::new(py.detach(|| Buffers::new(data, offsets)).map_err(user_error)?)
+                // Offsets are small, and everything else rests on them.
+                let (data, offsets) = (given::values(data)?, given::owned(offsets)?);
+                Box::new(detached(py, || Buffers::new(data, offsets.into()))?)
             }
             // Lone surrogates cannot be UTF-8: Python raises UnicodeEncodeError with their place.
             Self::Strings(texts) => Box::new(Strings::new(
@@ -83,8 +84,8 @@ impl Encoder {
     ) -> PyResult<Self> {
         let table = table(tokens)?;
         let n = table.len();
-        let merges: Vec<MergeRule> = merges
-            .as_slice()?
+        let whole = given::owned(&whole)?;
+        let merges: Vec<MergeRule> = given::owned(&merges)?
             .chunks_exact(3)
             .map(|ids| MergeRule { left: ids[0], right: ids[1], new: ids[2] })
             .collect();
@@ -98,7 +99,7 @@ impl Encoder {
         let out_of_range = |id: u32| id as usize >= n;
         if byte_ids.iter().any(|&id| out_of_range(id))
             || merges.iter().any(|m| out_of_range(m.left) || out_of_range(m.right) || out_of_range(m.new))
-            || whole.as_slice()?.iter().any(|&id| out_of_range(id))
+            || whole.iter().any(|&id| out_of_range(id))
             || phase1 > merges.len()
         {
             return Err(user_error(format!("ids of bytes and merges must be below the {n} tokens")));
@@ -120,29 +121,31 @@ impl Encoder {
             // Ids do not depend on where the levels part; imported superwords do not say where phase 2 began.
             definition.phase1 = encoding::superword_rank(&definition);
         }
-        let core = encoding::Encoder::new(definition);
-        let whole = whole.as_slice()?;
-        Ok(Self { core: if whole.is_empty() { core } else { core.ignoring_merges(whole) }, dropout: OnceLock::new() })
+        let make = || {
+            let core = encoding::Encoder::new(definition);
+            Ok(if whole.is_empty() { core } else { core.ignoring_merges(&whole) })
+        };
+        Ok(Self { core: detached(tokens.py(), make)?, dropout: Once::new() })
     }
 
     /// (left, right) by rank, flat, where tiktoken's rule makes token `rank` of those two; 2**32 - 1 where it makes
     /// it of none. `tokens`: bytes by rank, all single bytes among them.
     #[staticmethod]
-    fn recover_merges<'py>(py: Python<'py>, tokens: Vec<Vec<u8>>) -> Array<'py, u32> {
-        let parts = py.detach(|| encoding::recover_merges(&tokens));
+    fn recover_merges<'py>(py: Python<'py>, tokens: Vec<Vec<u8>>) -> PyResult<Array<'py, u32>> {
+        let parts = detached(py, || Ok(encoding::recover_merges(&tokens)))?;
         let flat: Vec<u32> =
             parts.into_iter().flat_map(|parts| parts.map_or([u32::MAX; 2], |(left, right)| [left, right])).collect();
-        flat.into_pyarray(py)
+        Ok(flat.into_pyarray(py))
     }
 
     /// Ranks of the merges that can apply: not an earlier one of a repeated pair, nor a token's other derivations.
-    fn live_merges<'py>(&self, py: Python<'py>) -> Array<'py, u32> {
-        py.detach(|| self.core.live_merges()).into_pyarray(py)
+    fn live_merges<'py>(&self, py: Python<'py>) -> PyResult<Array<'py, u32>> {
+        Ok(detached(py, || Ok(self.core.live_merges()))?.into_pyarray(py))
     }
 
     /// By id: how many tokens the merges make of the token's own bytes. For one-pass tokenizers.
-    fn tokens_in_tokens<'py>(&self, py: Python<'py>) -> Array<'py, u32> {
-        py.detach(|| self.core.tokens_in_tokens()).into_pyarray(py)
+    fn tokens_in_tokens<'py>(&self, py: Python<'py>) -> PyResult<Array<'py, u32>> {
+        Ok(detached(py, || Ok(self.core.tokens_in_tokens()))?.into_pyarray(py))
     }
 
     /// How many merges of phase 1 join what only merges of phase 2 make, so that they apply among these.
@@ -166,7 +169,7 @@ impl Encoder {
         text: &str,
         preparation: Option<&Preparation>,
     ) -> PyResult<Bound<'py, PyList>> {
-        self.with_ids(py, text, preparation, |ids| PyList::new(py, ids))?
+        self.with_ids(py, text, preparation, |ids| list(py, ids))?
     }
 
     /// The same as an array.
@@ -177,7 +180,7 @@ impl Encoder {
         text: &str,
         preparation: Option<&Preparation>,
     ) -> PyResult<Array<'py, u32>> {
-        self.with_ids(py, text, preparation, |ids| PyArray1::from_slice(py, ids))
+        self.with_ids(py, text, preparation, |ids| given::array(py, ids))?
     }
 
     #[pyo3(signature = (texts, threads, preparation=None))]
@@ -194,7 +197,7 @@ impl Encoder {
             None => self.core.encode_batch(documents, threads),
             Some(Preparation(preparation)) => preparation.encode_batch(&self.core, documents, threads),
         };
-        let (ids, offsets) = py.detach(encode).map_err(user_error)?;
+        let (ids, offsets) = detached(py, encode)?;
         Ok((ids.into_pyarray(py), offsets.into_pyarray(py)))
     }
 
@@ -211,11 +214,11 @@ impl Encoder {
         narrow: bool,
         preparation: Option<&Preparation>,
     ) -> PyResult<Streamed<'py>> {
-        let (documents, lengths) = (texts.documents(py)?, lengths.as_slice()?);
+        let (documents, lengths) = (texts.documents(py)?, given::owned(&lengths)?);
         if narrow {
-            self.stream::<u16>(py, &*documents, mark, lengths, preparation)
+            self.stream::<u16>(py, &*documents, mark, &lengths, preparation)
         } else {
-            self.stream::<u32>(py, &*documents, mark, lengths, preparation)
+            self.stream::<u32>(py, &*documents, mark, &lengths, preparation)
         }
     }
 
@@ -241,7 +244,7 @@ impl Encoder {
                 })
             })
         };
-        Ok(py.detach(count).map_err(user_error)?.0.into_pyarray(py))
+        Ok(detached(py, count)?.0.into_pyarray(py))
     }
 
     /// Ids of a text, and the start and end of every token in bytes, and in characters, both flat.
@@ -266,7 +269,7 @@ impl Encoder {
                 Ok((ids, bytes, characters))
             }
         };
-        let (ids, bytes, characters) = py.detach(find).map_err(user_error)?;
+        let (ids, bytes, characters) = detached(py, find)?;
         Ok((ids.into_pyarray(py), bytes.into_pyarray(py), characters.into_pyarray(py)))
     }
 
@@ -280,7 +283,7 @@ impl Encoder {
         let find = || {
             self.core.with_states(1, |states| preparation.0.spans(&self.core, text.as_bytes(), true, &mut states[0]))
         };
-        let spans = py.detach(find).map_err(user_error)?;
+        let spans = detached(py, find)?;
         Ok((spans.ids.into_pyarray(py), spans.characters.into_pyarray(py), spans.words.into_pyarray(py)))
     }
 
@@ -299,14 +302,14 @@ impl Encoder {
         let documents = &*documents;
         let encode = || {
             let definition = self.core.definition();
-            let dropout = self.dropout.get_or_init(|| Dropout::new(definition));
+            let dropout = self.dropout.get_or_make(|| Dropout::new(definition));
             let mut states: Vec<_> = std::iter::repeat_with(Default::default).take(threads.max(1)).collect();
             documents::map(documents, &mut states, 0, |scratch, i, text, out| {
                 let mut coins = Coins::new(p, seed, i as u64);
                 prepared(preparation, text, out, |text, out| dropout.encode(definition, text, &mut coins, scratch, out))
             })
         };
-        let (ids, offsets) = py.detach(encode).map_err(user_error)?;
+        let (ids, offsets) = detached(py, encode)?;
         Ok((ids.into_pyarray(py), offsets.into_pyarray(py)))
     }
 }
@@ -345,7 +348,7 @@ impl Encoder {
                 stream
             })
         };
-        let Stream { ids, ends, spelled, marked } = py.detach(encode).map_err(user_error)?;
+        let Stream { ids, ends, spelled, marked } = detached(py, encode)?;
         Ok((lent(py, ids)?.into_any(), ends.into_pyarray(py), spelled.into_pyarray(py), marked))
     }
 
@@ -360,11 +363,11 @@ impl Encoder {
         self.core.with_state(|state| {
             let mut ids = std::mem::take(&mut state.ids);
             ids.clear();
-            let mut encode =
+            let encode =
                 || prepared(preparation, text.as_bytes(), &mut ids, |text, ids| self.core.encode(text, state, ids));
             // Other threads can wait for a short text rather than this one for the GIL.
-            let encoded = if text.len() < SHORT_TEXT { encode() } else { py.detach(encode) };
-            let passed = encoded.map(|()| pass(&ids)).map_err(user_error);
+            let encoded = if text.len() < SHORT_TEXT { core(encode) } else { detached(py, encode) };
+            let passed = encoded.map(|()| pass(&ids));
             if ids.capacity() <= KEPT_IDS {
                 state.ids = ids;
             }
@@ -412,15 +415,15 @@ impl Preparation {
                 Ok(())
             })
         };
-        let found = py.detach(measure).map_err(user_error)?.0;
+        let found = detached(py, measure)?.0;
         let changed: Vec<bool> = found.iter().map(|one| one.1).collect();
         let lengths: Vec<i64> = found.iter().map(|one| one.0 as i64).collect();
         Ok((lengths.into_pyarray(py), changed.into_pyarray(py)))
     }
 
     /// The texts as they are encoded; the batch itself where that is the same.
-    fn normalize(&self, py: Python<'_>, batch: &Batch) -> Batch {
-        Batch(py.detach(|| self.0.normalize(&batch.0)))
+    fn normalize(&self, py: Python<'_>, batch: &Batch) -> PyResult<Batch> {
+        detached(py, || Ok(self.0.normalize(&batch.0))).map(Batch)
     }
 }
 
@@ -437,8 +440,8 @@ impl SpecialStrings {
     }
 
     /// Which string is the first in the text, by its place in the list; the longest where several start there.
-    fn find(&self, py: Python<'_>, text: &str) -> Option<usize> {
-        py.detach(|| self.0.find(text.as_bytes()))
+    fn find(&self, py: Python<'_>, text: &str) -> PyResult<Option<usize>> {
+        detached(py, || Ok(self.0.find(text.as_bytes())))
     }
 
     /// The first document that holds one of the strings, and which.
@@ -451,7 +454,7 @@ impl SpecialStrings {
                 Ok(())
             })
         };
-        Ok(py.detach(find).map_err(user_error)?.0.first().copied())
+        Ok(detached(py, find)?.0.first().copied())
     }
 }
 
@@ -479,7 +482,7 @@ impl EncodeStream {
         let (encoder, stream, limit) = (self.encoder.get(), &mut self.stream, self.limit);
         let preparation = self.preparation.as_ref().map_or(&NONE, |preparation| &preparation.get().0);
         let mut ids = Vec::new();
-        py.detach(|| {
+        detached(py, || {
             encoder.core.with_state(|state| {
                 let mut into = preparing::Into {
                     preparation,
@@ -491,9 +494,23 @@ impl EncodeStream {
                 };
                 stream.push(part.as_bytes(), last, &mut into)
             })
-        })
-        .map_err(user_error)?;
+        })?;
         Ok(ids.into_pyarray(py))
+    }
+}
+
+/// Ids as a list. Unlike `PyList::new`, it does not panic where there is no memory for an id.
+fn list<'py>(py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyList>> {
+    // SAFETY: a new list has `n` places, each of which is given a new reference once; both calls return null with an
+    // exception set where they fail, and a list with empty places can be dropped.
+    unsafe {
+        let n = ids.len() as ffi::Py_ssize_t;
+        let list = Bound::from_owned_ptr_or_err(py, ffi::PyList_New(n))?.cast_into_unchecked::<PyList>();
+        for (place, &id) in (0..n).zip(ids) {
+            let number = Bound::from_owned_ptr_or_err(py, ffi::PyLong_FromUnsignedLong(id.into()))?;
+            ffi::PyList_SetItem(list.as_ptr(), place, number.into_ptr());
+        }
+        Ok(list)
     }
 }
 

@@ -1,13 +1,16 @@
 //! The Python binding: conversions, errors and the GIL; no algorithm.
 
 mod encoding;
+mod given;
 mod lent;
 mod text;
 mod training;
 mod vocabulary;
 
+use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
 
+use crate::interrupt::{self, Reason, Stopped};
 use crate::patterns::{Scanner, EQUIVALENT, NAMED};
 
 /// An error of the core is a mistake in what the user gave: `tokenizer.errors.UserError`.
@@ -20,6 +23,35 @@ pub fn user_error(message: String) -> PyErr {
         }
     })
 }
+
+/// Runs work of the core without the GIL: the one way into it for work of any length. Ctrl-C, or what else a signal's
+/// handler raises, stops the work; without memory it raises MemoryError; a panic, which is a bug, RuntimeError.
+pub fn detached<R: Send>(py: Python<'_>, work: impl FnOnce() -> Result<R, String> + Send) -> PyResult<R> {
+    result(py.detach(|| interrupt::run(Some(check_signals), work)))
+}
+
+/// The same with the GIL, for work that is short.
+pub fn core<R>(work: impl FnOnce() -> Result<R, String>) -> PyResult<R> {
+    result(interrupt::catch(work))
+}
+
+fn check_signals() -> Result<(), Reason> {
+    // An interpreter that ends has no signals any more.
+    Python::try_attach(|py| py.check_signals().map_err(|error| Box::new(error) as Reason)).unwrap_or(Ok(()))
+}
+
+fn result<R>(ended: Result<Result<R, String>, Stopped>) -> PyResult<R> {
+    match ended {
+        Ok(result) => result.map_err(user_error),
+        Err(Stopped::Interrupted(reason)) => Err(match reason.map(|reason| reason.downcast::<PyErr>()) {
+            Some(Ok(error)) => *error,
+            _ => PyKeyboardInterrupt::new_err(()),
+        }),
+        Err(Stopped::OutOfMemory) => Err(PyMemoryError::new_err("there is not enough memory for this call")),
+        Err(stopped) => Err(PyRuntimeError::new_err(stopped.to_string())),
+    }
+}
+
 /// Names and regexes of the patterns that have scanners of their own.
 #[pyfunction]
 fn named_patterns() -> Vec<(&'static str, &'static str)> {
@@ -36,23 +68,25 @@ fn equivalent_patterns() -> Vec<(&'static str, &'static str)> {
 /// The pieces into which a pattern cuts text; a regex that does not compile is an error.
 #[pyfunction]
 fn split(text: &str, pattern: &str) -> PyResult<Vec<String>> {
-    let mut pieces = Vec::new();
-    Scanner::new(pattern)
-        .and_then(|scanner| scanner.pieces(text.as_bytes(), |start, end| pieces.push(text[start..end].to_string())))
-        .map_err(user_error)?;
-    Ok(pieces)
+    core(|| {
+        let mut pieces = Vec::new();
+        Scanner::new(pattern)?.pieces(text.as_bytes(), |start, end| pieces.push(text[start..end].to_string()))?;
+        Ok(pieces)
+    })
 }
 
 /// How many pieces a pattern cuts all documents into: scanning alone, for benchmarks. One thread.
 #[pyfunction]
 fn count_pieces(py: Python<'_>, batch: &text::Batch, pattern: &str) -> PyResult<usize> {
-    py.detach(|| {
+    detached(py, || {
         let scanner = Scanner::new(pattern)?;
         let mut pieces = 0;
-        (0..batch.0.len()).try_for_each(|i| scanner.pieces(batch.0.document(i), |_, _| pieces += 1))?;
+        for i in 0..batch.0.len() {
+            interrupt::poll(batch.0.document(i).len());
+            scanner.pieces(batch.0.document(i), |_, _| pieces += 1)?;
+        }
         Ok(pieces)
     })
-    .map_err(user_error)
 }
 
 #[pymodule]

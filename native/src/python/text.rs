@@ -1,15 +1,16 @@
 //! Text: batches of documents, what filters them, what reads them.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::user_error;
+use super::{core, detached, given, user_error};
 use crate::corpus::{self, Filter, Split};
+use crate::interrupt::poll;
 use crate::reading::{self, Format, Settings};
 
 /// Documents as one UTF-8 buffer.
@@ -41,7 +42,10 @@ impl Batch {
             let utf8 = string.to_cow().map_err(|error| {
                 user_error(format!("text {i} holds half a surrogate pair, which is no text: {error}"))
             })?;
-            batch.push(utf8.as_bytes());
+            core(|| {
+                batch.push(utf8.as_bytes());
+                Ok(())
+            })?;
         }
         Ok(Self(Arc::new(batch)))
     }
@@ -50,31 +54,36 @@ impl Batch {
     #[staticmethod]
     #[pyo3(signature = (data, offsets, *, replace_invalid = false))]
     fn from_buffers(
+        py: Python<'_>,
         data: PyReadonlyArray1<u8>,
         offsets: PyReadonlyArray1<i64>,
         replace_invalid: bool,
     ) -> PyResult<Self> {
-        let (data, offsets) = (data.as_slice()?, offsets.as_slice()?);
-        let mut batch = corpus::Batch::default();
-        for (i, bounds) in offsets.windows(2).enumerate() {
-            let document = usize::try_from(bounds[0])
-                .ok()
-                .zip(usize::try_from(bounds[1]).ok())
-                .and_then(|(start, end)| data.get(start..end))
-                .ok_or_else(|| user_error(format!("offsets of document {i} do not fit the buffer")))?;
-            match std::str::from_utf8(document) {
+        let (data, offsets) = (given::values(&data)?, given::owned(&offsets)?);
+        let copy = || {
+            let mut batch = corpus::Batch::default();
+            for (i, bounds) in offsets.windows(2).enumerate() {
+                let document = usize::try_from(bounds[0])
+                    .ok()
+                    .zip(usize::try_from(bounds[1]).ok())
+                    .and_then(|(start, end)| data.get(start..end))
+                    .ok_or_else(|| format!("offsets of document {i} do not fit the buffer"))?;
+                poll(document.len());
+                match std::str::from_utf8(document) {
                 Ok(_) => batch.push(document),
                 Err(_) if replace_invalid => batch.push(String::from_utf8_lossy(document).as_bytes()),
                 Err(error) => {
-                    return Err(user_error(format!(
+                    return Err(format!(
                         "document {i} of the batch is not UTF-8 at its byte {}; set corpus.on_invalid_utf8=replace to read \
                          malformed bytes as U+FFFD",
                         error.valid_up_to()
-                    )))
+                    ))
                 }
             }
-        }
-        Ok(Self(Arc::new(batch)))
+            }
+            Ok(batch)
+        };
+        detached(py, copy).map(|batch| Self(Arc::new(batch)))
     }
 
     fn __len__(&self) -> usize {
@@ -93,13 +102,13 @@ impl Batch {
     }
 
     #[getter]
-    fn data<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u8>> {
-        PyArray1::from_slice(py, &self.0.data)
+    fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u8>>> {
+        given::array(py, &self.0.data)
     }
 
     #[getter]
-    fn offsets<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
-        PyArray1::from_slice(py, &self.0.offsets)
+    fn offsets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        given::array(py, &self.0.offsets)
     }
 
     fn text(&self, i: usize) -> PyResult<&str> {
@@ -151,14 +160,17 @@ impl DocumentFilter {
     }
 
     /// Leaves out every document with the text of one of these, from now on.
-    fn exclude(&mut self, py: Python<'_>, batch: &Batch) {
-        py.detach(|| self.0.exclude(&batch.0));
+    fn exclude(&mut self, py: Python<'_>, batch: &Batch) -> PyResult<()> {
+        detached(py, || {
+            self.0.exclude(&batch.0);
+            Ok(())
+        })
     }
 
     /// The documents taken, and whether more are wanted.
-    fn apply(&mut self, py: Python<'_>, batch: &Batch) -> (Batch, bool) {
-        let (taken, more) = py.detach(|| self.0.apply(&batch.0));
-        (Batch(taken), more)
+    fn apply(&mut self, py: Python<'_>, batch: &Batch) -> PyResult<(Batch, bool)> {
+        let (taken, more) = detached(py, || Ok(self.0.apply(&batch.0)))?;
+        Ok((Batch(taken), more))
     }
 }
 
@@ -205,7 +217,7 @@ impl Reader {
             skip_above,
             parts,
         };
-        Ok(Self(Mutex::new(reading::Reader::start(files, settings, threads, in_order))))
+        core(|| reading::Reader::start(files, settings, threads, in_order)).map(|reader| Self(Mutex::new(reader)))
     }
 
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -213,10 +225,8 @@ impl Reader {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
-        match py.detach(|| self.0.lock().expect("no panic while held").next()) {
-            None => Ok(None),
-            Some(Ok(batch)) => Ok(Some(Batch(Arc::new(batch)))),
-            Some(Err(message)) => Err(user_error(message)),
-        }
+        // Whoever was interrupted while it waited for a batch has changed nothing.
+        let next = || self.0.lock().unwrap_or_else(PoisonError::into_inner).next().transpose();
+        Ok(detached(py, next)?.map(|batch| Batch(Arc::new(batch))))
     }
 }

@@ -8,9 +8,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use super::text::Batch;
-use super::user_error;
+use super::{core, detached, given, user_error};
 use crate::counting::{Counter, Counts, Specials, Spill, Unit};
 use crate::encoding::{self, Definition, MergeRule};
+use crate::interrupt;
 use crate::merging::{Merge, MergeLoop, Report, Stop, Tie, Tokens, Veto, Words};
 use crate::patterns::Scanner;
 use crate::phase2;
@@ -39,7 +40,7 @@ impl PretokenCounter {
     ) -> PyResult<Self> {
         let spill = memory_bytes.map(|memory| Spill { memory, folder: spill_folder });
         let make = || Counter::new(Scanner::new(pattern)?, Unit::parse(unit)?, &special_tokens, spill, threads);
-        make().map(|counter| Self(Some(counter))).map_err(user_error)
+        core(make).map(|counter| Self(Some(counter)))
     }
 
     /// Whether documents may come in parts (see `Reader`).
@@ -50,13 +51,13 @@ impl PretokenCounter {
 
     fn add(&self, py: Python<'_>, batch: &Batch) -> PyResult<()> {
         let counter = self.0.as_ref().ok_or_else(finished)?;
-        py.detach(|| counter.add(&batch.0)).map_err(user_error)
+        detached(py, || counter.add(&batch.0))
     }
 
     /// (bytes laid end to end, offsets, counts), sorted by bytes. Ends the counter.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<CountArrays<'py>> {
         let counter = self.0.take().ok_or_else(finished)?;
-        let counts = py.detach(|| counter.finish()).map_err(user_error)?;
+        let counts = detached(py, || counter.finish())?;
         Ok(count_arrays(py, counts))
     }
 
@@ -79,13 +80,12 @@ pub fn sum_counts<'py>(py: Python<'py>, parts: Vec<WeightedCounts<'py>>) -> PyRe
     let sources = parts
         .iter()
         .map(|(data, offsets, counts, weight)| {
-            let (data, offsets, counts) = (data.as_slice()?, offsets.as_slice()?, counts.as_slice()?);
-            check_counts(data, offsets, counts)?;
-            let (data, offsets, counts) = (data.to_vec(), offsets.to_vec(), counts.to_vec());
+            let (data, offsets, counts) = (given::owned(data)?, given::owned(offsets)?, given::owned(counts)?);
+            check_counts(&data, &offsets, &counts)?;
             Ok(Source::Arrays(Arrays { data, offsets, counts, weight: *weight, next: 0 }))
         })
         .collect::<PyResult<Vec<_>>>()?;
-    let counts = py.detach(|| Counts::sum(sources)).map_err(user_error)?;
+    let counts = detached(py, || Counts::sum(sources))?;
     Ok(count_arrays(py, counts))
 }
 
@@ -119,18 +119,22 @@ impl Progress {
             let Some(callback) = &self.callback else {
                 return py.check_signals().map_err(|error| self.error = Some(error)).is_ok();
             };
-            let give_all = || callback.call1(py, (merges.len(), merge_columns(py, merges)?));
             let called = callback
                 .call1(py, (merges.len(),))
-                .and_then(|wanted| if wanted.is_truthy(py)? { give_all().map(drop) } else { Ok(()) })
+                .and_then(|wanted| if wanted.is_truthy(py)? { self.give(py, merges) } else { Ok(()) })
                 .and_then(|()| py.check_signals());
             if let Err(error) = called {
-                let _ = give_all(); // what led to the end is the error to tell of
+                let _ = self.give(py, merges); // what led to the end is the error to tell of
                 self.error = Some(error);
                 return false;
             }
             true
         })
+    }
+
+    fn give(&self, py: Python<'_>, merges: &[Merge]) -> PyResult<()> {
+        let Some(callback) = &self.callback else { return Ok(()) };
+        callback.call1(py, (merges.len(), merge_columns(py, merges)?)).map(drop)
     }
 }
 
@@ -148,6 +152,7 @@ fn merge_result<'py>(py: Python<'py>, report: Report, stop: Stop) -> PyResult<Bo
     let result = merge_columns(py, &report.merges)?;
     result.set_item("exhausted", stop == Stop::Exhausted)?;
     result.set_item("rejected", report.rejected)?;
+    result.set_item("too_long", report.too_long)?;
     result.set_item("already_tokens", report.already_tokens)?;
     result.set_item("selecting_seconds", report.selecting.as_secs_f64())?;
     Ok(result)
@@ -194,12 +199,12 @@ pub fn train_bpe<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let tokens = ranked_tokens(&alphabet, &[])?;
     let veto = veto(max_token_bytes, None, Vec::new(), special_tokens);
-    let (data, offsets, counts) = (data.as_slice()?, offsets.as_slice()?, counts.as_slice()?);
-    check_counts(data, offsets, counts)?;
+    let (data, offsets, counts) = (given::values(&data)?, given::owned(&offsets)?, given::owned(&counts)?);
+    check_counts(&data, &offsets, &counts)?;
     let words = || {
         let mut rank_of = [0u32; 256];
         alphabet.iter().enumerate().for_each(|(rank, &byte)| rank_of[byte as usize] = rank as u32);
-        Words::new(counts, |i| {
+        Words::new(&counts, |i| {
             data[offsets[i] as usize..offsets[i + 1] as usize].iter().map(|&byte| rank_of[byte as usize])
         })
     };
@@ -230,12 +235,12 @@ pub fn continue_bpe<'py>(
         table.push(token);
     });
     let veto = veto(max_token_bytes, None, Vec::new(), special_tokens);
-    let (ranks, offsets, counts) = (ranks.as_slice()?, offsets.as_slice()?, counts.as_slice()?);
-    check_counts(ranks, offsets, counts)?;
+    let (ranks, offsets, counts) = (given::owned(&ranks)?, given::owned(&offsets)?, given::owned(&counts)?);
+    check_counts(&ranks, &offsets, &counts)?;
     if ranks.iter().any(|&rank| rank as usize >= tokens.len()) {
         return Err(user_error(format!("a pretoken has a rank that is not below the {} tokens", tokens.len())));
     }
-    let words = || Words::new(counts, |i| ranks[offsets[i] as usize..offsets[i + 1] as usize].iter().copied());
+    let words = || Words::new(&counts, |i| ranks[offsets[i] as usize..offsets[i + 1] as usize].iter().copied());
     let progress = Progress::new(progress, progress_seconds);
     run_merge_loop(py, words, table, tie_break, &veto, min_count, n_merges, progress)
 }
@@ -252,15 +257,20 @@ fn run_merge_loop<'py>(
     mut progress: Progress,
 ) -> PyResult<Bound<'py, PyDict>> {
     let tie = Tie::parse(tie_break).map_err(user_error)?;
-    let result = py.detach(|| {
+    let result = detached(py, || {
         let mut merging = MergeLoop::new(words()?, tokens, tie, veto, min_count);
-        let stop = merging.run(n_merges, progress.every, |merges| progress.report(merges));
-        Ok((merging.report, stop))
+        match interrupt::catch(|| merging.run(n_merges, progress.every, |merges| progress.report(merges))) {
+            Ok(stop) => Ok((merging.report, stop)),
+            Err(stopped) => {
+                let _ = Python::attach(|py| progress.give(py, &merging.report.merges));
+                stopped.unwind()
+            }
+        }
     });
     if let Some(error) = progress.error {
         return Err(error);
     }
-    let (report, stop) = result.map_err(user_error)?;
+    let (report, stop) = result?;
     merge_result(py, report, stop)
 }
 
@@ -311,8 +321,7 @@ impl SuperwordTrainer {
             longest: None,
         };
         let specials = Specials::new(&special_tokens).map_err(user_error)?;
-        let encoder = encoding::Encoder::new(definition);
-        Ok(Self(phase2::Trainer::new(encoder, spans, specials, threads)))
+        core(|| Ok(phase2::Trainer::new(encoding::Encoder::new(definition), spans, specials, threads))).map(Self)
     }
 
     fn begin_pass(&mut self) {
@@ -330,13 +339,16 @@ impl SuperwordTrainer {
         self.0.memory()
     }
 
-    fn end_pass(&mut self, py: Python<'_>) {
-        py.detach(|| self.0.end_pass());
+    fn end_pass(&mut self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || {
+            self.0.end_pass();
+            Ok(())
+        })
     }
 
     /// Each pass takes documents with a weight: so many equal ones, 1 to `MAX_WEIGHT`.
     fn measure_spans(&mut self, py: Python<'_>, batch: &Batch, weight: u32) -> PyResult<()> {
-        py.detach(|| self.0.add(&batch.0, phase2::Pass::Lengths, weight)).map_err(user_error)
+        detached(py, || self.0.add(&batch.0, phase2::Pass::Lengths, weight))
     }
 
     /// After a pass of measure_spans: truncates spans at this quantile of their lengths, which it returns.
@@ -347,11 +359,11 @@ impl SuperwordTrainer {
     }
 
     fn count_seams(&mut self, py: Python<'_>, batch: &Batch, weight: u32, sample_every: usize) -> PyResult<()> {
-        py.detach(|| self.0.add(&batch.0, phase2::Pass::Seams { sample_every }, weight)).map_err(user_error)
+        detached(py, || self.0.add(&batch.0, phase2::Pass::Seams { sample_every }, weight))
     }
 
     fn count_fragments(&mut self, py: Python<'_>, batch: &Batch, weight: u32, threshold: u32) -> PyResult<()> {
-        py.detach(|| self.0.add(&batch.0, phase2::Pass::Fragments { threshold }, weight)).map_err(user_error)
+        detached(py, || self.0.add(&batch.0, phase2::Pass::Fragments { threshold }, weight))
     }
 
     /// How often each phase-1 token occurs, by rank, after a pass of count_seams.
@@ -384,7 +396,7 @@ impl SuperwordTrainer {
         let veto = veto(max_bytes, max_words, forbid, special_tokens);
         let mut progress = Progress::new(progress, 0.1);
         let mut failure = None;
-        let result = py.detach(|| {
+        let result = detached(py, || {
             let rules = phase2::MergeRules { tie, veto: &veto, max_tokens, non_overlapping };
             if sample {
                 return self.0.merge_sample(n_merges, &rules, |merges| progress.report(merges));
@@ -405,7 +417,7 @@ impl SuperwordTrainer {
         if let Some(error) = progress.error.or(failure) {
             return Err(error);
         }
-        let (report, stop) = result.map_err(user_error)?;
+        let (report, stop) = result?;
         merge_result(py, report, stop)
     }
 

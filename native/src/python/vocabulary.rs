@@ -1,13 +1,15 @@
 //! What ids spell: decoding, spelling merges, merges as files have them.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use super::user_error;
-use crate::hf_model;
+use super::{core, detached, given};
+use crate::documents::BYTES_PER_TOKEN;
+use crate::interrupt::poll;
 use crate::merging::Tokens;
-use crate::spelling;
+use crate::{hf_model, memory, spelling};
 
 /// Byte strings by id.
 pub fn table(tokens: &Bound<'_, PyList>) -> PyResult<Tokens> {
@@ -17,6 +19,18 @@ pub fn table(tokens: &Bound<'_, PyList>) -> PyResult<Tokens> {
     }
     Ok(table)
 }
+
+/// A copy of the bytes. Unlike `PyBytes::new`, it does not panic where there is no memory for them.
+fn bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    // SAFETY: the bytes are there to be copied; the call returns a new object, or null with an exception set.
+    unsafe {
+        let copy = ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as ffi::Py_ssize_t);
+        Ok(Bound::from_owned_ptr_or_err(py, copy)?.cast_into_unchecked())
+    }
+}
+
+/// Ids after which decoding may be stopped.
+const BLOCK: usize = 1 << 8;
 
 /// Decodes ids.
 #[pyclass(frozen, module = "tokenizer._native")]
@@ -32,8 +46,8 @@ impl Decoder {
 
     fn decode<'py>(&self, py: Python<'py>, ids: PyReadonlyArray1<u32>) -> PyResult<Bound<'py, PyBytes>> {
         let ids = ids.as_slice()?;
-        let text = py.detach(|| self.spell(ids)).map_err(user_error)?;
-        Ok(PyBytes::new(py, &text))
+        let text = detached(py, || self.spell(ids))?;
+        bytes(py, &text)
     }
 
     /// The bytes of all documents of flat ids, and the offsets at which each begins and ends.
@@ -43,52 +57,60 @@ impl Decoder {
         ids: PyReadonlyArray1<u32>,
         offsets: PyReadonlyArray1<i64>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyArray1<i64>>)> {
-        let (ids, offsets) = (ids.as_slice()?, offsets.as_slice()?);
-        let (text, ends) = py
-            .detach(|| {
-                let mut text = Vec::new();
-                let mut ends = vec![0];
-                for (i, bounds) in offsets.windows(2).enumerate() {
-                    let ids = usize::try_from(bounds[0])
-                        .ok()
-                        .zip(usize::try_from(bounds[1]).ok())
-                        .and_then(|(start, end)| ids.get(start..end))
-                        .ok_or_else(|| format!("offsets of document {i} do not fit the {} ids", ids.len()))?;
-                    self.append(ids, &mut text)?;
-                    ends.push(text.len() as i64);
-                }
-                Ok((text, ends))
-            })
-            .map_err(user_error)?;
-        Ok((PyBytes::new(py, &text), ends.into_pyarray(py)))
+        let (ids, offsets) = (ids.as_slice()?, given::owned(&offsets)?);
+        let (text, ends) = detached(py, || {
+            let (mut text, mut ends) = (memory::room(BYTES_PER_TOKEN * ids.len()), memory::room(offsets.len()));
+            ends.push(0);
+            for (i, bounds) in offsets.windows(2).enumerate() {
+                let ids = usize::try_from(bounds[0])
+                    .ok()
+                    .zip(usize::try_from(bounds[1]).ok())
+                    .and_then(|(start, end)| ids.get(start..end))
+                    .ok_or_else(|| format!("offsets of document {i} do not fit the {} ids", ids.len()))?;
+                self.append(ids, &mut text)?;
+                ends.push(text.len() as i64);
+            }
+            Ok((text, ends))
+        })?;
+        Ok((bytes(py, &text)?, ends.into_pyarray(py)))
     }
 }
 
 impl Decoder {
     fn spell(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
-        let mut text = Vec::with_capacity(4 * ids.len());
+        let mut text = memory::room(BYTES_PER_TOKEN * ids.len());
         self.append(ids, &mut text)?;
         Ok(text)
     }
 
     fn append(&self, ids: &[u32], text: &mut Vec<u8>) -> Result<(), String> {
         let n = self.0.len();
-        for &id in ids {
-            if id as usize >= n {
-                return Err(format!("the id {id} is not in the vocabulary: ids are below the vocabulary size {n}"));
+        let mut copy = [0; BLOCK];
+        for block in ids.chunks(BLOCK) {
+            poll(BLOCK * BYTES_PER_TOKEN);
+            // Another thread may write to the array: each id is read once, checked and used as it was read.
+            let block = {
+                copy[..block.len()].copy_from_slice(block);
+                &copy[..block.len()]
+            };
+            for &id in block {
+                if id as usize >= n {
+                    return Err(format!("the id {id} is not in the vocabulary: ids are below the vocabulary size {n}"));
+                }
+                let token = self.0.get(id);
+                if token.is_empty() {
+                    return Err(format!("the id {id} is in a gap of the vocabulary: no token has it"));
+                }
+                memory::reserve(text, token.len());
+                text.extend_from_slice(token);
             }
-            let token = self.0.get(id);
-            if token.is_empty() {
-                return Err(format!("the id {id} is in a gap of the vocabulary: no token has it"));
-            }
-            text.extend_from_slice(token);
         }
         Ok(())
     }
 }
 
 fn triples(merges: &PyReadonlyArray1<u32>) -> PyResult<Vec<[u32; 3]>> {
-    Ok(merges.as_slice()?.chunks_exact(3).map(|ids| [ids[0], ids[1], ids[2]]).collect())
+    Ok(given::owned(merges)?.chunks_exact(3).map(|ids| [ids[0], ids[1], ids[2]]).collect())
 }
 
 /// `given` with the tokens that merges make put in; None where a merge cannot be spelled, where two tokens share an id
@@ -102,7 +124,7 @@ pub fn spell<'py>(
 ) -> PyResult<Option<Bound<'py, PyList>>> {
     let py = given.py();
     let (table, merges) = (table(given)?, triples(&merges)?);
-    let Some(made) = py.detach(|| spelling::spell(&table, &merges, longest, most)) else { return Ok(None) };
+    let Some(made) = detached(py, || Ok(spelling::spell(&table, &merges, longest, most)))? else { return Ok(None) };
     let vocabulary = given.get_slice(0, given.len());
     for (id, token) in made {
         vocabulary.set_item(id as usize, PyBytes::new(py, &token))?;
@@ -115,22 +137,27 @@ type ReadModel<'py> =
 
 /// A tokenizer.json: see `hf_model`. None where the slower reader has to say what is wrong with it.
 #[pyfunction]
-pub fn read_hf_model<'py>(py: Python<'py>, text: &[u8]) -> Option<ReadModel<'py>> {
-    let found = py.detach(|| hf_model::read(text))?;
+pub fn read_hf_model<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Option<ReadModel<'py>>> {
+    let Some(found) = detached(py, || Ok(hf_model::read(text)))? else { return Ok(None) };
     let unmerged = found.unmerged.iter().map(|(token, id)| (PyBytes::new(py, token), *id)).collect();
     let merges = found.merges.into_pyarray(py);
-    Some((found.rest, found.n_tokens, found.added, found.byte_ids, merges, found.as_strings, unmerged))
+    Ok(Some((found.rest, found.n_tokens, found.added, found.byte_ids, merges, found.as_strings, unmerged)))
 }
 
 /// Flat merges as `json.dumps` writes a list of lists of three.
 #[pyfunction]
 pub fn write_merges(merges: PyReadonlyArray1<u32>) -> PyResult<String> {
-    Ok(spelling::write_merges(&triples(&merges)?))
+    let merges = triples(&merges)?;
+    core(|| Ok(spelling::write_merges(&merges)))
 }
 
 /// The merges that start at a place of a JSON text, flat, and where they end; None if they are written otherwise.
 #[pyfunction]
-pub fn read_merges<'py>(py: Python<'py>, text: &[u8], start: usize) -> Option<(Bound<'py, PyArray1<u32>>, usize)> {
-    let (merges, length) = py.detach(|| spelling::read_merges(text.get(start..)?))?;
-    Some((merges.into_pyarray(py), start + length))
+pub fn read_merges<'py>(
+    py: Python<'py>,
+    text: &[u8],
+    start: usize,
+) -> PyResult<Option<(Bound<'py, PyArray1<u32>>, usize)>> {
+    let found = detached(py, || Ok(text.get(start..).and_then(spelling::read_merges)))?;
+    Ok(found.map(|(merges, length)| (merges.into_pyarray(py), start + length)))
 }

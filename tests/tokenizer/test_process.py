@@ -1,0 +1,297 @@
+"""Little memory, few threads, signals, forks, arrays that change: the native core neither hangs nor panics."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+
+from tokenizer import Batch, Tokenizer, UserError, _native, count_pretokens, patterns
+from tokenizer.progress import MOST_THREADS, thread_count
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="signals, forks and limits as Linux has them")
+
+START = """
+    import json, os, re, resource, signal, threading, time
+    import numpy as np
+    from tokenizer import Batch, PretokenCounts, Tokenizer, _native, count_pretokens, patterns, train_bpe
+
+    def limit_memory(megabytes):
+        size = int(re.search(r"VmSize:\\s+(\\d+)", open("/proc/self/status").read())[1]) << 10
+        resource.setrlimit(resource.RLIMIT_AS, (size + (megabytes << 20),) * 2)
+
+    def counts_of(text):
+        return PretokenCounts(
+            np.frombuffer(text.encode(), np.uint8), np.array([0, len(text)]), np.ones(1, np.uint64),
+            patterns.resolve("none"), "document", (), n_bytes=1, n_documents=1,
+        )
+
+    tokenizer = Tokenizer.from_ranks([(0, 0), (256, 256)], pattern=patterns.resolve("gpt2"))
+    uncut = Tokenizer.from_ranks([(0, 0), (256, 256)], pattern=patterns.resolve("none"))  # rank 0 is "!"
+    text = "the cat sat on the mat, " * (1 << 20)
+    tokenizer.encode("a")
+"""
+
+
+def run(program: str, **environment: str) -> str:
+    """What a process of its own prints, after `START`."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(START) + textwrap.dedent(program)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+# -------------------------------------------------------------------------------- memory
+
+
+@linux
+@pytest.mark.parametrize("backtrace", ["0", "1"])
+def test_no_memory_is_an_error(backtrace):
+    """One process for each call: what is left of the memory depends on the calls before."""
+    program = """
+    calls = {
+        "encode": lambda: tokenizer.encode(text),
+        "one thread": lambda: tokenizer.encode_batch([text] * 3, threads=1),
+        "threads": lambda: tokenizer.encode_batch([text] * 3, threads=3),
+        "spans": lambda: tokenizer.encode_with_offsets(text),
+        "decode": lambda: tokenizer.decode_bytes(ids),
+        "batch": lambda: [Batch.from_texts([text]) for _ in range(100)],
+        "count": lambda: count_pretokens([long], "none", threads=2, memory_bytes=None),
+        "train": lambda: train_bpe(counts, 400),
+    }
+    ids, long, counts = np.full(1 << 26, 97, np.uint32), Batch.from_texts([text * 6]), counts_of(text * 6)
+    for name, call in calls.items():
+        if child := os.fork():
+            print(name, os.waitpid(child, 0)[1])
+            continue
+        limit_memory(150)
+        try:
+            call()
+        except MemoryError:
+            os._exit(0)
+        os._exit(7)
+    """
+    names = ("encode", "one thread", "threads", "spans", "decode", "batch", "count", "train")
+    assert run(program, RUST_BACKTRACE=backtrace).splitlines() == [f"{name} 0" for name in names]
+
+
+# ------------------------------------------------------------------------------- threads
+
+
+@pytest.mark.parametrize("threads", [MOST_THREADS + 1, 100_000, 0])
+def test_more_threads_than_any_machine_has_are_refused(threads, monkeypatch):
+    with pytest.raises(UserError, match=f"threads={threads} is not possible; use 1 to {MOST_THREADS}"):
+        thread_count(threads)
+    with pytest.raises(UserError, match=f"threads={threads} is not possible"):
+        count_pretokens([Batch.from_texts(["a"])], "gpt2", threads=threads)
+    monkeypatch.setenv("SUPERBPE_THREADS", str(threads))
+    with pytest.raises(UserError, match=f"SUPERBPE_THREADS={threads} is not possible; use 1 to {MOST_THREADS}"):
+        thread_count(None)
+
+
+@linux
+def test_the_threads_that_start_do_the_work():
+    program = """
+    batch = Batch.from_texts(["the cat sat on the mat, " * 10_000] * 20)
+    expected = tokenizer.encode_batch(batch, threads=1)[0]
+    count = lambda threads: count_pretokens([batch], "gpt2", threads=threads, memory_bytes=None).counts.tolist()
+    counted = count(1)
+    limit_memory(350)
+    assert (tokenizer.encode_batch(batch, threads=1000)[0] == expected).all()
+    assert count(1000) == counted
+    print("equal")
+    """
+    assert run(program, RUST_MIN_STACK=str(1 << 26)) == "equal\n"  # so that a few threads take all there is
+
+
+# ------------------------------------------------------------------------------- signals
+
+LONG_CALLS = {
+    "encode": "tokenizer.encode(text * 16)",
+    "encode a run": "uncut.encode('!' * (1 << 26))",
+    "encode_batch": "tokenizer.encode_batch([text * 8] * 3, threads=2)",
+    "encode_batch of one long text": "uncut.encode_batch(['a', '!' * (1 << 26)], threads=2)",
+    "dropout": "tokenizer.encode_dropout(text * 8, 0.1, seed=1)",
+    "count_tokens": "tokenizer.count_tokens_batch([text * 16], threads=1)",
+    "normalize": "_native.Preparation(None, ['NFC']).lengths(['e\\u0301' * (1 << 25)], 1)",
+    "count": "count_pretokens([Batch.from_texts([text * 8])], r'[a-z]+|[^a-z]+', threads=2)",
+    "train": "train_bpe(counts_of(text * 4), 300)",
+    "sum_counts": "_native.sum_counts([many] * 4)",
+}
+
+
+@linux
+def test_ctrl_c_stops_a_long_call_at_once():
+    program = f"""
+    n = 1 << 23
+    many = np.arange(n, dtype=">u8").view(np.uint8), np.arange(n + 1) * 8, np.ones(n, np.uint64), 1
+    delays = {{}}
+    for name, call in {LONG_CALLS!r}.items():
+        call, began = compile(call, name, "eval"), time.monotonic()
+        timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        try:
+            eval(call)
+        except KeyboardInterrupt:
+            delays[name] = time.monotonic() - began - 0.5
+        else:
+            delays[name] = -1
+            timer.cancel()
+    print(json.dumps(delays))
+    """
+    delays = json.loads(run(program))
+    assert set(delays) == set(LONG_CALLS)
+    assert {name: delay for name, delay in delays.items() if not 0 <= delay < 1.5} == {}
+
+
+@linux
+def test_ctrl_c_reaches_a_call_that_waits_for_threads():
+    """And what the signal's handler raises comes out, whatever it is; the tokenizer still encodes as before."""
+    program = """
+    expected = uncut.encode("!" * 1000)
+    def handler(*_):
+        raise SystemExit(7)
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        uncut.encode_batch(["!" * (1 << 25)] * 2, threads=2)
+    except SystemExit as error:
+        assert error.code == 7
+        assert uncut.encode("!" * 1000) == expected
+        print("stopped")
+    """
+    assert run(program) == "stopped\n"
+
+
+# --------------------------------------------------------------------------------- forks
+
+
+@linux
+def test_forks_of_a_process_whose_threads_encode():
+    program = """
+    texts = [f"the cat {i} sat on the mat, " * 40 for i in range(20)]
+    lengths = np.array([len(token) for token in tokenizer.vocab], np.uint32)
+    done = threading.Event()
+    def work():
+        while not done.is_set():
+            tokenizer._encoder.encode_stream(texts, 257, lengths, True)
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    hung = 0
+    for _ in range(FORKS):
+        child = os.fork()
+        if child == 0:
+            tokenizer._encoder.encode_stream(texts[:1], 257, lengths, True)
+            os._exit(0)
+        for _ in range(2000):
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                assert status == 0
+                break
+            time.sleep(0.005)
+        else:
+            hung += 1
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    done.set()
+    for thread in threads:
+        thread.join()
+    print("hung", hung)
+    """
+    assert run(program.replace("FORKS", "150")) == "hung 0\n"
+
+
+@linux
+def test_a_fork_ends_although_it_has_none_of_the_threads():
+    program = """
+    import tempfile
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write(text)
+        file.flush()
+        reader = _native.Reader(
+            [(file.name, "txt")], field="text", separator=",", score_field=None, min_score=0.0, replace_invalid=False,
+            batch_bytes=1 << 16, parts=False, threads=1, in_order=True,
+        )
+        counter = _native.PretokenCounter(
+            "", unit="document", special_tokens=[], threads=2, memory_bytes=None, spill_folder="/tmp"
+        )
+        next(reader)
+        if child := os.fork():
+            print(os.waitpid(child, 0)[1])
+        else:
+            try:
+                next(reader)
+            except ValueError as error:
+                assert "before a fork" in str(error)
+                del reader, counter
+                os._exit(0)
+            os._exit(7)
+    """
+    assert run(program) == "0\n"
+
+
+# -------------------------------------------------------------------------------- arrays
+
+
+def test_arrays_that_another_thread_changes():
+    """The worst is another result or a user's error, for a call that has not read them yet."""
+    tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("gpt2"))
+    data, offsets = np.frombuffer("né".encode() * 40_000, np.uint8), np.arange(0, 120_001, 3)
+    counts = np.ones(len(offsets) - 1, np.uint64)
+    given = [array.copy() for array in (data, offsets, counts)]
+    stop = threading.Event()
+
+    def change():
+        while not stop.is_set():
+            for array, wrong in zip(given, (0xC3, 1 << 40, 1 << 40), strict=True):
+                array[::7] = wrong
+            for array, right in zip(given, (data, offsets, counts), strict=True):
+                array[:] = right
+
+    def train():
+        options = {"tie_break": "lowest-ids", "min_count": 1, "max_token_bytes": None, "special_tokens": []}
+        _native.train_bpe(*given, list(range(256)), 5, **options, progress=None)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        outcomes = set()
+        for _ in range(40):
+            for call in (
+                lambda: tokenizer._encoder.encode_batch((given[0], given[1]), 2),
+                lambda: _native.Batch.from_buffers(given[0], given[1]).text(5),
+                lambda: _native.sum_counts([(*given, 1)]),
+                lambda: tokenizer._decoder.decode_batch(np.full(200_000, 97, np.uint32), given[1]),
+                train,
+            ):
+                try:
+                    call()
+                    outcomes.add("result")
+                except UserError:
+                    outcomes.add("error")
+    finally:
+        stop.set()
+        thread.join()
+    assert outcomes <= {"result", "error"}
+
+
+def test_read_only_text_is_not_copied():
+    """What Arrow lends is encoded where it lies, and what can be written is copied: `given::values`."""
+    tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("gpt2"))
+    data = np.frombuffer(b"some text", np.uint8)
+    for array in (data, data.copy()):
+        ids, _ = tokenizer._encoder.encode_batch((array, np.array([0, 4, 9])), 1)
+        assert ids.tolist() == list(b"some text")
