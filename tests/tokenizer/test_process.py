@@ -108,12 +108,26 @@ def test_the_threads_that_start_do_the_work():
     expected = tokenizer.encode_batch(batch, threads=1)[0]
     count = lambda threads: count_pretokens([batch], "gpt2", threads=threads, memory_bytes=None).counts.tolist()
     counted = count(1)
-    limit_memory(350)
+    limit_memory(2900)
     assert (tokenizer.encode_batch(batch, threads=1000)[0] == expected).all()
     assert count(1000) == counted
     print("equal")
     """
-    assert run(program, RUST_MIN_STACK=str(1 << 26)) == "equal\n"  # so that a few threads take all there is
+    assert run(program, RUST_MIN_STACK=str(1 << 30)) == "equal\n"  # there is room for two stacks
+
+
+@linux
+def test_no_thread_is_an_error_where_threads_are_needed():
+    program = """
+    batch = Batch.from_texts([text[:1000]] * 1000)
+    limit_memory(900)
+    assert len(tokenizer.encode_batch(batch, threads=3)[0]) == 1_000_000  # by the calling thread
+    try:
+        count_pretokens([batch], "gpt2", threads=3)
+    except ValueError as error:
+        print(error)
+    """
+    assert run(program, RUST_MIN_STACK=str(1 << 30)).startswith("no thread can be started (")
 
 
 # ------------------------------------------------------------------------------- signals
