@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import numpy as np
@@ -13,6 +14,10 @@ import regex
 from superbpe import PRESETS, Rules, train_superbpe
 from tests import texts
 from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
+
+# A shell that starts the tests in the background makes them, and what they start, ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests never reach for the network: before anything imports Hugging Face's libraries.
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}

@@ -114,7 +114,7 @@ def overwrite(name, position, raw):
     ("tamper", "message"),
     [
         (lambda folder: (folder / "shards.json").unlink(), "missing"),
-        (lambda folder: (folder / "shards.json").write_text("{"), "damaged"),
+        (lambda folder: (folder / "shards.json").write_text("{"), "not JSON"),
         (
             lambda folder: (folder / "shards.json").write_text("[" * 100_000 + "]" * 100_000),
             "more than 100 levels deep",

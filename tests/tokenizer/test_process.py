@@ -237,7 +237,7 @@ def test_a_fork_ends_although_it_has_none_of_the_threads():
         file.flush()
         reader = _native.Reader(
             [(file.name, "txt")], field="text", separator=",", score_field=None, min_score=0.0, replace_invalid=False,
-            batch_bytes=1 << 16, parts=False, threads=1, in_order=True,
+            document_limit_bytes=1 << 30, skip_above=None, batch_bytes=1 << 16, parts=False, threads=1, in_order=True,
         )
         counter = _native.PretokenCounter(
             "", unit="document", special_tokens=[], threads=2, memory_bytes=None, spill_folder="/tmp"
