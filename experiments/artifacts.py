@@ -33,6 +33,7 @@ from tokenizer.durable import (
     check_files,
     check_sizes,
     digest,
+    naming,
     read_sealed,
     recorded,
     sync,
@@ -200,12 +201,11 @@ class Store:
                     unfinished.unlink()
             with _measured(partial) as cost:
                 try:
-                    contents = build(partial)
-                except BaseException as error:
+                    with naming(partial):
+                        contents = build(partial)
+                except BaseException:
                     if not resumable:
                         shutil.rmtree(partial, ignore_errors=True)
-                    if isinstance(error, OSError) and error.filename is None:
-                        error.filename = str(partial)
                     raise
             _sync_all(partial)
             manifest = {
@@ -217,7 +217,7 @@ class Store:
             }
             write_sealed(partial / MANIFEST, manifest)
             self._name(partial)
-            return Artifact(self.root / name, manifest, fresh=True)
+            return Artifact(self.root / name, manifest, fresh=True, check=self.check)
 
     def _complete(self, partial: Path) -> bool:
         """Give a folder its final name if a killed process had finished it; otherwise delete its manifest, if any.
@@ -226,7 +226,7 @@ class Store:
         """
         try:
             check_sizes(partial, read_sealed(partial / MANIFEST)["files"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
             (partial / MANIFEST).unlink(missing_ok=True)
             return False
         self._name(partial)
@@ -282,7 +282,7 @@ class Store:
 
     def remove(self, name: str) -> None:
         """Delete an artifact: renamed away first, so that it is either whole or gone."""
-        doomed = self.root / f".{name}.partial"
+        doomed = self.root / f".{name}.removed"
         shutil.rmtree(doomed, ignore_errors=True)
         (self.root / name).rename(doomed)
         shutil.rmtree(doomed, ignore_errors=True)
@@ -304,6 +304,8 @@ class Store:
 
     def clean(self) -> list[str]:
         """Delete what killed processes left unfinished, except what can be continued; return the names."""
+        for removed in self.root.glob(".*.removed"):
+            shutil.rmtree(removed, ignore_errors=True)
         stale = []
         for partial in sorted(self.root.glob(".*.partial")):
             name = partial.name.removeprefix(".").removesuffix(".partial")

@@ -65,7 +65,8 @@ def stoppable() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in _WORDS}
     if before[signal.SIGINT] in (_exit, signal.default_int_handler):
         signal.signal(signal.SIGINT, _raise)
-    signal.signal(signal.SIGTERM, _raise)
+    if before[signal.SIGTERM] != signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, _raise)
     try:
         with unmasked():
             yield

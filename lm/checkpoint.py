@@ -12,7 +12,7 @@ import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from tokenizer.durable import sync
+from tokenizer.durable import partial_name, sync
 from tokenizer.errors import UserError
 from tokenizer.files import check_file, parse_json
 
@@ -46,7 +46,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
     Raises:
         OSError: If the file cannot be written (disk full, no permission).
     """
-    partial = path.with_name(f".{path.name}.partial")
+    partial = partial_name(path)
     try:
         save_file(tensors, partial, metadata=metadata)
     except SafetensorError as error:

@@ -15,7 +15,7 @@ import numpy as np
 import xxhash
 
 from lm.shards import END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED
-from tokenizer.durable import checksum, read_sealed, recorded, remember_checksum, write_sealed, write_whole
+from tokenizer.durable import check_files, checksum, read_sealed, recorded, remember_checksum, write_sealed, write_whole
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -117,6 +117,10 @@ class Writer:
         """The manifest, if everything was written that these settings ask for."""
         found = _read(self.folder / MANIFEST)
         if found is None or {key: found.get(key) for key in self._settings} != self._settings:
+            return None
+        try:
+            check_files(self.folder, found["files"])
+        except (UserError, FileNotFoundError):
             return None
         self._remove_scaffold()
         return found

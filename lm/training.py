@@ -72,6 +72,7 @@ def train(
     if (folder / SUMMARY).exists():
         summary: dict[str, Any] = read_json(folder / SUMMARY)
         run.same_or_refuse(summary["run"])
+        load_tensors(folder / MODEL)  # or it was damaged since
         return summary
     job = {"model": asdict(model), "train": asdict(config), "shards": str(shards.folder), "folder": str(folder)}
     world = current()

@@ -438,7 +438,11 @@ def _read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
     wanted = [dotted for dotted in (config.field, config.score_field) if dotted is not None]
     roots = sorted({dotted.split(".")[0] for dotted in wanted} & set(file.schema_arrow.names))
     number = 0  # of rows read
-    batches = file.iter_batches(batch_size=_rows_at_once(file.metadata, roots, config), columns=roots or None)
+    about = file.metadata
+    batches = chain.from_iterable(
+        file.iter_batches(_rows_at_once(path, about, i, roots, config), row_groups=[i], columns=roots or None)
+        for i in range(about.num_row_groups)
+    )
     while True:
         try:
             rows = next(batches, None)
@@ -481,16 +485,31 @@ def _read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
             raise UserError(f"{path}: {error}") from None
 
 
-def _rows_at_once(about: Any, roots: list[str], config: CorpusConfig) -> int:
-    """Rows to read at a time: at most a few batches of text, by the average length of a row group's documents."""
-    rows = _PARQUET_ROWS
-    for i in range(about.num_row_groups):
-        group = about.row_group(i)
-        columns = map(group.column, range(group.num_columns))
-        size = sum(each.total_uncompressed_size for each in columns if each.path_in_schema.split(".")[0] in roots)
-        if size > 0:
-            rows = min(rows, 4 * config.batch_bytes * group.num_rows // size)
-    return max(1, rows)
+def _rows_at_once(path: Path, about: Any, i: int, roots: list[str], config: CorpusConfig) -> int:
+    """Rows of row group `i` to read at a time: at most a few batches of text.
+
+    The group's size gives the average length of its documents. Rows that repeat a value of its dictionary take a few
+    bits each in the file, so the longest of these values bounds the rows as well.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    group = about.row_group(i)
+    columns = [group.column(j) for j in range(group.num_columns)]
+    size = sum(each.total_uncompressed_size for each in columns if each.path_in_schema.split(".")[0] in roots)
+    rows = min(_PARQUET_ROWS, 4 * config.batch_bytes * group.num_rows // max(size, 1))
+    text = next((each for each in columns if each.path_in_schema == config.field), None)
+    if text is not None and text.has_dictionary_page and group.num_rows:
+        # One row brings the whole dictionary, and the buffer keeps the rest of the group from being read.
+        file = pq.ParquetFile(path, read_dictionary=[config.field], pre_buffer=False, buffer_size=1 << 16)
+        first = next(file.iter_batches(batch_size=1, row_groups=[i], columns=[config.field])).column(0)
+        for _ in config.field.split(".")[1:]:
+            first = first.field(0)
+        if pa.types.is_dictionary(first.type) and _holds_text(first.type.value_type):
+            longest = pc.max(pc.binary_length(first.dictionary)).as_py() or 0
+            rows = min(rows, 4 * config.batch_bytes // max(1, longest))
+    return max(1, int(rows))
 
 
 def _too_long(what: str, size: int, config: CorpusConfig) -> UserError:
@@ -524,10 +543,11 @@ def _batch_records(records: Iterable[dict[str, Any]], config: CorpusConfig) -> I
         text = _lookup(record, config.field, number, required=True) or ""
         if not isinstance(text, str):
             raise UserError(f"record {number}: field {config.field!r} holds {type(text).__name__}, not text")
-        if len(text) > config.document_limit_bytes and _left_out_above(config) is None:
-            raise _too_long(f"the document of record {number}", len(text), config)
+        n_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        if n_bytes > config.document_limit_bytes and _left_out_above(config) is None:
+            raise _too_long(f"the document of record {number}", n_bytes, config)
         texts.append(text)
-        size += len(text)
+        size += n_bytes
         if size >= config.batch_bytes:
             yield _native.Batch.from_texts(texts)
             texts, size = [], 0

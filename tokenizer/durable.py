@@ -119,26 +119,40 @@ def check_files(
             progress("bytes verified", done, total)
 
 
+def partial_name(path: Path) -> Path:
+    """Return a name next to `path` for its unfinished content: `.NAME.….partial`, another one for every writer."""
+    return path.with_name(f".{path.name}.{os.urandom(4).hex()}.partial")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for writing that takes the name `path` only when the block ends and its content is on disk.
 
     If the block raises, what `path` held before is untouched. An error of the disk names `path`.
     """
-    partial = path.with_name(f".{path.name}.partial")
+    partial = partial_name(path)
     try:
-        with partial.open("wb") as file:
+        with naming(path), partial.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
-    except BaseException as error:
+    except BaseException:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:  # `write` and `fsync` name no file
-            error.filename = str(path)
         raise
     sync(path.parent)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an error of the disk in the block name `path`: those of `write` and `fsync` name no file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def write_whole(path: Path, content: bytes | str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiments.console import si
@@ -12,6 +13,7 @@ from lm.sharding import ShardConfig, reading_threads, write_shards
 from lm.shards import MANIFEST, Shards
 from lm.training import train
 from tokenizer.durable import read_sealed
+from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,9 +50,8 @@ def shard(
         chosen = dataclasses.replace(chosen, shuffle_seed=None)
 
     def build(folder: Path) -> dict[str, Any]:
-        if (folder / _SHARDS / MANIFEST).exists():  # killed just before the artifact got its name
-            manifest = read_sealed(folder / _SHARDS / MANIFEST)
-        else:
+        manifest = _written(folder / _SHARDS, trained)
+        if manifest is None:
             manifest = write_shards(
                 folder / _SHARDS,
                 trained.tokenizer,
@@ -80,6 +81,18 @@ def shard(
     what = f"{split}: {si(found['n_tokens'])} tokens of {si(found['n_bytes'])}B, {density:.3f} bytes per token"
     context.done(stage, artifact, what, {"split": split, "bytes_per_token": density})
     return artifact
+
+
+def _written(folder: Path, trained: Trained) -> dict[str, Any] | None:
+    """Return the manifest of shards that an earlier attempt finished; damaged ones are removed."""
+    if not folder.exists():
+        return None
+    try:
+        Shards.open(folder, trained.tokenizer)
+        return read_sealed(folder / MANIFEST)
+    except UserError:
+        shutil.rmtree(folder)
+        return None
 
 
 def open_shards(artifact: Artifact, trained: Trained) -> Shards:

@@ -177,16 +177,21 @@ impl Shared {
         let path = || spill.folder.join(format!("{:06}.run", self.n_spilled.fetch_add(1, Ordering::Relaxed)));
         let mut sorted = table.into_sorted();
         let run = Run::write(path(), |bytes| Ok(sorted.next_into(bytes)))?;
-        let mut runs = self.runs.lock().expect("no panic while held");
-        runs.push(run);
-        if runs.len() == MOST_RUNS {
-            let mut sum = Sum::new(runs.drain(..).map(Source::Run).collect())?;
-            let merged = Run::write(path(), |bytes| {
-                bytes.clear();
-                sum.next_onto(bytes)
-            })?;
-            runs.push(merged);
-        }
+        let mut many = {
+            let mut runs = self.runs.lock().expect("no panic while held");
+            runs.push(run);
+            if runs.len() < MOST_RUNS {
+                return Ok(());
+            }
+            std::mem::take(&mut *runs)
+        };
+        // Without the lock: this takes long, and ends early where the call is to stop.
+        let mut sum = Sum::new(many.drain(..).map(Source::Run).collect())?;
+        let merged = Run::write(path(), |bytes| {
+            bytes.clear();
+            sum.next_onto(bytes)
+        })?;
+        self.runs.lock().expect("no panic while held").push(merged);
         Ok(())
     }
 }
@@ -273,6 +278,7 @@ impl Counter {
 
     /// Hands a batch to the threads; waits while they have enough to do.
     pub fn add(&self, batch: &Arc<Batch>) -> Result<(), String> {
+        self.check_process()?;
         for documents in parallel::chunks(&batch.offsets, CHUNK_BYTES) {
             let bytes = batch.offsets[documents.start] as usize..batch.offsets[documents.end] as usize;
             if self.cuts && documents.len() == 1 && bytes.len() > 2 * CHUNK_BYTES {
@@ -282,6 +288,14 @@ impl Counter {
             }
         }
         self.shared.check()
+    }
+
+    /// A fork has none of the threads.
+    fn check_process(&self) -> Result<(), String> {
+        if self.process.is_current() {
+            return Ok(());
+        }
+        Err("counting that was begun before a fork can only be continued in the process before it".into())
     }
 
     fn add_long(&self, batch: &Arc<Batch>, bytes: Range<usize>) -> Result<(), String> {
@@ -310,6 +324,7 @@ impl Counter {
 
     /// Everything that was counted, in order of bytes.
     pub fn finish(mut self) -> Result<Counts, String> {
+        self.check_process()?;
         drop(self.queue.take());
         let mut sources = Vec::new();
         while sources.len() < self.workers.len() && !self.shared.failed.load(Ordering::Acquire) {

@@ -14,6 +14,8 @@ use crate::unlocked::Process;
 use crate::{memory, parallel, quick_records, records};
 
 const READ_BUFFER: usize = 1 << 20;
+/// Bytes that are read at a time of a file that is one document.
+const WHOLE_BUFFER: usize = 1 << 17;
 /// Bytes by which the buffer of a long document grows at most: twice its size could be far beyond the limit.
 const GROWTH: usize = 1 << 26;
 /// Bytes of files, as they lie on the disk, that a thread takes at a time; or one file. Small files share batches.
@@ -276,8 +278,20 @@ impl<R: Read> Window<R> {
 
 fn read_whole(input: impl Read, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
     let enough = (settings.skip_above.unwrap_or(settings.limit) as u64).saturating_add(1);
-    memory::trying(|| input.take(enough).read_to_end(&mut collector.batch.data)).map_err(unreadable)?;
-    collector.close(0, settings)
+    let (mut input, data) = (input.take(enough), &mut collector.batch.data);
+    loop {
+        let end = data.len();
+        memory::reserve(data, WHOLE_BUFFER);
+        data.resize(end + WHOLE_BUFFER, 0);
+        let read = input.read(&mut data[end..]);
+        data.truncate(end + read.as_ref().copied().unwrap_or(0));
+        match read {
+            Ok(0) => return collector.close(0, settings),
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(unreadable(error)),
+        }
+    }
 }
 
 fn read_parts(input: impl Read, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {

@@ -1,6 +1,7 @@
 //! Things that threads share without locks. A fork copies the memory of a process but only one of its threads: what another
 //! one had locked then stays locked in the child forever.
 
+use std::marker::PhantomData;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -18,14 +19,14 @@ impl Process {
 }
 
 /// Up to `N` things that are kept to be used again.
-pub struct Pool<T, const N: usize>([AtomicPtr<T>; N]);
+pub struct Pool<T, const N: usize>([AtomicPtr<T>; N], PhantomData<T>);
 
 // SAFETY: each thing belongs to the pool or to the one who took it, never to two: pointers are swapped atomically.
 unsafe impl<T: Send, const N: usize> Sync for Pool<T, N> {}
 
 impl<T, const N: usize> Pool<T, N> {
     pub const fn new() -> Self {
-        Self([const { AtomicPtr::new(null_mut()) }; N])
+        Self([const { AtomicPtr::new(null_mut()) }; N], PhantomData)
     }
 
     pub fn take(&self) -> Option<Box<T>> {
@@ -62,14 +63,14 @@ impl<T, const N: usize> Drop for Pool<T, N> {
 }
 
 /// A thing that is made when it is first asked for. Several threads that ask at once make several, of which one is kept.
-pub struct Once<T>(AtomicPtr<T>);
+pub struct Once<T>(AtomicPtr<T>, PhantomData<T>);
 
 // SAFETY: the thing is shared by all threads, and made by any one of them.
 unsafe impl<T: Send + Sync> Sync for Once<T> {}
 
 impl<T> Once<T> {
     pub const fn new() -> Self {
-        Self(AtomicPtr::new(null_mut()))
+        Self(AtomicPtr::new(null_mut()), PhantomData)
     }
 
     #[inline(always)]

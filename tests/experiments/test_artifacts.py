@@ -178,9 +178,7 @@ def test_damaged_records_are_a_users_error(text: str, tmp_path: Path) -> None:
     (tmp_path / "count-0").mkdir()
     for path in (tmp_path / "count-0" / "manifest.json", tmp_path / "run.json"):
         path.write_text(text)
-    with pytest.raises(
-        UserError, match=r"manifest\.json (is not JSON|is not a JSON object|nests JSON values).*; delete the folder"
-    ):
+    with pytest.raises(UserError, match=r"manifest\.json (is not JSON|is not a JSON object|nests JSON values)"):
         Store(tmp_path).find("count-0")
     with pytest.raises(UserError, match=r"run\.json is not the record of a run"):
         runs.load(tmp_path / "run.json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from experiments.artifacts import MANIFEST, Store, artifact_at
 from tests.flipping import flips
-from tokenizer.durable import read_sealed, write_sealed
+from tokenizer.durable import read_sealed, write_sealed, write_whole
 from tokenizer.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -121,6 +122,58 @@ def test_once_reads_a_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         patch.setattr("hashlib.file_digest", lambda *_: pytest.fail("read again"))
         assert whole.path == whole.path
     assert read[:2] == ["256 of 265", "265 of 265"]
+
+
+def test_what_a_process_has_made_is_verified_too(tmp_path: Path) -> None:
+    artifact = Store(tmp_path, verify="always").make("demo", config={}, inputs={}, build=_build)
+    (artifact.folder / "notes.txt").write_text("Some text")
+    with pytest.raises(UserError, match="checksum"):
+        _ = artifact.path
+
+
+def test_a_removed_artifact_does_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    name = store.make("demo", config={}, inputs={}, build=_build).name
+    with monkeypatch.context() as patch:
+        patch.setattr("experiments.artifacts.shutil.rmtree", lambda *_, **__: None)  # killed after the rename
+        store.remove(name)
+    store.clean()
+    assert [path.name for path in tmp_path.iterdir()] == [".locks"]
+
+
+def test_an_error_of_the_disk_does_not_undo_what_was_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    store = Store(tmp_path)
+    finished = store.make("count", config={}, inputs={}, build=_build)
+    partial = finished.folder.rename(tmp_path / f".{finished.name}.partial")
+    with monkeypatch.context() as patch:
+        patch.setattr("experiments.artifacts.check_sizes", fails)
+        with pytest.raises(OSError, match="Input/output"):
+            store.clean()
+    assert (partial / MANIFEST).exists()
+    assert not store.make("count", config={}, inputs={}, build=_never).fresh
+
+
+def _write_often(path: Path, letter: str) -> None:
+    for _ in range(100):
+        write_whole(path, letter * 100_000)
+
+
+def test_two_writers_of_a_file_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    write_whole(path, "a" * 100_000)
+    processes = multiprocessing.get_context("spawn")
+    writers = [processes.Process(target=_write_often, args=(path, letter)) for letter in "ab"]
+    for writer in writers:
+        writer.start()
+    seen = set()
+    while any(writer.is_alive() for writer in writers):
+        seen.add(path.read_text())
+    assert [writer.exitcode for writer in writers] == [0, 0]
+    assert seen <= {"a" * 100_000, "b" * 100_000}
+    assert [file.name for file in tmp_path.iterdir()] == ["x"]
 
 
 def test_the_reason_is_not_hidden(tmp_path: Path) -> None:

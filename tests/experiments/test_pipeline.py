@@ -473,3 +473,24 @@ def test_a_full_disk_is_one_line_in_every_stage_and_loses_nothing(
     assert "Traceback" not in complaint
     assert json.loads((tmp_path / "outputs" / "run.json").read_text())["exit_code"] == 2
     assert run(stage, tiny) == 0
+
+
+@pytest.mark.parametrize("stage", ["shard_corpus", "train_lm"])
+def test_what_an_earlier_attempt_finished_is_verified_before_it_is_kept(
+    stage: str, tiny: list[str], tmp_path: Path
+) -> None:
+    name = {"shard_corpus": "shards", "train_lm": "lm"}[stage]
+    assert run(stage, tiny) == 0
+    finished = _paths(tmp_path, name)[0]
+    data = next(path for path in sorted(finished.rglob("*")) if path.suffix in (".bin", ".safetensors"))
+    content = data.read_bytes()
+    # Killed after the stage's own last file and before the manifest; a bit flipped before the next attempt.
+    unfinished = finished.rename(finished.with_name(f".{finished.name}.resumable"))
+    (unfinished / "manifest.json").unlink()
+    (unfinished / data.relative_to(finished)).write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    if stage == "shard_corpus":
+        assert run(stage, tiny) == 0
+        assert data.read_bytes() == content
+    else:
+        assert run(stage, tiny) == 2
+        assert not finished.exists()

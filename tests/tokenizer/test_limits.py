@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+from tests.tokenizer.corpora import write_jsonl
 from tokenizer import (
     Corpus,
     CorpusConfig,
@@ -124,6 +126,28 @@ def test_parquet_files_are_read_a_few_long_rows_at_a_time(tmp_path):
     assert len(sizes) > 8
     assert max(sizes) < 10 * MB
     assert texts(CorpusConfig(paths=[str(tmp_path)])) == rows
+
+
+@pytest.mark.parametrize("field", ["text", "inner.text"])
+def test_rows_that_repeat_a_long_value_are_read_a_few_at_a_time(tmp_path, field):
+    long = "long " * (MB // 5)
+    column = [long] * 200 if field == "text" else [{"text": long}] * 200
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({field.split(".")[0]: column}), path, compression="zstd", dictionary_pagesize_limit=8 * MB)
+    assert path.stat().st_size < 2000
+    config = CorpusConfig(paths=[str(path)], field=field, batch_bytes=MB)
+    sizes = [batch.n_bytes for batch in Corpus(config).batches()]
+    assert sum(sizes) == 200 * len(long)
+    assert max(sizes) <= 4 * MB
+    with pytest.raises(UserError, match=r"has 1048575 bytes, more than 524288: raise corpus\.document_limit_bytes"):
+        list(Corpus(replace(config, document_limit_bytes=MB // 2)).batches())
+
+
+def test_the_limit_of_a_dataset_counts_bytes(tmp_path):
+    write_jsonl(tmp_path / "a.jsonl", [{"text": "日" * 900}])
+    config = CorpusConfig(dataset=str(tmp_path), document_limit_bytes=1000)
+    with pytest.raises(UserError, match="has 2700 bytes, more than 1000"):
+        list(Corpus(config).batches())
 
 
 def test_a_small_file_cannot_ask_for_a_large_vocabulary(monkeypatch):

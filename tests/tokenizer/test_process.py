@@ -246,13 +246,14 @@ def test_a_fork_ends_although_it_has_none_of_the_threads():
         if child := os.fork():
             print(os.waitpid(child, 0)[1])
         else:
-            try:
-                next(reader)
-            except ValueError as error:
-                assert "before a fork" in str(error)
-                del reader, counter
-                os._exit(0)
-            os._exit(7)
+            said = []
+            for use in (lambda: next(reader), lambda: counter.add(Batch.from_texts([text])), counter.finish):
+                try:
+                    use()
+                except ValueError as error:
+                    said.append("before a fork" in str(error))
+            del reader, counter
+            os._exit(0 if said == [True] * 3 else 7)
     """
     assert run(program) == "0\n"
 
@@ -299,11 +300,11 @@ def test_arrays_that_another_thread_changes():
     finally:
         stop.set()
         thread.join()
-    assert outcomes <= {"result", "error"}
+    assert "result" in outcomes  # and nothing else than a UserError, which would have been raised here
 
 
-def test_read_only_text_is_not_copied():
-    """What Arrow lends is encoded where it lies, and what can be written is copied: `given::values`."""
+def test_text_that_can_be_written_to_gives_the_same_ids():
+    """It is copied; what Arrow lends is encoded where it lies (`given::values`)."""
     tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("gpt2"))
     data = np.frombuffer(b"some text", np.uint8)
     for array in (data, data.copy()):

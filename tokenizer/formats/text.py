@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from tokenizer import files
+from tokenizer.durable import naming, partial_name, sync
 from tokenizer.errors import UserError, quoted
 from tokenizer.vocabulary import MOST_IDS
 
@@ -170,13 +170,16 @@ def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collecti
     ready: list[tuple[Path, Path]] = []
     try:
         for name, content in files.items():
-            partial = folder / f".{name}.{os.getpid()}.partial"
+            partial = partial_name(folder / name)
             ready.append((partial, folder / name))
-            partial.write_bytes(content.encode() if isinstance(content, str) else content)
+            with naming(folder / name):
+                partial.write_bytes(content.encode() if isinstance(content, str) else content)
+                sync(partial)
         for name in remove:
             (folder / name).unlink(missing_ok=True)
         for partial, final in ready:
             partial.replace(final)
+        sync(folder)
     finally:
         for partial, _ in ready:
             partial.unlink(missing_ok=True)

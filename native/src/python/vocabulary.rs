@@ -45,8 +45,8 @@ impl Decoder {
     }
 
     fn decode<'py>(&self, py: Python<'py>, ids: PyReadonlyArray1<u32>) -> PyResult<Bound<'py, PyBytes>> {
-        let ids = ids.as_slice()?;
-        let text = detached(py, || self.spell(ids))?;
+        let ids = given::values(&ids)?;
+        let text = detached(py, || self.spell(&ids))?;
         bytes(py, &text)
     }
 
@@ -57,7 +57,7 @@ impl Decoder {
         ids: PyReadonlyArray1<u32>,
         offsets: PyReadonlyArray1<i64>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyArray1<i64>>)> {
-        let (ids, offsets) = (ids.as_slice()?, given::owned(&offsets)?);
+        let (ids, offsets) = (given::values(&ids)?, given::owned(&offsets)?);
         let (text, ends) = detached(py, || {
             let (mut text, mut ends) = (memory::room(BYTES_PER_TOKEN * ids.len()), memory::room(offsets.len()));
             ends.push(0);
@@ -85,14 +85,8 @@ impl Decoder {
 
     fn append(&self, ids: &[u32], text: &mut Vec<u8>) -> Result<(), String> {
         let n = self.0.len();
-        let mut copy = [0; BLOCK];
         for block in ids.chunks(BLOCK) {
             poll(BLOCK * BYTES_PER_TOKEN);
-            // Another thread may write to the array: each id is read once, checked and used as it was read.
-            let block = {
-                copy[..block.len()].copy_from_slice(block);
-                &copy[..block.len()]
-            };
             for &id in block {
                 if id as usize >= n {
                     return Err(format!("the id {id} is not in the vocabulary: ids are below the vocabulary size {n}"));
