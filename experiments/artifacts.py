@@ -244,11 +244,13 @@ class Store:
             UserError: If the manifest is damaged, or a file that it lists is missing or has another size.
         """
         folder = self.root / name
+        if not folder.exists():  # asked first: another process may give it its name at any moment
+            return None
         try:
             manifest = _read_manifest(folder)
             check_sizes(folder, manifest["files"])
         except (FileNotFoundError, NotADirectoryError) as error:
-            if not folder.exists():
+            if not folder.exists():  # another process has just removed it
                 return None
             raise UserError(f"{error.filename} is missing; {_remake(folder)}") from None
         except UserError as error:

@@ -241,3 +241,19 @@ def test_a_sealed_file_is_read_as_it_was_written_or_not_at_all(tmp_path: Path) -
     (tmp_path / "x.json").write_text((tmp_path / "x.json").read_text().replace("3", "4", 1))
     with pytest.raises(ValueError, match="seal"):
         read_sealed(tmp_path / "x.json")
+
+
+def test_an_artifact_that_appears_while_it_is_looked_for_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process gives a folder its name just after this one found that it is not there."""
+    finished = Store(tmp_path).make("demo", config={}, inputs={}, build=_build)
+    elsewhere = finished.folder.rename(tmp_path / ".elsewhere")
+
+    def read_too_early(folder: Path) -> None:
+        elsewhere.rename(folder)
+        raise FileNotFoundError(errno.ENOENT, "not there yet", str(folder / MANIFEST))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("experiments.artifacts._read_manifest", read_too_early)
+        assert Store(tmp_path).find(finished.name) is None
