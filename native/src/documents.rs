@@ -45,6 +45,13 @@ impl Documents for Batch {
     }
 }
 
+/// Document `i`, between its two offsets, which come from outside.
+pub fn between<'a>(data: &'a [u8], bounds: &[i64], i: usize) -> Result<&'a [u8], String> {
+    let bounds = usize::try_from(bounds[0]).ok().zip(usize::try_from(bounds[1]).ok());
+    let document = bounds.and_then(|(start, end)| data.get(start..end));
+    document.ok_or_else(|| format!("offsets of document {i} do not fit the buffer"))
+}
+
 /// Arrow's layout: document i is `data[offsets[i]..offsets[i + 1]]`.
 pub struct Buffers<'a> {
     data: Cow<'a, [u8]>,
@@ -58,11 +65,7 @@ impl<'a> Buffers<'a> {
             return Err("there are no offsets; n documents have n + 1".to_string());
         }
         for (i, bounds) in offsets.windows(2).enumerate() {
-            let document = usize::try_from(bounds[0])
-                .ok()
-                .zip(usize::try_from(bounds[1]).ok())
-                .and_then(|(start, end)| data.get(start..end))
-                .ok_or_else(|| format!("offsets of document {i} do not fit the buffer"))?;
+            let document = between(&data, bounds, i)?;
             poll(document.len());
             if let Err(error) = std::str::from_utf8(document) {
                 return Err(format!("document {i} of the batch is not UTF-8 at its byte {}", error.valid_up_to()));

@@ -10,6 +10,7 @@ use pyo3::types::PyString;
 
 use super::{core, detached, given, user_error};
 use crate::corpus::{self, Filter, Split};
+use crate::documents;
 use crate::interrupt::poll;
 use crate::reading::{self, Format, Settings};
 
@@ -63,11 +64,7 @@ impl Batch {
         let copy = || {
             let mut batch = corpus::Batch::default();
             for (i, bounds) in offsets.windows(2).enumerate() {
-                let document = usize::try_from(bounds[0])
-                    .ok()
-                    .zip(usize::try_from(bounds[1]).ok())
-                    .and_then(|(start, end)| data.get(start..end))
-                    .ok_or_else(|| format!("offsets of document {i} do not fit the buffer"))?;
+                let document = documents::between(&data, bounds, i)?;
                 poll(document.len());
                 match std::str::from_utf8(document) {
                 Ok(_) => batch.push(document),
