@@ -77,22 +77,25 @@ def forked(corpus: Path, folder: Path, log: Path) -> int:
 
 
 def kills(root: Path, n: int, seed: int = 0) -> Counter[str]:
-    """Kill the experiment before `n` random steps, each in a store of its own, and repeat it."""
+    """Kill the experiment `n` times, each time repeating it, some eight times from its beginning to its end."""
     corpus = write_corpus(root / "tiny.jsonl")
     assert forked(corpus, root / "whole", root / "log") == 0, (root / "log").read_text()
     expected = hashes(root / "whole" / "artifacts")
-    n_steps = _steps(corpus, root)
+    often = 8 / _steps(corpus, root)
     outcome: Counter[str] = Counter()
     rng = random.Random(seed)
-    for i in range(n):
-        folder, step = root / f"kill-{i}", rng.randrange(n_steps)
+    while outcome["killed"] < n:
+        folder = root / f"run-{outcome['run to its end']}"
         folder.mkdir()
-        died = killed(folder / "artifacts", step, partial(experiment, corpus, folder, root / "log"))
-        outcome["killed" if died else "not reached"] += 1
-        unfinished = [path.suffix[1:] for path in (folder / "artifacts").glob(".*") if path.suffix]
-        outcome.update(f"left {suffix}" for suffix in set(unfinished))
-        assert forked(corpus, folder, root / "log") == 0, f"step {step}: {(root / 'log').read_text()}"
-        assert not differences(hashes(folder / "artifacts"), expected), f"step {step}"
+        while killed(
+            folder / "artifacts", int(rng.expovariate(often)), partial(experiment, corpus, folder, root / "log")
+        ):
+            outcome["killed"] += 1
+            unfinished = {path.suffix[1:] for path in (folder / "artifacts").glob(".*") if path.suffix}
+            outcome.update(f"left {suffix}" for suffix in unfinished)
+        different = differences(hashes(folder / "artifacts"), expected)
+        assert not different, f"{different}\n{(root / 'log').read_text()}"
+        outcome["run to its end"] += 1
         shutil.rmtree(folder)
     return outcome
 
