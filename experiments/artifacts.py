@@ -52,7 +52,7 @@ FORMAT = 3
 _UNCHECKED_FORMAT = 2
 MANIFEST = "manifest.json"
 SECONDS = ".seconds"
-_NAME = r"[a-z]+-[0-9a-f]{12}(-\d+)?"
+NAME = r"[a-z]+-[0-9a-f]{12}(-\d+)?"
 # Environment variable with the user's command, for processes that a launcher starts with one of its own.
 COMMAND = "SUPERBPE_COMMAND"
 _PACKAGES = ("superbpe-framework", "numpy", "torch", "pyarrow", "botocore")
@@ -354,7 +354,7 @@ def artifact_at(folder: Path) -> Artifact | None:
         UserError: If it is a damaged one.
     """
     folder = folder.resolve()
-    if not (re.fullmatch(_NAME, folder.name) and (folder / MANIFEST).is_file()):
+    if not (re.fullmatch(NAME, folder.name) and (folder / MANIFEST).is_file()):
         return None
     return Store(folder.parent).find(folder.name)
 

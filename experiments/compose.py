@@ -16,7 +16,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.config import Config, build, did_you_mean, schema, validate
+from experiments.config import Config, build, did_you_mean, schema, transition_key, validate
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -109,8 +109,14 @@ def check(
         cells = [firsts]
         for i, choices in enumerate(values):
             cells.extend([*firsts[:i], other, *firsts[i + 1 :]] for other in choices[1:])
+        given = {override.key_or_group for override in parsed}
         for cell in cells:
-            to_config(_compose(cell, config_name, config_dir))
+            config = to_config(_compose(cell, config_name, config_dir))
+            if "superbpe.transition" in given and transition_key(config) not in given:
+                raise UserError(
+                    f"superbpe.transition has no effect here: {transition_key(config)}="
+                    f"{config.superbpe.transition_merges} decides; add {transition_key(config)}=null"
+                )
     return {
         override.key_or_group: [value.partition("=")[2] for value in choices]
         for override, choices in zip(parsed, values, strict=True)

@@ -311,6 +311,11 @@ def transition_size(config: Config) -> int:
     return resolve_transition(vocab_sizes(config)[1], given if merges is None else None, merges)
 
 
+def transition_key(config: Config) -> str:
+    """Return the setting that decides the transition."""
+    return "superbpe.transition" if config.superbpe.transition_merges is None else "superbpe.transition_merges"
+
+
 def validate(config: Config) -> None:
     """Raise a UserError for what can be known to be wrong before any text is read."""
     check_choice("wandb", config.wandb, MODES)
@@ -359,6 +364,6 @@ def validate(config: Config) -> None:
     if not 256 <= transition_size(config) <= size - specials:
         raise UserError(
             f"the transition at {transition_size(config)} tokens is not between 256 (bytes alone) and "
-            f"{size - specials} (the vocabulary of {size} without its special tokens); change superbpe.transition "
+            f"{size - specials} (the vocabulary of {size} without its special tokens); change {transition_key(config)} "
             "or bpe.vocab_size"
         )

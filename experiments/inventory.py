@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from experiments import registry, runs
-from experiments.artifacts import FORMAT, MANIFEST, Artifact, Store, seconds_so_far
+from experiments.artifacts import FORMAT, MANIFEST, NAME, Artifact, Store, seconds_so_far
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
 
@@ -83,7 +84,9 @@ def take(store: Store, keep: Iterable[str] = (), drop: Iterable[str] = (), *, ve
 def _is_artifact(path: Path) -> bool:
     if not path.is_dir():
         return False
-    return path.suffix in (".partial", ".resumable") if path.name.startswith(".") else (path / MANIFEST).exists()
+    if path.name.startswith("."):
+        return path.suffix in (".partial", ".resumable")
+    return re.fullmatch(NAME, path.name) is not None or (path / MANIFEST).exists()
 
 
 def _item(store: Store, path: Path, verify: bool) -> Item:
@@ -115,7 +118,7 @@ def _cost_so_far(partial: Path) -> dict[str, Any]:
 def _readable(manifest: Path) -> dict[str, Any]:
     try:
         return read_json(manifest)
-    except ValueError:
+    except (FileNotFoundError, ValueError):
         return {}
 
 

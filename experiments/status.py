@@ -117,7 +117,7 @@ def _total(items: list[Item]) -> str:
     told = f"{len(items)} artifacts, {si(total)}B, {duration(seconds)} of work"
     if free:
         told += (
-            f"; nothing needs {len(free)} of them ({si(sum(item.n_bytes for item in free))}B): "
+            f"; nothing needs, or can use, {len(free)} of them ({si(sum(item.n_bytes for item in free))}B): "
             "`python -m experiments.clean` shows and removes them"
         )
     return told

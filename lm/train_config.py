@@ -112,7 +112,10 @@ class TrainConfig:
                 f"context_bytes={self.context_bytes}; use bytes_per_step={rows * self.context_bytes}"
             )
         if self.train_bytes < self.bytes_per_step:
-            raise UserError(f"train_bytes={self.train_bytes} is less than one step; use at least {self.bytes_per_step}")
+            raise UserError(
+                f"train_bytes={self.train_bytes} is less than one step of {self.bytes_per_step} bytes; raise it "
+                "(budget.train_bytes), or lower lm.train.bytes_per_step"
+            )
         if not 0 <= self.warmup_fraction <= 1 - self.decay_fraction <= 1:
             raise UserError(
                 f"warmup_fraction={self.warmup_fraction} and decay_fraction={self.decay_fraction} overlap; "

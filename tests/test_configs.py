@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import configs
-from experiments.compose import load
+from experiments.compose import check, load
 from experiments.config import BUDGETS, part, transition_size
 from lm.model import Transformer
 from superbpe.rules import PHASE1, PRESETS, Rules
@@ -86,6 +86,15 @@ def test_a_key_of_an_earlier_version_says_what_to_do_instead(tmp_path: Path) -> 
     (tmp_path / "superbpe" / "mine.yaml").write_text("transition: 0.5\nunit: line\ndrop_unused: false\n")
     with pytest.raises(UserError, match=r"'superbpe\.drop_unused' no longer exists"):
         load(["superbpe=mine"], config_dir=str(tmp_path))
+
+
+def test_a_transition_that_another_setting_overrides_is_an_error() -> None:
+    small = ["experiment=uw_2025", "corpus.paths=[a]", "bpe.vocab_size=600"]
+    with pytest.raises(UserError, match=r"change superbpe\.transition_merges or bpe\.vocab_size"):
+        load(small)
+    with pytest.raises(UserError, match=r"superbpe\.transition has no effect here: superbpe\.transition_merges=99"):
+        check([*small, "superbpe.transition=0.8", "bpe.vocab_size=128014"])
+    assert check([*small, "superbpe.transition=0.8", "superbpe.transition_merges=null"]) == {}
 
 
 def test_special_tokens_that_could_not_be_saved_are_rejected() -> None:

@@ -181,8 +181,9 @@ class Corpus:
         if explicit and split != "train":
             heldout = read(self.heldout_files)
             source = heldout if split == "heldout" else chain(source, heldout)
-        empty = True
+        empty, found = True, False
         for batch in source:
+            found = found or len(batch) > 0
             taken, more = keep.apply(batch)
             if len(taken):
                 empty = False
@@ -190,6 +191,8 @@ class Corpus:
             if not more:
                 break
         self.check_unchanged()
+        if not found:
+            raise UserError(f"the corpus is empty: there are no documents in {config.dataset or config.paths}")
         if empty and split == "heldout" and not explicit:
             raise UserError(
                 f"no document of {config.dataset or config.paths} is held out: heldout_fraction="
@@ -396,12 +399,12 @@ def fingerprint(path: Path) -> dict[str, Any]:
 
 def _local_files(dataset: str | None) -> list[Path]:
     """The files of a dataset that is a local folder."""
-    return [] if dataset is None else sorted(path for path in Path(dataset).rglob("*") if path.is_file())
+    return [] if not dataset else sorted(path for path in Path(dataset).rglob("*") if path.is_file())
 
 
 def _dataset_identity(name: str | None) -> Any:
     """What a dataset's documents depend on: its files if it is local, else the hub's revision."""
-    if name is None:
+    if not name:
         return None
     if Path(name).exists():
         return [fingerprint(path) for path in _local_files(name)]

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from experiments.artifacts import FORMAT, Artifact
-from experiments.config import part, transition_size, vocab_sizes
+from experiments.config import part, transition_key, transition_size, vocab_sizes
 from experiments.console import superword_summary, training_summary
 from superbpe.history import merge_log, training_statistics
 from superbpe.rules import Rules
@@ -145,7 +145,7 @@ def phase2(context: Context, mixture: Mixture, phase1: MergeList) -> Trained:
     if whole.vocab_size < transition + specials:
         raise UserError(
             f"the corpus has only enough pairs for a phase-1 vocabulary of {whole.vocab_size - specials}, below "
-            f"the transition at {transition}; lower superbpe.transition or bpe.vocab_size, or use more text"
+            f"the transition at {transition}; lower {transition_key(config)} or bpe.vocab_size, or use more text"
         )
     prefix = whole.cut(transition + specials)
     rules = part(Rules, config.superbpe)

@@ -77,6 +77,13 @@ def test_status_tells_state_cost_and_origin(store: Store, capsys: pytest.Capture
     assert {"made", "command", "seconds", "peak_memory_bytes", "n_bytes"} <= set(evaluation)
 
 
+def test_status_shows_an_artifact_without_a_manifest(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    (tokenizer,) = store.names("tokenizer-")
+    (store.root / tokenizer / "manifest.json").unlink()
+    assert status.run([f"artifacts={store.root}", "--verify"]) == 2
+    assert tokenizer in capsys.readouterr().err
+
+
 def test_status_verify_names_what_a_flipped_bit_damaged(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     (evaluation,) = store.names("evaluation-")
     data = store.root / evaluation / "data"
