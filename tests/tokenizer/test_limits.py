@@ -66,6 +66,7 @@ def test_a_long_document_is_an_error_or_left_out(tmp_path, kind, suffix):
     assert len(texts(CorpusConfig(**config, document_limit_bytes=5 * MB))) == len(kept) + 1
 
 
+@pytest.mark.slow
 def test_a_file_that_decompresses_to_gigabytes_takes_little_memory(tmp_path):
     """A fresh process, whose address space has no room for what is in the file."""
     path = tmp_path / "bomb.txt.zst"
@@ -182,6 +183,7 @@ def test_ranks_of_long_tokens_are_read_in_time(tmp_path):
     assert list(tokenizer.unmerged.values()) == [272]
 
 
+@pytest.mark.slow
 def test_a_pattern_that_takes_too_long_is_an_error_that_names_it():
     """The engine's own limit is for one search, and a text has many."""
     slow, endless = r"(?=(?:a(?=a)){0,5000})a|.", r"(?:a|a(?=a)|aa(?!b))*b"

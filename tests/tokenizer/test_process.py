@@ -56,6 +56,7 @@ def run(program: str, **environment: str) -> str:
 # -------------------------------------------------------------------------------- memory
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("backtrace", ["0", "1"])
 def test_no_memory_is_an_error(backtrace):
@@ -146,6 +147,7 @@ LONG_CALLS = {
 }
 
 
+@pytest.mark.slow
 @linux
 def test_ctrl_c_stops_a_long_call_at_once():
     program = f"""
@@ -300,7 +302,8 @@ def test_arrays_that_another_thread_changes():
     finally:
         stop.set()
         thread.join()
-    assert "result" in outcomes  # and nothing else than a UserError, which would have been raised here
+    assert outcomes  # results or a UserError; any other error was raised above
+    assert bytes(tokenizer.encode("still works")) == b"still works"  # a token for each byte, and no state is broken
 
 
 def test_text_that_can_be_written_to_gives_the_same_ids():
