@@ -12,7 +12,7 @@ import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from tokenizer.durable import partial_name, sync
+from tokenizer.durable import replacing_path
 from tokenizer.errors import UserError
 from tokenizer.files import check_file, parse_json
 
@@ -46,17 +46,13 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
     Raises:
         OSError: If the file cannot be written (disk full, no permission).
     """
-    partial = partial_name(path)
-    try:
-        save_file(tensors, partial, metadata=metadata)
-    except SafetensorError as error:
-        partial.unlink(missing_ok=True)
-        if (number := re.search(r"\(os error (\d+)\)", str(error))) is None:
-            raise
-        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
-    sync(partial)
-    partial.replace(path)
-    sync(path.parent)
+    with replacing_path(path) as partial:
+        try:
+            save_file(tensors, partial, metadata=metadata)
+        except SafetensorError as error:
+            if (number := re.search(r"\(os error (\d+)\)", str(error))) is None:
+                raise
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from None
 
 
 def _checksum(tensors: dict[str, Tensor], meta: dict[str, Any]) -> str:

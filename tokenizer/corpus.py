@@ -399,7 +399,7 @@ def fingerprint(path: Path) -> dict[str, Any]:
 
 def _local_files(dataset: str | None) -> list[Path]:
     """The files of a dataset that is a local folder."""
-    return [] if not dataset else sorted(path for path in Path(dataset).rglob("*") if path.is_file())
+    return [] if not dataset else sorted(path for path in Path(dataset).rglob("*") if is_file(path))
 
 
 def _dataset_identity(name: str | None) -> Any:

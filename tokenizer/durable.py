@@ -125,23 +125,29 @@ def partial_name(path: Path) -> Path:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing that takes the name `path` only when the block ends and its content is on disk.
+def replacing_path(path: Path) -> Iterator[Path]:
+    """Yield the path of a new file that takes the name `path` only when the block ends and its content is on disk.
 
     If the block raises, what `path` held before is untouched. An error of the disk names `path`.
     """
     partial = partial_name(path)
     try:
-        with naming(path), partial.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+        with naming(path):
+            yield partial
+            sync(partial)
         partial.replace(path)
     except BaseException:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
         raise
     sync(path.parent)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing as `replacing_path` does."""
+    with replacing_path(path) as partial, partial.open("wb") as file:
+        yield file
 
 
 @contextmanager

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tokenizer.durable import partial_name
 from tokenizer.errors import UserError
 from tokenizer.formats import folder, gpt2, hf_import, tiktoken
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
@@ -158,7 +158,7 @@ def write(tokenizer: Tokenizer, path: Path | str, kind: str, *, any_pattern: boo
 def _write_folder(tokenizer: Tokenizer, path: Path) -> list[Path]:
     if path.exists() and any(path.iterdir() if path.is_dir() else [path]):
         raise UserError(f"{path} exists already; name a new folder")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = partial_name(path)
     try:
         tokenizer.save(partial)
         if path.exists():
