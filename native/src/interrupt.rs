@@ -155,7 +155,7 @@ pub fn look() {
     }
 }
 
-/// Waits until `done()`; whoever makes that true unparks this thread.
+/// Waits until `done()`. The thread that makes it true unparks this one.
 pub fn wait_until(done: impl Fn() -> bool) {
     while !done() {
         std::thread::park_timeout(PAUSE);

@@ -80,7 +80,7 @@ pub fn trying<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Makes room for `more` values behind those of a vector.
+/// Reserves capacity for `more` values after those of a vector.
 #[inline(always)]
 pub fn reserve<T>(vec: &mut Vec<T>, more: usize) {
     if vec.capacity() - vec.len() < more {

@@ -159,18 +159,18 @@ impl Collector {
                     base + error.valid_up_to() as u64
                 ));
             }
-            let mut mended = memory::room(length);
+            let mut replaced = memory::room(length);
             for chunk in self.batch.data[start..].utf8_chunks() {
-                mended.extend_from_slice(chunk.valid().as_bytes());
+                replaced.extend_from_slice(chunk.valid().as_bytes());
                 if !chunk.invalid().is_empty() {
-                    mended.extend_from_slice("\u{fffd}".as_bytes());
+                    replaced.extend_from_slice("\u{fffd}".as_bytes());
                 }
-                if mended.len() > settings.limit {
+                if replaced.len() > settings.limit {
                     return Err(too_long("a document with its malformed bytes read as U+FFFD", base, settings));
                 }
             }
             self.batch.data.truncate(start);
-            self.batch.data.extend_from_slice(&mended);
+            self.batch.data.extend_from_slice(&replaced);
         }
         self.batch.offsets.push(self.batch.data.len() as i64);
         Ok(self.batch.data.len() < self.limit || self.flush())

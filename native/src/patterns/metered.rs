@@ -97,7 +97,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Runs the work of regexes on a text of so many bytes; an error if they exceed the bounds.
+    /// Runs the work of regexes on a text of `bytes` bytes; an error if they exceed the bounds.
     pub fn run<R>(bytes: usize, bounds: Bounds, work: impl FnOnce(&Self) -> Result<R, String>) -> Result<R, String> {
         let meter = Self {
             bytes,
@@ -108,7 +108,7 @@ impl Meter {
             first: Cell::new(None),
             last: Cell::new(Duration::ZERO),
         };
-        // What is left behind is the engine's scratch space, which it makes ready before each search.
+        // Unwinding leaves only the engine's scratch space in an unknown state, and each search resets it.
         match catch_unwind(AssertUnwindSafe(|| work(&meter))) {
             Ok(result) => result,
             Err(reason) => {

@@ -88,7 +88,7 @@ impl Scanner {
     }
 }
 
-/// In which of some texts a regex finds something; those that are not UTF-8 are none of them.
+/// For each text, whether the regex finds something in it; false for text that is not UTF-8.
 pub fn found_in<'t>(pattern: &str, texts: impl Iterator<Item = &'t [u8]> + Clone) -> Result<Vec<bool>, String> {
     let regex = Regex::new(pattern)?;
     let bytes = texts.clone().map(<[u8]>::len).sum();
