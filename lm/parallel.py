@@ -134,12 +134,20 @@ def launch(first: Callable[[], int], join: Callable[[dict[str, Any]], None]) -> 
 
 
 def _follow(world: World, join: Callable[[dict[str, Any]], None]) -> int:
-    while True:
-        # Python's own handler would not run before the first process says something.
-        before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-        job = world.announce(None)
-        signal.signal(signal.SIGINT, before)
-        if job is None:
-            return 0
-        with suppress(UserError, KeyboardInterrupt):  # everyone's; the first process tells the user
-            join(job)
+    """Join in until the first process has nothing more to do; return the exit code.
+
+    Signals reach every process, and only the first one acts on them: one that ended here on its own could close a
+    connection that the first process still reads from. Without the first process, every wait fails.
+    """
+    received: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: received.append(number))
+    try:
+        while (job := world.announce(None)) is not None:
+            with suppress(UserError, KeyboardInterrupt):  # everyone's; the first process tells the user
+                join(job)
+    except RuntimeError:  # Gloo's and NCCL's, where the connection is closed
+        if not received:
+            raise
+        return 128 + received[-1]
+    return 0
