@@ -24,7 +24,7 @@ def main() -> None:
 
     from tokenizer import train_bpe
     from tokenizer._native import Batch
-    from tokenizer.counting import count_pretokens
+    from tokenizer.train.counting import count_pretokens
 
     text = "the cat sat on the mat, the other cat sat there\n" * 20
     counts = count_pretokens([Batch.from_texts([text])], "gpt2")
@@ -34,7 +34,7 @@ def main() -> None:
     assert len(ids) < len(text) // 2
     print(f"trained {tokenizer.vocab_size} tokens; {len(text)} bytes become {len(ids)} tokens")
 
-    from tokenizer import embedded
+    from tokenizer.corpus import embedded
 
     # Without the `demo` extra: the small fallback.
     assert embedded.identity()["fallback"]

@@ -10,6 +10,6 @@ os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 # As a command (`python -m experiments.NAME`): sys.argv[0] is "-m" until Python has found the module NAME in here.
 if sys.argv[:1] == ["-m"]:
-    from experiments.signals import exit_at_once
+    from experiments.cli.signals import exit_at_once
 
     exit_at_once()

@@ -12,11 +12,11 @@ import sys
 
 from rich.text import Text
 
-from experiments import inventory, registry
-from experiments.artifacts import Store
-from experiments.console import console, duration, exit_code, si
-from experiments.inventory import BUSY, DAMAGED, LEFTOVER, OUTDATED, UNFINISHED, WHOLE, Item
+from experiments.cli.console import console, duration, exit_code, si
 from experiments.status import add_store, store_of
+from experiments.store import inventory, registry
+from experiments.store.artifacts import Store
+from experiments.store.inventory import BUSY, DAMAGED, LEFTOVER, OUTDATED, UNFINISHED, WHOLE, Item
 from tokenizer.errors import UserError
 
 _WHY = {

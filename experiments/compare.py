@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from experiments.cli.console import Reporter, exit_code
 from experiments.config import ReportConfig
-from experiments.console import Reporter, exit_code
 from experiments.report.figures import FORMATS, save
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
@@ -46,7 +46,7 @@ def run(argv: list[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from experiments import comparing  # Torch takes a second to import, and `--help` needs none
+    from experiments.report import combining as comparing  # Torch takes a second to import, and `--help` needs none
     from experiments.report.comparison import figures, render
     from experiments.report.data import gather
     from experiments.stages.reporting import provenance
@@ -84,7 +84,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def _table(reporter: Reporter, result: Result) -> None:
     """One row per tokenizer."""
-    from experiments.console import si
+    from experiments.cli.console import si
 
     rows = []
     for judged in result.judged:

@@ -13,19 +13,19 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from experiments.tracking import MODES
-from lm.eval_config import EvalConfig
-from lm.model_config import ModelConfig
-from lm.sharding import ShardConfig
-from lm.train_config import TrainConfig
+from experiments.logging.tracking import MODES
+from lm.data.sharding import ShardConfig
+from lm.evaluate.config import EvalConfig
+from lm.model.config import ModelConfig
+from lm.train.config import TrainConfig
 from superbpe.rules import NO_AUTO, Rules
 from superbpe.transition import AUTO, resolve_transition
-from tokenizer.corpus import CorpusConfig
-from tokenizer.counting import weighted
+from tokenizer.corpus.corpus import CorpusConfig
 from tokenizer.durable import Verify
 from tokenizer.errors import UserError
 from tokenizer.patterns import NAMES, resolve
 from tokenizer.special import check_special_tokens
+from tokenizer.train.counting import weighted
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

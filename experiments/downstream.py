@@ -19,10 +19,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.artifacts import Store
-from experiments.console import Reporter, console, exit_code
+from experiments.cli.console import Reporter, console, exit_code
 from experiments.heldout_tasks import write_tasks
-from experiments.trained_models import Saved, load_models
+from experiments.store.artifacts import Store
+from experiments.store.trained_models import Saved, load_models
 from tokenizer import Corpus, CorpusConfig
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 RESULTS = "downstream.json"
-_SCORINGS = ("bytes", "tokens")  # of lm.harness, which takes seconds to import
+_SCORINGS = ("bytes", "tokens")  # of lm.evaluate.harness, which takes seconds to import
 
 
 def run(argv: list[str] | None = None) -> int:
@@ -60,7 +60,7 @@ def _run(arguments: argparse.Namespace) -> None:
         raise UserError(f"--limit={arguments.limit}: use 1 or more, or leave it out for all items")
     if arguments.tasks is not None and not arguments.tasks.is_dir():
         raise UserError(f"--tasks={arguments.tasks} is no folder; name one that holds lm-eval's YAML files")
-    import lm.harness  # noqa: F401  (says at once if lm-eval is missing)
+    import lm.evaluate.harness  # noqa: F401  (says at once if lm-eval is missing)
 
     models = load_models(arguments.models, arguments.device)
     folder = arguments.tasks
@@ -85,7 +85,7 @@ def evaluate(
         models: The models.
         folder: Of the tasks' YAML files.
         names: Tasks; None for all in the folder.
-        scoring: "bytes" or "tokens", see `lm.harness.HarnessModel`.
+        scoring: "bytes" or "tokens", see `lm.evaluate.harness.HarnessModel`.
         limit: Most items of a task.
 
     Returns:
@@ -102,7 +102,7 @@ def evaluate(
     from lm_eval import simple_evaluate
     from lm_eval.tasks import TaskManager
 
-    from lm.harness import HarnessModel
+    from lm.evaluate.harness import HarnessModel
 
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
     datasets.disable_progress_bars()

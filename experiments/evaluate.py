@@ -1,6 +1,6 @@
 """Compare the tokenizers on held-out text, with what that needs: `python -m experiments.evaluate`."""
 
-from experiments.cli import main
+from experiments.cli.main import main
 
 if __name__ == "__main__":
     main("evaluate")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from experiments.console import exit_code
+from experiments.cli.console import exit_code
 from tokenizer import Tokenizer, formats
 from tokenizer.formats.hf_import import IGNORABLE
 

@@ -11,9 +11,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from experiments.console import Reporter, console, exit_code
-from experiments.trained_models import open_model
-from lm.export import export_hf
+from experiments.cli.console import Reporter, console, exit_code
+from experiments.store.trained_models import open_model
+from lm.hf.export import export_hf
 from tokenizer import Corpus, CorpusConfig
 
 _TEXTS = 200

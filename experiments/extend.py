@@ -15,7 +15,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.console import Reporter, console, exit_code, si, training_summary
+from experiments.cli.console import Reporter, console, exit_code, si, training_summary
 from superbpe import PRESETS, Source, train_superbpe
 from superbpe.transition import AUTO
 from tokenizer import (
@@ -28,7 +28,7 @@ from tokenizer import (
     formats,
     train_bpe,
 )
-from tokenizer.counting import mix_counts, weighted
+from tokenizer.train.counting import mix_counts, weighted
 from tokenizer.vocabulary import has_own_layout
 
 

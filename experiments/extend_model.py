@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from experiments.console import Reporter, console, exit_code, si
-from lm.windows import plan_windows
+from experiments.cli.console import Reporter, console, exit_code, si
+from lm.evaluate.windows import plan_windows
 from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
 
 if TYPE_CHECKING:

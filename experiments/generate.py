@@ -16,10 +16,10 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from experiments.console import Reporter, console, exit_code
-from experiments.trained_models import Saved, load_models
-from lm.bytewise import ByteModel
-from lm.generation import Sample, SamplingConfig, generate, generate_from
+from experiments.cli.console import Reporter, console, exit_code
+from experiments.store.trained_models import Saved, load_models
+from lm.bytelevel.bytewise import ByteModel
+from lm.model.generation import Sample, SamplingConfig, generate, generate_from
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
 from tokenizer.files import read_bytes

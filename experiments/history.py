@@ -20,8 +20,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments.console import exit_code
-from superbpe import history
+from experiments.cli.console import exit_code
+from superbpe.inspection import history
 from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
 from tokenizer.durable import replacing, write_whole
 

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from experiments.console import console, exit_code, si
+from experiments.cli.console import console, exit_code, si
 from experiments.report import vocabulary, vocabulary_page
 from experiments.report.figures import FORMATS, save
 from experiments.report.training_counts import tokenizer_folder, training_counts
 from experiments.report.vocabulary import Settings, Side
 from experiments.report.vocabulary_charts import figures
-from superbpe import tokens
-from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError, embedded
+from superbpe.inspection import tokens
+from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
 from tokenizer._native import Batch
+from tokenizer.corpus import embedded
 from tokenizer.durable import replacing, write_json, write_whole
 from tokenizer.patterns import resolve
 

@@ -12,24 +12,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments import registry
-from experiments.artifacts import Store
-from experiments.cli import main
-from experiments.console import Reporter
+from experiments.cli.console import Reporter
+from experiments.cli.main import main
+from experiments.logging.tracking import Tracker, tables
 from experiments.stages import documents, text, tokenizers
 from experiments.stages.context import Context
-from experiments.tracking import Tracker, tables
+from experiments.store import registry
+from experiments.store.artifacts import Store
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from experiments.artifacts import Artifact
     from experiments.config import Config
+    from experiments.logging.tracking import Labels
     from experiments.stages.evaluation import Result
     from experiments.stages.text import Text
     from experiments.stages.tokenizers import Trained
-    from experiments.tracking import Labels
+    from experiments.store.artifacts import Artifact
 
 STAGES = ("count", "train_bpe", "train_superbpe", "shard_corpus", "train_lm", "evaluate", "report")
 
@@ -96,7 +96,7 @@ def _run(context: Context, last: int) -> Outcome:
     """The stages that need no Torch, which takes seconds to import; then the others."""
     device = context.config.lm.train.device
     if last >= STAGES.index("train_lm") and device not in ("auto", "cpu"):
-        from lm.device import resolve_device
+        from lm.model.device import resolve_device
 
         resolve_device(device)  # before hours of work: it is there
     corpus = text.prepare(context)

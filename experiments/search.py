@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 from hydra.core.override_parser.types import IntervalSweep
 
-from experiments import cli, runs, sweep
-from experiments.compose import check, parse
-from experiments.console import console, exit_code
+from experiments.cli import main as cli
+from experiments.cli import sweep
+from experiments.cli.compose import check, parse
+from experiments.cli.console import console, exit_code
+from experiments.store import runs
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from experiments import inventory
-from experiments.artifacts import Store
-from experiments.console import Reporter, console, duration, exit_code, si, stderr
-from experiments.inventory import DAMAGED, OUTDATED, WHOLE, Item
+from experiments.cli.console import Reporter, console, duration, exit_code, si, stderr
+from experiments.store import inventory
+from experiments.store.artifacts import Store
+from experiments.store.inventory import DAMAGED, OUTDATED, WHOLE, Item
 from tokenizer.errors import UserError
 from tokenizer.progress import Progress
 

@@ -1,6 +1,6 @@
 """Train BPE, phase 1, with what it needs: `python -m experiments.train_bpe`."""
 
-from experiments.cli import main
+from experiments.cli.main import main
 
 if __name__ == "__main__":
     main("train_bpe")

@@ -1,6 +1,6 @@
 """Train the superword tokenizer, phase 2, with what it needs: `python -m experiments.train_superbpe`."""
 
-from experiments.cli import main
+from experiments.cli.main import main
 
 if __name__ == "__main__":
     main("train_superbpe")

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from experiments.console import Reporter, console, exit_code
-from experiments.trained_models import open_model, training_counts
-from lm.undertrained import find_undertrained
+from experiments.cli.console import Reporter, console, exit_code
+from experiments.store.trained_models import open_model, training_counts
+from lm.evaluate.undertrained import find_undertrained
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
 

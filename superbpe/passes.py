@@ -25,8 +25,8 @@ from superbpe.rules import Rules
 from superbpe.sources import Source, sampled
 from superbpe.transition import Merges, interleave, times_applied
 from tokenizer import _native, patterns
-from tokenizer.bpe import ALPHABET
 from tokenizer.progress import Progress, Throttle
+from tokenizer.tokenizer import ALPHABET
 from tokenizer.vocabulary import longest_token
 
 Veto = Callable[[bytes, bytes, int], bool]

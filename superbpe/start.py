@@ -11,8 +11,8 @@ import numpy.typing as npt
 from superbpe.rules import Rules
 from superbpe.transition import Merges
 from tokenizer import patterns, vocabulary
-from tokenizer.bpe import ALPHABET, Tokenizer
 from tokenizer.errors import UserError, quoted
+from tokenizer.tokenizer import ALPHABET, Tokenizer
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from superbpe.sources import Batches, Source, sources_of
 from superbpe.start import Start, cut_at
 from superbpe.transition import AUTO, check_rivals, check_transition, resolve_transition
 from tokenizer import _native, patterns
-from tokenizer.bpe import Tokenizer
 from tokenizer.errors import UserError
 from tokenizer.progress import Progress, thread_count
 from tokenizer.special import check_special_tokens
-from tokenizer.training import merges_that_fit, warn_of_long_tokens
+from tokenizer.tokenizer import Tokenizer
+from tokenizer.train.bpe import merges_that_fit, warn_of_long_tokens
 from tokenizer.vocabulary import LONGEST_TOKEN, has_own_layout
 
 
@@ -73,7 +73,7 @@ def train_superbpe(
             limit.
         progress: called with bytes of text and merges done.
         on_counts: called at the end with the count at which each phase-2 merge was made, by rank, for
-            `superbpe.history.merge_log`.
+            `superbpe.inspection.history.merge_log`.
 
     Raises:
         UserError: the transition does not fit the tokenizer or the vocabulary, or a rule is not possible.

@@ -25,17 +25,17 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
-from experiments.artifacts import MANIFEST, Store
-from experiments.cli import run
-from lm.run import MODEL
-from lm.shards import Shards
-from lm.training import load_model
+from experiments.cli.main import run
+from experiments.store.artifacts import MANIFEST, Store
+from lm.data.shards import Shards
+from lm.train.run import MODEL
+from lm.train.training import load_model
 from tests.experiments.conftest import tiny_overrides, write_corpus
 from tests.flipping import flips as flipped
 from tests.killing import killed
 from tokenizer import Tokenizer
-from tokenizer.counting import PretokenCounts
 from tokenizer.errors import UserError
+from tokenizer.train.counting import PretokenCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import configs
-from experiments.compose import check, load
+from experiments.cli.compose import check, load
 from experiments.config import BUDGETS, part, transition_size
-from lm.model import Transformer
+from lm.model.transformer import Transformer
 from superbpe.rules import PHASE1, PRESETS, Rules
 from tokenizer.errors import UserError
 

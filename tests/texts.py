@@ -12,7 +12,7 @@ import unicodedata
 from functools import cache
 from pydoc_data.topics import topics
 
-from tokenizer import embedded
+from tokenizer.corpus import embedded
 
 CONTRACTIONS = ["'s", "'S", "'t", "'RE", "'re", "'Ve", "'m", "'ll", "'LL", "'d", "'x", "’s", "’ll", "'ſ", "'ſs", "'"]
 SPACES = [" ", "  ", "   ", "\t", "\n", "\r\n", "\r", "\n\n", " \n", "\n ", "\v", "\f", "\x1c", "\x85", "\xa0"]

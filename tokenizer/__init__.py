@@ -17,11 +17,14 @@ except ImportError as error:  # the source tree is on the path, but its Rust cor
     )
     raise ImportError(message) from error
 
-from tokenizer.bpe import Tokenizer
-from tokenizer.corpus import Corpus, CorpusConfig
-from tokenizer.counting import PretokenCounts, count_pretokens, mix_counts
+from tokenizer.corpus.corpus import Corpus, CorpusConfig
 from tokenizer.errors import UserError
-from tokenizer.training import train_bpe
+from tokenizer.moved import accept_old_names
+from tokenizer.tokenizer import Tokenizer
+from tokenizer.train.bpe import train_bpe
+from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
+
+accept_old_names()
 
 Batch = _native.Batch
 

@@ -13,7 +13,7 @@ from tokenizer import _native
 from tokenizer.errors import UserError, check_whole, quoted
 
 if TYPE_CHECKING:
-    from tokenizer.bpe import Tokenizer
+    from tokenizer.tokenizer import Tokenizer
 
 NOT_IN_UTF8 = frozenset([0xC0, 0xC1, *range(0xF5, 0x100)])
 """Bytes that no text has; imported tokenizers may have no token for them."""

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.benchmarks.peers_jobs import memory_mb
-from tokenizer.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.corpus import Corpus, CorpusConfig
 from tokenizer.errors import UserError
 
 Job = Callable[[argparse.Namespace], dict[str, Any]]

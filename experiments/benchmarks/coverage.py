@@ -15,7 +15,7 @@ import numpy as np
 from rich.table import Table
 
 from experiments.benchmarks import common
-from lm.significance import t_quantile
+from lm.evaluate.significance import t_quantile
 
 _CONFIDENCE = 0.95
 

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from experiments.benchmarks import common, peers
 from experiments.benchmarks.peers import Contender
-from experiments.console import complain
+from experiments.cli.console import complain
 from superbpe import train_superbpe
 from tokenizer import Tokenizer, UserError, count_pretokens, train_bpe
 from tokenizer.formats import HF_FILE, write

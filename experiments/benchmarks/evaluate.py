@@ -22,13 +22,13 @@ import torch
 from rich.table import Table
 
 from experiments.benchmarks import common
-from experiments.console import exit_code, si
-from lm.evaluation import EvalConfig, evaluate
-from lm.model import ModelConfig, Transformer
-from lm.sharding import write_shards
-from lm.shards import Shards
-from lm.stream import DocumentStream
-from tokenizer.bpe import Tokenizer
+from experiments.cli.console import exit_code, si
+from lm.data.sharding import write_shards
+from lm.data.shards import Shards
+from lm.data.stream import DocumentStream
+from lm.evaluate.evaluation import EvalConfig, evaluate
+from lm.model.transformer import ModelConfig, Transformer
+from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import argparse

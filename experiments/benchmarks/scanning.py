@@ -20,7 +20,7 @@ import tokenizers
 from rich.table import Table
 
 from experiments.benchmarks import common
-from experiments.console import complain
+from experiments.cli.console import complain
 from tokenizer import Batch, _native, count_pretokens, patterns
 from tokenizer.errors import UserError
 from tokenizer.patterns import Pattern

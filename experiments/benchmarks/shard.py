@@ -31,8 +31,8 @@ import pyarrow.parquet as pq
 from rich.table import Table
 
 from experiments.benchmarks import common, encode
-from experiments.console import complain
-from lm.sharding import ShardConfig, reading_threads, write_shards
+from experiments.cli.console import complain
+from lm.data.sharding import ShardConfig, reading_threads, write_shards
 from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
 
 FORMS = (".jsonl", ".jsonl.zst", ".parquet")

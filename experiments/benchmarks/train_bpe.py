@@ -20,7 +20,7 @@ from rich.table import Table
 
 from experiments.benchmarks import common, peers
 from experiments.benchmarks.peers import Contender
-from experiments.console import complain
+from experiments.cli.console import complain
 from tokenizer import Corpus, patterns
 from tokenizer.errors import UserError
 

@@ -23,13 +23,13 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from experiments.benchmarks import common
-from experiments.console import complain, si
-from lm.model import ModelConfig
-from lm.optim import Muon
-from lm.run import Run
-from lm.sharding import write_shards
-from lm.shards import Shards
-from lm.train_config import PRECISIONS, TrainConfig
+from experiments.cli.console import complain, si
+from lm.data.sharding import write_shards
+from lm.data.shards import Shards
+from lm.model.transformer import ModelConfig
+from lm.train.config import PRECISIONS, TrainConfig
+from lm.train.optim import Muon
+from lm.train.run import Run
 from tokenizer import count_pretokens, train_bpe
 from tokenizer.errors import UserError
 

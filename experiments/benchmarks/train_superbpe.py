@@ -171,7 +171,7 @@ def main(argv: list[str]) -> int:
             runs["HF, from scratch"] = partial(common.run, hugging_face, arguments)
         results = common.in_turn(runs, arguments.rounds)
     except UserError as error:
-        from experiments.console import complain
+        from experiments.cli.console import complain
 
         complain(error)
         return 2

@@ -22,7 +22,7 @@ import numpy as np
 from rich.table import Table
 
 from experiments.benchmarks import common
-from experiments.console import complain
+from experiments.cli.console import complain
 from tokenizer import Tokenizer, UserError, patterns
 
 CASES: dict[str, Callable[[int, random.Random], str]] = {

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.table import Table
 
-from experiments.artifacts import Artifact, Store
 from experiments.benchmarks import common
-from experiments.console import exit_code
-from lm.evaluation import Evaluation, compare
-from lm.scoring import score_documents
-from lm.shards import Shards
-from lm.training import load_model
-from lm.windows import Window
-from tokenizer.bpe import Tokenizer
+from experiments.cli.console import exit_code
+from experiments.store.artifacts import Artifact, Store
+from lm.data.shards import Shards
+from lm.evaluate.evaluation import Evaluation, compare
+from lm.evaluate.scoring import score_documents
+from lm.evaluate.windows import Window
+from lm.train.training import load_model
 from tokenizer.errors import UserError
+from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

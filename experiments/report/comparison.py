@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.console import si
+from experiments.cli.console import si
 from experiments.report import charts, diagnostics_charts, page
 from experiments.report.figures import Figure
 

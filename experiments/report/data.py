@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from experiments.report import diagnostics, texts
 from experiments.stages.models import loss_curve
 from experiments.stages.verdict import conditions, detail, percent, signed, verdict
-from lm.token_statistics import TokenFacts, loss_by_bytes, loss_by_phase
-from superbpe import history, inspection
+from lm.evaluate.token_statistics import TokenFacts, loss_by_bytes, loss_by_phase
+from superbpe.inspection import history
+from superbpe.inspection import vocabulary as inspection
 from tokenizer import Batch
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from experiments.config import ReportConfig
     from experiments.stages.evaluation import Judged, Result
-    from tokenizer.bpe import Tokenizer
+    from tokenizer.tokenizer import Tokenizer
 
 _LOSS_POINTS = 200
 _SMOOTHING = 0.9

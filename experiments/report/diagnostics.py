@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.report.texts import sides
 from experiments.stages.models import METRICS, open_shards
-from lm.token_statistics import curves, frequency_summary, rank_frequency, trained_counts
-from lm.training import load_model
-from lm.undertrained import find_undertrained
+from lm.evaluate.token_statistics import curves, frequency_summary, rank_frequency, trained_counts
+from lm.evaluate.undertrained import find_undertrained
+from lm.train.training import load_model
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ def gather(result: Result, settings: ReportConfig) -> dict[str, Any]:
 
     Returns:
         `grad_norm`, `residual`, `weights`: rows with `tokenizer`, `step`, `bytes_seen` and `value`, the last two
-        with the `place` or `group` that it is of; `frequency`: `lm.token_statistics.rank_frequency`, of which `text`;
-        `undertrained`: of each tokenizer `lm.undertrained.Undertrained.summary` with the first tokens, or the `reason`
+        with the `place` or `group` that it is of; `frequency`: `token_statistics.rank_frequency`, of which `text`;
+        `undertrained`: of each tokenizer `Undertrained.summary` with the first tokens, or the `reason`
         why there is none.
     """
     found: dict[str, list[dict[str, Any]]] = {

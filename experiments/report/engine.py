@@ -12,7 +12,7 @@ from tokenizer import _native
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from tokenizer.bpe import Tokenizer
+    from tokenizer.tokenizer import Tokenizer
 
 
 def engine(tokenizer: Tokenizer) -> tuple[dict[str, Any], dict[str, npt.NDArray[np.integer]]]:

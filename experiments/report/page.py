@@ -15,7 +15,7 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
-from experiments.console import duration, si
+from experiments.cli.console import duration, si
 from experiments.report.figures import PAPER, PAPER_WIDTH, PNG_SCALE
 
 if TYPE_CHECKING:

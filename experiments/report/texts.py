@@ -6,10 +6,10 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from experiments.stages.models import open_shards
-from lm.generation import SamplingConfig, generate
-from lm.language_model import LanguageModel
-from lm.training import load_model
-from superbpe import inspection
+from lm.model.generation import SamplingConfig, generate
+from lm.model.language_model import LanguageModel
+from lm.train.training import load_model
+from superbpe.inspection import vocabulary as inspection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.parquet as pq
 
-from experiments.artifacts import Artifact, artifact_at
-from tokenizer.bpe import Tokenizer
+from experiments.store.artifacts import Artifact, artifact_at
 from tokenizer.errors import UserError
+from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import numpy.typing as npt

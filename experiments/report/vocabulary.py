@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.artifacts import command_line
-from superbpe import measures, tokens
-from superbpe.kinds import KINDS
+from experiments.store.artifacts import command_line
+from superbpe.inspection import measures, tokens
+from superbpe.inspection.kinds import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tokenizer import _native
-    from tokenizer.bpe import Tokenizer
+    from tokenizer.tokenizer import Tokenizer
 
 _CURVE_POINTS = 150
 _EXACT_LENGTHS, _LENGTH_RANGES = 16, 14

@@ -11,8 +11,8 @@ from experiments.report.engine import engine
 from experiments.report.packing import pack
 from experiments.report.vocabulary import Settings
 from experiments.report.vocabulary_charts import figures
-from superbpe import contexts, tokens
-from superbpe.kinds import KINDS
+from superbpe.inspection import contexts, tokens
+from superbpe.inspection.kinds import KINDS
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from experiments.stages.models import open_shards
-from lm.model import Transformer
-from lm.stream import DocumentStream
+from lm.data.stream import DocumentStream
+from lm.model.transformer import Transformer
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from experiments.artifacts import Artifact
     from experiments.stages.context import Context
     from experiments.stages.tokenizers import Trained
-    from lm.train_config import TrainConfig
+    from experiments.store.artifacts import Artifact
+    from lm.train.config import TrainConfig
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from experiments.artifacts import Artifact, Store
+    from experiments.cli.console import Reporter
     from experiments.config import Config
-    from experiments.console import Reporter
-    from experiments.tracking import Tracker
+    from experiments.logging.tracking import Tracker
+    from experiments.store.artifacts import Artifact, Store
 
 
 @dataclass(frozen=True)

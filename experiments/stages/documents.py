@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm.scores import Grouping
-from lm.scripts import script
+from lm.data.scripts import script
+from lm.evaluate.scores import Grouping
+from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
-from tokenizer.origins import documents_by_origin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from experiments.artifacts import Artifact
     from experiments.stages.context import Context
     from experiments.stages.text import Text
+    from experiments.store.artifacts import Artifact
 
 _ARRAYS = "documents.npz"
 # Raised when the rules change by which documents are grouped.

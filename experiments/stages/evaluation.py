@@ -6,26 +6,25 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import lm.evaluation
-from experiments.console import si
+from experiments.cli.console import si
 from experiments.stages import budget
 from experiments.stages.documents import groupings
 from experiments.stages.models import open_shards
-from lm.cost import FORMULAS, decode_seconds, inference_cost
-from lm.evaluation import FORMAT_VERSION, Comparison, Evaluation
-from lm.shared_evaluation import load_and_evaluate
+from lm.evaluate.cost import FORMULAS, decode_seconds, inference_cost
+from lm.evaluate.evaluation import FORMAT_VERSION, Comparison, Evaluation, aggregate, compare_all
+from lm.evaluate.shared_evaluation import load_and_evaluate
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from experiments.artifacts import Artifact
     from experiments.stages.context import Context
     from experiments.stages.text import Text
     from experiments.stages.tokenizers import Trained
-    from lm.model import Transformer
-    from lm.shards import Shards
+    from experiments.store.artifacts import Artifact
+    from lm.data.shards import Shards
+    from lm.model.transformer import Transformer
 
 # Tokens whose decoding is timed: the last eighth of the context, the same text for all tokenizers, and a small part of
 # an evaluation's time.
@@ -62,7 +61,7 @@ class Judged:
         candidate: It.
         artifacts: Of the evaluations, one per seed.
         evaluations: The same, loaded.
-        summary: `lm.evaluation.aggregate` of them, and `cost` (`lm.cost`).
+        summary: `lm.evaluate.evaluation.aggregate` of them, and `cost` (`lm.evaluate.cost`).
         downstream: Scores on tasks, where `experiments.downstream` measured any.
         series: What its run was told beside size and transition, where that tells tokenizers of several runs apart.
         partner: Place in the result of the BPE tokenizer that its run compared it with, where several runs did so.
@@ -172,7 +171,7 @@ def evaluate(context: Context, text: Text, candidates: Sequence[Candidate], docu
     for models in zip(*(candidate.lms for candidate in candidates), strict=True):
         budget.check(context, [budget.Amounts.of(model.contents) for model in models])
     judged = [_judge(context, candidate, documents) for candidate in candidates]
-    comparisons = lm.evaluation.compare_all([each.evaluations for each in judged])
+    comparisons = compare_all([each.evaluations for each in judged])
     for (i, j), comparison in comparisons.items():
         keys = [judged[k].candidate.trained.key for k in (i, j)]
         context.tracker.log("comparison", {"a": keys[0], "b": keys[1], **comparison.summary()})
@@ -211,7 +210,7 @@ def _judge(context: Context, candidate: Candidate, documents: Artifact) -> Judge
         for i, model in enumerate(candidate.lms)
     ]
     evaluations = [Evaluation.load(artifact.path) for artifact in artifacts]
-    summary = lm.evaluation.aggregate(evaluations) | {"cost": artifacts[0].contents["cost"]}
+    summary = aggregate(evaluations) | {"cost": artifacts[0].contents["cost"]}
     return Judged(candidate, artifacts, evaluations, summary)
 
 

@@ -7,22 +7,22 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from experiments.console import si
-from lm.device import arithmetic, resolve_device
-from lm.sharding import ShardConfig, reading_threads, write_shards
-from lm.shards import MANIFEST, Shards
-from lm.training import train
+from experiments.cli.console import si
+from lm.data.sharding import ShardConfig, reading_threads, write_shards
+from lm.data.shards import MANIFEST, Shards
+from lm.model.device import arithmetic, resolve_device
+from lm.train.training import train
 from tokenizer.durable import read_sealed
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from experiments.artifacts import Artifact
     from experiments.stages.context import Context
     from experiments.stages.text import Text
     from experiments.stages.tokenizers import Trained
-    from lm.train_config import TrainConfig
+    from experiments.store.artifacts import Artifact
+    from lm.train.config import TrainConfig
 
 _SHARDS = "shards"
 METRICS = "metrics.jsonl"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
-from experiments.artifacts import Artifact, command_line
 from experiments.report.comparison import render, version
 from experiments.report.data import gather
 from experiments.stages.evaluation import Result, of_seed
 from experiments.stages.verdict import is_demonstration
+from experiments.store.artifacts import Artifact, command_line
 from tokenizer.durable import write_json, write_whole
 
 if TYPE_CHECKING:

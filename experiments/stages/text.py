@@ -9,18 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.artifacts import Artifact
+from experiments.cli.console import si
 from experiments.config import part
-from experiments.console import si
+from experiments.store.artifacts import Artifact
 from superbpe.sources import Source
-from tokenizer import Batch, embedded
+from tokenizer import Batch
 from tokenizer._native import DocumentFilter
-from tokenizer.corpus import Corpus, CorpusConfig
-from tokenizer.counting import PretokenCounts, count_pretokens, mix_counts, weighted
+from tokenizer.corpus import embedded
+from tokenizer.corpus.corpus import Corpus, CorpusConfig
 from tokenizer.durable import digest
 from tokenizer.errors import UserError
 from tokenizer.files import check_file
 from tokenizer.patterns import resolve
+from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts, weighted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 
-from experiments.artifacts import FORMAT, Artifact
+from experiments.cli.console import superword_summary, training_summary
 from experiments.config import part, transition_key, transition_size, vocab_sizes
-from experiments.console import superword_summary, training_summary
-from superbpe.history import merge_log, training_statistics
+from experiments.store.artifacts import FORMAT, Artifact
+from superbpe.inspection.history import merge_log, training_statistics
 from superbpe.rules import Rules
 from superbpe.training import train_superbpe
 from superbpe.transition import AUTO
-from tokenizer.bpe import Tokenizer
-from tokenizer.counting import PretokenCounts
 from tokenizer.durable import digest, write_whole
 from tokenizer.errors import UserError
-from tokenizer.training import train_bpe
+from tokenizer.tokenizer import Tokenizer
+from tokenizer.train.bpe import train_bpe
+from tokenizer.train.counting import PretokenCounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -134,7 +134,7 @@ def phase1(context: Context, counts: Artifact) -> tuple[Trained, MergeList]:
 def phase2(context: Context, mixture: Mixture, phase1: MergeList) -> Trained:
     """Train the superword tokenizer on the phase-1 merges up to the transition.
 
-    Its record holds the log of all merges (`superbpe.history.merge_log`).
+    Its record holds the log of all merges (`superbpe.inspection.history.merge_log`).
     """
     config, whole = context.config, phase1.tokenizer
     transition, (_, vocab_size) = transition_size(config), vocab_sizes(config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from experiments.console import duration, si
+from experiments.cli.console import duration, si
 from experiments.stages.evaluation import FEWEST_DOCUMENTS, FEWEST_SEEDS
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import pytest
 
 from experiments import inspect_vocab
 from experiments.report import vocabulary, vocabulary_page
-from superbpe import tokens
+from superbpe.inspection import tokens
 from tests import texts
 from tokenizer import Batch, Tokenizer, patterns
-from tokenizer.bpe import ALPHABET
+from tokenizer.tokenizer import ALPHABET
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.artifacts import Store
+from experiments.store.artifacts import Store
 from tests.killing import killed
 from tokenizer.durable import write_whole
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 
-from experiments.artifacts import Store
-from lm.checkpoint import model_tensors, save_tensors
-from lm.run import MODEL
+from experiments.store.artifacts import Store
+from lm.train.checkpoint import model_tensors, save_tensors
+from lm.train.run import MODEL
 from superbpe import Rules, train_superbpe
 from tests import texts
 from tests.lm import tiny

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from experiments import runs
-from experiments.artifacts import Store, digest
+from experiments.store import runs
+from experiments.store.artifacts import Store, digest
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from experiments.artifacts import MANIFEST, Store, artifact_at
+from experiments.store.artifacts import MANIFEST, Store, artifact_at
 from tests.flipping import flips
 from tokenizer.durable import read_sealed, write_sealed, write_whole
 from tokenizer.errors import UserError
@@ -135,7 +135,7 @@ def test_a_removed_artifact_does_not_come_back(tmp_path: Path, monkeypatch: pyte
     store = Store(tmp_path)
     name = store.make("demo", config={}, inputs={}, build=_build).name
     with monkeypatch.context() as patch:
-        patch.setattr("experiments.artifacts.shutil.rmtree", lambda *_, **__: None)  # killed after the rename
+        patch.setattr("experiments.store.artifacts.shutil.rmtree", lambda *_, **__: None)  # killed after the rename
         store.remove(name)
     store.clean()
     assert [path.name for path in tmp_path.iterdir()] == [".locks"]
@@ -149,7 +149,7 @@ def test_an_error_of_the_disk_does_not_undo_what_was_finished(tmp_path: Path, mo
     finished = store.make("count", config={}, inputs={}, build=_build)
     partial = finished.folder.rename(tmp_path / f".{finished.name}.partial")
     with monkeypatch.context() as patch:
-        patch.setattr("experiments.artifacts.check_sizes", fails)
+        patch.setattr("experiments.store.artifacts.check_sizes", fails)
         with pytest.raises(OSError, match="Input/output"):
             store.clean()
     assert (partial / MANIFEST).exists()
@@ -255,5 +255,5 @@ def test_an_artifact_that_appears_while_it_is_looked_for_is_not_damaged(
         raise FileNotFoundError(errno.ENOENT, "not there yet", str(folder / MANIFEST))
 
     with monkeypatch.context() as patch:
-        patch.setattr("experiments.artifacts._read_manifest", read_too_early)
+        patch.setattr("experiments.store.artifacts._read_manifest", read_too_early)
         assert Store(tmp_path).find(finished.name) is None

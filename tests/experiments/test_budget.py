@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from experiments.cli import run
-from experiments.compose import load
+from experiments.cli.compose import load
+from experiments.cli.main import run
 from experiments.stages import budget
 from experiments.stages.budget import Amounts
 from tokenizer.errors import UserError

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from experiments import clean, inventory, registry, status
-from experiments.artifacts import Store
-from experiments.cli import run
+from experiments import clean, status
+from experiments.cli.main import run
+from experiments.store import inventory, registry
+from experiments.store.artifacts import Store
 from tokenizer.durable import read_sealed
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from experiments import compare
-from experiments.cli import run
-from experiments.comparing import combine, find
+from experiments.cli.main import run
+from experiments.report.combining import combine, find
 
 
 @pytest.fixture(scope="module")

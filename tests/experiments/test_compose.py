@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.compose import check, largest_size, load
+from experiments.cli.compose import check, largest_size, load
 from tokenizer.errors import UserError
 
 

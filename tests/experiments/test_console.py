@@ -7,8 +7,8 @@ import os
 import pytest
 from rich.console import Console
 
-from experiments import console as module
-from experiments.console import Reporter, duration, si
+from experiments.cli import console as module
+from experiments.cli.console import Reporter, duration, si
 
 
 @pytest.mark.parametrize(

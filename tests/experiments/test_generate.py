@@ -7,9 +7,9 @@ import shutil
 import pytest
 
 from experiments import generate
-from experiments.trained_models import load_models
-from lm.bytewise import ByteModel
-from lm.generation import SamplingConfig
+from experiments.store.trained_models import load_models
+from lm.bytelevel.bytewise import ByteModel
+from lm.model.generation import SamplingConfig
 from tests.experiments.models import write_models
 from tokenizer.errors import UserError
 

@@ -5,7 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from experiments import history as command
-from superbpe import history, train_superbpe
+from superbpe import train_superbpe
+from superbpe.inspection import history
 from tests import texts
 from tokenizer import Batch, count_pretokens, train_bpe
 

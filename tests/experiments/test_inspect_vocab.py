@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from experiments import inspect_vocab
-from experiments.cli import run as run_stage
+from experiments.cli.main import run as run_stage
 from experiments.report.training_counts import tokenizer_folder, training_counts
 from tests import texts
 from tokenizer import Tokenizer

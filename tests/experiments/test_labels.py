@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.labels import name_all, settings
+from experiments.report.labels import name_all, settings
 
 
 def _named(told: list[list[str]]) -> list[tuple[str, str]]:

@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from experiments import pipeline
-from experiments.artifacts import Store
 from experiments.benchmarks import wrong_formulas
-from experiments.cli import run
+from experiments.cli.main import run
 from experiments.stages.evaluation import check_heldout
 from experiments.stages.models import loss_curve
+from experiments.store.artifacts import Store
 from tokenizer.errors import UserError
 
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from experiments import cli, search
+from experiments import search
+from experiments.cli import main as cli
 
 if TYPE_CHECKING:
     from pathlib import Path

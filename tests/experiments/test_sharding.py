@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli import run
-from lm.shard_writer import Writer
-from lm.shards import Shards
+from experiments.cli.main import run
+from lm.data.shard_writer import Writer
+from lm.data.shards import Shards
 
 SMALL = "shards.tokens_per_shard=2000"
 

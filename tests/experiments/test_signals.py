@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from experiments import signals
-from experiments.console import exit_code
+from experiments.cli import signals
+from experiments.cli.console import exit_code
 from tokenizer.errors import UserError
 
 CODES = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143)}
@@ -33,7 +33,7 @@ def stopped_after(module: str, number: signal.Signals, *command: str) -> tuple[i
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 @pytest.mark.parametrize("number", CODES)
-@pytest.mark.parametrize("module", ["experiments", "hydra", "experiments.cli"])
+@pytest.mark.parametrize("module", ["experiments", "hydra", "experiments.cli.main"])
 def test_a_signal_during_imports_ends_in_a_line(number, module):
     word, code = CODES[number]
     # No corpus of this name exists: what runs to its end says so, with exit code 2.

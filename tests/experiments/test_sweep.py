@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from experiments import pipeline, runs
-from experiments.artifacts import command_line
-from experiments.cli import run
-from experiments.runs import Run
-from experiments.sweep import finish, share_out
+from experiments import pipeline
+from experiments.cli.main import run
+from experiments.cli.sweep import finish, share_out
+from experiments.store import runs
+from experiments.store.artifacts import command_line
+from experiments.store.runs import Run
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -241,8 +242,8 @@ def test_sigterm_in_training_leaves_a_checkpoint(tiny: list[str], tmp_path: Path
 
 @pytest.mark.parametrize("stage", pipeline.STAGES)
 def test_help_names_settings_that_exist(stage: str, capsys: pytest.CaptureFixture[str]) -> None:
-    from experiments import help as texts
-    from experiments.compose import known_keys
+    from experiments.cli import help as texts
+    from experiments.cli.compose import known_keys
 
     assert run(stage, ["--help"]) == 0
     out = capsys.readouterr().out
@@ -255,7 +256,7 @@ def test_help_names_settings_that_exist(stage: str, capsys: pytest.CaptureFixtur
 def test_tokenizers_are_trained_without_torch(tiny: list[str]) -> None:
     """Torch takes seconds to import."""
     program = (
-        "import sys; from experiments.cli import run; "
+        "import sys; from experiments.cli.main import run; "
         f"code = run('train_superbpe', {tiny!r}); sys.exit(code or 10 * ('torch' in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.DEVNULL, check=False).returncode == 0

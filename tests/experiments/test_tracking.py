@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from experiments.artifacts import Artifact
-from experiments.tracking import Labels, Tracker, tables
+from experiments.logging.tracking import Labels, Tracker, tables
+from experiments.store.artifacts import Artifact
 from tests.experiments.sample import sample_report
 
 if TYPE_CHECKING:
@@ -94,10 +94,10 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[FakeRun]:
     fake = type(sys)("wandb")
     fake.__dict__.update(init=init, errors=errors, Artifact=FakeArtifact, Table=lambda columns, data: (columns, data))
     monkeypatch.setitem(sys.modules, "wandb", fake)
-    monkeypatch.delitem(sys.modules, "experiments.wandb_runs", raising=False)
-    importlib.import_module("experiments.wandb_runs")
+    monkeypatch.delitem(sys.modules, "experiments.logging.wandb_runs", raising=False)
+    importlib.import_module("experiments.logging.wandb_runs")
     yield runs
-    sys.modules.pop("experiments.wandb_runs", None)
+    sys.modules.pop("experiments.logging.wandb_runs", None)
 
 
 def _made(folder: Path, stage: str, name: str, inputs: dict[str, str], *, fresh: bool = True) -> Artifact:

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.stages.evaluation import FEWEST_DOCUMENTS, Judged, Result
 from experiments.stages.verdict import detail, verdict
-from lm.evaluation import Comparison
+from lm.evaluate.evaluation import Comparison
 
 
 def judged(label: str, bits: float, vocab_size: int = 8192, parameters: int = 1000, layers: int = 600) -> Judged:

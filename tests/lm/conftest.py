@@ -1,4 +1,4 @@
-"""A toy tokenizer that speaks the part of `tokenizer.bpe.Tokenizer` that `lm` uses."""
+"""A toy tokenizer that speaks the part of `tokenizer.tokenizer.Tokenizer` that `lm` uses."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from lm.sharding import ShardConfig, write_shards
-from lm.shards import Shards
+from lm.data.sharding import ShardConfig, write_shards
+from lm.data.shards import Shards
 from tokenizer.codec import Stream
 from tokenizer.preparation import NOTHING
 

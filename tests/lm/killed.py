@@ -11,7 +11,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from lm.sharding import ShardConfig, write_shards
+from lm.data.sharding import ShardConfig, write_shards
 from tests.killing import killed
 from tests.lm.conftest import TEXTS, ToyBatch, ToyTokenizer
 

@@ -15,12 +15,12 @@ import signal
 import sys
 from pathlib import Path
 
-from lm import parallel, training
-from lm import run as run_module
-from lm.model import ModelConfig
-from lm.run import Run
-from lm.shards import Shards
-from lm.train_config import TrainConfig
+from lm.data.shards import Shards
+from lm.model.transformer import ModelConfig
+from lm.train import parallel, training
+from lm.train import run as run_module
+from lm.train.config import TrainConfig
+from lm.train.run import Run
 from tokenizer.errors import UserError
 
 NOTHING = {"stop_at": None, "fail_at": None, "absent": False}

@@ -11,10 +11,10 @@ from unittest import mock
 
 import torch
 
-import lm.scoring
-from lm import parallel, shared_evaluation
-from lm.evaluation import EvalConfig, Evaluation
-from lm.shards import Shards
+from lm.data.shards import Shards
+from lm.evaluate import scoring, shared_evaluation
+from lm.evaluate.evaluation import EvalConfig, Evaluation
+from lm.train import parallel
 from tokenizer.errors import UserError
 
 CONFIG = EvalConfig(context_bytes=16, min_context_bytes=6, batch_tokens=64, bootstrap_samples=10)
@@ -22,7 +22,7 @@ CONFIG = EvalConfig(context_bytes=16, min_context_bytes=6, batch_tokens=64, boot
 
 def score(folder: Path, shards: Shards) -> Evaluation:
     """Score shards with the model in a folder, in several groups of documents."""
-    with mock.patch("lm.scoring._TOKENS_PLANNED", 30):
+    with mock.patch("lm.evaluate.scoring._TOKENS_PLANNED", 30):
         return shared_evaluation.load_and_evaluate(folder, shards, shards.token_byte_lengths, CONFIG)[1]
 
 
@@ -45,8 +45,8 @@ def main(shards: Shards, model: Path, out: Path) -> int:
         jobs.append(job)
         broken = mock.Mock(side_effect=UserError("document 3 is not finite"))
         with (
-            mock.patch("lm.scoring._TOKENS_PLANNED", 30),
-            mock.patch("lm.scoring._score", lm.scoring._score if len(jobs) == 1 else broken),
+            mock.patch("lm.evaluate.scoring._TOKENS_PLANNED", 30),
+            mock.patch("lm.evaluate.scoring._score", scoring._score if len(jobs) == 1 else broken),
         ):
             shared_evaluation.join(job if len(jobs) < 3 else {**job, "folder": str(out / "nowhere")})
 

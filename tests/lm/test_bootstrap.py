@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lm.bootstrap import percentile_interval, resampled_ratios
+from lm.evaluate.bootstrap import percentile_interval, resampled_ratios
 
 
 def test_interval_covers_as_often_as_it_says():

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from lm.bytewise import END, METHODS, ByteModel, Cost
-from lm.covers import Covers
-from lm.generation import SamplingConfig, generate_from
+from lm.bytelevel.bytewise import END, METHODS, ByteModel, Cost
+from lm.bytelevel.covers import Covers
+from lm.model.generation import SamplingConfig, generate_from
 from superbpe import PRESETS, Rules
 from tests.lm import tiny
 from tests.lm.test_covers import LETTERS, bpe, brute, flat, is_canonical, superwords

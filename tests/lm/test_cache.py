@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lm.cache import KeyValueCache
-from lm.model import ModelConfig, Transformer
+from lm.model.kv_cache import KeyValueCache
+from lm.model.transformer import ModelConfig, Transformer
 
 CONTEXT = 48
 

@@ -8,9 +8,9 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from lm.cache import KeyValueCache
-from lm.cost import decode_seconds, inference_cost
-from lm.model import ModelConfig, Transformer
+from lm.evaluate.cost import decode_seconds, inference_cost
+from lm.model.kv_cache import KeyValueCache
+from lm.model.transformer import ModelConfig, Transformer
 from tokenizer.errors import UserError
 
 CONFIG = ModelConfig(depth=2, width=32, head_width=16, vocab_multiple=64)

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from lm.covers import Covers, split_utf8
+from lm.bytelevel.covers import Covers, split_utf8
 from superbpe import PRESETS, Rules, train_superbpe
 from tests.lm import tiny
 from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe

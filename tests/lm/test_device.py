@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lm import device
-from lm.device import ENOUGH, arithmetic, bf16_gain, resolve_device
+from lm.model import device
+from lm.model.device import ENOUGH, arithmetic, bf16_gain, resolve_device
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 

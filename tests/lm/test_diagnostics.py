@@ -10,10 +10,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lm import diagnostics
-from lm.diagnostics import GROUPS, Diagnostics, activations, matmul_flops_per_second, weights
-from lm.model import ModelConfig, Transformer
-from lm.training import TrainConfig
+from lm.model.transformer import ModelConfig, Transformer
+from lm.train import diagnostics
+from lm.train.diagnostics import GROUPS, Diagnostics, activations, matmul_flops_per_second, weights
+from lm.train.training import TrainConfig
 from tests.lm.test_training import CONFIG, EXACT, MODEL, corpus, exact, run
 from tokenizer.errors import UserError
 

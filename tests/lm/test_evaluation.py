@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from lm.evaluation import EvalConfig, Evaluation, compare, evaluate
-from lm.model import ModelConfig, Transformer
+from lm.evaluate.evaluation import EvalConfig, Evaluation, compare, evaluate
+from lm.model.transformer import ModelConfig, Transformer
 from tokenizer.errors import UserError
 
 CONFIG = EvalConfig(context_bytes=16, min_context_bytes=6, batch_tokens=64, bootstrap_samples=200)
@@ -110,7 +110,7 @@ def test_groups_of_documents_change_nothing(make_shards, monkeypatch):
     shards = make_shards()
     model = transformer(shards)
     reference = score(model, shards)
-    monkeypatch.setattr("lm.scoring._TOKENS_PLANNED", 30)
+    monkeypatch.setattr("lm.evaluate.scoring._TOKENS_PLANNED", 30)
     progress = []
     other = evaluate(model, shards, shards.token_byte_lengths, CONFIG, progress=lambda *args: progress.append(args))
     assert other.text_nats == pytest.approx(reference.text_nats, rel=1e-5)

@@ -12,10 +12,11 @@ import torch
 from safetensors.torch import load_file
 
 from experiments import export_hf as command
-from lm import export, export_check, stranger
-from lm.checkpoint import model_tensors, save_tensors
-from lm.export import export_hf
-from lm.model import ModelConfig, Transformer
+from lm.hf import export, export_check
+from lm.hf import fresh_process as stranger
+from lm.hf.export import export_hf
+from lm.model.transformer import ModelConfig, Transformer
+from lm.train.checkpoint import model_tensors, save_tensors
 from superbpe import train_superbpe
 from tests import texts
 from tests.superbpe.oracle import batches
@@ -47,7 +48,7 @@ def tokenizers():
 def in_process(monkeypatch, tmp_path_factory):
     """Ask the stranger in this process, since a fresh one takes seconds. What is added to the list spoils its folder.
 
-    It gets a copy without our own file: where `tokenizer.hf` was imported, AutoTokenizer would read that.
+    It gets a copy without our own file: after `tokenizer.hf.register()`, AutoTokenizer would read that.
     """
     spoilers = []
 
@@ -74,7 +75,7 @@ def build(tokenizer, config=SMALL, context_tokens=40):
 
 
 def save(model, folder):
-    """What `lm.run.Run.finish` writes of a model."""
+    """What `lm.train.run.Run.finish` writes of a model."""
     folder.mkdir(parents=True)
     meta = {"model": dataclasses.asdict(model.config), "vocab_size": model.vocab_size}
     meta |= {"context_tokens": model.context_tokens, "tokenizer_sha256": model.tokenizer_sha256}
@@ -134,7 +135,7 @@ def test_two_passes_open_with_our_class_alone(tokenizers, tmp_path):
     """No tokenizer.json can express them: a stranger's AutoTokenizer fails loudly, and the result says so."""
     made = export_hf(build(tokenizers["two"]), tokenizers["two"], tmp_path / "out", DOCUMENTS)
     assert "two-pass" in made.tokenizer_note
-    assert "import tokenizer.hf" in made.tokenizer_note
+    assert "tokenizer.hf.register()" in made.tokenizer_note
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(FILES)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from lm.generation import SamplingConfig, generate, generate_from, sample
-from lm.language_model import LanguageModel
+from lm.model.generation import SamplingConfig, generate, generate_from, sample
+from lm.model.language_model import LanguageModel
 from tests.lm import tiny
 from tokenizer.errors import UserError
 

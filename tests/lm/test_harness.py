@@ -8,14 +8,14 @@ import sys
 import numpy as np
 import pytest
 
-from lm.bytewise import ByteModel
+from lm.bytelevel.bytewise import ByteModel
 from superbpe import Rules
 from tests.lm import tiny
 from tests.lm.test_covers import LETTERS, bpe, made_up, superwords
 from tokenizer.errors import UserError
 
 pytest.importorskip("lm_eval")
-harness = pytest.importorskip("lm.harness")
+harness = pytest.importorskip("lm.evaluate.harness")
 from lm_eval.api.instance import Instance  # noqa: E402
 
 PAIRS = [

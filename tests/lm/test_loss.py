@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lm.loss import Objective, linear_cross_entropy
-from lm.model import ModelConfig, Transformer
+from lm.model.loss import Objective, linear_cross_entropy
+from lm.model.transformer import ModelConfig, Transformer
 
 N, WIDTH, VOCAB = 37, 16, 50
 

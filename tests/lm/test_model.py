@@ -8,9 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import lm.model as model_module
-from lm import packing
-from lm.model import ModelConfig, Transformer
+from lm.model import packing
+from lm.model import transformer as model_module
+from lm.model.transformer import ModelConfig, Transformer
 from tokenizer.errors import UserError
 
 SMALL = ModelConfig(depth=2, width=64, head_width=16, vocab_multiple=64)

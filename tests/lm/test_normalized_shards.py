@@ -6,8 +6,8 @@ import unicodedata
 import numpy as np
 import pytest
 
-from lm.sharding import ShardConfig, write_shards
-from lm.shards import Shards
+from lm.data.sharding import ShardConfig, write_shards
+from lm.data.shards import Shards
 from tokenizer import Batch, Tokenizer, patterns
 from tokenizer.preparation import Preparation
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lm.model import ModelConfig, Transformer
-from lm.optim import Muon, build_optimizers, orthogonalize, wsd
+from lm.model.transformer import ModelConfig, Transformer
+from lm.train.optim import Muon, build_optimizers, orthogonalize, wsd
 
 
 @pytest.mark.parametrize("shape", [(32, 32), (24, 64), (64, 24)])

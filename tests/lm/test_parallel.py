@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from lm.model import ModelConfig
-from lm.training import TrainConfig, load_model, train
+from lm.model.transformer import ModelConfig
+from lm.train.training import TrainConfig, load_model, train
 from tokenizer.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -123,7 +123,7 @@ def test_where_one_process_fails_the_others_do_not_wait(shards, tmp_path):
 
 
 def test_rows_that_cannot_be_shared(shards, tmp_path, monkeypatch):
-    from lm import parallel, run
+    from lm.train import parallel, run
 
     monkeypatch.setattr(run, "current", lambda: parallel.World(0, 3))
     with pytest.raises(UserError, match=r"8 rows .* cannot be shared by 3 processes"):

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from lm.checkpoint import model_tensors, save_tensors
-from lm.evaluation import EvalConfig, Evaluation, Grouping, evaluate
-from lm.model import ModelConfig, Transformer
-from lm.run import MODEL
-from lm.scoring import _fast_nats
+from lm.evaluate.evaluation import EvalConfig, Evaluation, Grouping, evaluate
+from lm.evaluate.scoring import _fast_nats
+from lm.model.transformer import ModelConfig, Transformer
+from lm.train.checkpoint import model_tensors, save_tensors
+from lm.train.run import MODEL
 from tests.lm.scored_together import score as score_alone
 from tests.lm.test_evaluation import CONFIG, Table, score
 from tokenizer.errors import UserError

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import regex
 
-from lm.scripts import SCRIPTS, script
+from lm.data.scripts import SCRIPTS, script
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import xxhash
 
-from lm.sharding import ShardConfig, write_shards
-from lm.shards import Shards
+from lm.data.sharding import ShardConfig, write_shards
+from lm.data.shards import Shards
 from tokenizer.durable import read_sealed
 from tokenizer.errors import UserError
 

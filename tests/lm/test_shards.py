@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from lm.sharding import ShardConfig, write_shards
-from lm.shards import Shards
+from lm.data.sharding import ShardConfig, write_shards
+from lm.data.shards import Shards
 from tests.flipping import flips
 from tokenizer.durable import read_sealed, write_sealed
 from tokenizer.errors import UserError

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lm.stream import DocumentStream
+from lm.data.stream import DocumentStream
 
 
 def documents_of(stream, n_tokens, eos, vocab):

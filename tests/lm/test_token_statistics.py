@@ -9,8 +9,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from lm import token_statistics
-from lm.token_statistics import (
+from lm.evaluate import token_statistics
+from lm.evaluate.token_statistics import (
     PHASES,
     TokenFacts,
     curves,

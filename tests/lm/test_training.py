@@ -12,10 +12,10 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
-from lm.checkpoint import load_tensors
-from lm.interrupt import DeferredInterrupt
-from lm.model import ModelConfig
-from lm.training import TrainConfig, load_model, train
+from lm.model.transformer import ModelConfig
+from lm.train.checkpoint import load_tensors
+from lm.train.interrupt import DeferredInterrupt
+from lm.train.training import TrainConfig, load_model, train
 from tests.flipping import flips
 from tokenizer.errors import UserError
 
@@ -198,7 +198,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(make_shards, corpus, tmp_path, 
     run(make_shards(corpus), tmp_path / "run", stop_at=3)
     path = tmp_path / "run" / "checkpoint.safetensors"
     before = path.read_bytes()
-    monkeypatch.setattr("lm.checkpoint.save_file", full)
+    monkeypatch.setattr("lm.train.checkpoint.save_file", full)
     with pytest.raises(OSError, match="No space left on device") as caught:
         run(make_shards(corpus), tmp_path / "run", stop_at=5)
     assert caught.value.filename == str(path)

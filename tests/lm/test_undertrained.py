@@ -9,15 +9,13 @@ import pytest
 import torch
 
 from experiments import undertrained as command
-from experiments.artifacts import Store
-from experiments.trained_models import training_counts
-from lm.model import ModelConfig, Transformer
-from lm.sharding import ShardConfig, write_shards
-from lm.shards import Shards
-from lm.stream import DocumentStream
-from lm.token_statistics import token_counts, trained_counts
-from lm.training import TrainConfig, load_model, train
-from lm.undertrained import (
+from experiments.store.artifacts import Store
+from experiments.store.trained_models import training_counts
+from lm.data.sharding import ShardConfig, write_shards
+from lm.data.shards import Shards
+from lm.data.stream import DocumentStream
+from lm.evaluate.token_statistics import token_counts, trained_counts
+from lm.evaluate.undertrained import (
     CATEGORIES,
     categories,
     find_undertrained,
@@ -25,11 +23,13 @@ from lm.undertrained import (
     repetition_probability,
     unused_ids,
 )
+from lm.model.transformer import ModelConfig, Transformer
+from lm.train.training import TrainConfig, load_model, train
 from tests import texts
 from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
-from tokenizer.bpe import ALPHABET
 from tokenizer.errors import UserError
 from tokenizer.patterns import resolve
+from tokenizer.tokenizer import ALPHABET
 
 TRAIN = TrainConfig(
     train_bytes=80 * 4096, bytes_per_step=4096, context_bytes=512, device="cpu", threads=1, peak_flops=1e9

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from lm.windows import plan_windows
+from lm.evaluate.windows import plan_windows
 
 
 def check(lengths, context_bytes, min_context_bytes, context_tokens):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from lm.language_model import LanguageModel
-from lm.model import ModelConfig, Transformer
+from lm.model.language_model import LanguageModel
+from lm.model.transformer import ModelConfig, Transformer
 from tokenizer import Tokenizer, patterns
-from tokenizer.bpe import ALPHABET
+from tokenizer.tokenizer import ALPHABET
 
 
 def model(vocab_size, context_tokens=64, *, seed=0, scale=0.4, sha256="", vocab_multiple=16):

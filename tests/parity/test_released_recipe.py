@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from experiments.cli import run
+from experiments.cli.main import run
 from tests import texts
 from tests.parity import released
 from tokenizer import Tokenizer

@@ -25,11 +25,11 @@ EOT = "<|endoftext|>"
 @pytest.fixture
 def hf():
     """The module, with AutoTokenizer as it leaves it; other tests have the stock one."""
-    stock = transformers.AutoTokenizer.__dict__["from_pretrained"]
-    from tokenizer import hf
+    from tokenizer.hf import tokenizer as hf
 
-    if transformers.AutoTokenizer.__dict__["from_pretrained"] is stock:  # imported before
-        hf.register()
+    stock = transformers.AutoTokenizer.__dict__["from_pretrained"]
+    hf.register()
+    hf.register()  # the second call changes nothing
     yield hf
     transformers.AutoTokenizer.from_pretrained = stock
 

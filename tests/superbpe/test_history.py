@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from superbpe import Rules, history, train_superbpe
+from superbpe import Rules, train_superbpe
+from superbpe.inspection import history
 from tests import texts
 from tokenizer import Batch, UserError, count_pretokens, train_bpe
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from superbpe import inspection
+from superbpe.inspection import vocabulary as inspection
 from tokenizer import patterns
-from tokenizer.bpe import ALPHABET, Tokenizer
+from tokenizer.tokenizer import ALPHABET, Tokenizer
 
 _RANK = {byte: rank for rank, byte in enumerate(ALPHABET)}
 

@@ -6,10 +6,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from superbpe import contexts, measures, tokens
+from superbpe.inspection import contexts, measures, tokens
 from tests import texts
 from tokenizer import Batch, Tokenizer, UserError, patterns
-from tokenizer.bpe import ALPHABET
+from tokenizer.tokenizer import ALPHABET
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from superbpe import tokens
-from superbpe.kinds import KINDS, kind
+from superbpe.inspection import tokens
+from superbpe.inspection.kinds import KINDS, kind
 from tests import texts
 from tokenizer import Tokenizer, patterns
-from tokenizer.bpe import ALPHABET
 from tokenizer.reference.encoding import merge_by_rank, ranks_of
+from tokenizer.tokenizer import ALPHABET
 
 _RANK = {byte: rank for rank, byte in enumerate(ALPHABET)}
 

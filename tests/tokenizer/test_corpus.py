@@ -11,7 +11,7 @@ import pytest
 
 from tests.tokenizer.corpora import documents, of, write_jsonl, write_parquet
 from tokenizer import Corpus, CorpusConfig, UserError, _native
-from tokenizer.origins import documents_by_origin
+from tokenizer.corpus.origins import documents_by_origin
 
 FORMS = [".jsonl", ".jsonl.gz", ".jsonl.zst", ".json.zstd", "separated", "separated gz", "one per file", "glob"]
 FORMS += ["parquet", "dataset folder", "saved dataset", "saved dataset dict"]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from tokenizer import embedded
-from tokenizer.embedded import EmbeddedDocument
+from tokenizer.corpus import embedded
+from tokenizer.corpus.embedded import EmbeddedDocument
 from tokenizer.errors import UserError
 
 

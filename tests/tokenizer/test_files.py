@@ -9,7 +9,7 @@ import pytest
 
 from tests.tokenizer.other_formats import hf_file
 from tokenizer import Corpus, CorpusConfig, PretokenCounts, Tokenizer, UserError, files
-from tokenizer.checkpoint import Checkpoint
+from tokenizer.train.checkpoint import Checkpoint
 
 KERNEL = ["/proc/kmsg", "/proc/self/status", "/sys/kernel/notes"]
 TOKENIZERS = {

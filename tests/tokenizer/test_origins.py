@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tokenizer.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.errors import UserError
-from tokenizer.origins import documents_by_origin
 
 if TYPE_CHECKING:
     from pathlib import Path

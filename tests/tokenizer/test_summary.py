@@ -1,7 +1,7 @@
 import pytest
 
 from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
-from tokenizer.summary import summary
+from tokenizer.train.summary import summary
 
 
 def test_a_trained_tokenizer_is_summed_up():

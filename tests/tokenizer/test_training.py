@@ -21,7 +21,7 @@ from tokenizer import (
     vocabulary,
 )
 from tokenizer.reference import TIE_BREAKS
-from tokenizer.summary import summary
+from tokenizer.train.summary import summary
 
 
 def counts_of(pretokens):

@@ -29,7 +29,7 @@ from tokenizer.reference import (
     split,
 )
 from tokenizer.reference.words import IndexedWords, InPlaceWords, TrackedWords, merge_and_track
-from tokenizer.training import merges_that_fit
+from tokenizer.train.bpe import merges_that_fit
 
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 SMALLEST, GREATEST = "lexicographic-smallest", "lexicographic-greatest"

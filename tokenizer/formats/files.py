@@ -16,7 +16,7 @@ from tokenizer.formats.text import check_members, read_json, write_files
 from tokenizer.patterns import Pattern
 
 if TYPE_CHECKING:
-    from tokenizer.bpe import Tokenizer
+    from tokenizer.tokenizer import Tokenizer
 
 KINDS = ("superbpe", "hf", "gpt2", "tiktoken")
 _ABOUT = ".json"  # after a .tiktoken file's name: what that does not hold
@@ -42,7 +42,7 @@ def read(
         UserError: there is no tokenizer, or it is damaged, or it cannot be followed exactly, or an argument does not
             belong to its format.
     """
-    from tokenizer.bpe import Tokenizer
+    from tokenizer.tokenizer import Tokenizer
 
     kind, files = _detect(Path(path))
     given = {"pattern": pattern is not None, "special_tokens": special_tokens is not None, "ignore": bool(ignore)}

@@ -22,7 +22,7 @@ from tokenizer.patterns import Pattern
 from tokenizer.preparation import Preparation
 
 if TYPE_CHECKING:
-    from tokenizer.bpe import Tokenizer
+    from tokenizer.tokenizer import Tokenizer
 
 FILE = "superbpe.json"
 # 2 has tokens that merges do not make, 3 eligible pretokens, 4 a preparation of text; without them, less is written.
@@ -230,7 +230,7 @@ _HF_PARTS = (
 
 def _check_hf_files(folder: Path, written: dict[str, str], arguments: dict[str, Any]) -> None:
     """Refuses HF files that no longer say what the tokenizer is; other edits only warn."""
-    from tokenizer.bpe import Tokenizer
+    from tokenizer.tokenizer import Tokenizer
 
     path = folder / HF_FILE
     if HF_FILE not in written or arguments["mode"] == "two-pass":

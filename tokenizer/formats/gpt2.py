@@ -17,7 +17,7 @@ from tokenizer.preparation import refuse
 from tokenizer.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
-    from tokenizer.bpe import Tokenizer
+    from tokenizer.tokenizer import Tokenizer
 
 PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 """Names of the vocabulary's file and the merges' file that go together."""
@@ -37,7 +37,7 @@ def read(vocab_file: Path, merges_file: Path, pattern: str | Pattern = "gpt2") -
     Raises:
         UserError: a file is missing or damaged, or they do not fit together.
     """
-    from tokenizer.bpe import Tokenizer
+    from tokenizer.tokenizer import Tokenizer
 
     vocab = read_json(vocab_file)
     check_ids(vocab, vocab_file)

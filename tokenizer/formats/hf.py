@@ -15,8 +15,8 @@ from tokenizer.formats.portable import unportable_part
 from tokenizer.preparation import FORMS
 
 if TYPE_CHECKING:
-    from tokenizer.bpe import Tokenizer
     from tokenizer.patterns import Pattern
+    from tokenizer.tokenizer import Tokenizer
 
 HF_FILE = "tokenizer.json"
 HF_CONFIG_FILE = "tokenizer_config.json"

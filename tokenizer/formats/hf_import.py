@@ -22,7 +22,7 @@ from tokenizer.preparation import FORMS, Preparation, normalized
 from tokenizer.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
-    from tokenizer.bpe import Tokenizer
+    from tokenizer.tokenizer import Tokenizer
 
 IGNORABLE = ("normalizer", "dropout", "regex", "lstrip", "rstrip", "single_word", "normalized")
 
@@ -93,7 +93,7 @@ def parse(
 
 
 def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str], read: _Model | None) -> Tokenizer:
-    from tokenizer.bpe import Tokenizer
+    from tokenizer.tokenizer import Tokenizer
 
     check_members(found, _MEMBERS, path)
     model = found["model"]

@@ -29,7 +29,7 @@ from tokenizer.preparation import refuse
 from tokenizer.vocabulary import MOST_IDS, NO_TOKEN
 
 if TYPE_CHECKING:
-    from tokenizer.bpe import Tokenizer
+    from tokenizer.tokenizer import Tokenizer
 
 
 def parse(path: Path) -> dict[bytes, int]:
@@ -77,7 +77,7 @@ def from_ranks(
     Raises:
         UserError: a byte is no token, or ranks are taken twice or out of range.
     """
-    from tokenizer.bpe import Tokenizer
+    from tokenizer.tokenizer import Tokenizer
 
     if wrong := [token for token, rank in ranks.items() if not 0 <= rank < MOST_IDS]:
         raise UserError(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokenizer import _native
-from tokenizer.bpe import ALPHABET, Tokenizer
 from tokenizer.patterns import resolve
 from tokenizer.reference.pairs import byte_alphabet
+from tokenizer.tokenizer import ALPHABET, Tokenizer
 from tokenizer.vocabulary import longest_token
 
 if TYPE_CHECKING:

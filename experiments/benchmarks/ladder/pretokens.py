@@ -13,7 +13,7 @@ import regex
 
 from experiments.benchmarks.ladder.measure import PATTERN, corpus, fresh, power_law
 from tokenizer import Batch, _native, count_pretokens, patterns, reference, train_bpe
-from tokenizer.summary import summary
+from tokenizer.train.summary import summary
 
 if TYPE_CHECKING:
     import argparse

@@ -1,0 +1,1 @@
+"""The command line: Hydra, console output, signals, sweeps."""

@@ -1,0 +1,264 @@
+"""What a run says while it works: stage lines, progress with a rate and the time left, tables."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import math
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from experiments.cli.signals import describe, stoppable
+from tokenizer.errors import UserError
+from tokenizer.train.summary import summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tokenizer.tokenizer import Tokenizer
+
+# Work that is over before this many seconds shows no bar.
+_PATIENCE = 1.0
+# Seconds between lines where there is no terminal to draw a bar in.
+_QUIET_INTERVAL = 15.0
+
+console = Console(highlight=False)
+stderr = Console(stderr=True, highlight=False)
+
+
+def complain(error: BaseException) -> None:
+    """Print a user's mistake as one line."""
+    message = " ".join(str(error).split())
+    stderr.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
+
+
+def si(value: float, digits: int = 3) -> str:
+    """Format a number with an SI prefix.
+
+    >>> si(94_200_000), si(512), si(0)
+    ('94.2M', '512', '0')
+    """
+    for limit, suffix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= limit * 0.9995:
+            return f"{value / limit:.{digits}g}{suffix}"
+    return f"{value:.{digits}g}"
+
+
+def duration(seconds: float) -> str:
+    """Format a number of seconds for people.
+
+    >>> duration(0.04), duration(8.31), duration(83), duration(7300)
+    ('0.0 s', '8.3 s', '1 min 23 s', '2 h 02 min')
+    """
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+_STORAGE_ERRORS = {
+    errno.ENOSPC: "the disk is full; free some space",
+    errno.EDQUOT: "the disk quota is used up; free some space or have the quota raised",
+    errno.EROFS: "the file system is read-only; choose another folder",
+    errno.EACCES: "permission denied; change the permissions or choose another folder",
+    errno.EPERM: "the operation is not permitted; change the permissions or choose another folder",
+    errno.EMFILE: "too many open files; raise the limit with `ulimit -n`",
+    errno.ENFILE: "too many open files on this machine; close some programs",
+    errno.EFBIG: "the file is larger than the disk or `ulimit -f` allows; choose another disk or raise the limit",
+    errno.EIO: "the disk reports an input/output error; check it, or choose another folder",
+}
+
+
+def storage_error(error: OSError, where: str = "") -> UserError | None:
+    """Describe an error of the file system that the user can fix; None for any other error.
+
+    Args:
+        error: The error.
+        where: Path to name where the error does not know it.
+    """
+    remedy = _STORAGE_ERRORS.get(error.errno or 0)
+    if remedy is None:
+        return None
+    return UserError(
+        f"{error.filename or where}: {remedy}, then run the same command again. Finished stages are kept".lstrip(": ")
+    )
+
+
+def exit_code(job: Callable[[], None], after_stop: str = "nothing is written") -> int:
+    """Run a command's job; tell a user's mistake in a line with exit code 2, Ctrl-C with 130, SIGTERM with 143.
+
+    Args:
+        job: What the command does.
+        after_stop: What to say after Ctrl-C or SIGTERM about what the command leaves.
+    """
+    try:
+        with stoppable():
+            job()
+    except UserError as error:
+        complain(error)
+        return 2
+    except OSError as error:
+        if (known := storage_error(error)) is not None:
+            complain(known)
+            return 2
+        what = f"{error.filename}: {error.strerror}" if error.filename is not None else str(error)
+        complain(UserError(f"cannot read or write {what}"))
+        return 2
+    except KeyboardInterrupt as stop:
+        how, code = describe(stop)
+        stderr.print(f"\n{how}: {after_stop}", style="yellow")
+        return code
+    return 0
+
+
+def training_summary(tokenizer: Tokenizer) -> str:
+    """Say in a line what phase 1's training was like."""
+    facts = summary(tokenizer, longest=3)
+    if not facts["merges"] or not facts["seconds"]:
+        return "no merges were trained"
+    share = facts["selecting_share"]  # None where training was resumed
+    selecting = "" if share is None else f", {share:.0%} of it selecting"
+    return (
+        f"{facts['merges']:,} merges, {si(facts['merges_per_second'])}/s "
+        f"({facts['microseconds_per_merge']:.3g} us each{selecting}), "
+        f"the last of {facts['last_count']:,} occurrences; longest tokens "
+        + ", ".join(repr(token if len(token) <= 24 else f"{token[:23]}…") for token in facts["longest_tokens"])
+        + f" ({facts['longest_bytes']} bytes)"
+    )
+
+
+def superword_summary(facts: Mapping[str, Any], early: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say in a few lines what phase 2's training was like, and what its first merges brought.
+
+    Args:
+        facts: What the tokenizer's provenance says of phase 2.
+        early: Rows of `superbpe.inspection.history.training_statistics`.
+    """
+    dead = facts["dead_seams"] / max(facts["seams"], 1)
+    cut = (
+        f"{si(facts['phase1_tokens'])} tokens of {si(facts['corpus_bytes'])}B, cut at seams that occur less than "
+        f"{facts['threshold']} times ({dead:.0%}): {si(facts['fragments'])} distinct fragments of "
+        f"{si(facts['fragment_tokens'])} tokens"
+        + (f" in the last of {facts['stages']} stages" if facts["stages"] > 1 else "")
+    )
+    if facts["last_count"] is None:
+        return [cut]
+    saved = "; ".join(
+        f"{row['merges']:,} merges ({row['superword_share']:.0%} superwords) save {row['saved']:.1%} of the tokens"
+        for row in early
+        if row["merges"]
+    )
+    return [f"{cut}; the last merge occurred {facts['last_count']:,} times", saved]
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        total = f"/{si(task.total)}" if task.total else ""
+        rate = f", {si(task.speed)}/s" if task.speed else ""
+        return Text(f"{si(task.completed)}{total}{rate}", style="cyan")
+
+
+class Reporter:
+    """Shows what the stages of one run do; `progress` is the callable that the packages report to.
+
+    Args:
+        target: Where to write; a bar is drawn only if it is a terminal, else a line is written now and then.
+        prefix: Put in front of every line.
+        bars: Whether bars may be drawn: not by one of several processes that share a terminal.
+    """
+
+    def __init__(self, target: Console = console, *, prefix: str = "", bars: bool = True) -> None:
+        self._console = target
+        self._prefix, self._may_draw = prefix, bars and target.is_terminal
+        self._bars: Progress | None = None
+        self._tasks: dict[str, Any] = {}
+        self._stage = ""
+        self._started: dict[str, tuple[float, int]] = {}
+        self._spoke = math.inf  # outside a stage there is nothing to say
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Show the progress of one stage while the block runs."""
+        self._tasks, self._started, self._stage, self._spoke = {}, {}, name, time.monotonic()
+        if not self._may_draw:
+            yield
+            return
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(24),
+            _Rate(),
+            TimeRemainingColumn(compact=True),
+        )
+        with Progress(*columns, console=self._console, transient=True) as self._bars:
+            self._tasks[""] = self._bars.add_task(name, total=None)
+            yield
+        self._bars = None
+
+    def progress(self, what: str, done: int, total: int | None) -> None:
+        """Report that `done` of `total` (None: unknown) units of `what` are done."""
+        now = time.monotonic()
+        start, before = self._started.setdefault(what, (now, done))  # a resumed stage starts in the middle
+        if self._bars is not None:
+            if what not in self._tasks and (now - start > _PATIENCE or done == 0):
+                self._bars.update(self._tasks[""], visible=False)
+                self._tasks[what] = self._bars.add_task(f"{self._stage}: {what}", total=total)
+            if what in self._tasks:
+                self._bars.update(self._tasks[what], completed=done, total=total)
+        elif now - self._spoke > _QUIET_INTERVAL and done:
+            self._spoke = now
+            rate = (done - before) / max(now - start, 1e-9)
+            left = f", {duration((total - done) / rate)} left" if total and rate else ""
+            of = f" of {si(total)}" if total else ""
+            self.say(f"  {self._stage}: {what} {si(done)}{of}, {si(rate)}/s{left}")
+
+    def say(self, text: str, style: str = "") -> None:
+        """Print one line, never wrapped."""
+        if self._prefix and not text:
+            return
+        self._console.print(Text(f"{self._prefix}{text}", style=style), soft_wrap=True)
+
+    def line(self, stage: str, *, fresh: bool, seconds: float, artifact: str, what: str) -> None:
+        """Print that a stage is done: made now, or found."""
+        mark, took = ("✓", duration(seconds)) if fresh else ("·", "reused")
+        text = Text.assemble(
+            self._prefix, (f"{mark} ", "green" if fresh else "dim"), (f"{stage:<16}", "bold"), (f"{took:>12}  ", ""),
+            (f"{artifact:<26} ", "dim"), what,
+        )  # fmt: skip
+        self._console.print(text, soft_wrap=True)
+
+    def table(self, title: str, header: list[str], rows: list[list[str]]) -> None:
+        """Print a table, first column to the left, the others to the right; where lines have a prefix, none."""
+        if self._prefix:
+            return
+        table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+        for i, name in enumerate(header):
+            table.add_column(name, justify="left" if i == 0 else "right", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row))
+        self._console.print(table)
+
+
+class ConsoleHandler(logging.Handler):
+    """Sends log records to the console that draws the bars, so that neither overwrites the other."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record."""
+        style = "red" if record.levelno >= logging.ERROR else "yellow"
+        console.print(Text(self.format(record), style=style), soft_wrap=True)

@@ -1,0 +1,147 @@
+"""What `--help` of a stage prints: what it does, its main settings, examples; Hydra's own flags by name."""
+
+from __future__ import annotations
+
+import importlib.resources
+from typing import NamedTuple
+
+from rich.text import Text
+
+from experiments.cli.console import console
+
+
+class _Help(NamedTuple):
+    command: str
+    does: str
+    settings: tuple[str, ...]
+    example: str
+
+
+_TEXT = ("corpus", "corpus.paths", "corpus.dataset", "corpus.heldout_fraction", "corpus.sample")
+_COUNT = (*_TEXT, "pattern", "pattern.regex", "runner.memory_mb")
+_PHASE1 = (*_COUNT, "bpe.vocab_size", "bpe.counts")
+_PHASE2 = (*_PHASE1, "superbpe", "superbpe.transition", "superbpe.vocab_size", "superbpe.sources")
+_MODELS = (*_PHASE2, "lm", "budget.train_bytes", "lm.train.seed", "lm.train.device")
+
+STAGES = {
+    "count": _Help(
+        "count",
+        "Counts the pretokens of the training text, or adds up counts that are there (bpe.counts).",
+        _COUNT,
+        "corpus=files 'corpus.paths=[data/*.jsonl.zst]' pattern=llama3",
+    ),
+    "train_bpe": _Help(
+        "train_bpe",
+        "Phase 1: trains a byte-level BPE tokenizer on the counts.",
+        _PHASE1,
+        "corpus=files 'corpus.paths=[data/*.jsonl.zst]' bpe.vocab_size=32000",
+    ),
+    "train_superbpe": _Help(
+        "train_superbpe",
+        "Phase 2: trains a superword tokenizer that takes over phase 1's merges up to the transition.",
+        _PHASE2,
+        "corpus=files 'corpus.paths=[data/*.jsonl.zst]' superbpe=uw-2025 superbpe.transition=0.8",
+    ),
+    "shard_corpus": _Help(
+        "shard_corpus",
+        "Encodes the corpus with both tokenizers into memory-mapped shards; continues behind the last finished one.",
+        (*_PHASE2, "shards.tokens_per_shard", "shards.shuffle_seed"),
+        "corpus=files 'corpus.paths=[data/*.jsonl.zst]' shards.tokens_per_shard=50_000_000",
+    ),
+    "train_lm": _Help(
+        "train_lm",
+        "Trains one language model per tokenizer on the same text; continues from its last checkpoint.",
+        _MODELS,
+        "corpus=files 'corpus.paths=[data/*.jsonl.zst]' lm=small budget.train_bytes=2_000_000_000",
+    ),
+    "evaluate": _Help(
+        "evaluate",
+        "Compares the tokenizers by their models' loss per byte of held-out text, with an interval.",
+        (*_MODELS, "eval.context_bytes", "eval.bootstrap_samples"),
+        "experiment=small corpus=files 'corpus.paths=[data/*.jsonl.zst]'",
+    ),
+    "report": _Help(
+        "pipeline",
+        "Trains BPE and SuperBPE on a corpus, one language model each, compares them per byte, and writes a report.\n"
+        "With no arguments: the demonstration on the embedded corpus.",
+        ("experiment", *_MODELS, "report.title"),
+        "experiment=small corpus=files 'corpus.paths=[data/*.jsonl.zst]'",
+    ),
+}
+
+SETTINGS = {
+    "experiment": "settings for a purpose",
+    "corpus": "where the text comes from",
+    "corpus.paths": "files, folders and globs: .txt, .jsonl[.gz|.zst], .parquet",
+    "corpus.dataset": "a Hugging Face dataset instead, with corpus=hf",
+    "corpus.heldout_fraction": "share of the documents that only judge",
+    "corpus.sample": "share of the documents to use",
+    "pattern": "what cuts text into pretokens, instead of the preset's own",
+    "pattern.regex": "any other pattern, with pattern=custom",
+    "runner.memory_mb": "memory for tables of counts",
+    "bpe.vocab_size": "bytes, merges and special tokens together",
+    "bpe.counts": "counts to train on instead of the corpus: [a/counts.parquet,b/counts.parquet:3]",
+    "superbpe": "rules for superwords",
+    "superbpe.transition": "where phase 2 takes over: a share of the vocabulary, or a number of tokens",
+    "superbpe.vocab_size": "of the superword tokenizer, if not bpe.vocab_size",
+    "superbpe.sources": "text for phase 2 instead of the corpus: [a.jsonl,b.jsonl:3]",
+    "shards.tokens_per_shard": "tokens of a file",
+    "shards.shuffle_seed": "write the documents in an order that this draws",
+    "lm": "size of the language model",
+    "budget.train_bytes": "bytes of text that each model reads",
+    "lm.train.seed": "of the weights and the order of documents",
+    "lm.train.device": "auto, cpu, cuda, cuda:1",
+    "eval.context_bytes": "most context of a scored token, in bytes",
+    "eval.bootstrap_samples": "resamples of the documents for the interval",
+    "report.title": "heading of the report",
+    "runner.threads": "threads; all cores if not given",
+    "artifacts": "folder for results, shared between runs",
+    "wandb": "off, offline, online",
+}
+_ALWAYS = ("runner.threads", "artifacts", "wandb")
+
+
+def show_help(stage: str) -> None:
+    """Print what a stage's command does and what it can be told."""
+    console.print(Text(text(stage)), soft_wrap=True)
+
+
+def text(stage: str) -> str:
+    """Return the help of a stage, one of `experiments.pipeline.STAGES`."""
+    help_ = STAGES[stage]
+    command = f"python -m experiments.{help_.command}"
+    names = [*help_.settings, *_ALWAYS]
+    width = max(map(len, names)) + 1
+    settings = [f"  {name + '=':<{width}}  {SETTINGS[name]}{_choices(name)}" for name in names]
+    sweep = "superbpe.transition=0.7,0.8,0.9" if "superbpe.transition" in names else "pattern=gpt2,llama3"
+    return "\n".join(
+        [
+            f"usage: {command} [KEY=VALUE ...] [--multirun] [FLAGS]",
+            "",
+            help_.does,
+            "The stages before it run first, where their results are not there; the same command continues after a",
+            "stop.",
+            "",
+            "main settings:",
+            *settings,
+            "",
+            "examples:",
+            f"  {command} {help_.example}",
+            f"  {command} --multirun {sweep}",
+            f"  {command} --multirun {sweep} hydra/launcher=joblib",
+            "",
+            "flags:",
+            "  --cfg job       print every setting with its value instead of running",
+            "  --multirun, -m  KEY=A,B,C means a run for each; a table at the end",
+            "  --config-dir D  folder with configurations of your own",
+            "  --hydra-help    the other flags, which are Hydra's",
+        ]
+    )
+
+
+def _choices(group: str) -> str:
+    """List the files of a configuration group."""
+    folder = importlib.resources.files("configs") / group
+    if "." in group or not folder.is_dir():
+        return ""
+    return ": " + ", ".join(sorted(path.name.removesuffix(".yaml") for path in folder.iterdir()))

@@ -1,0 +1,243 @@
+"""The command line of every stage: Hydra, with errors for people.
+
+A user's mistake ends in one line with its remedy and exit code 2; Ctrl-C in a line that says how to continue
+and exit code 130, SIGTERM in the same with 143; anything else is our mistake and keeps its traceback (exit code 1).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import hydra
+from hydra._internal.utils import get_args_parser
+from hydra.core.hydra_config import HydraConfig
+from rich.text import Text
+
+from experiments.cli import sweep
+from experiments.cli.compose import check, hydra_settings, known_keys, largest_size, to_config
+from experiments.cli.console import Reporter, complain, console, stderr, storage_error
+from experiments.cli.help import show_help
+from experiments.cli.signals import describe, restore, stoppable, unmasked
+from experiments.logging.tracking import Labels
+from experiments.store import runs
+from experiments.store.artifacts import COMMAND, command_line
+from experiments.store.runs import Recorder, Run
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from omegaconf import DictConfig
+
+# Flags after which Hydra prints something instead of running anything.
+_PRINTS = ("hydra_help", "cfg", "info", "shell_completion")
+
+
+def main(stage: str) -> None:
+    """Run every stage up to `stage` as the command line says, and exit.
+
+    Under `torchrun` the first process does so, and the others join in when it trains or evaluates a model.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        sys.exit(run(stage, sys.argv[1:]))
+    from lm.evaluate import shared_evaluation  # Torch takes a second to load
+    from lm.train import parallel, training  # Torch takes a second to load
+
+    restore()  # only the first process runs a stage, which handles signals; the others are ended by them
+
+    def join(job: dict[str, Any]) -> None:
+        (shared_evaluation if shared_evaluation.is_ours(job) else training).join(job)
+
+    try:
+        code = parallel.launch(lambda: run(stage, sys.argv[1:]), join)
+    except UserError as error:
+        complain(error)
+        code = 2
+    sys.exit(code)
+
+
+class Trial(NamedTuple):
+    """One of several runs that another program asks for.
+
+    Attributes:
+        number: Its number.
+        keys: The settings in which the runs differ.
+    """
+
+    number: int
+    keys: list[str]
+
+
+def run(stage: str, argv: list[str], trial: Trial | None = None) -> int:
+    """Run every stage up to `stage`; return the exit code.
+
+    Args:
+        stage: One of `experiments.pipeline.STAGES`.
+        argv: The command line: overrides, and Hydra's own flags such as `--multirun` and `--cfg job`.
+        trial: What this run is among others, if it is.
+    """
+    try:
+        arguments = _arguments(argv)
+    except UserError as error:
+        complain(error)
+        return 2
+    if arguments.help:
+        show_help(stage)
+        return 0
+    # Hydra itself understands flags only before or after all overrides, not among them.
+    argv = [word for word in argv if word not in arguments.overrides] + arguments.overrides
+    try:
+        with stoppable():
+            return _run(stage, arguments, argv, trial)
+    except UserError as error:
+        complain(error)
+        return 2
+    except KeyboardInterrupt as stop:
+        how, code = describe(stop)
+        stderr.print(f"\n{how}: the same command continues where this one stopped", style="yellow")
+        return code
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    """Read Hydra's flags; settings are no flags, which is the likeliest mistake of all."""
+    parser = get_args_parser()
+
+    def refuse(message: str) -> NoReturn:
+        flags = [word for word in argv if word.startswith("--") and word in message]
+        raise UserError(f"{message}; settings are written KEY=VALUE, without dashes{_meant(flags)}")
+
+    parser.error = refuse  # type: ignore[method-assign]
+    return parser.parse_intermixed_args(argv)
+
+
+def _meant(flags: Sequence[str]) -> str:
+    """Say which settings flags such as `--transition` stand for."""
+    names = [flag.lstrip("-").partition("=")[0].replace("-", "_") for flag in flags]
+    found = [key for name in names for key in known_keys() if key.rpartition(".")[2] == name]
+    return f": {' or '.join(f'{key}=…' for key in found)}" if found else "; --help shows the main ones"
+
+
+def _run(stage: str, arguments: argparse.Namespace, argv: list[str], trial: Trial | None) -> int:
+    multirun = arguments.multirun or "hydra.mode=MULTIRUN" in arguments.overrides
+    swept = check(arguments.overrides, arguments.config_name, arguments.config_dir, sweep=multirun)
+    if "bpe.vocab_size" in swept:
+        argv = [*argv, *largest_size(swept["bpe.vocab_size"], arguments.overrides)]
+    codes: list[int] = []
+    if not multirun or any(getattr(arguments, flag) for flag in _PRINTS):
+        _hydra(stage, argv, trial.keys if trial else [], codes, trial.number if trial else None)
+        return max(codes, default=0, key=_gravity)
+    settings = hydra_settings(arguments.overrides, arguments.config_name, arguments.config_dir)
+    folder, n_cells = settings.folder, sweep.number_of_cells(swept)
+    shares = sweep.share_out(
+        settings.launcher,
+        settings.launcher_name,
+        n_cells,
+        settings.threads,
+        explicit=any(text.startswith("hydra.launcher.n_jobs=") for text in arguments.overrides),
+    )
+    if shares.warning:
+        stderr.print(f"warning: {shares.warning}", style="yellow")
+    sweep.begin(folder)
+    gave_up, stopped = None, False
+    try:
+        # The folder's name holds the time: it is fixed here, so that we know where the cells put their records.
+        _hydra(stage, [*argv, *shares.overrides, f"hydra.sweep.dir='{folder}'"], list(swept), codes)
+    except Exception as error:
+        gave_up = error  # cells raise nothing: it is the launcher, whose process was killed, for instance
+        if isinstance(error, UserError) or not runs.find(folder):
+            raise
+    except KeyboardInterrupt:
+        stopped = True
+        raise
+    finally:
+        cells = sweep.finish(folder, n_cells, stopped=stopped)
+    if gave_up is not None:
+        reason = " ".join(str(gave_up).split())
+        stderr.print(f"the launcher gave up: {type(gave_up).__name__}: {reason}", style="red", soft_wrap=True)
+        return 1
+    return max((cell.exit_code for cell in cells if cell.exit_code is not None), default=0, key=_gravity)
+
+
+def _gravity(code: int) -> int:
+    """Order exit codes: our mistakes (1) are worse than the user's (2)."""
+    return {0: 0, 2: 1}.get(code, 2)
+
+
+def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int], number: int | None = None) -> None:
+    """Let Hydra run the job, once or once per cell of a sweep."""
+    parent, command = os.getpid(), command_line()
+
+    def job(cfg: DictConfig) -> None:  # launchers pickle it by value: everything else is in `_job`
+        if elsewhere := os.getpid() != parent:
+            os.environ[COMMAND] = command
+        codes.append(_job(cfg, stage, swept, number, elsewhere=elsewhere))
+
+    # Hydra otherwise turns every exception into its own message and exit code 1.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    before, handlers = sys.argv, logging.root.handlers[:]
+    sys.argv = [before[0], *argv]
+    try:
+        decorated: Any = hydra.main(version_base="1.3", config_path="pkg://configs", config_name="config")(job)
+        decorated()
+    except OSError as error:
+        if (known := storage_error(error, "the folder of this run")) is None:
+            raise
+        raise UserError(f"{known}. Another folder can be named with hydra.run.dir=FOLDER") from None
+    finally:
+        sys.argv = before
+        logging.root.handlers[:] = handlers  # the run's own write into its folder
+
+
+def _job(cfg: DictConfig, stage: str, swept: list[str], number: int | None, *, elsewhere: bool) -> int:
+    """Run one cell, keep its record, and return its exit code.
+
+    Nothing but Ctrl-C gets out: a failed cell does not stop the others, and a launcher reads no exceptions.
+    """
+    from experiments import pipeline  # which imports this module
+
+    hydra_config = HydraConfig.get()
+    folder, overrides = Path(hydra_config.runtime.output_dir), list(hydra_config.overrides.task)
+    cell = [text for text in overrides if text.partition("=")[0] in swept]
+    if swept and number is None:
+        number = hydra_config.job.num
+    if cell and not elsewhere:
+        console.rule(Text(" ".join(cell)), align="left")
+    store = str(Path(cfg.artifacts).resolve())
+    recorder = Recorder(Run(str(folder), stage, overrides, cell, number, store=store), folder)
+    try:
+        with unmasked():
+            outcome = pipeline.run(
+                to_config(cfg),
+                stage,
+                folder,
+                # Processes that share a terminal draw no bars in it.
+                reporter=Reporter(prefix=f"[{number}] ", bars=False) if elsewhere else None,
+                on_artifact=recorder.uses,
+                labels=_labels(folder, stage, cell),
+            )
+        recorder.done(outcome.result, outcome.page)
+    except Exception as problem:
+        error = (isinstance(problem, OSError) and storage_error(problem, str(folder))) or problem
+        # Reported here, not by Hydra, so that the other cells of a sweep go on and a mistake shows no traceback.
+        recorder.failed(error)
+        if isinstance(error, UserError):
+            complain(error)
+        else:
+            traceback.print_exc()
+    except KeyboardInterrupt:
+        recorder.interrupted()
+        raise
+    return recorder.run.exit_code or 0
+
+
+def _labels(folder: Path, stage: str, cell: list[str]) -> Labels:
+    """Name a run for wandb: the cells of a sweep are a group, named by their values; a run alone by its folder."""
+    group = folder.parent if cell else folder
+    job_type = "pipeline" if stage == "report" else stage
+    return Labels(f"{group.parent.name}/{group.name}", " ".join(cell) or group.name, job_type)

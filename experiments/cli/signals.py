@@ -1,0 +1,96 @@
+"""SIGTERM and Ctrl-C: one line and the exit code that a shell expects, from a command's first import to its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
+
+from lm.train.interrupt import Terminated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+"""The exit codes that a shell gives processes which these signals ended."""
+_WORDS = {signal.SIGINT: b"interrupted\n", signal.SIGTERM: b"terminated\n"}
+
+
+def exit_at_once() -> None:
+    """End the process at either signal with one line, while a command is still importing what it needs.
+
+    An exception would surface somewhere inside an import: with a traceback, or as another error with exit code 1. There
+    is nothing to save or to clean up yet. A signal that the parent process ignores stays ignored.
+    """
+    for number in _WORDS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _exit)
+
+
+def _exit(number: int, frame: FrameType | None) -> NoReturn:
+    os.write(2, _WORDS[signal.Signals(number)])
+    os._exit(128 + number)
+
+
+def restore() -> None:
+    """Undo `exit_at_once`: Ctrl-C raises `KeyboardInterrupt`, SIGTERM ends the process."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if signal.getsignal(number) is _exit:
+            signal.signal(number, handler)
+
+
+def describe(stop: KeyboardInterrupt) -> tuple[str, int]:
+    """Return what ended a command, "interrupted" or "terminated", and its exit code."""
+    return ("terminated", TERMINATED) if isinstance(stop, Terminated) else ("interrupted", INTERRUPTED)
+
+
+_stop: type[KeyboardInterrupt] | None = None
+"""What a signal raised during `stoppable`."""
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Let SIGINT raise `KeyboardInterrupt` and SIGTERM raise `Terminated`, which is one, out of the block.
+
+    Signals reach the main thread alone, so in any other thread this does nothing.
+    """
+    global _stop
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _stop = None
+    before = {number: signal.getsignal(number) for number in _WORDS}
+    if before[signal.SIGINT] in (_exit, signal.default_int_handler):
+        signal.signal(signal.SIGINT, _raise)
+    if before[signal.SIGTERM] != signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, _raise)
+    try:
+        with unmasked():
+            yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:  # None stands for one that was not installed from Python
+                signal.signal(number, handler)
+
+
+def _raise(number: int, frame: FrameType | None) -> NoReturn:
+    global _stop
+    _stop = Terminated if number == signal.SIGTERM else KeyboardInterrupt
+    raise _stop
+
+
+@contextmanager
+def unmasked() -> Iterator[None]:
+    """Where an error leaves the block after a signal in `stoppable`, raise what the signal did.
+
+    A signal may come at any line of a library: OmegaConf's cleanup, for one, then fails with an error of its own.
+    """
+    try:
+        yield
+    except Exception:
+        if _stop is not None:
+            raise _stop from None
+        raise

@@ -1,0 +1,192 @@
+"""Sweeps (`--multirun`): cores shared out among cells, and a table of what came out of them."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from experiments.cli.console import console, duration, stderr
+from experiments.store import runs
+from experiments.store.artifacts import command_line
+from tokenizer.durable import write_json, write_whole
+from tokenizer.progress import thread_count
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from experiments.store.runs import Run
+
+_INTERVALS = {"interval": ("low", "high"), "difference_interval": ("difference_low", "difference_high")}
+SUMMARY, TABLE = "sweep.json", "sweep.csv"
+
+
+class Shares(NamedTuple):
+    """How a machine's cores are shared out.
+
+    Attributes:
+        overrides: To add to the command line.
+        warning: What the user should know, or nothing.
+    """
+
+    overrides: list[str]
+    warning: str = ""
+
+
+def share_out(
+    launcher: Mapping[str, Any],
+    name: str,
+    n_cells: int,
+    threads: int | None,
+    *,
+    explicit: bool,
+    cores: int | None = None,
+) -> Shares:
+    """Choose how many cells run at a time and how many threads each has: together no more than there are cores.
+
+    Args:
+        launcher: Hydra's settings of the launcher.
+        name: Its name: `basic`, `joblib`, `submitit_local`, `submitit_slurm`.
+        n_cells: Cells of the sweep.
+        threads: `runner.threads`; None for as many as there are.
+        explicit: Whether the user chose `hydra.launcher.n_jobs`.
+        cores: Of this machine; None for those that this process may use.
+    """
+    cores = cores or thread_count(None)
+    if name == "joblib":
+        jobs = int(launcher["n_jobs"])
+        jobs = max(1, cores + 1 + jobs) if jobs < 0 else jobs  # -1 is all cores, -2 all but one
+        if threads is not None and not explicit:
+            jobs = min(jobs, max(1, cores // threads))
+        jobs = min(jobs, n_cells)
+        each = threads or max(1, cores // jobs)
+        warning = (
+            f"{jobs} cells of {each} threads on {cores} cores get in each other's way; leave out "
+            "hydra.launcher.n_jobs or runner.threads to have the cores shared out"
+        )
+        overrides = [f"hydra.launcher.n_jobs={jobs}", f"runner.threads={each}"]
+        return Shares(overrides, warning if jobs * each > cores else "")
+    if name.startswith("submitit") and threads is None:
+        if (asked := launcher.get("cpus_per_task")) is not None:
+            return Shares([f"runner.threads={asked}"])
+        if name == "submitit_local":  # starts all cells at once
+            return Shares([f"runner.threads={max(1, cores // n_cells)}"])
+    return Shares([])
+
+
+def number_of_cells(swept: Mapping[str, Sequence[str]]) -> int:
+    """Return the number of combinations of all values that are swept over."""
+    return math.prod(len(values) for values in swept.values())
+
+
+def begin(folder: Path) -> None:
+    """Forget what an earlier sweep into the same folder has left of its records."""
+    for path in folder.rglob(runs.RECORD):
+        path.unlink()
+
+
+def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
+    """Print and write what came out of a sweep: `sweep.json` and `sweep.csv`.
+
+    Args:
+        folder: Of the sweep.
+        n_cells: How many cells there should be.
+        stopped: Whether the user stopped it, and the launcher the cells.
+
+    Returns:
+        The cells that have begun.
+    """
+    cells = runs.find(folder)
+    for cell in cells:
+        if cell.status == "running" and stopped:
+            cell.status, cell.exit_code = "interrupted", 130
+        elif cell.status == "running":  # nobody came to write how it ended
+            cell.status, cell.exit_code, cell.error = "failed", 1, "the process of this cell was killed"
+    if not cells:
+        return cells
+    write_json(
+        folder / SUMMARY,
+        {"command": command_line(), "n_cells": n_cells, "cells": [dataclasses.asdict(cell) for cell in cells]},
+    )
+    rows = [flat(cell) for cell in cells]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    table = io.StringIO(newline="")
+    writer = csv.DictWriter(table, names)
+    writer.writeheader()
+    writer.writerows(rows)
+    write_whole(folder / TABLE, table.getvalue())
+    _show(cells, folder, n_cells)
+    return cells
+
+
+def flat(cell: Run) -> dict[str, Any]:
+    """Return a cell as a row of a table of numbers: a column per swept key, and a few per tokenizer."""
+    row: dict[str, Any] = {"cell": cell.number}
+    row |= {key: value for key, _, value in (text.partition("=") for text in cell.swept)}
+    row |= {"status": cell.status, "exit_code": cell.exit_code, "seconds": cell.seconds, "error": cell.error}
+    if cell.results is not None:
+        for found in cell.results["tokenizers"]:
+            numbers = {name: value for name, value in found.items() if name not in ("key", "label", *_INTERVALS)}
+            for interval, ends in _INTERVALS.items():
+                numbers |= dict(zip(ends, found[interval] or (None, None), strict=True))
+            row |= {f"{found['key']}.{name}": value for name, value in numbers.items()}
+    return {**row, "report": cell.report, "folder": cell.folder}
+
+
+def _show(cells: Sequence[Run], folder: Path, n_cells: int) -> None:
+    keys = list(dict.fromkeys(text.partition("=")[0] for cell in cells for text in cell.swept))
+    table = Table(title="Sweep", title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
+    table.padding, table.pad_edge = (0, 1, 0, 0), False  # fits 80 columns with two settings
+    table.add_column("", justify="right")
+    for name in _names(keys):
+        table.add_column(name, overflow="fold", min_width=min(len(name), 16))
+    table.add_column("", no_wrap=True)
+    numbers = any(cell.results for cell in cells)
+    for name in ("bytes/\ntoken", "bits/\nbyte", "interval", "against\nfirst") if numbers else ():
+        table.add_column(name, justify="right", no_wrap=True)
+    for cell in cells:
+        values = dict(text.split("=", 1) for text in cell.swept)
+        found = cell.results["tokenizers"] if cell.results else []
+        columns = [
+            [f["label"] for f in found] or [duration(cell.seconds or 0) if cell.status == "done" else cell.status],
+            [f"{f['bytes_per_token']:.3f}" for f in found],
+            [f"{f['bits_per_byte']:.4f}" for f in found],
+            ["{:.4f}–{:.4f}".format(*f["interval"]) if f["interval"] else "–" for f in found],
+            ["" if f["difference"] is None else f"{f['difference']:+.4f}".replace("-", "−") for f in found],
+        ]
+        shown = ["\n".join(column) for column in columns[: None if numbers else 1]]
+        table.add_row(str(cell.number), *(Text(values.get(key, "")) for key in keys), *map(Text, shown))
+    console.print()
+    console.print(table)
+    for cell in cells:
+        if cell.report:
+            console.print(Text(f"report of cell {cell.number}: {cell.report}"), soft_wrap=True)
+    console.print(Text(f"the table as data: {folder / SUMMARY}, {folder / TABLE}"), soft_wrap=True)
+    _complain(cells, n_cells)
+
+
+def _names(keys: Sequence[str]) -> list[str]:
+    """Shorten keys to their last part where that is unambiguous."""
+    last = [key.rpartition(".")[2] for key in keys]
+    return [name if last.count(name) == 1 else key for name, key in zip(last, keys, strict=True)]
+
+
+def _complain(cells: Sequence[Run], n_cells: int) -> None:
+    """Say which cells failed, and why."""
+    failed = [cell for cell in cells if cell.status == "failed"]
+    for cell in failed:
+        where = f"cell {cell.number} ({' '.join(cell.swept)}): {cell.error} (exit code {cell.exit_code})"
+        stderr.print(Text(where), style="red", soft_wrap=True)
+    unfinished = n_cells - sum(cell.status in ("done", "failed") for cell in cells)
+    facts = [f"{len(failed)} of {n_cells} cells failed"] if failed else []
+    facts += [f"{unfinished} of {n_cells} cells came to no end"] if unfinished else []
+    if facts:
+        told = f"{'; '.join(facts)}; the same command repeats only what is missing"
+        stderr.print(told, style="red", soft_wrap=True)

@@ -1,0 +1,171 @@
+"""wandb: a run per thing that is made, in one group, with what was made of what.
+
+A group holds a run for the whole (job type: the last stage that was asked for) and one for every stage that made
+something (job types `count`, `bpe`, `superbpe`, `shards`, `lm`, `evaluation`, `report`). Each logs its artifact and
+says what it read: by `use_artifact` online, which draws the lineage from the corpus to the model, and in any case as
+`inputs` in its configuration, since wandb cannot look artifacts up offline. Metrics have the names that other
+projects use: `train/loss` (nats per token), `val/bpb`, `total_training_flops`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import wandb
+
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from experiments.logging.tracking import Labels
+    from experiments.store.artifacts import Artifact
+
+_TYPES = {"count": "counts", "lm": "model", "shards": "dataset"}
+# Too large to upload: wandb gets their place.
+_BY_REFERENCE = ("corpus", "count", "shards")
+# Rows of training that belong to no one's `train/`, and axes to plot over.
+_TRAINING = {
+    "train_bits_per_byte": "train/bpb",
+    "tokens_per_second": "train/tok_per_sec",
+    "flops": "total_training_flops",
+    "seconds": "total_training_time",
+    "step": "step",
+    "bytes_seen": "bytes_seen",
+    "tokens_seen": "tokens_seen",
+}
+_JUDGING = {"bits_per_byte": "val/bpb"}
+
+
+class WandbRuns:
+    """The runs of one group.
+
+    Args:
+        folder: Where wandb's folder goes.
+        mode: `offline` or `online`.
+        project: Name of the project.
+        config: The resolved configuration.
+        labels: What the runs are called.
+
+    Raises:
+        UserError: If wandb does not start.
+    """
+
+    def __init__(self, folder: Path, mode: str, project: str, config: Mapping[str, Any], labels: Labels) -> None:
+        # Without this, wandb asks questions on a terminal that nobody may be watching.
+        os.environ.setdefault("WANDB_SILENT", "true" if mode == "offline" else "false")
+        self._settings: dict[str, Any] = {"project": project, "mode": mode, "dir": folder, "group": labels.group}
+        self._online, self._labels = mode == "online", labels
+        self._seen: dict[str, Artifact] = {}
+        self._logged: set[str] = set()
+        self._models: dict[str, Any] = {}
+        self._failed = False
+        self._corpus = dict(config.get("corpus", {}))
+        try:
+            self._main = self._start(labels.job_type, labels.name, config)
+        except wandb.errors.Error as error:
+            raise UserError(f"wandb={mode}: {error}; log in with `wandb login`, or use wandb=offline") from None
+
+    def _start(self, job_type: str, name: str, config: Mapping[str, Any]) -> Any:
+        # Several at a time: a model's run is open while it is judged.
+        return wandb.init(**self._settings, job_type=job_type, name=name, config=dict(config), reinit="create_new")
+
+    def log(self, group: str, row: Mapping[str, Any]) -> None:
+        """Pass on one row: of a model in training as history of its own run, anything else as facts of the whole."""
+        kind, _, key = group.partition("/")
+        if kind == "lm":
+            run = self._model(key)
+            run.log({_TRAINING.get(name, f"train/{name}"): value for name, value in row.items()})
+        elif kind != "stages":
+            pair = f"{row['b']}-{row['a']}/" if kind == "comparison" and "a" in row else ""
+            under = "" if kind == "summary" else f"{group}/{pair}"
+            self._main.summary.update({under + n.replace("bits_per_byte", "val/bpb"): v for n, v in row.items()})
+
+    def _model(self, key: str) -> Any:
+        if key not in self._models:
+            run = self._models[key] = self._start("lm", f"{self._labels.name} {key}", {"tokenizer": key})
+            for axis in ("step", "bytes_seen", "tokens_seen", "total_training_flops"):
+                run.define_metric(axis)
+            run.define_metric("*", step_metric="bytes_seen")
+        return self._models[key]
+
+    def uses(self, artifact: Artifact) -> None:
+        """Note an artifact that was made or found; `done` logs what is new."""
+        known = self._seen.get(artifact.hash)
+        if known is None or artifact.fresh:
+            self._seen[artifact.hash] = artifact
+
+    def done(self, stage: str, artifact: Artifact, row: Mapping[str, Any]) -> None:
+        """Log what a stage has made, in a run of its own; judged models get their score."""
+        kind, key = str(artifact.manifest["stage"]), stage.partition(" ")[2]
+        if kind == "evaluation":
+            scores = {_JUDGING.get(name, f"val/{name}"): value for name, value in row.items()}
+            run = self._models.get(key, self._main)
+            run.summary.update(scores if key in self._models else {f"{key}/{n}": v for n, v in scores.items()})
+        new = [a for a in self._seen.values() if a.fresh and a.name not in self._logged]
+        if not new:
+            if self._online:
+                self._use(self._main, artifact)
+            return
+        run = self._model(key) if kind == "lm" else self._start(kind, f"{self._labels.name} {stage}", {})
+        for made in new:
+            self._log_artifact(run, made)
+        run.summary.update({"seconds": artifact.seconds, **({} if kind == "evaluation" else row)})
+        if kind != "lm":
+            run.finish()
+
+    def _log_artifact(self, run: Any, made: Artifact) -> None:
+        stage, inputs = str(made.manifest["stage"]), dict(made.manifest["inputs"])
+        for name, hash_ in inputs.items():
+            if hash_ in self._seen:
+                self._use(run, self._seen[hash_])
+            elif name == "corpus":
+                self._use_corpus(run, hash_)
+        named = {n: {"hash": h, "artifact": self._seen[h].name if h in self._seen else None} for n, h in inputs.items()}
+        run.config.update({stage: made.manifest.get("config", {}), "inputs": named}, allow_val_change=True)
+        metadata = {"hash": made.hash, "inputs": named, "contents": made.contents, "seconds": made.seconds}
+        artifact = wandb.Artifact(made.name, _TYPES.get(stage, stage), metadata=json.loads(json.dumps(metadata)))
+        if stage in _BY_REFERENCE:
+            artifact.add_reference(made.path.resolve().as_uri(), checksum=False)
+        else:
+            # Artifacts never change once they have their name, so that nothing needs to be copied.
+            artifact.add_dir(str(made.path), policy="immutable", skip_cache=True)
+        logged = run.log_artifact(artifact)
+        if self._online:
+            logged.wait()  # so that the next stage can name it
+        self._logged.add(made.name)
+
+    def _use_corpus(self, run: Any, hash_: str) -> None:
+        """Let a run have read the corpus, which is no folder of ours: wandb gets what decides its text."""
+        name = f"corpus-{hash_[:12]}"
+        if name not in self._logged:
+            corpus = wandb.Artifact(name, "corpus", metadata={"hash": hash_, **self._corpus})
+            with corpus.new_file("corpus.json") as file:
+                json.dump(self._corpus, file, indent=2)
+            logged = self._main.log_artifact(corpus)
+            if self._online:
+                logged.wait()
+            self._logged.add(name)
+        if self._online:
+            run.use_artifact(f"{name}:latest")
+
+    def _use(self, run: Any, used: Artifact) -> None:
+        """Draw the line from an input, where wandb knows it: made under wandb=off it does not."""
+        if not self._online:
+            return
+        try:
+            run.use_artifact(f"{used.name}:latest")
+        except (wandb.errors.CommError, ValueError):
+            run.config.update({"unknown_inputs": used.name}, allow_val_change=True)
+
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Show a table in the run of the whole."""
+        self._main.log({name: wandb.Table(columns=list(columns), data=[list(row) for row in rows])})
+
+    def finish(self, *, failed: bool) -> None:
+        """End every run that is open."""
+        for run in (*self._models.values(), self._main):
+            run.finish(exit_code=int(failed))

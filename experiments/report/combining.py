@@ -1,0 +1,259 @@
+"""Results of several runs, put together as if they were one experiment's."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.report.labels import Told, name_all, settings
+from experiments.report.texts import documents
+from experiments.stages.evaluation import Candidate, Judged, Result
+from experiments.stages.tokenizers import Trained
+from experiments.stages.verdict import LEAST_EVIDENCE
+from experiments.store import runs
+from experiments.store.artifacts import Artifact, Store
+from lm.evaluate.evaluation import Evaluation, aggregate, compare_all
+from tokenizer.durable import digest
+from tokenizer.errors import UserError
+from tokenizer.files import read_json
+from tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from experiments.store.runs import Run
+
+
+@dataclass
+class _Group:
+    """Models that differ in their seed alone, and the runs that they were found in."""
+
+    entry: dict[str, Any]
+    store: Store
+    models: dict[int, tuple[Artifact, Artifact]] = field(default_factory=dict)
+    overrides: list[list[str]] = field(default_factory=list)
+    folders: set[str] = field(default_factory=set)
+
+
+def find(folders: Sequence[Path]) -> tuple[list[Run], list[Run]]:
+    """Return the runs in these folders that came to a comparison, and the others.
+
+    Raises:
+        UserError: If a folder is missing or holds no run, or none of the runs came that far.
+    """
+    found: list[Run] = []
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(f"{folder} is not there; name the folder of a run or of a sweep (outputs/…, multirun/…)")
+        inside = runs.find(folder)
+        if not inside:
+            raise UserError(
+                f"no run is recorded in {folder} (there is no {runs.RECORD}); name a folder that "
+                "python -m experiments.pipeline wrote under outputs/ or multirun/"
+            )
+        found += [run for run in inside if run.folder not in {known.folder for known in found}]
+    done = [run for run in found if run.results is not None]
+    if not done:
+        raise UserError("none of these runs came to a comparison; repeat their commands, which continue them")
+    return done, [run for run in found if run.results is None]
+
+
+def combine(
+    done: Sequence[Run], baseline: str | None = None, artifacts: Path | None = None
+) -> tuple[Result, list[str]]:
+    """Return all tokenizers of the runs as one result, and what had to be left out.
+
+    A model that several runs share is one candidate; models that differ in their seed alone are seeds of one. They
+    are called by what the runs were told, as far as all runs with that model agree: `SuperBPE t=0.8`.
+
+    Args:
+        done: Runs that came to a comparison.
+        baseline: Label of the tokenizer that others are compared with; None for the first.
+        artifacts: Where the runs' artifacts lie; None for where the runs put them.
+
+    Raises:
+        UserError: If an artifact is gone, two runs scored different text, or no seed is common to all.
+    """
+    groups: dict[str, _Group] = {}
+    for run in done:
+        store = Store(artifacts or Path(run.store))
+        assert run.results is not None
+        for entry in run.results["tokenizers"]:
+            for model, evaluation in zip(_open(store, entry["lms"]), _open(store, entry["evaluations"]), strict=True):
+                found: dict[str, Any] = model.manifest["config"]
+                seed = found["train"]["seed"]
+                # Steps follow from the budget, seed by seed, unless they are asked for.
+                training = {key: value for key, value in found["train"].items() if key not in ("seed", "max_steps")}
+                asked = settings(run.overrides, superwords=True).get("lm.train.max_steps")
+                key = digest([entry["key"], model.manifest["inputs"], {**found, "train": training}, asked])
+                group = groups.setdefault(key, _Group(entry, store))
+                group.models[seed] = (model, evaluation)
+            group.overrides.append(run.overrides)
+            group.folders.add(run.folder)
+    ordered = sorted(groups.values(), key=lambda group: group.entry["key"] != "bpe")
+    named = _named(ordered)
+    labels = [told.label for told in named]
+    if baseline is not None:
+        if baseline not in labels:
+            raise UserError(f"there is no tokenizer {baseline!r} to compare with; there are: {', '.join(labels)}")
+        first = labels.index(baseline)
+        order = [first, *(i for i in range(len(labels)) if i != first)]
+        ordered, named = [ordered[i] for i in order], [named[i] for i in order]
+        labels = [told.label for told in named]
+    if len(ordered) < 2:
+        raise UserError("these runs hold one tokenizer's models only; name a run of another one too")
+    seeds = set.intersection(*(set(group.models) for group in ordered))
+    if not seeds:
+        raise UserError("no training seed is common to all these models; train them with the same (lm.train.seed)")
+    notes = [
+        f"{label}: seed {seed} is left out, which others lack"
+        for label, group in zip(labels, ordered, strict=True)
+        for seed in sorted(set(group.models) - seeds)
+    ]
+    judged = [
+        dataclasses.replace(_judged(told.label, group, sorted(seeds)), series=told.series, partner=_partner(ordered, i))
+        for i, (told, group) in enumerate(zip(named, ordered, strict=True))
+    ]
+    _same_text(judged)
+    comparisons = compare_all([each.evaluations for each in judged])
+    return Result(judged, comparisons, fixed_baseline=baseline is not None), notes
+
+
+def _same_text(judged: Sequence[Judged]) -> None:
+    """Raise a UserError unless all were scored on the same held-out documents: those of one corpus, or equal ones."""
+    first = judged[0]
+    corpus, text = first.candidate.heldout.contents["corpus"], ""
+    for other in judged[1:]:
+        if other.candidate.heldout.contents["corpus"] == corpus:
+            continue
+        text = text or digest(list(documents(first)))
+        if digest(list(documents(other))) != text:
+            one, two = (each.candidate.trained.label for each in (first, other))
+            raise UserError(
+                f"{one} and {two} were scored on different held-out documents ({first.summary['n_documents']} and "
+                f"{other.summary['n_documents']}); compare runs with the same held-out text (corpus.heldout_paths)"
+            )
+
+
+def _named(groups: Sequence[_Group]) -> list[Told]:
+    """Name each group by what all runs with it were told, without the parts that do not tell groups apart."""
+    told = []
+    for group in groups:
+        superwords = group.entry["key"] != "bpe"
+        runs_told = [settings(overrides, superwords=superwords) for overrides in group.overrides]
+        told.append(dict(set.intersection(*(set(each.items()) for each in runs_told))))
+    entries = [group.entry for group in groups]
+    return name_all(
+        [entry["label"] for entry in entries],
+        [entry["key"] != "bpe" for entry in entries],
+        told,
+        [entry["lms"][0] for entry in entries],
+    )
+
+
+def _partner(groups: Sequence[_Group], place: int) -> int | None:
+    """The BPE tokenizer that some run compared this one with; None for BPE itself."""
+    if groups[place].entry["key"] == "bpe":
+        return None
+    found = (
+        i for i, group in enumerate(groups) if group.entry["key"] == "bpe" and group.folders & groups[place].folders
+    )
+    return next(found, None)
+
+
+def _judged(label: str, group: _Group, seeds: Sequence[int]) -> Judged:
+    entry, store = group.entry, group.store
+    models, evaluations = zip(*(group.models[seed] for seed in seeds), strict=True)
+    artifact, record, heldout = _open(store, [entry["tokenizer"], entry["training"], entry["heldout"]])
+    trained = Trained(label, label, Tokenizer.load(artifact.path), artifact, record)
+    candidate = Candidate(trained, _open(store, entry["readers"]), models, heldout)
+    loaded = [Evaluation.load(found.path) for found in evaluations]
+    summary = aggregate(loaded) | {"cost": evaluations[0].contents["cost"]}
+    return Judged(candidate, evaluations, loaded, summary)
+
+
+def _open(store: Store, names: Sequence[str]) -> list[Artifact]:
+    found = []
+    for name in names:
+        artifact = store.find(name)
+        if artifact is None:
+            raise UserError(
+                f"{store.root / name} is gone; repeat the command of its run, which makes it again, or name "
+                "the folder that it was moved to with --artifacts"
+            )
+        found.append(artifact)
+    return found
+
+
+def folder_facts(done: Sequence[Run]) -> list[list[str]]:
+    """What a page says about its runs: folders and commands; of the cells of a sweep, its command once."""
+    facts = []
+    for command in dict.fromkeys(run.command for run in done):
+        cells = [run for run in done if run.command == command]
+        if len(cells) > 1:
+            facts.append([f"{len(cells)} runs", f"{command} ({cells[0].started})"])
+            facts += [[run.folder, " ".join(run.swept)] for run in cells]
+        else:
+            facts.append([cells[0].folder, f"{command} ({cells[0].started})"])
+    return facts
+
+
+def unfinished(others: Sequence[Run]) -> list[str]:
+    """A line for each run that came to no comparison."""
+    return [f"{run.folder}: {run.status}{': ' + run.error if run.error else ''}" for run in others]
+
+
+def demonstration(result: Result) -> bool:
+    """Whether the models read too little for evidence."""
+    return any(judged.candidate.lm.contents["bytes"] < LEAST_EVIDENCE for judged in result.judged)
+
+
+_SCORE = ("task", "metric", "value", "stderr", "straddle_share")
+
+
+def with_downstream(result: Result, path: Path) -> Result:
+    """The same result with the scores on tasks of a `downstream.json`, which tells models by their artifacts.
+
+    Raises:
+        UserError: If the file is none of `experiments.downstream`, or has none of these models.
+    """
+    try:
+        content = read_json(path)
+        labels = {model["lm"]: model["label"] for model in content["models"]}
+        rows = {
+            label: [{key: row[key] for key in _SCORE} for row in content["rows"] if row["model"] == label]
+            for label in labels.values()
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(f"{path} is not what experiments.downstream writes (downstream.json)") from None
+    judged = [
+        dataclasses.replace(
+            each,
+            downstream=[row for model in each.candidate.lms for row in rows.get(labels.get(model.name, ""), [])],
+        )
+        for each in result.judged
+    ]
+    if not any(each.downstream for each in judged):
+        known = ", ".join(each.candidate.lm.name for each in judged)
+        raise UserError(f"{path} has scores of {', '.join(labels)}, and these runs' models are {known}")
+    return dataclasses.replace(result, judged=judged)
+
+
+def rename(result: Result, labels: Sequence[str]) -> Result:
+    """The same result under other labels, one per tokenizer.
+
+    Raises:
+        UserError: If there are not as many.
+    """
+    if len(labels) != len(result.judged) or len(set(labels)) != len(labels):
+        raise UserError(
+            f"{len(labels)} labels are given for {len(result.judged)} tokenizers; give a different one each, for "
+            + ", ".join(judged.candidate.trained.label for judged in result.judged)
+        )
+    judged = []
+    for label, each in zip(labels, result.judged, strict=True):
+        trained = dataclasses.replace(each.candidate.trained, key=label, label=label)
+        judged.append(dataclasses.replace(each, candidate=dataclasses.replace(each.candidate, trained=trained)))
+    return dataclasses.replace(result, judged=judged)

@@ -1,0 +1,184 @@
+"""What lies in a folder of artifacts: each with its state, its cost, and what it was made of."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from experiments.store import registry, runs
+from experiments.store.artifacts import FORMAT, MANIFEST, NAME, Artifact, Store, seconds_so_far
+from tokenizer.errors import UserError
+from tokenizer.files import read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+STAGES = ("corpus", "count", "bpe", "superbpe", "tokenizer", "documents", "shards", "lm", "evaluation", "report")
+"""First halves of artifacts' names, in the order in which a run makes them."""
+
+WHOLE, DAMAGED, OUTDATED, UNFINISHED, LEFTOVER, BUSY = (
+    "whole",
+    "damaged",
+    "outdated",
+    "unfinished",
+    "leftover",
+    "in work",
+)
+"""States: `outdated` has another format and is never reused; `unfinished` goes on when its command is repeated, a
+`leftover` of a killed process does not; `in work` is being made now."""
+
+
+@dataclass
+class Item:
+    """One folder of a store.
+
+    Attributes:
+        path: The folder.
+        name: Of the artifact, also where the folder is unfinished.
+        state: One of the states above.
+        manifest: What `manifest.json` says, as far as it can be read.
+        n_bytes: On disk.
+        note: What is wrong, or which versions of software differ from the ones here.
+        needs: Names of the artifacts that it was made of, where they are there.
+        perhaps: Names of corpora that it may have read: the hash of a corpus is not that of a folder which holds it.
+        needed: Whether a run whose folder is there, or a report, needs it.
+    """
+
+    path: Path
+    name: str
+    state: str
+    manifest: Mapping[str, Any]
+    n_bytes: int
+    note: str = ""
+    needs: list[str] = field(default_factory=list)
+    perhaps: list[str] = field(default_factory=list)
+    needed: bool = False
+
+    @property
+    def stage(self) -> str:
+        """What it is: the first half of its name."""
+        return self.name.partition("-")[0]
+
+
+def take(store: Store, keep: Iterable[str] = (), drop: Iterable[str] = (), *, verify: bool = False) -> list[Item]:
+    """Return everything in a store, in the order of stages and time.
+
+    Args:
+        store: Where to look.
+        keep: Names of artifacts that are needed in any case.
+        drop: Names of reports and other artifacts that are not wanted, whoever used them.
+        verify: Compare every file with its checksum.
+    """
+    if not store.root.is_dir():
+        raise UserError(f"artifacts={store.root}: there is no such folder")
+    items = [_item(store, path, verify) for path in sorted(store.root.iterdir()) if _is_artifact(path)]
+    _link(items)
+    _mark(store, items, set(keep), set(drop))
+    order = {stage: place for place, stage in enumerate(STAGES)}
+    return sorted(items, key=lambda item: (order.get(item.stage, len(order)), item.manifest.get("made", "~")))
+
+
+def _is_artifact(path: Path) -> bool:
+    if not path.is_dir():
+        return False
+    if path.name.startswith("."):
+        return path.suffix in (".partial", ".resumable")
+    return re.fullmatch(NAME, path.name) is not None or (path / MANIFEST).exists()
+
+
+def _item(store: Store, path: Path, verify: bool) -> Item:
+    n_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    if path.name.startswith("."):
+        name = path.name.removeprefix(".").removesuffix(path.suffix)
+        with store.if_free(name) as free:
+            state = BUSY if not free else UNFINISHED if path.suffix == ".resumable" else LEFTOVER
+        return Item(path, name, state, _cost_so_far(path), n_bytes)
+    try:
+        found = store.find(path.name)
+        assert found is not None
+        if verify:
+            store.check(found, "always")
+    except UserError as error:
+        return Item(path, path.name, DAMAGED, _readable(path / MANIFEST), n_bytes, note=str(error))
+    if found.manifest.get("format") != FORMAT:
+        note = f"format {found.manifest.get('format')}, and {FORMAT} is used now"
+        return Item(path, path.name, OUTDATED, found.manifest, n_bytes, note=note)
+    return Item(path, path.name, WHOLE, found.manifest, n_bytes, note=_versions(found))
+
+
+def _cost_so_far(partial: Path) -> dict[str, Any]:
+    """What is known of an unfinished stage: the seconds of its sittings that came to an end."""
+    seconds = seconds_so_far(partial)
+    return {} if seconds is None else {"seconds": seconds}
+
+
+def _readable(manifest: Path) -> dict[str, Any]:
+    try:
+        return read_json(manifest)
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def _versions(artifact: Artifact) -> str:
+    """Say which packages had other versions when an artifact was made."""
+    differ = []
+    for package, version in artifact.manifest.get("versions", {}).items():
+        if package == "python":
+            continue
+        try:
+            here = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            here = "none"
+        if here != version:
+            differ.append(f"{package} {version} (here {here})")
+    return f"made with {', '.join(differ)}" if differ else ""
+
+
+def _link(items: list[Item]) -> None:
+    """Find what each artifact was made of.
+
+    Inputs are recorded by hash. Tokenizers are named by their content, so a record of training points to one and
+    lies beside it: whoever needs the tokenizer needs the record, and a list of merges that was cut to it too. The hash
+    of a corpus is not that of the folder which holds it: whoever reads a corpus keeps every folder that may be it.
+    """
+    whole = [item for item in items if item.state in (WHOLE, OUTDATED)]
+    by_hash = {item.manifest["hash"]: item.name for item in whole}
+    corpora = [item.name for item in whole if item.stage == "corpus"]
+    for item in whole:
+        inputs: dict[str, str] = item.manifest.get("inputs", {})
+        contents: dict[str, Any] = item.manifest.get("contents", {})
+        needs = {by_hash[hash_] for hash_ in inputs.values() if hash_ in by_hash}
+        if "corpus" in inputs:
+            item.perhaps = [name for name in corpora if name != item.name]
+        if isinstance(contents.get("tokenizer"), str) and item.stage in ("bpe", "superbpe"):
+            needs.add(contents["tokenizer"])
+        if item.stage == "tokenizer":
+            for other in whole:
+                points = other.manifest.get("contents", {}).get("tokenizer") == item.name
+                if other.stage in ("bpe", "superbpe") and (points or other.manifest.get("inputs") == inputs):
+                    needs.add(other.name)
+        known = {other.name for other in whole}
+        item.needs = sorted((needs & known) - {item.name})
+
+
+def _mark(store: Store, items: list[Item], keep: set[str], drop: set[str]) -> None:
+    """Mark what is needed: all that can be reached from the runs that are kept, and from reports."""
+    by_name = {item.name: item for item in items if item.state == WHOLE}
+    unknown = sorted((keep | drop) - set(by_name) - {item.name for item in items})
+    if unknown:
+        raise UserError(f"there is no artifact {unknown[0]} in {store.root}")
+    roots = set(keep) | {name for name, item in by_name.items() if item.stage == "report"}
+    for entry in registry.entries(store):
+        if entry.record.exists():
+            roots.update(runs.load(entry.record).artifacts)
+    waiting = sorted(roots - drop)
+    while waiting:
+        item = by_name.get(waiting.pop())
+        if item is not None and not item.needed and item.name not in drop:
+            item.needed = True
+            waiting.extend([*item.needs, *item.perhaps])
+    for item in items:
+        item.needed = item.needed or item.state in (UNFINISHED, BUSY)

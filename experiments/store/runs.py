@@ -1,0 +1,160 @@
+"""The record of a run: `run.json` in its folder says what was asked, what came out, and which artifacts it used.
+
+`experiments.store.registry` remembers where runs keep their records, so that `experiments.clean` knows what is needed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from experiments.store.artifacts import command_line
+from tokenizer.durable import write_json
+from tokenizer.errors import UserError
+from tokenizer.files import read_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from experiments.stages.evaluation import Result
+    from experiments.store.artifacts import Artifact
+
+RECORD = "run.json"
+Status = Literal["running", "done", "failed", "interrupted"]
+
+
+@dataclass
+class Run:
+    """One run, as its `run.json` says.
+
+    Attributes:
+        folder: Where it lies.
+        stage: The last stage that was asked for.
+        overrides: What was asked for on the command line; of a cell of a sweep, its own values.
+        swept: Of a cell: those of its overrides in which cells differ.
+        number: Of a cell: its number in the sweep.
+        status: `running` also stands in the record of a process that was killed.
+        error: What went wrong, as one line.
+        exit_code: Of this run alone.
+        seconds: From start to end.
+        store: Folder of the artifacts.
+        artifacts: Names of the artifacts that it made or used.
+        results: Numbers of the comparison, where the run came that far.
+        report: Path of its report.
+        command: The command line.
+        started: When (UTC).
+    """
+
+    folder: str
+    stage: str
+    overrides: list[str]
+    swept: list[str] = field(default_factory=list)
+    number: int | None = None
+    status: Status = "running"
+    error: str | None = None
+    exit_code: int | None = None
+    seconds: float | None = None
+    store: str = "artifacts"
+    artifacts: list[str] = field(default_factory=list)
+    results: dict[str, Any] | None = None
+    report: str | None = None
+    command: str = field(default_factory=command_line)
+    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+class Recorder:
+    """Keeps `run.json` up to date while a run goes on.
+
+    Args:
+        run: What is known at its start.
+        folder: Of the run.
+    """
+
+    def __init__(self, run: Run, folder: Path) -> None:
+        self.run = run
+        self._path = folder / RECORD
+        self._start = time.perf_counter()
+        self._write()
+
+    def uses(self, artifact: Artifact) -> None:
+        """Note that the run made or used an artifact."""
+        if artifact.name not in self.run.artifacts:
+            self.run.artifacts.append(artifact.name)
+            self._write()
+
+    def done(self, result: Result | None, report: Path | None) -> None:
+        """Note what came out."""
+        self.run.results = None if result is None else results(result)
+        self.run.report = None if report is None else str(report)
+        self._end("done", 0)
+
+    def failed(self, error: BaseException) -> None:
+        """Note why the run did not finish. If the disk is full, the record stays that of a running process."""
+        self.run.error = " ".join(str(error).split()) or type(error).__name__
+        if not isinstance(error, UserError):
+            self.run.error = f"{type(error).__name__}: {self.run.error}"
+        with suppress(OSError):
+            self._end("failed", 2 if isinstance(error, UserError) else 1)
+
+    def interrupted(self) -> None:
+        """Note that somebody stopped it."""
+        with suppress(OSError):
+            self._end("interrupted", 130)
+
+    def _end(self, status: Status, exit_code: int) -> None:
+        self.run.status, self.run.exit_code = status, exit_code
+        self.run.seconds = round(time.perf_counter() - self._start, 3)
+        self._write()
+
+    def _write(self) -> None:
+        write_json(self._path, dataclasses.asdict(self.run))
+
+
+def results(result: Result) -> dict[str, Any]:
+    """Return what a table of runs shows of a comparison: numbers of every tokenizer, differences to the first."""
+    rows = []
+    for place, judged in enumerate(result.judged):
+        compared = result.comparisons.get((0, place))
+        rows.append(
+            {
+                "key": judged.candidate.trained.key,
+                "label": judged.candidate.trained.label,
+                "tokenizer": judged.candidate.trained.artifact.name,
+                "training": judged.candidate.trained.record.name,
+                "readers": [artifact.name for artifact in judged.candidate.readers],
+                "heldout": judged.candidate.heldout.name,
+                "lms": [artifact.name for artifact in judged.candidate.lms],
+                "evaluations": [artifact.name for artifact in judged.artifacts],
+                "vocab_size": judged.candidate.trained.tokenizer.vocab_size,
+                "bytes_per_token": judged.summary["bytes_per_token"],
+                "bits_per_byte": judged.summary["bits_per_byte"],
+                "interval": judged.summary["bits_per_byte_interval"],
+                "difference": None if compared is None else compared.difference,
+                "difference_interval": None if compared is None else compared.interval,
+            }
+        )
+    return {"tokenizers": rows, "confidence": result.comparison.confidence}
+
+
+def load(path: Path) -> Run:
+    """Read a `run.json`.
+
+    Raises:
+        UserError: If it is none.
+    """
+    try:
+        run = Run(**read_json(path))
+    except (ValueError, TypeError):
+        raise UserError(f"{path} is not the record of a run; delete it, or its folder") from None
+    run.folder = str(path.parent.resolve())  # it may have been moved
+    return run
+
+
+def find(folder: Path) -> list[Run]:
+    """Return the runs in a folder and the folders in it, the cells of a sweep in their order."""
+    found = [load(path) for path in folder.rglob(RECORD)]
+    return sorted(found, key=lambda run: (run.number is None, run.number, run.folder))

@@ -1,0 +1,129 @@
+"""Trained models as the stages left them, with what they were trained with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.store.artifacts import Store, artifact_at
+from lm.data.shards import Shards
+from lm.evaluate.token_statistics import trained_counts
+from lm.model.language_model import LanguageModel
+from lm.train.run import MODEL, SUMMARY
+from lm.train.training import load_model
+from tokenizer.errors import UserError
+from tokenizer.files import read_json
+from tokenizer.formats import FILE
+from tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from experiments.store.artifacts import Artifact
+    from lm.model.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A model of a run.
+
+    Attributes:
+        label: Short and distinct: "BPE" or "SuperBPE", with the artifact's name if several are.
+        artifact: Its folder.
+        lm: Model and tokenizer.
+    """
+
+    label: str
+    artifact: Artifact
+    lm: LanguageModel
+
+
+def load_models(paths: Sequence[str | Path], device: str = "auto") -> list[Saved]:
+    """Load models with the tokenizers beside them.
+
+    Args:
+        paths: Folders `lm-*`, or folders of artifacts, of which all models are taken.
+        device: As in `lm.train.training.TrainConfig`.
+
+    Raises:
+        UserError: If there is no model, or its tokenizer is not among the artifacts.
+    """
+    found = [artifact for path in paths for artifact in _find(Path(path))]
+    models = [LanguageModel(*open_model(artifact.path, device=device)) for artifact in found]
+    if len(paths) == 1:  # nobody gave an order
+        order = sorted(range(len(models)), key=lambda i: len(models[i].tokenizer.superword_ids()))
+        found, models = [found[i] for i in order], [models[i] for i in order]
+    labels = ["SuperBPE" if len(lm.tokenizer.superword_ids()) else "BPE" for lm in models]
+    return [
+        Saved(label if labels.count(label) == 1 else f"{label} {artifact.name}", artifact, lm)
+        for label, artifact, lm in zip(labels, found, models, strict=True)
+    ]
+
+
+def open_model(folder: Path, tokenizer: Path | None = None, *, device: str = "cpu") -> tuple[Transformer, Tokenizer]:
+    """Open a model and its tokenizer.
+
+    Args:
+        folder: An `lm-...` artifact, or any folder that `lm.train.training.train` filled.
+        tokenizer: Its tokenizer's folder or file; None to look in the model's folder, then for the artifact of the
+            tokenizer's name beside it.
+        device: As in `lm.train.training.TrainConfig`.
+
+    Raises:
+        UserError: There is no model, or no tokenizer is found, or it is another than the model was trained with.
+    """
+    if (artifact := artifact_at(folder)) is not None:
+        folder = artifact.path
+    if not (folder / MODEL).is_file():
+        raise UserError(f"{folder} holds no {MODEL}; name a language model's folder, as artifacts/lm-0123456789ab")
+    model = load_model(folder, device)
+    name = f"tokenizer-{model.tokenizer_sha256[:12]}"
+    places = [folder, folder.resolve().parent / name]
+    place = tokenizer or next((place for place in places if (place / FILE).is_file()), None)
+    if place is None:
+        raise UserError(
+            f"the model's tokenizer is neither in {folder} nor at {places[1]}; keep a run's artifacts in one folder, "
+            "or put the tokenizer there"
+        )
+    found = Tokenizer.from_file(place)
+    if found.sha256 != model.tokenizer_sha256:
+        raise UserError(
+            f"{place} is tokenizer {found.name}, and the model was trained with {model.tokenizer_sha256[:12]}; use "
+            "that one"
+        )
+    return model, found
+
+
+def training_counts(folder: Path) -> NDArray[np.int64] | None:
+    """How often a model read each id in training, int64[vocab_size]; None where its shards are not beside it.
+
+    Args:
+        folder: An `lm-...` artifact.
+    """
+    model = artifact_at(folder)
+    if model is None:
+        return None
+    try:
+        shards = artifact_at(model.folder.parent / f"shards-{model.manifest['inputs']['shards'][:12]}")
+        summary = read_json(model.path / SUMMARY)
+        settings = summary["run"]["train"]
+        found = {"n_tokens": summary["tokens"], "seed": settings["seed"], "shuffle": settings["shuffle"]}
+    except (OSError, KeyError, TypeError):
+        return None
+    return None if shards is None else trained_counts(Shards.open(shards.path / "shards"), **found)
+
+
+def _find(path: Path) -> list[Artifact]:
+    names = [path.name] if (path / MODEL).exists() else Store(path).names("lm-")
+    root = path.resolve().parent if (path / MODEL).exists() else path
+    artifacts = [artifact for name in names if (artifact := Store(root).find(name)) is not None]
+    if not artifacts:
+        raise UserError(
+            f"{path} holds no trained model: name folders lm-* of a run's artifacts, or the folder of its artifacts; "
+            "python -m experiments.train_lm makes them"
+        )
+    return artifacts

@@ -1,0 +1,1 @@
+"""Exact probabilities of bytes under a model of tokens."""

@@ -1,0 +1,1 @@
+"""Encoded corpora on disk, and the order in which training reads them."""

@@ -1,0 +1,347 @@
+"""Shards as they are being written: files that are either finished or can be thrown away.
+
+A shard is finished when its tokens are on disk and, written after them, its record, `tokens-00000.json`. A killed
+process loses the unfinished shard. Finished ones are compared with their checksums before writing continues.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import xxhash
+
+from lm.data.shards import END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED
+from tokenizer.durable import check_files, checksum, read_sealed, recorded, remember_checksum, write_sealed, write_whole
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+    from tokenizer._native import Batch
+    from tokenizer.tokenizer import Tokenizer
+
+IN_ORDER = "in-order"
+"""The folder inside, with the documents in the order of the corpus, from which a shuffled one is made."""
+_SETTINGS = "settings.json"
+_LISTS = ("document_ends.bin", "document_bytes.bin")
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Documents as they are written: stream[n_tokens], and for each its end in the stream and its bytes of text.
+
+    `normalized` are the bytes of what became of it where the tokenizer's normaliser changed it, else 0.
+    """
+
+    stream: NDArray[Any]
+    ends: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    normalized: NDArray[np.int64]
+
+    def without(self, documents: int) -> Encoded:
+        """The same without the first documents."""
+        start = int(self.ends[documents - 1]) if documents else 0
+        rest = self.ends[documents:] - start
+        return Encoded(self.stream[start:], rest, self.sizes[documents:], self.normalized[documents:])
+
+
+class Writer:
+    """Writes encoded documents into the files of one folder, behind the shards that are finished there.
+
+    Args:
+        folder: Where; finished shards that other settings wrote are removed.
+        tokenizer: Encodes the documents.
+        tokens_per_shard: A new file starts once the last one holds this many tokens.
+        shuffle_seed: What the documents' order was drawn with.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        tokenizer: Tokenizer,
+        tokens_per_shard: int,
+        shuffle_seed: int | None,
+    ) -> None:
+        if END_OF_TEXT not in tokenizer.special_tokens:
+            names = ", ".join(tokenizer.special_tokens) or "none"
+            raise UserError(
+                f"the tokenizer has no special token {END_OF_TEXT} to part documents (it has: {names}); "
+                f"train or import it with special_tokens=['{END_OF_TEXT}']"
+            )
+        self.folder = folder
+        self._eos = tokenizer.special_tokens[END_OF_TEXT]
+        self._lengths = np.asarray(tokenizer.token_byte_lengths(), np.uint32)
+        self._dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
+        self._tokens_per_shard = tokens_per_shard
+        # What decides the content beside the text.
+        self._settings = {
+            "tokenizer_sha256": tokenizer.sha256,
+            "tokens_per_shard": tokens_per_shard,
+            "shuffle_seed": shuffle_seed,
+        }
+        self._normalizes = bool(tokenizer.preparation.forms)
+        self._lists = (*_LISTS, NORMALIZED) if self._normalizes else _LISTS
+        self.manifest = self._whole()
+        self._shards = self.manifest["shards"] if self.manifest else self._finished()
+        self.n_documents = self._total("n_documents")
+        self.n_bytes = self._total("n_bytes")
+        self._n_tokens = self._total("n_tokens")
+        self.n_normalized = 0
+        if self._normalizes:
+            self.n_normalized = int(np.count_nonzero(np.fromfile(folder / NORMALIZED, "<u8", self.n_documents)))
+        self._sizes_written = np.fromfile(folder / "document_bytes.bin", "<u8", self.n_documents).astype(np.int64)
+        self._list_files = [_Hashed(folder / name, keep=True) for name in self._lists]
+        self._shard: _Shard | None = None
+
+    def _total(self, key: str) -> int:
+        return sum(int(shard[key]) for shard in self._shards)
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in (self._shard, *self._list_files):
+            if file is not None:
+                file.close()
+
+    def _whole(self) -> dict[str, Any] | None:
+        """The manifest, if everything was written that these settings ask for."""
+        found = _read(self.folder / MANIFEST)
+        if found is None or {key: found.get(key) for key in self._settings} != self._settings:
+            return None
+        try:
+            check_files(self.folder, found["files"])
+        except (UserError, FileNotFoundError):
+            return None
+        self._remove_scaffold()
+        return found
+
+    def _remove_scaffold(self) -> None:
+        (self.folder / _SETTINGS).unlink(missing_ok=True)
+        shutil.rmtree(self.folder / IN_ORDER, ignore_errors=True)
+
+    def _finished(self) -> list[dict[str, Any]]:
+        """Records of the finished shards; everything else is removed. None if other settings wrote them."""
+        if _read(self.folder / _SETTINGS) != self._settings:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for path in self.folder.iterdir():
+                if path.is_file():
+                    path.unlink()
+                elif path.name != IN_ORDER or self._settings["shuffle_seed"] is None:
+                    shutil.rmtree(path)
+            write_sealed(self.folder / _SETTINGS, self._settings)
+        found: list[dict[str, Any]] = []
+        while (record := _read(self.folder / f"tokens-{len(found):05}.json")) is not None:
+            path = self.folder / record["name"]
+            if not path.exists() or checksum(path) != record["xxh3_128"]:
+                break
+            found.append(record)
+        documents = sum(record["n_documents"] for record in found)
+        if found and any(
+            _checksum_of_first(self.folder / name, 8 * documents) != found[-1]["lists"][name] for name in self._lists
+        ):
+            found, documents = [], 0
+        kept = {name for record in found for name in (record["name"], _record_name(record["name"]))}
+        for path in [*self.folder.glob("tokens-*"), *self.folder.glob(".*.partial")]:
+            if path.name not in kept:
+                path.unlink()
+        for name in self._lists:
+            with (self.folder / name).open("ab") as file:
+                file.truncate(8 * documents)
+        return found
+
+    def check_sizes(self, first: int, sizes: NDArray[np.int64]) -> None:
+        """Refuse documents, from number `first` on, that are not as long as those of the finished shards."""
+        wrong = np.flatnonzero(self._sizes_written[first : first + len(sizes)] != sizes)
+        if len(wrong):
+            at = int(wrong[0])
+            raise UserError(
+                f"{self.folder} holds finished shards of another text: document {first + at} has {sizes[at]} bytes now "
+                f"and had {self._sizes_written[first + at]}; bring back that text, or delete that folder to start anew"
+            )
+
+    def encode(self, tokenizer: Tokenizer, batch: Batch, first: int) -> Encoded:
+        """Encode documents, the first of which has the number `first`, on the calling thread."""
+        stream = tokenizer.encode_stream(batch, self._eos, self._lengths, narrow=self._dtype == "uint16")
+        sizes = np.diff(batch.offsets)
+        expected, normalized = sizes, np.zeros(len(sizes), np.int64)
+        if self._normalizes:
+            expected, changed = tokenizer.normalized_sizes(batch, threads=1)
+            normalized[changed] = expected[changed]
+        # Every loss per byte rests on this: the tokens of a document have exactly its bytes.
+        wrong = np.flatnonzero(stream.spelled != expected)
+        if len(wrong):
+            at = int(wrong[0])
+            raise UserError(
+                f"document {first + at} has {expected[at]} bytes, but its tokens have {stream.spelled[at]}: this "
+                "tokenizer does not reproduce text, so a loss per byte would be wrong; use one that covers every byte"
+            )
+        if stream.marked is not None:
+            raise UserError(f"the tokenizer encoded ordinary text as {END_OF_TEXT}; it must never do that")
+        return Encoded(stream.ids, stream.ends, sizes, normalized)
+
+    def add(self, encoded: Encoded) -> None:
+        """Append documents; a file takes whole ones until it is full."""
+        stream, ends, sizes = encoded.stream, encoded.ends, encoded.sizes
+        start = document = 0
+        while document < len(ends):
+            if self._shard is None:
+                path = self.folder / f"tokens-{len(self._shards):05}.bin"
+                self._shard = _Shard(path, first_document=self.n_documents)
+            room = self._tokens_per_shard - self._shard.n_tokens
+            stop_document = min(len(ends), int(np.searchsorted(ends, start + room)) + 1)
+            stop = int(ends[stop_document - 1])
+            n_bytes = int(sizes[document:stop_document].sum())
+            self._shard.write(stream[start:stop], stop_document - document, n_bytes)
+            numbers = (ends[document:stop_document] - start + self._n_tokens, sizes[document:stop_document])
+            for file, listed in zip(
+                self._list_files, (*numbers, encoded.normalized[document:stop_document]), strict=False
+            ):
+                file.write(listed.astype("<u8").data)
+            self.n_normalized += int(np.count_nonzero(encoded.normalized[document:stop_document]))
+            self._n_tokens += stop - start
+            self.n_documents += stop_document - document
+            self.n_bytes += n_bytes
+            start, document = stop, stop_document
+            if self._shard.n_tokens >= self._tokens_per_shard:
+                self._finish_shard()
+
+    def _finish_shard(self) -> None:
+        """Bring the shard to disk, then its record: with that it is finished."""
+        if self._shard is None:
+            return
+        lists = {name: file.sync() for name, file in zip(self._lists, self._list_files, strict=True)}
+        record = {**self._shard.finish(), "lists": lists}
+        write_sealed(self.folder / _record_name(record["name"]), record)
+        self._shards.append(record)
+        self._shard = None
+
+    def finish(self) -> dict[str, Any]:
+        """Close the files, write the manifest and return it."""
+        if self.n_bytes == 0:
+            raise UserError("no documents to encode: the corpus (or its split) is empty; check its paths and filters")
+        self._finish_shard()
+        self.__exit__(None, None, None)
+        write_whole(self.folder / "token_bytes.bin", self._lengths.astype("<u4").tobytes())
+        records = [_record_name(shard["name"]) for shard in self._shards]
+        files = [*(shard["name"] for shard in self._shards), *records, *self._lists, "token_bytes.bin"]
+        manifest = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "dtype": self._dtype,
+            "vocab_size": len(self._lengths),
+            "eos_id": self._eos,
+            **self._settings,
+            "n_tokens": self._n_tokens,
+            "n_documents": self.n_documents,
+            "n_bytes": self.n_bytes,
+            # Only where it can happen: the bytes above are of the documents as they came.
+            **({"n_normalized": self.n_normalized} if self._normalizes else {}),
+            "shards": self._shards,
+            "files": recorded(self.folder, files),
+        }
+        write_sealed(self.folder / MANIFEST, manifest)
+        self._remove_scaffold()
+        return manifest
+
+
+class _Shard:
+    """One file of tokens, called `.partial` until it is complete."""
+
+    def __init__(self, path: Path, *, first_document: int) -> None:
+        self.n_tokens = 0
+        self._path = path
+        self._partial = path.with_name(path.name + ".partial")
+        self._file = _Hashed(self._partial)
+        self._first_document = first_document
+        self._n_documents = self._n_bytes = 0
+
+    def write(self, tokens: NDArray[Any], n_documents: int, n_bytes: int) -> None:
+        """Append whole documents."""
+        self._file.write(np.ascontiguousarray(tokens).data)
+        self.n_tokens += len(tokens)
+        self._n_documents += n_documents
+        self._n_bytes += n_bytes
+
+    def close(self) -> None:
+        """Leave it unfinished."""
+        self._file.close()
+
+    def finish(self) -> dict[str, Any]:
+        """Flush it, give it its name and return its record."""
+        digest = self._file.sync()
+        self._file.close()
+        self._partial.replace(self._path)
+        return {
+            "name": self._path.name,
+            "n_tokens": self.n_tokens,
+            "n_documents": self._n_documents,
+            "n_bytes": self._n_bytes,
+            # Numbers in the whole stream, the last one excluded.
+            "documents": [self._first_document, self._first_document + self._n_documents],
+            "xxh3_128": digest,
+        }
+
+
+class _Hashed:
+    """A file that is written from front to back and knows its checksum.
+
+    Args:
+        path: The file.
+        keep: Append to what it holds.
+    """
+
+    def __init__(self, path: Path, *, keep: bool = False) -> None:
+        self._hash = _hash_of_first(path, path.stat().st_size) if keep and path.exists() else xxhash.xxh3_128()
+        self._file: IO[bytes] = path.open("ab" if keep else "wb")
+
+    def write(self, data: memoryview) -> None:
+        """Append."""
+        self._hash.update(data)
+        self._file.write(data)
+
+    def sync(self) -> str:
+        """Bring the file to disk and return its XXH3-128 so far."""
+        digest: str = self._hash.hexdigest()
+        remember_checksum(self._file, digest)
+        os.fsync(self._file.fileno())
+        return digest
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _hash_of_first(path: Path, n_bytes: int) -> xxhash.xxh3_128:
+    """The hash of a file's first bytes, or of all if it has fewer."""
+    found = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while n_bytes and (part := file.read(min(n_bytes, 1 << 20))):
+            found.update(part)
+            n_bytes -= len(part)
+    return found
+
+
+def _checksum_of_first(path: Path, n_bytes: int) -> str:
+    return str(_hash_of_first(path, n_bytes).hexdigest()) if path.exists() else ""
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A sealed file; None if it is missing or damaged, so that what it describes is made again."""
+    try:
+        return read_sealed(path)
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _record_name(name: str) -> str:
+    return f"{name.removesuffix('.bin')}.json"

@@ -1,0 +1,184 @@
+"""Encoding a corpus into shards: reading, encoding and writing at the same time, continued after an interruption."""
+
+from __future__ import annotations
+
+import shutil
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lm.data.shard_writer import IN_ORDER, Encoded, Writer
+from lm.data.shards import Shards
+from tokenizer.errors import UserError
+from tokenizer.progress import Throttle, thread_count
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    from tokenizer._native import Batch
+    from tokenizer.progress import Progress
+    from tokenizer.tokenizer import Tokenizer
+
+# A shuffled folder is put together in steps of about so many tokens, and of at most so many documents.
+_STEP_TOKENS, _STEP_DOCUMENTS = 1 << 20, 1 << 16
+
+_MOST_READERS = 8
+"""Each keeps up to 16 batches of text, 64 MiB, for when its file's turn comes."""
+
+
+def reading_threads(threads: int | None) -> int:
+    """How many files to read at a time beside so many threads that encode (None: all cores).
+
+    Decompressing a text and reading its JSON takes a third of the time or less that encoding it takes.
+    """
+    return min(max(thread_count(threads) // 3, 1), _MOST_READERS)
+
+
+@dataclass(frozen=True)
+class ShardConfig:
+    """How an encoded corpus is laid out on disk.
+
+    Attributes:
+        tokens_per_shard: A new file starts once the last one holds this many tokens; documents are never cut.
+        shuffle_seed: Write the documents in the order that this seed draws, the same for every tokenizer; None for
+            the order of the corpus. Training here shuffles as it reads (`lm.train.shuffle`), so this is for programs
+            that read shards from front to back. While it shuffles, the folder takes twice its space.
+    """
+
+    tokens_per_shard: int = 100_000_000
+    shuffle_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        if self.tokens_per_shard < 1:
+            raise UserError(f"tokens_per_shard={self.tokens_per_shard} is not possible; use 1 or more")
+        if self.shuffle_seed is not None and self.shuffle_seed < 0:
+            raise UserError(f"shuffle_seed={self.shuffle_seed} is not possible; use 0 or more, or null for no shuffle")
+
+
+def write_shards(
+    folder: Path,
+    tokenizer: Tokenizer,
+    batches: Iterable[Batch],
+    config: ShardConfig | None = None,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    n_bytes: int | None = None,
+) -> dict[str, Any]:
+    """Encode documents into a folder of shards, which appears only when it is whole.
+
+    Whatever stops it, finished shards stay in `.NAME.partial` beside the folder, and the same call continues behind
+    them: it reads what they hold again, to find its place, and encodes only the rest. The result does not depend on
+    threads, batches and interruptions.
+
+    Args:
+        folder: Where to write; must not exist, or be empty.
+        tokenizer: Encodes the documents; must have the special token `<|endoftext|>`.
+        batches: Documents, as `tokenizer.corpus.Corpus.batches` yields them.
+        config: Size of the files and order of the documents.
+        threads: Batches that are encoded at the same time; None uses all cores.
+        progress: Called with ("shards", bytes of text done, `n_bytes`); and with ("shuffled", ...) in the same way.
+        n_bytes: Bytes of all documents, if they are known.
+
+    Returns:
+        The manifest, as in `shards.json`.
+
+    Raises:
+        UserError: If the folder is taken, no document came, tokens do not spell their document, or the documents
+            are not those of the finished shards.
+    """
+    config = config or ShardConfig()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} exists and is not empty; remove it or choose another folder for the shards")
+    # One name, not one per process: a killed attempt is continued by the next.
+    partial = folder.with_name(f".{folder.name}.partial")
+    try:
+        manifest = _write(partial, tokenizer, batches, config, threads, progress, n_bytes)
+    except BaseException:
+        if not any(partial.rglob("tokens-*.json")):
+            shutil.rmtree(partial, ignore_errors=True)  # there is nothing to continue
+        raise
+    partial.replace(folder)
+    return manifest
+
+
+def _write(
+    partial: Path,
+    tokenizer: Tokenizer,
+    batches: Iterable[Batch],
+    config: ShardConfig,
+    threads: int | None,
+    progress: Progress | None,
+    n_bytes: int | None,
+) -> dict[str, Any]:
+    seed = config.shuffle_seed
+    with Writer(partial, tokenizer, config.tokens_per_shard, seed) as writer:
+        if writer.manifest is not None:  # killed between the last shard and the folder's name
+            return writer.manifest
+        if seed is None:
+            report = Throttle(progress, "shards", n_bytes)
+            source = _encode(tokenizer, batches, thread_count(threads), writer)
+        else:
+            in_order = ShardConfig(config.tokens_per_shard)
+            _write(partial / IN_ORDER, tokenizer, batches, in_order, threads, progress, n_bytes)
+            report = Throttle(progress, "shuffled", n_bytes)
+            source = _shuffled(Shards.open(partial / IN_ORDER, tokenizer), seed, writer.n_documents)
+        with closing(source):
+            for encoded in source:
+                writer.add(encoded)
+                report(writer.n_bytes)
+        report.finish(writer.n_bytes)
+        return writer.finish()
+
+
+def _encode(tokenizer: Tokenizer, batches: Iterable[Batch], threads: int, writer: Writer) -> Generator[Encoded]:
+    """Encode the documents that the writer lacks, in order; each thread takes a batch, so that none waits for another.
+
+    The batches are read, and the results written, on the caller's thread meanwhile.
+    """
+    done = writer.n_documents
+    pending: deque[tuple[Future[Encoded], int]] = deque()
+    with ThreadPoolExecutor(threads, "encode") as pool:
+        try:
+            first = 0
+            for batch in batches:
+                skip = min(max(done - first, 0), len(batch))
+                if skip:
+                    writer.check_sizes(first, np.diff(batch.offsets)[:skip])
+                if skip < len(batch):
+                    pending.append((pool.submit(writer.encode, tokenizer, batch, first), skip))
+                first += len(batch)
+                # Two batches per thread: one at hand and one to take up next.
+                if len(pending) > 2 * threads:
+                    future, skip = pending.popleft()
+                    yield future.result().without(skip)
+            if first < done:
+                raise UserError(
+                    f"{writer.folder} holds finished shards of {done} documents, but the corpus has only {first} now; "
+                    "bring back the text that was encoded, or delete that folder to start anew"
+                )
+            while pending:
+                future, skip = pending.popleft()
+                yield future.result().without(skip)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _shuffled(shards: Shards, seed: int, start: int) -> Generator[Encoded]:
+    """The documents in the order of the seed, from number `start` of that order on."""
+    order = np.random.default_rng(seed).permutation(shards.n_documents)
+    lengths = np.diff(shards.document_ends, prepend=0)
+    while start < len(order):
+        ends = np.cumsum(lengths[order[start : start + _STEP_DOCUMENTS]])
+        ends = ends[: int(np.searchsorted(ends, _STEP_TOKENS)) + 1]
+        chosen = order[start : start + len(ends)]
+        sizes = np.asarray(shards.document_bytes[chosen])
+        yield Encoded(shards.stored(chosen), ends, sizes, shards.normalized_bytes[chosen])
+        start += len(ends)

@@ -1,0 +1,193 @@
+"""Encoded corpora on disk: raw little-endian tokens, memory-mapped, with the bytes of every document.
+
+A folder of shards holds
+
+- `shards.json`: format version, dtype, vocabulary size, hash of the tokenizer, counts, and size and checksum of all
+  files;
+- `tokens-00000.bin`, ...: ids as uint16 (vocabularies up to 65,536) or uint32. Every document is
+  `<|endoftext|>` followed by its tokens, and no document is cut by the end of a file;
+- `tokens-00000.json`, ...: of each such file its tokens, documents, bytes of text, checksum, and which documents;
+- `document_ends.bin`: uint64, position in the whole stream just after each document;
+- `document_bytes.bin`: uint64, UTF-8 bytes of each original document;
+- `normalized_bytes.bin`, where the tokenizer normalises text: uint64, bytes of what became of the document, 0 where it
+  stayed as it was;
+- `token_bytes.bin`: uint32, bytes of each token of the vocabulary, 0 for special tokens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tokenizer.durable import Verify, check_files, read_sealed
+from tokenizer.errors import UserError
+from tokenizer.files import read_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from tokenizer.tokenizer import Tokenizer
+
+FORMAT = "superbpe-shards"
+FORMAT_VERSION = 2
+MANIFEST = "shards.json"
+NORMALIZED = "normalized_bytes.bin"
+END_OF_TEXT = "<|endoftext|>"
+DTYPES = {"uint16": "<u2", "uint32": "<u4"}
+
+
+class Shards:
+    """A folder of shards, memory-mapped.
+
+    Attributes:
+        folder: Where it lies.
+        n_tokens: Tokens of the stream, one `<|endoftext|>` per document included.
+        n_documents: Documents.
+        n_bytes: UTF-8 bytes of the original documents.
+        vocab_size: Size of the tokenizer's vocabulary.
+        eos_id: Id of `<|endoftext|>`.
+        tokenizer_sha256: Name of the tokenizer.
+        document_ends: int64[n_documents], position in the stream just after each document.
+        document_bytes: int64[n_documents], UTF-8 bytes of each original document.
+        normalized_bytes: int64[n_documents], bytes of what each document was normalised to, 0 where it was not.
+        token_byte_lengths: int64[vocab_size], bytes of each token, 0 for special tokens.
+    """
+
+    def __init__(self, folder: Path, verify: Verify = "once") -> None:
+        manifest = _read_manifest(folder, verify)
+        self.folder = folder
+        self.n_tokens: int = manifest["n_tokens"]
+        self.n_documents: int = manifest["n_documents"]
+        self.n_bytes: int = manifest["n_bytes"]
+        self.vocab_size: int = manifest["vocab_size"]
+        self.eos_id: int = manifest["eos_id"]
+        self.tokenizer_sha256: str = manifest["tokenizer_sha256"]
+        # As plain arrays: slicing a memmap costs microseconds.
+        self._files = [np.asarray(np.memmap(folder / s["name"], manifest["dtype"], "r")) for s in manifest["shards"]]
+        self._starts = np.cumsum([0] + [len(file) for file in self._files])
+        # Stored as uint64, viewed as int64: numpy turns uint64 minus int into float.
+        self.document_ends = _map_int64(folder / "document_ends.bin")
+        self.document_bytes = _map_int64(folder / "document_bytes.bin")
+        self.normalized_bytes = np.zeros(self.n_documents, np.int64)
+        if NORMALIZED in manifest["files"]:
+            self.normalized_bytes = np.fromfile(folder / NORMALIZED, "<i8")
+        self.token_byte_lengths = np.fromfile(folder / "token_bytes.bin", "<u4").astype(np.int64)
+        self._check()
+
+    @classmethod
+    def open(cls, folder: Path, tokenizer: Tokenizer | None = None, *, verify: Verify = "once") -> Shards:
+        """Map the shards in `folder`.
+
+        Args:
+            folder: As `lm.data.sharding.write_shards` wrote it.
+            tokenizer: If given, the one that must have written them.
+            verify: When to compare all files with their checksums, which takes a second for some gigabytes.
+
+        Raises:
+            UserError: If files are missing, damaged, or from another tokenizer.
+        """
+        shards = cls(folder, verify)
+        if tokenizer is not None and tokenizer.sha256 != shards.tokenizer_sha256:
+            raise UserError(
+                f"the shards in {folder} were written by tokenizer {shards.tokenizer_sha256[:12]}, not by "
+                f"{tokenizer.sha256[:12]}; write them again with this tokenizer, or load the other one"
+            )
+        return shards
+
+    def spelled_bytes(self, i: int) -> int:
+        """Bytes that the tokens of document `i` spell: its own, or of the text that it was normalised to."""
+        return int(self.normalized_bytes[i] or self.document_bytes[i])
+
+    def document(self, i: int) -> NDArray[np.int64]:
+        """Tokens of document `i`, without the leading `<|endoftext|>`."""
+        start = int(self.document_ends[i - 1]) if i else 0
+        return self.tokens(start + 1, int(self.document_ends[i]))
+
+    def tokens(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Copy of the stream from position `start` to `stop`, `<|endoftext|>` included.
+
+        Raises:
+            UserError: If an id lies outside the vocabulary (the file was damaged).
+        """
+        if not 0 <= start <= stop <= self.n_tokens:
+            raise IndexError(f"tokens {start}:{stop} of a stream of {self.n_tokens}")
+        out = np.empty(stop - start, np.int64)
+        file = int(np.searchsorted(self._starts, start, side="right")) - 1
+        position = start
+        while position < stop:
+            end = min(stop, int(self._starts[file + 1]))
+            offset = int(self._starts[file])
+            out[position - start : end - start] = self._files[file][position - offset : end - offset]
+            position, file = end, file + 1
+        if len(out) and out.max() >= self.vocab_size:
+            raise UserError(self._damage(f"id {out.max()} is outside the vocabulary of {self.vocab_size}"))
+        return out
+
+    def stored(self, documents: NDArray[np.int64]) -> NDArray[Any]:
+        """Tokens of these documents one after another as they are stored, each after its `<|endoftext|>`."""
+        stops = self.document_ends[documents]
+        starts = np.where(documents > 0, self.document_ends[documents - 1], 0)
+        files = np.searchsorted(self._starts, starts, side="right") - 1
+        shift = self._starts[files]
+        places = zip(files.tolist(), (starts - shift).tolist(), (stops - shift).tolist(), strict=True)
+        return np.concatenate([self._files[file][start:stop] for file, start, stop in places])
+
+    def _check(self) -> None:
+        """What can be checked without reading all tokens; `tokens` checks the rest as it reads."""
+        ends, sizes = self.document_ends, self.document_bytes
+        if self._starts[-1] != self.n_tokens:
+            raise UserError(self._damage("its files do not hold as many tokens as its manifest says"))
+        if {len(ends), len(sizes), len(self.normalized_bytes)} != {self.n_documents} or self.n_documents == 0:
+            raise UserError(self._damage("its document files do not match the number of documents"))
+        if ends[0] < 1 or ends[-1] != self.n_tokens or (np.diff(ends) < 1).any():
+            raise UserError(self._damage("its document boundaries are out of order"))
+        if (sizes < 0).any() or int(sizes.sum()) != self.n_bytes:
+            raise UserError(self._damage(f"its documents do not add up to {self.n_bytes} bytes"))
+        if len(self.token_byte_lengths) != self.vocab_size or not 0 <= self.eos_id < self.vocab_size:
+            raise UserError(self._damage(f"its vocabulary does not have {self.vocab_size} tokens"))
+        for file in self._files:
+            if file[0] != self.eos_id or file[: 1 << 20].max() >= self.vocab_size:
+                raise UserError(self._damage("its tokens do not start with <|endoftext|> or leave the vocabulary"))
+
+    def _damage(self, what: str) -> str:
+        return f"the shards in {self.folder} are damaged: {what}; delete the folder and write it again"
+
+
+def _map_int64(path: Path) -> NDArray[np.int64]:
+    return np.memmap(path, "<i8", "r")
+
+
+def _read_manifest(folder: Path, verify: Verify) -> dict[str, Any]:
+    """Read `shards.json`, compare the files with it, and turn its dtype into NumPy's."""
+    remedy = "delete the folder and write it again"
+    try:
+        _check_version(read_json(folder / MANIFEST))
+        manifest = read_sealed(folder / MANIFEST)
+        check_files(folder, manifest["files"], verify)
+        manifest["dtype"] = DTYPES[manifest["dtype"]]
+        _check_lengths(manifest)
+    except FileNotFoundError as error:
+        raise UserError(f"{error.filename} is missing: {folder} is not a complete folder of shards") from error
+    except UserError as error:
+        raise UserError(f"the shards in {folder} cannot be used: {error}; {remedy}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{folder / MANIFEST} is damaged ({error!r}); {remedy}") from error
+    return manifest
+
+
+def _check_lengths(manifest: dict[str, Any]) -> None:
+    width = np.dtype(manifest["dtype"]).itemsize
+    for shard in manifest["shards"]:
+        if manifest["files"][shard["name"]]["bytes"] != width * shard["n_tokens"]:
+            raise UserError(f"{shard['name']} does not hold as many tokens as {MANIFEST} says")
+
+
+def _check_version(manifest: dict[str, Any]) -> None:
+    found = manifest["format"], manifest["format_version"]
+    if found != (FORMAT, FORMAT_VERSION):
+        raise UserError(
+            f"they are {found[0]} version {found[1]}, and this program reads {FORMAT} version {FORMAT_VERSION}"
+        )

@@ -1,0 +1,68 @@
+"""The order in which training reads documents: the same for every tokenizer, endless, addressable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from lm.data.shards import Shards
+
+
+class DocumentStream:
+    """Documents of `shards` one after another, epoch after epoch.
+
+    The order depends on the seed, the epoch and the number of documents, never on the tokenizer: two
+    tokenizers' streams hold the same text, so that equal numbers of steps read equal documents.
+
+    Args:
+        shards: The encoded corpus.
+        seed: Seed of the shuffle.
+        shuffle: Draw a new order for every epoch; False keeps the order of the shards.
+    """
+
+    def __init__(self, shards: Shards, *, seed: int, shuffle: bool = True) -> None:
+        self._shards = shards
+        self._seed = seed
+        self._shuffle = shuffle
+        self._lengths = np.diff(shards.document_ends, prepend=0)
+        self._load(0)
+
+    def read(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Tokens of the stream from position `start` to `stop`; positions count on across epochs."""
+        parts: list[NDArray[np.int64]] = []
+        while start < stop:
+            epoch, position = divmod(start, self._shards.n_tokens)
+            if epoch != self._epoch:
+                self._load(epoch)
+            i = int(np.searchsorted(self._ends, position, side="right"))
+            # Position inside the document -> position in the shards.
+            shift = int(self._shards.document_ends[self._order[i]]) - int(self._ends[i])
+            length = min(int(self._ends[i]) - position, stop - start)
+            parts.append(self._shards.tokens(position + shift, position + shift + length))
+            start += length
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    def bytes_per_token(self, n_bytes: int) -> float:
+        """Text bytes per token (EOS counted) of the documents that hold the first `n_bytes` of the stream."""
+        epochs, rest = divmod(n_bytes, self._shards.n_bytes)
+        self._load(epochs)
+        text = np.cumsum(self._shards.document_bytes[self._order])
+        last = int(np.searchsorted(text, rest)) if rest else -1
+        last_bytes, last_tokens = (int(text[last]), int(self._ends[last])) if rest else (0, 0)
+        total_bytes = epochs * self._shards.n_bytes + last_bytes
+        return total_bytes / (epochs * self._shards.n_tokens + last_tokens)
+
+    def context_tokens(self, context_bytes: int, train_bytes: int) -> int:
+        """Tokens that stand for `context_bytes` of text in a run over `train_bytes`."""
+        return max(1, round(context_bytes / self.bytes_per_token(train_bytes)))
+
+    def _load(self, epoch: int) -> None:
+        self._epoch = epoch
+        self._order: NDArray[Any] = np.arange(self._shards.n_documents)
+        if self._shuffle:
+            self._order = np.random.default_rng([self._seed, epoch]).permutation(self._shards.n_documents)
+        self._ends = np.cumsum(self._lengths[self._order])

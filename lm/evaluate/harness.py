@@ -1,0 +1,237 @@
+"""Our models in EleutherAI's lm-evaluation-harness (`lm_eval`), with scores that do not depend on token boundaries.
+
+Its own models score an answer by the tokens that the encoding of prompt and answer has behind as many tokens as the
+prompt alone has. Where one token spans the join, a *straddle*, that is the probability of something else: bytes of the
+prompt are scored with the answer, or bytes of the answer are lost. With superwords this is common. Here answers are
+scored as bytes (`lm.bytelevel.bytewise`), and straddles are counted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+
+from lm.bytelevel.bytewise import ByteModel
+from lm.model.generation import SamplingConfig, generate, generate_from
+from tokenizer.errors import UserError
+
+try:
+    from lm_eval.api.model import TemplateLM
+    from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+except ImportError as error:
+    raise UserError(
+        f"downstream tasks need lm-eval ({error}); install it with: pip install 'superbpe-framework[eval]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lm.model.language_model import LanguageModel
+
+Scoring = Literal["bytes", "tokens"]
+SCORINGS: tuple[Scoring, ...] = ("bytes", "tokens")
+_Encoded = tuple[tuple[str, str], list[int], list[int]]
+
+
+class HarnessModel(TemplateLM):  # type: ignore[misc]
+    """A model for `lm_eval.simple_evaluate(model=...)`. Every prompt begins a document.
+
+    Args:
+        lm: The model.
+        scoring: "bytes": likelihoods of bytes, whatever the tokens, and "greedy" means that each byte is the most
+            probable one; right for comparing tokenizers. "tokens": as `lm_eval`'s own models score, also white space
+            at the end of a prompt moved to the answer; straddles, and answers longer than the context, are
+            scored by bytes.
+        batch_tokens: Most tokens of a forward pass of token scoring, padding included.
+        batch_rows: Most texts that are generated together.
+        lost_sample: Prompts behind which the share of other than canonical tokenizations is measured.
+
+    Attributes:
+        bytewise: What scores bytes; its `cost` adds up.
+        straddles: Requests in which a token of prompt and answer together spans the join, of `requests`.
+        requests: Likelihoods that were asked for.
+        lost: What `lost_sample` prompts gave.
+    """
+
+    def __init__(
+        self,
+        lm: LanguageModel,
+        *,
+        scoring: Scoring = "bytes",
+        batch_tokens: int = 8192,
+        batch_rows: int = 32,
+        lost_sample: int = 16,
+    ) -> None:
+        super().__init__()
+        if scoring not in SCORINGS:
+            raise UserError(f"scoring={scoring!r}; it is one of: {', '.join(SCORINGS)}")
+        self.lm, self.scoring = lm, scoring
+        self.bytewise = ByteModel(lm)
+        self.batch_tokens, self.batch_rows, self._lost_sample = batch_tokens, batch_rows, lost_sample
+        self.straddles = self.requests = 0
+        self.lost: list[float] = []
+
+    @property
+    def eot_token_id(self) -> int:
+        """Id of `<|endoftext|>`, which also begins every document."""
+        return self.lm.eos_id
+
+    @property
+    def max_length(self) -> int:
+        """Most tokens that the model reads."""
+        return self.lm.model.context_tokens
+
+    @property
+    def tokenizer_name(self) -> str:
+        """Names what requests were encoded with."""
+        return self.lm.tokenizer.sha256
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
+        """Ids of a text without `<|endoftext|>`; special strings in it are ordinary text."""
+        return self.lm.tokenizer.encode_ordinary(string)
+
+    def facts(self) -> dict[str, Any]:
+        """What happened so far, JSON-able: straddles, cost, and the share of other tokenizations."""
+        return {
+            "scoring": self.scoring,
+            "requests": self.requests,
+            "straddles": self.straddles,
+            "straddle_share": self.straddles / max(1, self.requests),
+            "noncanonical_share": float(np.mean(self.lost)) if self.lost else None,
+            "cost": dataclasses.asdict(self.bytewise.cost),
+        }
+
+    def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """(log-probability, whether greedy) of each request's answer behind its prompt.
+
+        Args:
+            requests: `lm_eval`'s, with (prompt, answer) as arguments; those of one prompt are best next to each other.
+            disable_tqdm: Part of the interface; nothing is drawn here.
+        """
+        results: list[tuple[float, bool] | None] = [None] * len(requests)
+        encoded: list[_Encoded] = []
+        places: list[int] = []
+        exact: list[int] = []
+        for i, request in enumerate(requests):
+            prompt, answer = request.args
+            self.requests += 1
+            pair, straddles = self._pair(prompt, answer)
+            self.straddles += straddles
+            # Of an answer that is longer than the model's context, tokens would be lost.
+            if self.scoring == "tokens" and not straddles and len(pair[2]) <= self.max_length:
+                encoded.append(pair)
+                places.append(i)
+            else:
+                exact.append(i)
+        for prompt, group in itertools.groupby(exact, key=lambda i: requests[i].args[0]):
+            members = list(group)
+            answers = [requests[i].args[1] for i in members]
+            if len(self.lost) < self._lost_sample:
+                self.lost.append(self.bytewise.next_byte(prompt).lost)
+            scores = self.bytewise.choices(prompt, answers).tolist()
+            for i, answer, score in zip(members, answers, scores, strict=True):
+                results[i] = (score, self.bytewise.is_greedy(answer, prompt))
+        for i, scored in zip(places, self._loglikelihood_tokens(encoded), strict=True):
+            results[i] = scored
+        for request, result in zip(requests, results, strict=True):
+            self.cache_hook.add_partial("loglikelihood", request.args, result)
+        return [result for result in results if result is not None]
+
+    def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
+        """Log-probability of each text as the beginning of a document; its end is not scored."""
+        results = []
+        for request in requests:
+            (text,) = request.args
+            if self.scoring == "bytes":
+                results.append(self.bytewise.log_prob(text))
+                continue
+            windows = get_rolling_token_windows(
+                token_list=self.tok_encode(text),
+                prefix_token=self.eot_token_id,
+                max_seq_len=self.max_length,
+                context_len=1,
+            )
+            parts: list[_Encoded] = []
+            for before, after in map(make_disjoint_window, windows):
+                parts.append((("", ""), list(before), list(after)))
+            results.append(sum((score for score, _ in self._loglikelihood_tokens(parts)), 0.0))
+        return results
+
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
+        """A continuation of each prompt, up to one of its stop strings or `max_gen_toks` tokens.
+
+        By bytes, a prompt that ends inside a token is healed (`lm.bytelevel.bytewise.ByteModel.heal`) first.
+        """
+        results = [""] * len(requests)
+        jobs = [(sampling(request.args[1]), i) for i, request in enumerate(requests)]
+        jobs.sort(key=lambda job: repr(job[0]))
+        for config, group in itertools.groupby(jobs, key=lambda job: job[0]):
+            members = [i for _, i in group]
+            for rows in (members[at : at + self.batch_rows] for at in range(0, len(members), self.batch_rows)):
+                prompts = [requests[i].args[0] for i in rows]
+                if self.scoring == "bytes":
+                    seeds = [None if config.temperature == 0 else config.seed + i for i in rows]
+                    starts = [
+                        self.bytewise.heal(prompt, seed=seed) for prompt, seed in zip(prompts, seeds, strict=True)
+                    ]
+                    samples = generate_from(self.lm, prompts, starts, config)
+                else:
+                    samples = generate(self.lm, prompts, config)
+                for i, sample in zip(rows, samples, strict=True):
+                    results[i] = sample.text
+        return results
+
+    def _pair(self, prompt: str, answer: str) -> tuple[_Encoded, bool]:
+        """Ids of prompt and answer as `lm_eval` splits them, and whether a token spans the join."""
+        if not prompt:
+            return ((prompt, answer), [self.eot_token_id], self.tok_encode(answer)), False
+        before, after = self._encode_pair(prompt, answer)
+        straddles = self.tok_encode(prompt + answer)[: len(before)] != before
+        return ((prompt, answer), [self.eot_token_id, *before], after), straddles
+
+    @torch.inference_mode()
+    def _loglikelihood_tokens(self, requests: Sequence[_Encoded], **_: Any) -> list[tuple[float, bool]]:
+        """Scores of the second ids behind the first ones; what does not fit is cut off in front."""
+        results: list[tuple[float, bool]] = [(0.0, True)] * len(requests)
+        rows = [((before + after)[-self.max_length - 1 :], len(after)) for _, before, after in requests]
+        order = sorted((i for i in range(len(rows)) if rows[i][1]), key=lambda i: -len(rows[i][0]))
+        while order:
+            width = len(rows[order[0]][0]) - 1
+            count = max(1, self.batch_tokens // width)
+            batch, order = order[:count], order[count:]
+            ids = torch.full((len(batch), width), self.eot_token_id)
+            keep = torch.zeros(len(batch), width, dtype=torch.bool)
+            for row, i in enumerate(batch):
+                tokens, scored = rows[i]
+                ids[row, : len(tokens) - 1] = torch.tensor(tokens[:-1])
+                keep[row, max(0, len(tokens) - 1 - scored) : len(tokens) - 1] = True
+            logits = self.lm.model(ids.to(self.lm.device), keep.to(self.lm.device))
+            parts = torch.split(self.lm.log_probs(logits), keep.sum(1).tolist())
+            for i, log_probs in zip(batch, parts, strict=True):
+                targets = torch.tensor(rows[i][0][-len(log_probs) :])
+                chosen = log_probs.gather(1, targets[:, None]).sum()
+                results[i] = (float(chosen), bool((log_probs.argmax(1) == targets).all()))
+        return results
+
+
+def sampling(options: dict[str, Any]) -> SamplingConfig:
+    r"""How to sample for `lm_eval`'s generation arguments: greedily unless `do_sample` or a temperature says otherwise.
+
+    >>> sampling({"until": "\n", "max_gen_toks": 8}).stop
+    ('\n',)
+    """
+    until = options.get("until") or ()
+    sampled = options.get("do_sample", options.get("temperature", 0) > 0)
+    return SamplingConfig(
+        temperature=float(options.get("temperature") or 1.0) if sampled else 0.0,
+        top_k=options.get("top_k") or None,
+        top_p=float(options.get("top_p", 1.0)),
+        seed=int(options.get("seed", 0)),
+        max_new_tokens=int(options.get("max_gen_toks", 256)),
+        max_new_bytes=None,
+        stop=tuple([until] if isinstance(until, str) else (stop for stop in until if stop)),
+    )

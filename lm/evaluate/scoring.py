@@ -1,0 +1,256 @@
+"""Scoring every token of every document once, in batches of windows, on one device or shared between several."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from lm.evaluate.windows import Window
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from lm.data.shards import Shards
+    from lm.model.transformer import Transformer
+    from tokenizer.progress import Progress
+
+Plan = Callable[["NDArray[np.int64]"], "list[Window]"]
+"""Windows of one document, given the number of text bytes in front of each position."""
+
+# Windows of similar length make full batches; this many tokens are sorted at a time, to bound memory. The groups are
+# also what devices share out, so that a token is computed in the same batch whatever the number of devices.
+_TOKENS_PLANNED = 1 << 16
+# Sums over many documents are whole multiples of this, so that their order cannot change them.
+_UNIT = 2.0**-30
+# Where the sum of exp(logits) lies in here, fp32 lost nothing that could be seen.
+_SAFE = (1e-20, 1e30)
+
+
+@dataclass
+class Scores:
+    """Sums of nats and of what limited the context; see `lm.evaluate.scores.Evaluation`.
+
+    All of it adds up exactly over disjoint sets of documents: floats of one document stand beside the zeros of
+    others, and sums over documents are whole numbers.
+
+    Attributes:
+        text_nats: float64[n_documents].
+        eos_nats: float64[n_documents].
+        token_units: int64[vocab_size], nats in units of 2^-30.
+        token_counts: int64[vocab_size].
+        totals: int64[5]: limited_bytes, short_context_bytes, context_bytes_sum, forward_tokens, padded_tokens.
+    """
+
+    text_nats: NDArray[np.float64]
+    eos_nats: NDArray[np.float64]
+    token_units: NDArray[np.int64]
+    token_counts: NDArray[np.int64]
+    totals: NDArray[np.int64] = field(default_factory=lambda: np.zeros(5, np.int64))
+
+    @classmethod
+    def zeros(cls, n_documents: int, vocab_size: int) -> Scores:
+        """Nothing scored yet."""
+        return cls(
+            *(np.zeros(n_documents), np.zeros(n_documents)),
+            token_units=np.zeros(vocab_size, np.int64),
+            token_counts=np.zeros(vocab_size, np.int64),
+        )
+
+    @property
+    def token_nats(self) -> NDArray[np.float64]:
+        """float64[vocab_size], summed nats of each target id."""
+        return np.asarray(self.token_units * _UNIT, np.float64)
+
+    def arrays(self) -> list[NDArray[Any]]:
+        """All that adds up."""
+        return [getattr(self, f.name) for f in dataclasses.fields(self)]
+
+
+def score_documents(
+    model: Transformer,
+    shards: Shards,
+    lengths: NDArray[np.int64],
+    plan: Plan,
+    *,
+    batch_tokens: int,
+    min_context_bytes: int = 0,
+    together: bool = False,
+    progress: Progress | None = None,
+) -> Scores:
+    """Score all documents.
+
+    Args:
+        model: What scores.
+        shards: The documents.
+        lengths: int64[vocab_size], raw bytes of each token.
+        plan: Chooses the windows of a document.
+        batch_tokens: Most tokens, padding included, of a forward pass.
+        min_context_bytes: What counts as a short context.
+        together: As for `lm.evaluate.evaluation.evaluate`.
+        progress: As for `lm.evaluate.evaluation.evaluate`.
+    """
+    rank, world = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
+    scores = Scores.zeros(shards.n_documents, shards.vocab_size)
+    training = model.training
+    model.eval()
+    failed: UserError | None = None
+    try:
+        for number, group in enumerate(_groups(shards)):
+            if number % world == rank:
+                _score(model, shards, lengths, plan, batch_tokens, min_context_bytes, group, scores)
+            if progress is not None:
+                progress("evaluate", group.stop, shards.n_documents)
+    except UserError as error:
+        failed = error
+    model.train(training)
+    if world > 1:
+        _fail_together(failed)
+        return _sum_over_processes(scores, next(model.parameters()).device)
+    if failed is not None:
+        raise failed
+    return scores
+
+
+def _fail_together(failed: UserError | None) -> None:
+    """Raise in every process if one has failed: the others would wait for its sums for ever."""
+    messages: list[str | None] = [None] * dist.get_world_size()
+    dist.all_gather_object(messages, None if failed is None else str(failed))
+    for message in messages:
+        if message is not None:
+            raise UserError(message)
+
+
+def _sum_over_processes(scores: Scores, device: torch.device) -> Scores:
+    place = device if dist.get_backend() == "nccl" else torch.device("cpu")
+    summed = []
+    for array in scores.arrays():
+        tensor = torch.from_numpy(array).to(place)
+        dist.all_reduce(tensor)
+        summed.append(tensor.cpu().numpy())
+    return Scores(*summed)
+
+
+def _groups(shards: Shards) -> Iterator[range]:
+    """Consecutive documents of about _TOKENS_PLANNED tokens together, at least one."""
+    first = 0
+    while first < shards.n_documents:
+        begin = int(shards.document_ends[first - 1]) if first else 0
+        stop = int(np.searchsorted(shards.document_ends, begin + _TOKENS_PLANNED, side="right"))
+        stop = max(first + 1, stop)
+        yield range(first, stop)
+        first = stop
+
+
+def _score(
+    model: Transformer,
+    shards: Shards,
+    lengths: NDArray[np.int64],
+    plan: Plan,
+    batch_tokens: int,
+    min_context_bytes: int,
+    group: range,
+    scores: Scores,
+) -> None:
+    """Score the documents of one group; every target exactly once."""
+    sequences: list[NDArray[np.int64]] = []
+    jobs: list[tuple[int, Window]] = []
+    limited = short = context_sum = forward = padded = 0
+    for document in group:
+        x = np.concatenate(([shards.eos_id], shards.document(document), [shards.eos_id]))
+        before = np.concatenate(([0], np.cumsum(lengths[x[:-1]])))
+        if before[-1] != shards.spelled_bytes(document):
+            raise UserError(
+                f"document {document} has {shards.spelled_bytes(document)} bytes, but its tokens have "
+                f"{before[-1]}: these byte lengths do not belong to the tokenizer that wrote {shards.folder}"
+            )
+        for window in plan(before):
+            targets = slice(window.first, window.last + 1)
+            weights = lengths[x[targets]]
+            context = before[targets] - before[window.start]
+            context_sum += int(context @ weights)
+            limited += int(weights.sum()) if window.limited else 0
+            short += int(weights[context < min_context_bytes].sum()) if window.start else 0
+            jobs.append((len(sequences), window))
+        sequences.append(x)
+    nats = [np.full(len(x), np.nan) for x in sequences]
+    for batch in _batches(jobs, batch_tokens):
+        forward += sum(window.last - window.start for _, window in batch)
+        padded += len(batch) * (batch[0][1].last - batch[0][1].start)
+        scored = _forward(model, [(sequences[i], window) for i, window in batch], shards.eos_id)
+        for (i, window), values in zip(batch, scored, strict=True):
+            assert np.isnan(nats[i][window.first : window.last + 1]).all(), "a token is scored twice"
+            nats[i][window.first : window.last + 1] = values
+    for document, values in zip(group, nats, strict=True):
+        if not np.isfinite(values[1:]).all():
+            raise UserError(f"the model's loss on document {document} is not finite; train it again with lower rates")
+        scores.text_nats[document] = values[1:-1].sum()
+        scores.eos_nats[document] = values[-1]
+    ids = np.concatenate([x[1:] for x in sequences])
+    units = np.rint(np.concatenate([values[1:] for values in nats]) / _UNIT).astype(np.int64)
+    np.add.at(scores.token_units, ids, units)
+    scores.token_counts += np.bincount(ids, minlength=shards.vocab_size)
+    scores.totals += [limited, short, context_sum, forward, padded]
+
+
+def _batches(jobs: list[tuple[int, Window]], batch_tokens: int) -> Iterator[list[tuple[int, Window]]]:
+    """Windows of similar length together, the longest first, at most `batch_tokens` tokens with padding."""
+    batch: list[tuple[int, Window]] = []
+    for job in sorted(jobs, key=lambda job: job[1].start - job[1].last):
+        width = (batch or [job])[0][1]
+        if batch and (len(batch) + 1) * (width.last - width.start) > batch_tokens:
+            yield batch
+            batch = []
+        batch.append(job)
+    if batch:
+        yield batch
+
+
+@torch.no_grad()
+def _forward(
+    model: Transformer, windows: list[tuple[NDArray[np.int64], Window]], padding_id: int
+) -> list[NDArray[np.float64]]:
+    """Nats of the scored targets of each window. Causal attention keeps padding on the right harmless.
+
+    In fp32 on every device: bf16 would round the logits that the losses are read from.
+    """
+    device = next(model.parameters()).device
+    width = max(window.last - window.start for _, window in windows)
+    inputs = np.full((len(windows), width), padding_id)
+    targets = np.full((len(windows), width), padding_id)
+    keep = np.zeros((len(windows), width), bool)
+    for row, (x, window) in enumerate(windows):
+        size = window.last - window.start
+        inputs[row, :size] = x[window.start : window.last]
+        targets[row, :size] = x[window.start + 1 : window.last + 1]
+        keep[row, window.first - 1 - window.start : size] = True
+    ids, mask = torch.from_numpy(inputs).to(device), torch.from_numpy(keep).to(device)
+    kept = torch.from_numpy(targets[keep]).to(device)
+    nats = _fast_nats(model(ids, mask).float(), kept)
+    if nats is None:
+        nats = F.cross_entropy(model(ids, mask).float(), kept, reduction="none")
+    ends = np.cumsum(keep.sum(axis=1))
+    return np.split(nats.double().cpu().numpy(), ends[:-1])
+
+
+def _fast_nats(logits: Tensor, targets: Tensor) -> Tensor | None:
+    """-log softmax of the targets, overwriting the logits; None where fp32 cannot do without a shift by the maximum.
+
+    Two passes over the logits, which are the largest thing here, instead of cross_entropy's four.
+    """
+    chosen = logits.gather(1, targets[:, None])[:, 0]
+    total = logits.exp_().sum(-1)
+    low, high = (value.item() for value in total.aminmax())
+    if not (_SAFE[0] < low and high < _SAFE[1]):
+        return None
+    return total.log_() - chosen

@@ -1,0 +1,210 @@
+"""Losses by the kind of token, and how often tokens occur: what a loss per byte is made of.
+
+Tokens of one length are not the same text in two tokenizers: these tables explain a difference in loss per byte, and
+say nothing about which tokenizer is better.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lm.data.stream import DocumentStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from lm.data.shards import Shards
+    from tokenizer.tokenizer import Tokenizer
+
+PHASES = ("byte", "subword", "superword", "special")
+"""Single bytes; tokens inside a pretoken, whichever phase made them; phase-2 tokens across several; special tokens."""
+_CHUNK = 1 << 22
+_EVERY_STEP = ("grad_norm", "tokens_per_second")
+_NOW_AND_THEN = ("residual_rms/", "gate_rms/", "weight_norm/", "weight_rms/", "mfu")
+
+
+@dataclass(frozen=True)
+class TokenFacts:
+    """What is known of every token of a vocabulary.
+
+    Attributes:
+        n_bytes: int64[vocab_size], bytes of each token; 0 for special tokens.
+        phase: int64[vocab_size], index into `PHASES`.
+    """
+
+    n_bytes: NDArray[np.int64]
+    phase: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> TokenFacts:
+        """The facts about a tokenizer's tokens."""
+        special = list(tokenizer.special_tokens.values())
+        phase = np.full(tokenizer.vocab_size, PHASES.index("subword"))
+        phase[[i for i in tokenizer.byte_ids if i >= 0]] = PHASES.index("byte")
+        phase[tokenizer.superword_ids()] = PHASES.index("superword")
+        phase[special] = PHASES.index("special")
+        return cls(tokenizer.token_byte_lengths().astype(np.int64), phase)
+
+
+def loss_by_phase(nats: NDArray[np.float64], counts: NDArray[np.int64], facts: TokenFacts) -> list[dict[str, Any]]:
+    """Loss of bytes, subwords, superwords and special tokens; only those that occur.
+
+    Args:
+        nats: float64[vocab_size], sum of the losses where each id was the target.
+        counts: int64[vocab_size], how often it was.
+        facts: About the tokens.
+
+    Returns:
+        Rows of `_table`, with `phase`.
+    """
+    rows = _table(nats, counts, facts.n_bytes, facts.phase)
+    return [{"phase": PHASES[group], **row} for group, row in rows]
+
+
+def loss_by_bytes(
+    nats: NDArray[np.float64], counts: NDArray[np.int64], facts: TokenFacts, longest: int = 24
+) -> list[dict[str, Any]]:
+    """Loss by the length of the target in bytes, special tokens left out; arguments as for `loss_by_phase`.
+
+    Returns:
+        Rows of `_table`, with `n_bytes`; `longest` stands for all tokens of that length or more.
+    """
+    groups = np.minimum(facts.n_bytes, longest)
+    groups[facts.phase == PHASES.index("special")] = -1
+    return [{"n_bytes": group, **row} for group, row in _table(nats, counts, facts.n_bytes, groups)]
+
+
+def _table(
+    nats: NDArray[np.float64], counts: NDArray[np.int64], n_bytes: NDArray[np.int64], groups: NDArray[np.int64]
+) -> list[tuple[int, dict[str, Any]]]:
+    """For each group of ids that occurs, in order, of all tokens in groups from 0: `tokens`, `share_of_tokens`,
+    `bytes`, `share_of_bytes`, `share_of_nats`, `nats_per_token`, `bits_per_byte` (None for what stands for no bytes).
+    """
+    if not len(nats) == len(counts) == len(n_bytes) == len(groups):
+        raise ValueError(f"{len(nats)} sums of nats, {len(counts)} counts, facts about {len(n_bytes)} tokens")
+    size = int(groups.max(initial=0)) + 1
+    inside = groups >= 0
+
+    def total(values: NDArray[Any]) -> NDArray[np.float64]:
+        return np.bincount(groups[inside], weights=values[inside], minlength=size).astype(np.float64)
+
+    tokens, text, loss = total(counts), total(counts * n_bytes), total(nats)
+    return [
+        (
+            group,
+            {
+                "tokens": int(tokens[group]),
+                "share_of_tokens": tokens[group] / tokens.sum(),
+                "bytes": int(text[group]),
+                "share_of_bytes": text[group] / max(text.sum(), 1.0),
+                "share_of_nats": loss[group] / max(loss.sum(), 1e-300),
+                "nats_per_token": loss[group] / tokens[group],
+                "bits_per_byte": loss[group] / math.log(2) / text[group] if text[group] else None,
+            },
+        )
+        for group in np.flatnonzero(tokens).tolist()
+    ]
+
+
+def token_counts(shards: Shards) -> NDArray[np.int64]:
+    """How often each id occurs in the shards, int64[vocab_size]; <|endoftext|> once per document."""
+    return _count(shards.tokens, 0, shards.n_tokens, shards.vocab_size)
+
+
+def trained_counts(shards: Shards, n_tokens: int, *, seed: int, shuffle: bool) -> NDArray[np.int64]:
+    """How often each id occurs in what a run read, int64[vocab_size].
+
+    Args:
+        shards: Its training text.
+        n_tokens: Tokens that it read.
+        seed: `TrainConfig.seed` of the run.
+        shuffle: `TrainConfig.shuffle` of the run.
+    """
+    epochs, rest = divmod(n_tokens, shards.n_tokens)
+    counts = epochs * token_counts(shards) if epochs else np.zeros(shards.vocab_size, np.int64)
+    read = DocumentStream(shards, seed=seed, shuffle=shuffle).read
+    return counts + _count(read, n_tokens - rest, n_tokens, shards.vocab_size)
+
+
+def _count(read: Callable[[int, int], NDArray[np.int64]], start: int, stop: int, size: int) -> NDArray[np.int64]:
+    counts = np.zeros(size, np.int64)
+    for first in range(start, stop, _CHUNK):
+        counts += np.bincount(read(first, min(first + _CHUNK, stop)), minlength=size)
+    return counts
+
+
+def rank_frequency(counts: NDArray[np.int64], points: int = 200) -> list[dict[str, float]]:
+    """Count by rank, the most frequent token first, at up to `points` ranks that are even on a log scale.
+
+    Args:
+        counts: int64[vocab_size], as `token_counts` or an evaluation give them.
+        points: At most so many rows, each `rank` (from 1), `count` and `share` of all tokens. Ids that do not occur
+            have no rank.
+    """
+    ordered = np.sort(counts[counts > 0])[::-1]
+    if not len(ordered):
+        return []
+    ranks = np.unique(np.geomspace(1, len(ordered), points).round().astype(np.int64))
+    total = int(counts.sum())
+    return [
+        {"rank": r, "count": c, "share": c / total}
+        for r, c in zip(ranks.tolist(), ordered[ranks - 1].tolist(), strict=True)
+    ]
+
+
+def frequency_summary(counts: NDArray[np.int64], rare: int = 100) -> dict[str, float]:
+    """How even the distribution is.
+
+    Args:
+        counts: int64[vocab_size].
+        rare: A token that occurs fewer times counts as rare.
+
+    Returns:
+        `vocab_size`; `used` and `unused`, ids that occur and that do not; `rare`, those that occur fewer than
+        `rare_below` times, unused ones included; `top_10_share`, `top_100_share`, of all tokens; `entropy_bits` per
+        token.
+    """
+    ordered, total = np.sort(counts)[::-1], max(int(counts.sum()), 1)
+    shares = ordered[ordered > 0] / total
+    return {
+        "vocab_size": len(counts),
+        "used": len(shares),
+        "unused": len(counts) - len(shares),
+        "rare": int((counts < rare).sum()),
+        "rare_below": rare,
+        "top_10_share": float(shares[:10].sum()),
+        "top_100_share": float(shares[:100].sum()),
+        "entropy_bits": float(-(shares * np.log2(shares)).sum()),
+    }
+
+
+def curves(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The diagnostics of a run for a chart: one row per step with diagnostics and quantity.
+
+    Args:
+        rows: Of the training log (`metrics.jsonl` of a model), in any order; of a step logged twice, the last counts.
+
+    Returns:
+        Rows with `step`, `bytes_seen`, `name` and `value`. `grad_norm` and `tokens_per_second` are means over the
+        logged steps since the row before.
+    """
+    steps = {row["step"]: row for row in rows}
+    found: list[dict[str, Any]] = []
+    since: list[dict[str, Any]] = []
+    for step in sorted(steps):
+        row = steps[step]
+        since.append(row)
+        if "mfu" not in row:
+            continue
+        values = {name: sum(each[name] for each in since) / len(since) for name in _EVERY_STEP}
+        values |= {name: value for name, value in row.items() if name.startswith(_NOW_AND_THEN)}
+        at = {"step": step, "bytes_seen": row["bytes_seen"]}
+        found += [{**at, "name": name, "value": value} for name, value in values.items()]
+        since = []
+    return found

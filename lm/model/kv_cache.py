@@ -1,0 +1,153 @@
+"""Keys and values of positions that a model has read, so that decoding reads each token once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lm.model.transformer import Transformer
+
+
+class KeyValueCache:
+    """What `Transformer.forward(ids, cache=cache)` reads and extends; it is for inference only.
+
+    Each row has a length of its own. A forward pass appends its ids to every row, behind that row's length.
+    Prompts of unequal lengths are therefore padded on the right and the cache is then rewound to their lengths:
+    what lies behind a row's length is never read and is overwritten by the next pass.
+
+    Several continuations of one text go through the model together as a tree: see `branch`.
+
+    Args:
+        model: The model that will use it.
+        rows: Number of sequences.
+        capacity: Tokens per row to allocate at first; it grows when more are needed.
+
+    Attributes:
+        lengths: int64[rows], on the CPU: tokens that each row holds.
+    """
+
+    def __init__(self, model: Transformer, rows: int = 1, capacity: int = 64) -> None:
+        config, weight = model.config, model.lm_head.weight
+        self._context_tokens = model.context_tokens
+        self._device = weight.device
+        shape = (rows, config.width // config.head_width, capacity, config.head_width)
+        self.layers = [LayerCache(weight.new_zeros(shape), weight.new_zeros(shape)) for _ in range(config.depth)]
+        self.lengths = torch.zeros(rows, dtype=torch.int64)
+        self._parents: Tensor | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the tensors occupy, unused slots included."""
+        return sum(2 * layer.keys.numel() * layer.keys.element_size() for layer in self.layers)
+
+    def branch(self, parents: Sequence[int]) -> None:
+        """Make the next forward pass read a tree of tokens behind the cached ones.
+
+        Each token then sees the cached tokens of its row, its ancestors and itself, and has the position that it
+        would have behind them alone. Afterwards only a chain that comes first, parents -1, 0, 1, ..., may stay:
+        rewind to it.
+
+        Args:
+            parents: For each token of the pass the index of its parent in the pass, which comes before it; -1 for
+                the last cached token.
+        """
+        if any(not -1 <= parent < node for node, parent in enumerate(parents)):
+            raise ValueError(f"parents {list(parents)} do not come before their children")
+        self._parents = torch.tensor(parents, dtype=torch.int64)
+
+    def rewind(self, lengths: int | Sequence[int] | Tensor) -> None:
+        """Forget all but the first `lengths` tokens of the rows; one number holds for all of them."""
+        new = torch.as_tensor(lengths, dtype=torch.int64).cpu().expand(len(self.lengths)).clone()
+        if (new < 0).any() or (new > self.lengths).any():
+            raise ValueError(f"cannot rewind rows of {self.lengths.tolist()} tokens to {new.tolist()}")
+        self.lengths = new
+
+    def select(self, rows: Sequence[int]) -> KeyValueCache:
+        """A copy that holds the given rows, in that order; a row may occur several times (a fork), or not at all."""
+        chosen = KeyValueCache.__new__(KeyValueCache)
+        index = torch.tensor(rows, dtype=torch.int64)
+        chosen._context_tokens, chosen._device, chosen._parents = self._context_tokens, self._device, None
+        chosen.lengths = self.lengths[index]
+        used, index = int(self.lengths.max()), index.to(self._device)
+        chosen.layers = [
+            LayerCache(layer.keys[:, :, :used][index], layer.values[:, :, :used][index]) for layer in self.layers
+        ]
+        return chosen
+
+    def begin(self, rows: int, n: int) -> Tensor:
+        """Prepare the layers for a pass over n tokens per row, and lengthen the rows by them.
+
+        Returns:
+            int64[rows, n], the positions of the tokens.
+
+        Raises:
+            ValueError: Other rows than the cache has, or a position that the model was never trained on.
+        """
+        parents, self._parents = self._parents, None
+        if rows != len(self.lengths) or (parents is not None and len(parents) != n):
+            raise ValueError(f"{rows} rows of {n} tokens do not fit a cache of {len(self.lengths)} rows, or its tree")
+        start = self.lengths[:, None]
+        slots = start + torch.arange(n)
+        if parents is None:
+            positions = slots
+            below = torch.ones(n, n, dtype=torch.bool).tril_()
+        else:
+            below, depth = _ancestors(parents)
+            positions = start + depth
+        if n and int(positions.max()) >= self._context_tokens:
+            raise ValueError(f"position {int(positions.max())}, but the model was built for {self._context_tokens}")
+        end = int(slots.max()) + 1 if n else 0
+        # Cached tokens are seen by all, tokens of this pass by themselves and their descendants.
+        own = torch.arange(end)[None, :] - start  # int64[rows, slots]: index in the pass, where there is one
+        ours = ((own >= 0) & (own < n))[:, None]
+        mask = (own < 0)[:, None] | ours & below[:, own.clamp(0, max(n - 1, 0))].transpose(0, 1)
+        fresh = parents is None and not self.lengths.any()
+        for layer in self.layers:
+            layer.begin(slots.to(self._device), end, None if fresh else mask[:, None].to(self._device))
+        self.lengths = self.lengths + n
+        return positions.to(self._device)
+
+
+class LayerCache:
+    """One layer's part: keys and values, float[rows, heads, capacity, head_width]."""
+
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        self.keys, self.values = keys, values
+        self._slots: Tensor
+        self._end = 0
+        self._mask: Tensor | None = None
+
+    def begin(self, slots: Tensor, end: int, mask: Tensor | None) -> None:
+        """Take where the next tokens go, int64[rows, n], below `end`, and what they see; None: causal, no past."""
+        self._slots, self._end, self._mask = slots, end, mask
+        if (missing := end - self.keys.shape[2]) > 0:
+            extra = max(missing, self.keys.shape[2] // 2)
+            self.keys, self.values = (F.pad(x, (0, 0, 0, extra)) for x in (self.keys, self.values))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Append keys and values, then attend; all are float[rows, heads, n, head_width]."""
+        index = self._slots[:, None, :, None].expand_as(k)
+        self.keys.scatter_(2, index, k)
+        self.values.scatter_(2, index, v)
+        if self._mask is None:
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        # What is masked still has to be finite: attention multiplies it by zero. Hence the zeros at first.
+        return F.scaled_dot_product_attention(
+            q, self.keys[:, :, : self._end], self.values[:, :, : self._end], attn_mask=self._mask
+        )
+
+
+def _ancestors(parents: Tensor) -> tuple[Tensor, Tensor]:
+    """bool[n, n]: whether j is i or an ancestor of i; int64[n]: how many ancestors i has."""
+    n = len(parents)
+    sees = torch.eye(n, dtype=torch.bool)
+    for node, parent in enumerate(parents.tolist()):
+        if parent >= 0:
+            sees[node] |= sees[parent]
+    return sees, sees.sum(1) - 1

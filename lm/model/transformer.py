@@ -1,0 +1,237 @@
+"""A decoder-only transformer with the layout and the parameter names of Hugging Face's Llama."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from lm.model.config import ModelConfig as ModelConfig
+from lm.model.packing import pack
+
+if TYPE_CHECKING:
+    from lm.model.kv_cache import KeyValueCache, LayerCache
+    from lm.model.packing import Packing
+
+
+class Transformer(nn.Module):
+    """Token ids in, logits out; positions beyond `context_tokens` were never trained and are refused.
+
+    Args:
+        config: Shape of the model.
+        vocab_size: Number of real ids.
+        context_tokens: Largest number of positions.
+        tokenizer_sha256: Name of the tokenizer whose ids the model knows; empty if unknown.
+    """
+
+    def __init__(self, config: ModelConfig, vocab_size: int, context_tokens: int, tokenizer_sha256: str = "") -> None:
+        super().__init__()
+        self.config = config
+        self.vocab_size = vocab_size
+        self.context_tokens = context_tokens
+        self.tokenizer_sha256 = tokenizer_sha256
+        padded = math.ceil(vocab_size / config.vocab_multiple) * config.vocab_multiple
+        self.model = Decoder(config, padded, context_tokens)
+        self.lm_head = nn.Linear(config.width, padded, bias=False)
+        if config.tie_embeddings:
+            self.lm_head.weight = self.model.embed_tokens.weight
+        # As a bias of the head's own product, -inf costs nothing; an assignment afterwards copies the logits.
+        padding = torch.zeros(padded).masked_fill_(torch.arange(padded) >= vocab_size, -math.inf)
+        self.register_buffer("padding", padding if padded > vocab_size else None, persistent=False)
+        self.padding: Tensor | None
+
+    def forward(
+        self,
+        ids: Tensor,
+        keep: Tensor | None = None,
+        *,
+        cache: KeyValueCache | None = None,
+        documents: Tensor | None = None,
+    ) -> Tensor:
+        """Logits of the next token.
+
+        Args:
+            ids: int64[rows, positions].
+            keep: bool[rows, positions]; only the marked positions reach the head, which is most of
+                the work when the vocabulary is large. None keeps all.
+            cache: For decoding: the ids follow what the cache holds, and it holds them afterwards.
+            documents: As for `hidden`.
+
+        Returns:
+            float[rows, positions, padded vocabulary], or float[marked, padded vocabulary] with `keep`;
+            padding ids are at -inf.
+        """
+        hidden = self.hidden(ids, cache=cache, documents=documents)
+        if keep is not None:
+            hidden = hidden[keep]
+        return F.linear(hidden, self.lm_head.weight, self.padding)
+
+    def hidden(self, ids: Tensor, *, cache: KeyValueCache | None = None, documents: Tensor | None = None) -> Tensor:
+        """What the head sees: normalized hidden states, float[rows, positions, width].
+
+        Args:
+            ids: int64[rows, positions].
+            cache: As for `forward`; without `documents`.
+            documents: int64[rows, positions], number of each position's document, never falling within a row.
+                Positions see those of their own document alone, as if every document were computed by itself.
+                They are not counted anew in each: rotary attention depends on their differences only. None: all
+                of a row is one document.
+        """
+        if cache is None and ids.shape[1] > self.context_tokens:  # a cache knows positions; a tree's are fewer
+            raise ValueError(f"{ids.shape[1]} positions, but the model was built for {self.context_tokens}")
+        if cache is not None and documents is not None:
+            raise ValueError("a cache holds one document per row; leave out the documents")
+        hidden: Tensor = self.model(ids, cache, None if documents is None else pack(documents))
+        return hidden
+
+    @torch.no_grad()
+    def initialize(self, seed: int) -> None:
+        """Draw the weights; two vocabularies get the same layers from the same seed.
+
+        Projections into the residual stream start at zero, so the first logits are almost uniform.
+        (Recipe: karpathy/nanochat, nanochat/gpt.py.)
+        """
+        generator = torch.Generator().manual_seed(seed)
+        for name, parameter in self.model.layers.named_parameters():
+            if parameter.ndim == 1:
+                parameter.fill_(1.0)
+            elif "o_proj" in name or "down_proj" in name:
+                parameter.zero_()
+            else:
+                bound = math.sqrt(3 / parameter.shape[1])
+                parameter.copy_(torch.rand(parameter.shape, generator=generator) * 2 * bound - bound)
+        self.model.norm.weight.fill_(1.0)
+        # One generator for each table: rows of ids that two vocabularies share start equal.
+        for offset, table in enumerate((self.model.embed_tokens.weight, self.lm_head.weight), start=1):
+            if offset == 2 and self.config.tie_embeddings:
+                break
+            std = 1.0 if offset == 1 and not self.config.tie_embeddings else 0.02
+            table.copy_(torch.randn(table.shape, generator=generator.manual_seed(seed + offset)) * std)
+
+    def n_parameters(self) -> dict[str, int]:
+        """Numbers of parameters: `total`; `non_embedding`, without both vocabulary tables; `matmul`,
+        every weight that multiplies activations, the head included.
+        """
+        total = sum(parameter.numel() for parameter in self.parameters())
+        layers = sum(parameter.numel() for parameter in self.model.layers.parameters())
+        matrices = sum(p.numel() for p in self.model.layers.parameters() if p.ndim == 2)
+        return {
+            "total": total,
+            "non_embedding": layers + self.model.norm.weight.numel(),
+            "matmul": matrices + self.lm_head.weight.numel(),
+        }
+
+    def flops_per_token(self) -> int:
+        """Training FLOPs of one token: 6 N_matmul + 12 depth width context_tokens.
+
+        N_matmul counts the head and not the embedding (a look-up). The second term is attention's two
+        products, forward and backward, without the factor 1/2 for causality (PaLM, appendix B).
+        """
+        attention = 12 * self.config.depth * self.config.width * self.context_tokens
+        return 6 * self.n_parameters()["matmul"] + attention
+
+
+class Decoder(nn.Module):
+    """Everything below the head (HF: `model.`)."""
+
+    def __init__(self, config: ModelConfig, padded_vocab: int, context_tokens: int) -> None:
+        super().__init__()
+        self.embed_tokens = nn.Embedding(padded_vocab, config.width)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.depth))
+        self.norm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        frequencies = config.rope_theta ** -(torch.arange(0, config.head_width, 2) / config.head_width)
+        angles = torch.outer(torch.arange(context_tokens).float(), frequencies).repeat(1, 2)
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin(), persistent=False)
+        self.cos: Tensor
+        self.sin: Tensor
+
+    def forward(self, ids: Tensor, cache: KeyValueCache | None = None, packing: Packing | None = None) -> Tensor:
+        """Normalized hidden states, float[rows, positions, width], of int64[rows, positions]."""
+        x: Tensor = self.embed_tokens(ids)
+        if cache is None:
+            cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
+            for layer in self.layers:
+                x = layer(x, cos, sin, packing)
+        else:
+            positions = cache.begin(*ids.shape)[:, None]
+            cos, sin = self.cos[positions], self.sin[positions]
+            for layer, cached in zip(self.layers, cache.layers, strict=True):
+                x = layer(x, cos, sin, cached)
+        normalized: Tensor = self.norm(x)
+        return normalized
+
+
+class Layer(nn.Module):
+    """Attention and SwiGLU, each behind its norm and around a residual stream."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.input_layernorm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.self_attn = Attention(config)
+        self.post_attention_layernorm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.mlp = SwiGLU(config)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, special: LayerCache | Packing | None = None) -> Tensor:
+        """Update of the residual stream, float[rows, positions, width]."""
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, special)
+        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return out
+
+
+class Attention(nn.Module):
+    """Causal self-attention with rotary positions."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.head_width = config.head_width
+        self.q_proj = nn.Linear(config.width, config.width, bias=False)
+        self.k_proj = nn.Linear(config.width, config.width, bias=False)
+        self.v_proj = nn.Linear(config.width, config.width, bias=False)
+        self.o_proj = nn.Linear(config.width, config.width, bias=False)
+        self.q_norm: nn.Module = nn.Identity()
+        self.k_norm: nn.Module = nn.Identity()
+        if config.qk_norm:
+            self.q_norm = nn.RMSNorm(config.head_width, eps=config.norm_eps)
+            self.k_norm = nn.RMSNorm(config.head_width, eps=config.norm_eps)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, special: LayerCache | Packing | None = None) -> Tensor:
+        """Mix positions of float[rows, positions, width]; causal within the row unless something special attends."""
+        rows, positions, width = x.shape
+        heads = (rows, positions, width // self.head_width, self.head_width)
+        q = rotate(self.q_norm(self.q_proj(x).view(heads)).transpose(1, 2), cos, sin)
+        k = rotate(self.k_norm(self.k_proj(x).view(heads)).transpose(1, 2), cos, sin)
+        v = self.v_proj(x).view(heads).transpose(1, 2)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True) if special is None else special.attend(q, k, v)
+        out: Tensor = self.o_proj(mixed.transpose(1, 2).reshape(rows, positions, width))
+        return out
+
+
+class SwiGLU(nn.Module):
+    """Gated feed-forward layer."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(config.width, config.mlp_width, bias=False)
+        self.up_proj = nn.Linear(config.width, config.mlp_width, bias=False)
+        self.down_proj = nn.Linear(config.mlp_width, config.width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Transform every position of float[..., width]."""
+        out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        return out
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary position embedding with HF's pairing: component i turns with component i + head_width / 2.
+
+    Args:
+        x: float[rows, heads, positions, head_width].
+        cos: float[positions, head_width], or float[rows, 1, positions, head_width]: cosines of the angles.
+        sin: Of the same shape, their sines.
+    """
+    first, second = x.chunk(2, dim=-1)
+    return x * cos.to(x.dtype) + torch.cat((-second, first), dim=-1) * sin.to(x.dtype)

@@ -1,0 +1,1 @@
+"""Training: optimizers, schedule, checkpoints, several processes."""

@@ -1,0 +1,142 @@
+"""Settings of a training run: its text, its steps, its learning rates, where and how it computes."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from tokenizer.errors import UserError
+
+# These say how a run is watched or placed, not what it computes: a resumed run may change them.
+FREE_TO_CHANGE = ("device", "threads", "checkpoint_seconds", "log_every", "diagnostics_every", "peak_flops")
+# What these mean on a device is recorded instead (`lm.model.device.arithmetic`).
+_RESOLVED = ("precision", "compile")
+# Settings that came later are recorded where they are not as usual: earlier runs keep their names.
+_LATER = ("document_mask", "context_tokens", "max_steps")
+
+PRECISIONS = ("auto", "fp32", "bf16", "probe")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Budget, learning rates and upkeep of one run; amounts of text are in UTF-8 bytes.
+
+    One step reads `rows = bytes_per_step // context_bytes` rows.
+
+    Attributes:
+        train_bytes: Text of the whole run, read in `train_bytes // bytes_per_step` steps.
+        bytes_per_step: Text of one step; a multiple of `context_bytes`.
+        context_bytes: Text of one row. Its tokens: `context_bytes` over the measured bytes per token.
+        context_tokens: Tokens of one row, instead: contexts equal in tokens. Bytes are then nominal: they give the
+            number of rows and of steps.
+        max_steps: Steps of the run, instead of `train_bytes // bytes_per_step`: what a budget that is not one of bytes
+            allows.
+        document_mask: Tokens attend within their own document only. Positions are not counted anew in each: rotary
+            attention depends on differences of positions alone.
+        matrix_lr: Peak learning rate of Muon, for the layers' matrices.
+        embedding_lr: Of AdamW, for the input embedding.
+        head_lr: Of AdamW, for the output head (and for a tied table).
+        vector_lr: Of AdamW, for the norms.
+        weight_decay: Decoupled, on the matrices.
+        grad_clip: Largest norm of the gradient; 0 switches clipping off.
+        warmup_fraction: Share of the run's steps over which the learning rates rise.
+        decay_fraction: Share of the run's steps, at the end, over which they fall to zero.
+        seed: Of the weights and of the order of documents.
+        shuffle: Shuffle the documents, anew in every epoch; False reads the shards as they lie.
+        microbatch_rows: Rows per forward pass (of each process), to save memory; None takes the whole step at once.
+        device: "auto" (CUDA if there is one), "cpu", "cuda" or "cuda:N".
+        precision: Of matrix products: "fp32", "bf16", "auto" (bf16 on CUDA, fp32 elsewhere) or "probe" (bf16 on a CPU
+            too, if a product timed at the start gains enough; a sweep over several machines had better say which).
+        compile: Whether `torch.compile` fuses the layers: True, False or "auto" (on CUDA). It changes rounding.
+        threads: CPU threads of Torch; None leaves them.
+        checkpoint_seconds: Seconds between checkpoints.
+        log_every: Steps between log entries.
+        diagnostics_every: Steps between log entries that also have the norms and rates of `diagnostics`; 0 for none.
+        peak_flops: FLOPs per second of one process that MFU refers to; None for the measured rate of a matrix product.
+    """
+
+    train_bytes: int = 12_000_000
+    bytes_per_step: int = 8192
+    context_bytes: int = 1024
+    context_tokens: int | None = None
+    max_steps: int | None = None
+    document_mask: bool = False
+    matrix_lr: float = 0.02
+    embedding_lr: float = 0.1
+    head_lr: float = 0.01
+    vector_lr: float = 0.01
+    weight_decay: float = 0.0
+    grad_clip: float = 1.0
+    warmup_fraction: float = 0.02
+    decay_fraction: float = 0.5
+    seed: int = 0
+    shuffle: bool = True
+    microbatch_rows: int | None = None
+    device: str = "auto"
+    precision: str = "auto"
+    compile: bool | str = "auto"
+    threads: int | None = None
+    checkpoint_seconds: float = 60.0
+    log_every: int = 1
+    diagnostics_every: int = 100
+    peak_flops: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("train_bytes", "bytes_per_step", "context_bytes", "log_every"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name}={getattr(self, name)}: use a positive whole number")
+        for name in ("matrix_lr", "embedding_lr", "head_lr", "vector_lr", "weight_decay", "grad_clip"):
+            if not getattr(self, name) >= 0:
+                raise UserError(f"{name}={getattr(self, name)}: use 0 or more")
+        if self.diagnostics_every < 0:
+            raise UserError(f"diagnostics_every={self.diagnostics_every}: use a number of steps, or 0 for none")
+        if self.peak_flops is not None and not self.peak_flops > 0:
+            raise UserError(f"peak_flops={self.peak_flops}: use a positive number, or null to measure it")
+        for name, otherwise in (
+            ("microbatch_rows", "the whole step"),
+            ("context_tokens", "contexts equal in bytes"),
+            ("max_steps", "as many as train_bytes says"),
+        ):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"{name}={value}: use 1 or more, or null for {otherwise}")
+        if self.precision not in PRECISIONS:
+            raise UserError(f"precision={self.precision} is not one of {', '.join(PRECISIONS)}")
+        if self.compile not in (True, False, "auto"):
+            raise UserError(f"compile={self.compile} is not one of auto, true, false")
+        if self.bytes_per_step % self.context_bytes:
+            rows = max(1, round(self.bytes_per_step / self.context_bytes))
+            raise UserError(
+                f"bytes_per_step={self.bytes_per_step} is not a multiple of "
+                f"context_bytes={self.context_bytes}; use bytes_per_step={rows * self.context_bytes}"
+            )
+        if self.train_bytes < self.bytes_per_step:
+            raise UserError(
+                f"train_bytes={self.train_bytes} is less than one step of {self.bytes_per_step} bytes; raise it "
+                "(budget.train_bytes), or lower lm.train.bytes_per_step"
+            )
+        if not 0 <= self.warmup_fraction <= 1 - self.decay_fraction <= 1:
+            raise UserError(
+                f"warmup_fraction={self.warmup_fraction} and decay_fraction={self.decay_fraction} overlap; "
+                "they must be at least 0 and add up to at most 1"
+            )
+
+    @property
+    def steps(self) -> int:
+        """Steps of the run."""
+        return self.max_steps or self.train_bytes // self.bytes_per_step
+
+    @property
+    def rows(self) -> int:
+        """Rows (sequences) of one step."""
+        return self.bytes_per_step // self.context_bytes
+
+    def fixed(self) -> dict[str, Any]:
+        """What decides the result, so that a run with other values is another run."""
+        usual = {field.name: field.default for field in dataclasses.fields(self)}
+        return {
+            name: value
+            for name, value in dataclasses.asdict(self).items()
+            if name not in FREE_TO_CHANGE + _RESOLVED and not (name in _LATER and value == usual[name])
+        }

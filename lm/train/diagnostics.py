@@ -1,0 +1,182 @@
+"""What training does inside the model, now and then: sizes of activations and weights, and how busy the machine is.
+
+Names in the log (with `grad_norm` and `tokens_per_second`, which every logged step has):
+
+- `residual_rms/LL/attention`, `residual_rms/LL/mlp`, `residual_rms/final`: root mean square of the residual stream
+  where layer LL's attention, its MLP and the head read it, before their norm;
+- `gate_rms/LL`: of the input of layer LL's SiLU;
+- `weight_norm/GROUP` and `weight_rms/GROUP`: Euclidean norm and root mean square of the weights of a `GROUPS`, without
+  padding rows. Only the second compares vocabularies of different sizes;
+- `matmul_flops_per_second`: the peak that `mfu` refers to, as configured or measured here;
+- `mfu`: model FLOPs utilization (PaLM, appendix B): `Transformer.flops_per_token` times the tokens per second since the
+  last such entry, over that peak.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lm.model.transformer import Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import Tensor, nn
+
+    from lm.model.transformer import Transformer
+
+GROUPS = ("embedding", "head", "attention", "mlp", "norms")
+
+
+class Diagnostics:
+    """Measures a model under training every so many steps; what it does changes no loss, weight or random number.
+
+    Args:
+        every: Steps between measurements, of which the first step and the last always have one; 0 for none.
+        peak_flops: Multiplications and additions per second that one process can do, for `mfu`; None to measure a
+            large matrix product when it is first needed (a fifth of a second, once per process).
+        precision: What training computes in, "fp32" or "bf16".
+        processes: How many train together; the peak is that of all of them. They measure at the same time, so that
+            those of one CPU share it then as well.
+    """
+
+    def __init__(self, every: int, peak_flops: float | None, precision: str, processes: int = 1) -> None:
+        self.every, self.peak_flops, self.precision, self.processes = every, peak_flops, precision, processes
+        self._mark = (0, 0.0)
+
+    def mark(self, tokens: int, seconds: float) -> None:
+        """Say where a resumed run stands: speed counts from there."""
+        self._mark = (tokens, seconds)
+
+    def due(self, step: int, steps: int) -> bool:
+        """Whether the `step`-th (from 1) of `steps` is measured."""
+        return self.every > 0 and (step % self.every == 0 or step in (1, steps))
+
+    def row(self, model: Transformer, ids: Tensor, *, tokens: int, seconds: float, **options: Any) -> dict[str, float]:
+        """Measure.
+
+        Args:
+            model: The model, after the step.
+            ids: int64[rows, positions], what to send through it: a micro-batch of the step, or less.
+            tokens: Read by the run so far.
+            seconds: That it took so far.
+            **options: For the model's forward.
+        """
+        one = self.peak_flops or matmul_flops_per_second(ids.device.type, self.precision, torch.get_num_threads())
+        peak = one * self.processes
+        rate = (tokens - self._mark[0]) / max(seconds - self._mark[1], 1e-9)
+        self.mark(tokens, seconds)
+        return {
+            **activations(model, ids, self.precision, **options),
+            **weights(model),
+            "matmul_flops_per_second": peak,
+            "mfu": rate * model.flops_per_token() / peak,
+        }
+
+
+@torch.no_grad()
+def activations(model: Transformer, ids: Tensor, precision: str = "fp32", **options: Any) -> dict[str, float]:
+    """Root mean squares inside the model, in a forward pass of their own (without the head, which is most of its cost).
+
+    A pass apart, not hooks on the training's own: it is the same whether training is compiled, distributed or in
+    micro-batches, and it leaves training alone.
+
+    Args:
+        model: Any model.
+        ids: int64[rows, positions].
+        precision: "bf16" for autocast.
+        **options: For the model's forward.
+    """
+    squares: dict[str, Tensor] = {}
+
+    def read(name: str, x: Tensor) -> None:
+        squares[name] = x.float().square().mean()
+
+    autocast = torch.autocast(ids.device.type, torch.bfloat16, enabled=precision == "bf16")
+    # Eager: a compiled layer would not call hooks on its parts.
+    with _reading(model, read), torch.compiler.set_stance("force_eager"), autocast:
+        model(ids, torch.zeros_like(ids, dtype=torch.bool), **options)
+    return dict(zip(squares, torch.stack([*squares.values()]).sqrt().tolist(), strict=True))  # one transfer
+
+
+@contextmanager
+def _reading(model: Transformer, read: Callable[[str, Tensor], None]) -> Iterator[None]:
+    """Call `read` with the name and the value of each activation that is measured, while the block runs."""
+    with ExitStack() as stack:
+
+        def inputs_of(module: nn.Module, name: str) -> None:
+            stack.callback(module.register_forward_pre_hook(lambda _, inputs: read(name, inputs[0])).remove)
+
+        def output_of(module: nn.Module, name: str) -> None:
+            stack.callback(module.register_forward_hook(lambda _, __, output: read(name, output)).remove)
+
+        for i, layer in enumerate(model.model.layers):
+            assert isinstance(layer, Layer)
+            inputs_of(layer.input_layernorm, f"residual_rms/{i:02d}/attention")
+            inputs_of(layer.post_attention_layernorm, f"residual_rms/{i:02d}/mlp")
+            output_of(layer.mlp.gate_proj, f"gate_rms/{i:02d}")
+        inputs_of(model.model.norm, "residual_rms/final")
+        yield
+
+
+@torch.no_grad()
+def weights(model: Transformer) -> dict[str, float]:
+    """Euclidean norm and root mean square of each group of weights; a tied table is the embedding's."""
+    sums: dict[str, list[Tensor]] = {}
+    sizes: dict[str, int] = {}
+    for name, parameter in model.named_parameters():
+        group = _group(name)
+        used = parameter[: model.vocab_size] if group in ("embedding", "head") else parameter
+        sums.setdefault(group, []).append(used.float().square().sum())
+        sizes[group] = sizes.get(group, 0) + used.numel()
+    found = dict(zip(sums, torch.stack([torch.stack(parts).sum() for parts in sums.values()]).tolist(), strict=True))
+    norms = {f"weight_norm/{group}": math.sqrt(found[group]) for group in GROUPS if group in found}
+    means = {f"weight_rms/{group}": math.sqrt(found[group] / sizes[group]) for group in GROUPS if group in found}
+    return norms | means
+
+
+def _group(name: str) -> str:
+    if name.startswith("model.embed_tokens"):
+        return "embedding"
+    if name.startswith("lm_head"):
+        return "head"
+    if "norm" in name:
+        return "norms"
+    return "attention" if ".self_attn." in name else "mlp"
+
+
+@functools.cache
+def matmul_flops_per_second(device_type: str, precision: str, threads: int, rounds: int = 6) -> float:
+    """FLOPs per second of a large square matrix product here, the best of `rounds`; measured once per process.
+
+    It is what a program can reach on this machine as it is now. Vendors' figures are higher, other programs' work
+    makes it lower.
+
+    Args:
+        device_type: "cpu" or "cuda".
+        precision: "fp32" or "bf16", of the factors.
+        threads: CPU threads of Torch; part of what was measured.
+        rounds: Products that are timed, after one that is not.
+    """
+    size = 8192 if device_type == "cuda" else 1024
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    left, right = (torch.full((size, size), value, dtype=dtype, device=device_type) for value in (0.5, 0.25))
+    best = math.inf
+    for i in range(rounds + 1):
+        began = _now(device_type)
+        torch.mm(left, right)
+        elapsed = _now(device_type) - began
+        best = min(best, elapsed) if i else best
+    return 2 * size**3 / best
+
+
+def _now(device_type: str) -> float:
+    if device_type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()

@@ -1,0 +1,143 @@
+"""Training: the same text in the same order, whatever the tokenizer, however often the run is stopped."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lm.data.shards import Shards
+from lm.model.device import resolve_device
+from lm.model.transformer import ModelConfig, Transformer
+from lm.train.checkpoint import load_model_tensors, load_tensors
+from lm.train.config import TrainConfig
+from lm.train.interrupt import DeferredInterrupt
+from lm.train.parallel import current, together
+from lm.train.run import MODEL, SUMMARY, Run
+from tokenizer.errors import UserError
+from tokenizer.files import read_json
+from tokenizer.progress import thread_count
+
+if TYPE_CHECKING:
+    from tokenizer.progress import Progress
+
+__all__ = ["TrainConfig", "join", "load_model", "train"]
+
+Log = Callable[[dict[str, Any]], None]
+_logger = logging.getLogger(__name__)
+
+
+def train(
+    model: ModelConfig,
+    config: TrainConfig,
+    shards: Shards,
+    folder: Path,
+    *,
+    log: Log | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Train a model, or continue where an earlier call in the same folder was stopped.
+
+    On Ctrl-C or SIGTERM the step in progress is finished, a checkpoint written and `KeyboardInterrupt` raised. After
+    a kill, the steps since the last checkpoint are done again (and logged again, with the same numbers).
+    On one machine's CPU a resumed run gives the losses of an unbroken one to the last bit, if it has as many threads
+    and processes.
+
+    Under `lm.train.parallel.launch` the other processes join in (`join`).
+
+    Args:
+        model: Shape of the model.
+        config: Budget and learning rates.
+        shards: Training text.
+        folder: Gets `model.safetensors` (for `load_model`) and `summary.json`; until then, a checkpoint.
+        log: Called every `log_every` steps with step (from 1), loss (nats per token, EOS included),
+            train_bits_per_byte (text tokens of this step), bytes_seen, tokens_seen, flops, tokens_per_second,
+            lr (the schedule's factor times `matrix_lr`), grad_norm (before clipping) and seconds; every
+            `diagnostics_every` steps, what `lm.train.diagnostics` lists.
+        progress: Called after every step with ("train", steps done, steps).
+
+    Returns:
+        The summary: parameters, FLOPs, text, tokens, steps and time, with the formulas used.
+
+    Raises:
+        UserError: If the settings are wrong, the folder holds another run, or the loss stops being finite.
+        KeyboardInterrupt: After Ctrl-C or SIGTERM, once the state is saved.
+    """
+    run = Run(model, config, shards, folder)
+    if (folder / SUMMARY).exists():
+        summary: dict[str, Any] = read_json(folder / SUMMARY)
+        run.same_or_refuse(summary["run"])
+        load_tensors(folder / MODEL)  # or it was damaged since
+        return summary
+    job = {"model": asdict(model), "train": asdict(config), "shards": str(shards.folder), "folder": str(folder)}
+    world = current()
+    world.announce(job)
+    if world.agree(False):
+        raise UserError("another process cannot take part in the training; it has said why")
+    return _train(run, log, progress)
+
+
+def join(job: dict[str, Any]) -> None:
+    """Take part in the training that the first process announced (`lm.train.parallel.launch`)."""
+    world = current()
+    try:
+        shards = Shards.open(Path(job["shards"]), verify="never")  # the first process has verified them
+        run = Run(ModelConfig(**job["model"]), TrainConfig(**job["train"]), shards, Path(job["folder"]))
+    except UserError as error:  # no such device or file on this machine
+        _logger.error("process %d: %s", world.rank, error)  # noqa: TRY400  (a user's mistake has no traceback)
+        world.agree(True)
+        raise
+    if not world.agree(False):
+        _train(run, None, None)
+
+
+def _train(run: Run, log: Log | None, progress: Progress | None) -> dict[str, Any]:
+    config, world = run.config, run.world
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads if config.threads is None else thread_count(config.threads))
+        with together():
+            run.begin()
+            with DeferredInterrupt(patient=world.size > 1) as interrupt:
+                saved = time.monotonic()
+                while run.step < config.steps:
+                    entry = run.advance()
+                    if log is not None and entry is not None:
+                        log(entry)
+                    if progress is not None:
+                        progress("train", run.step, config.steps)
+                    interrupt.pending = world.agree(interrupt.pending)
+                    if interrupt.pending or time.monotonic() - saved > config.checkpoint_seconds:
+                        run.save_checkpoint()
+                        saved = time.monotonic()
+                    interrupt.raise_if_pending()
+            return run.finish()
+    finally:
+        torch.set_num_threads(threads)
+
+
+def load_model(folder: Path, device: str = "cpu", local_rank: int | None = None) -> Transformer:
+    """Load a trained model, ready to evaluate.
+
+    Args:
+        folder: As filled by `train`.
+        device: As in `TrainConfig`.
+        local_rank: As for `lm.model.device.resolve_device`.
+
+    Raises:
+        UserError: If the folder holds no whole model.
+    """
+    place = resolve_device(device, local_rank)
+    tensors, meta = load_tensors(folder / MODEL, str(place))
+    try:
+        config = ModelConfig(**meta["model"])
+        model = Transformer(config, meta["vocab_size"], meta["context_tokens"], meta["tokenizer_sha256"]).to(place)
+        load_model_tensors(model, tensors)
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise UserError(f"{folder / MODEL} does not hold a model of ours ({error}); train it again") from error
+    return model.eval()

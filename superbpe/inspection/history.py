@@ -1,0 +1,245 @@
+"""What training did, merge by merge, and what each merge saves.
+
+Every occurrence of a token was put together by the merges of its derivation, each joining two tokens into one. So
+counting the tokens of an encoded text tells how often each merge was applied to it (`times_applied`), and the number of
+tokens after the first k merges, for every k at once: bytes minus applications so far. That is what encoding with the
+tokenizer cut to k merges would give, at the cost of encoding once per phase.
+
+Counts in training are of pairs. They equal the applications, except for a pair of equal tokens: three a's in a row hold
+two pairs (a, a), of which one is merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from superbpe.inspection.vocabulary import display, n_words
+from superbpe.transition import times_applied
+from tokenizer import _native
+from tokenizer.errors import UserError
+from tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class History:
+    """What the merges of a tokenizer do to a text.
+
+    Attributes:
+        n_bytes: UTF-8 bytes of the text.
+        n_documents: its documents; no token crosses their ends.
+        applied: int64 [n_merges], by rank: how often each merge is applied while the text is encoded; phase-1 merges
+            as phase 1's own tokenizer applies them, inside its pretokens.
+        lifted: int64 [n_phase1_merges]: how often phase-1 merges are applied where phase 2's fence alone cuts the
+            text. Equal to `applied` for plain BPE and for two-pass tokenizers, which keep phase 1's fence.
+        first_size: vocabulary size without any merge: 256 bytes and the special tokens.
+    """
+
+    n_bytes: int
+    n_documents: int
+    applied: Ints
+    lifted: Ints
+    first_size: int
+
+    @property
+    def transition(self) -> int:
+        """Vocabulary size at which phase 2 takes over; the last size of plain BPE."""
+        return self.first_size + len(self.lifted)
+
+    def tokens(self) -> Ints:
+        """Tokens of the text by vocabulary size: int64 [n_merges + 1], the first for `first_size`."""
+        n_phase1 = len(self.lifted)
+        phase1 = self.n_bytes - np.cumsum(self.applied[:n_phase1])
+        phase2 = self.n_bytes - int(self.lifted.sum()) - np.cumsum(self.applied[n_phase1:])
+        return np.concatenate([[self.n_bytes], phase1, phase2]).astype(np.int64)
+
+    def sizes(self) -> Ints:
+        """The vocabulary sizes that `tokens` is about."""
+        return self.first_size + np.arange(len(self.applied) + 1)
+
+    def bytes_per_token(self) -> npt.NDArray[np.float64]:
+        """Bytes per token by vocabulary size, as `tokens`."""
+        return self.n_bytes / np.maximum(self.tokens(), 1)
+
+
+def measure(tokenizer: Tokenizer, batches: Iterable[_native.Batch], *, threads: int | None = None) -> History:
+    """Encodes a text with a tokenizer, and with its phase 1 alone, and counts what each merge did.
+
+    Args:
+        tokenizer: its tokens must have one derivation each, as those of our training do.
+        batches: the text; read once.
+        threads: as in `Tokenizer.encode_documents`.
+
+    Raises:
+        UserError: a token can be made in several ways, so that tokens do not tell which merges made them.
+    """
+    if tokenizer.ignore_merges:
+        raise UserError(
+            "the tokenizer ignores merges (ignore_merges), so that its tokens do not tell which merges made them; "
+            "encode with `Tokenizer.cut` to each size instead"
+        )
+    ranks = tokenizer.ranks()
+    n_phase1 = tokenizer.n_phase1_merges
+    plain = n_phase1 == len(ranks)
+    encoders = [tokenizer] if plain else [tokenizer, Tokenizer.from_ranks(ranks[:n_phase1], pattern=tokenizer.pattern)]
+    counts = [np.zeros(encoder.vocab_size, dtype=np.int64) for encoder in encoders]
+    n_bytes = n_documents = 0
+    for batch in batches:
+        n_bytes += batch.n_bytes
+        n_documents += len(batch)
+        for encoder, count in zip(encoders, counts, strict=True):
+            ids, _ = encoder.encode_documents(batch, threads=threads)
+            count += np.bincount(ids, minlength=encoder.vocab_size)
+    counts = [count[encoder.ordinary_ids()] for encoder, count in zip(encoders, counts, strict=True)]
+    every = times_applied(ranks, counts[0])
+    inside = every[:n_phase1] if plain else times_applied(ranks[:n_phase1], counts[1])
+    return History(
+        n_bytes=n_bytes,
+        n_documents=n_documents,
+        applied=np.concatenate([inside, every[n_phase1:]]),
+        lifted=every[:n_phase1],
+        first_size=256 + len(tokenizer.special_tokens),
+    )
+
+
+def merge_log(
+    tokenizer: Tokenizer, *, counts: Sequence[npt.ArrayLike] = (), history: History | None = None
+) -> pa.Table:
+    """A row for each merge, by rank, to be written as Parquet or JSON lines.
+
+    Columns: `rank`, `phase` (1 or 2), `vocab_size` (with this merge), `text` (bytes that are not UTF-8 as hex escapes),
+    `left` and `right` likewise, `bytes`, `words` (non-empty parts between spaces), `superword`; with `counts`, `count`
+    (null where it is not known); with `history`, `applied`, `tokens` and `bytes_per_token` of its text.
+
+    Args:
+        tokenizer: any with one derivation per token.
+        counts: counts of the pairs when they were merged, phase by phase, as training reports them. A phase 1 that
+            went on further than the transition is cut.
+        history: of this tokenizer.
+
+    Raises:
+        UserError: counts or history are of another tokenizer.
+    """
+    import pyarrow as pa
+
+    tokenizer.ranks()  # refuses what has no order of merges
+    n, n_phase1 = len(tokenizer.merge_ids), tokenizer.n_phase1_merges
+    parts = tokenizer.merges
+    tokens = [left + right for left, right in parts]
+    superwords = set(tokenizer.superword_ids().tolist())
+    first_size = 256 + len(tokenizer.special_tokens)
+    columns: dict[str, Any] = {
+        "rank": pa.array(range(n), pa.int32()),
+        "phase": pa.array([1] * n_phase1 + [2] * (n - n_phase1), pa.int8()),
+        "vocab_size": pa.array(range(first_size + 1, first_size + n + 1), pa.int32()),
+        "text": pa.array([display(token) for token in tokens], pa.string()),
+        "left": pa.array([display(left) for left, _ in parts], pa.string()),
+        "right": pa.array([display(right) for _, right in parts], pa.string()),
+        "bytes": pa.array([len(token) for token in tokens], pa.int32()),
+        "words": pa.array([n_words(token) for token in tokens], pa.int32()),
+        "superword": pa.array([token in superwords for token in tokenizer.merge_ids[:, 2].tolist()], pa.bool_()),
+    }
+    if counts:
+        columns["count"] = pa.array(_by_rank(counts, n_phase1, n), pa.uint64())
+    if history is not None:
+        if len(history.applied) != n or len(history.lifted) != n_phase1:
+            raise UserError(f"the history is of {len(history.applied)} merges, the tokenizer has {n}; measure it again")
+        columns["applied"] = pa.array(history.applied)
+        columns["tokens"] = pa.array(history.tokens()[1:])
+        columns["bytes_per_token"] = pa.array(history.bytes_per_token()[1:])
+    return pa.table(columns)
+
+
+def _by_rank(counts: Sequence[npt.ArrayLike], n_phase1: int, n: int) -> list[int | None]:
+    """Counts of both phases in a row; None for merges that no phase told about."""
+    if len(counts) > 2:
+        raise UserError(f"there are counts of {len(counts)} phases; give those of phase 1 and of phase 2")
+    found: list[int | None] = []
+    for phase, wanted in enumerate([n_phase1, n - n_phase1]):
+        part = np.asarray(counts[phase] if phase < len(counts) else [], dtype=np.uint64).tolist()
+        if part and (len(part) < wanted or (phase == 1 and len(part) > wanted)):
+            raise UserError(
+                f"there are counts of {len(part)} merges for a phase of {wanted}; they are of another training"
+            )
+        found += part[:wanted] if part else [None] * wanted
+    return found
+
+
+@dataclass(frozen=True)
+class Progressed:
+    """How far phase 2 is after some of its merges.
+
+    Attributes:
+        merges: phase-2 merges so far.
+        superword_share: share of superwords among their tokens.
+        saved: share of phase 1's tokens that the text no longer has.
+        bytes_per_token: of the text; None where it is not known how much of it was kept.
+    """
+
+    merges: int
+    superword_share: float
+    saved: float
+    bytes_per_token: float | None
+
+
+SHARES = (0.0, 0.01, 0.1, 0.5, 1.0)
+
+
+def early_statistics(tokenizer: Tokenizer, history: History, shares: Sequence[float] = SHARES) -> list[Progressed]:
+    """What phase 2 has brought to a text after these shares of its merges; 0 tells what lifting the fence alone does.
+
+    Args:
+        tokenizer: one with superwords.
+        history: of this tokenizer.
+        shares: of the phase-2 merges, from 0 to 1.
+    """
+    n_phase1 = tokenizer.n_phase1_merges
+    tokens = history.tokens()
+    # At the transition `tokens` is phase 1's; without phase 1's fence its merges may do more.
+    phase2 = np.concatenate([[history.n_bytes - int(history.lifted.sum())], tokens[n_phase1 + 1 :]])
+    return _progress(tokenizer, phase2, int(tokens[n_phase1]), history.n_bytes, shares)
+
+
+def training_statistics(
+    tokenizer: Tokenizer, counts: npt.ArrayLike, shares: Sequence[float] = SHARES
+) -> list[Progressed]:
+    """The same of the text that phase 2 was trained on, as training saw it, without encoding anything.
+
+    Lifting the fence is not counted as a saving here: training never saw phase 1's own tokens. Nor are row upon row of
+    one token, whose pairs overlap (see above), told from others: there the saving is the upper limit of the true one.
+
+    Args:
+        tokenizer: as `train_superbpe` gave it.
+        counts: what its `on_counts` got.
+        shares: of the phase-2 merges, from 0 to 1.
+    """
+    about = tokenizer.provenance["phase2"]
+    before = int(about["phase1_tokens"])
+    left = before - np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))])
+    whole = about["longest_span"] is None  # else spans were truncated, and their bytes were not counted
+    return _progress(tokenizer, left, before, int(about["corpus_bytes"]) if whole else None, shares)
+
+
+def _progress(
+    tokenizer: Tokenizer, tokens: Ints, before: int, n_bytes: int | None, shares: Sequence[float]
+) -> list[Progressed]:
+    """Rows for shares of the phase-2 merges; `tokens` are left after each, the first after none."""
+    superword = np.isin(tokenizer.merge_ids[tokenizer.n_phase1_merges :, 2], tokenizer.superword_ids())
+    return [
+        Progressed(
+            merges=merges,
+            superword_share=float(superword[:merges].mean()) if merges else 0.0,
+            saved=1.0 - float(tokens[merges]) / max(before, 1),
+            bytes_per_token=None if n_bytes is None else n_bytes / max(int(tokens[merges]), 1),
+        )
+        for merges in sorted({round(share * len(superword)) for share in shares})
+    ]

@@ -1,0 +1,201 @@
+"""What each token of a vocabulary is: columns by id, near-duplicates, and what another vocabulary has not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import regex
+
+from superbpe.inspection.kinds import kind
+from superbpe.inspection.vocabulary import display, n_words
+from tokenizer import _native, patterns
+from tokenizer.vocabulary import NOT_IN_UTF8
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tokenizer.patterns import Pattern
+    from tokenizer.tokenizer import Tokenizer
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+YARDSTICK = "superbpe"
+"""The pattern that says what a word is where a tokenizer's own does not: the first stage of the released SuperBPE."""
+
+AROUND = [(before, after) for before in ("", "a", " ", "1", ".", "\n") for after in ("", "a", " ", "1", ".", "\n")]
+"""Texts before and after a token that are tried for whether it is ever made: fences look at what surrounds a piece."""
+
+_LETTER = regex.compile(r"\p{L}")
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What the tokens of a vocabulary are; all columns are [vocab_size], by id.
+
+    Attributes:
+        text: bytes as text, undecodable ones as hex escapes; "" for unused ids.
+        n_bytes: int64; 0 for unused ids.
+        n_words: int64: non-empty parts between spaces.
+        rank: int64: the place of the first merge that makes it; -1 for bytes, special tokens, unused ids, and tokens
+            that no merge makes.
+        phase: int64: 1 or 2 for what merges of that phase make, 0 for all else.
+        superword: tokens which the pattern `words` would cut.
+        kind: int64: of a superword, index into `superbpe.inspection.kinds.KINDS`.
+        partial: bytes that are no whole UTF-8 characters.
+        special: special tokens.
+        unused: ids without a token.
+        unreachable: tokens to which the tokenizer does not encode their own text, neither alone nor between other
+            characters (`AROUND`), or whose bytes do not merge to them, or which hold a byte that UTF-8 never uses. A
+            pattern that looks far around may still make one: what occurs in a text is reachable.
+        words: the pattern that says what a word is.
+    """
+
+    text: list[str]
+    n_bytes: Ints
+    n_words: Ints
+    rank: Ints
+    phase: Ints
+    superword: Mask
+    kind: Ints
+    partial: Mask
+    special: Mask
+    unused: Mask
+    unreachable: Mask
+    words: Pattern
+
+    @property
+    def ordinary(self) -> Mask:
+        """Tokens of text: neither special nor unused."""
+        return ~(self.special | self.unused)
+
+
+def describe(tokenizer: Tokenizer, words: Pattern | None = None) -> Tokens:
+    """Tells what every token is.
+
+    Args:
+        tokenizer: any.
+        words: what a word is: tokens that it would cut are superwords. None for phase 1's own pattern, and there a
+            superword is a token of phase 2. Where a tokenizer knows no phases and its pattern lets words join, as one
+            that was imported after a superword training, `YARDSTICK`.
+    """
+    vocab, size = tokenizer.vocab, tokenizer.vocab_size
+    special = _mask(size, tokenizer.special_tokens.values())
+    n_bytes = np.fromiter(map(len, vocab), dtype=np.int64, count=size)
+    unused = n_bytes == 0
+    partial = np.fromiter((_is_partial(token) for token in vocab), dtype=np.bool_, count=size) & ~special
+    products, first = np.unique(tokenizer.merge_ids[:, 2], return_index=True)
+    rank = np.full(size, -1, dtype=np.int64)
+    rank[products] = first
+    phase = np.where(rank < 0, 0, np.where(rank < tokenizer.n_phase1_merges, 1, 2))
+    two_phases = tokenizer.n_phase1_merges < len(tokenizer.merge_ids)
+    own = tokenizer.pattern
+    if words is None and not two_phases and len(patterns.split(" of the", own)) == 1:
+        words = patterns.resolve(YARDSTICK)
+    if words is None:
+        superword = _mask(size, tokenizer.superword_ids()) if two_phases else np.zeros(size, dtype=np.bool_)
+    else:
+        made = np.flatnonzero(rank >= 0).tolist()
+        # A part of a character at an end is no reason to cut.
+        superword = _mask(
+            size, [i for i in made if len(_native.split(vocab[i].decode(errors="ignore"), words.regex)) > 1]
+        )
+    text = [display(token) for token in vocab]
+    return Tokens(
+        text=text,
+        n_bytes=n_bytes,
+        n_words=np.fromiter(map(n_words, vocab), dtype=np.int64, count=size),
+        rank=rank,
+        phase=phase,
+        superword=superword,
+        kind=np.fromiter(
+            (kind(vocab[i].decode(errors="ignore")) if is_one else 0 for i, is_one in enumerate(superword.tolist())),
+            np.int64,
+            count=size,
+        ),
+        partial=partial,
+        special=special,
+        unused=unused,
+        unreachable=_unreachable(tokenizer, partial, special | unused),
+        words=words or own,
+    )
+
+
+def near_duplicates(tokens: Tokens) -> list[list[int]]:
+    """Groups of ids, of two tokens or more, that differ only by case and by a space in front; larger ones first.
+
+    Tokens without a letter have no case, and are left out.
+    """
+    groups: dict[str, list[int]] = {}
+    for i in np.flatnonzero(tokens.ordinary & ~tokens.partial).tolist():
+        if _LETTER.search(tokens.text[i]):
+            groups.setdefault(tokens.text[i].removeprefix(" ").casefold(), []).append(i)
+    return sorted((group for group in groups.values() if len(group) > 1), key=lambda group: (-len(group), group))
+
+
+def missing(tokenizer: Tokenizer, tokens: Tokens, other: Tokenizer) -> Mask:
+    """Which ordinary tokens, by id, the other tokenizer has not as an ordinary token of the same bytes."""
+    theirs = {other.vocab[i] for i in other.ordinary_ids().tolist()}
+    lacks = np.fromiter((token not in theirs for token in tokenizer.vocab), np.bool_, count=tokenizer.vocab_size)
+    return lacks & tokens.ordinary
+
+
+def _unreachable(tokenizer: Tokenizer, partial: Mask, no_text: Mask) -> Mask:
+    vocab = tokenizer.vocab
+    found = np.zeros(len(vocab), dtype=np.bool_)
+    whole = np.flatnonzero(~(partial | no_text))
+    ids, offsets = tokenizer.encode_batch([vocab[i].decode() for i in whole.tolist()])
+    first = ids[offsets[:-1]]
+    found[whole] = (np.diff(offsets) != 1) | (first != whole)
+    for before, after in AROUND:
+        failing = np.flatnonzero(found).tolist()
+        ids, _ = tokenizer.encode_batch([before + vocab[i].decode() + after for i in failing])
+        found[ids] = False  # whatever occurs in any text
+    parts = np.flatnonzero(partial).tolist()
+    phases = _pair_ranks(tokenizer) if parts else []
+    for i in parts:  # no text of their own: only their merges can be tried
+        never = not NOT_IN_UTF8.isdisjoint(vocab[i])
+        found[i] = never or _merged([tokenizer.byte_ids[byte] for byte in vocab[i]], phases) != [i]
+    return found
+
+
+_Ranks = dict[tuple[int, int], tuple[int, int]]
+
+
+def _pair_ranks(tokenizer: Tokenizer) -> list[_Ranks]:
+    """(rank, new id) of each pair, of all merges, or of either phase for two passes; of a repeated pair the last."""
+    n = len(tokenizer.merge_ids)
+    end = tokenizer.n_phase1_merges if tokenizer.mode == "two-pass" else n
+    rows = tokenizer.merge_ids.tolist()
+    return [
+        {(left, right): (rank, made) for rank, (left, right, made) in enumerate(rows[start:stop])}
+        for start, stop in ((0, end), (end, n))
+        if stop > start or start == 0
+    ]
+
+
+def _merged(ids: list[int], phases: Sequence[_Ranks]) -> list[int]:
+    for ranks in phases:
+        while len(ids) > 1:
+            (_, made), place = min((ranks.get((ids[i], ids[i + 1]), (len(ranks), -1)), i) for i in range(len(ids) - 1))
+            if made < 0:
+                break
+            ids = [*ids[:place], made, *ids[place + 2 :]]
+    return ids
+
+
+def _is_partial(token: bytes) -> bool:
+    try:
+        token.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def _mask(size: int, ids: object) -> Mask:
+    mask = np.zeros(size, dtype=np.bool_)
+    mask[np.fromiter(ids, dtype=np.int64)] = True  # type: ignore[call-overload]
+    return mask

@@ -1,0 +1,174 @@
+"""Documents out of rows: Parquet files, and records of datasets."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tokenizer import _native
+from tokenizer.errors import UserError, listed, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from tokenizer.corpus.corpus import CorpusConfig
+
+_PARQUET_ROWS = 1024
+
+
+def read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
+    """Row groups as buffers and offsets; no Python object per document."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    def column(table: Any, dotted: str) -> Any:
+        names = dotted.split(".")
+        if names[0] not in table.schema.names:
+            raise UserError(
+                f"{path}: no field {dotted!r} (the fields are: {listed(table.schema.names)}); set corpus.field"
+            )
+        array = table.column(names[0])
+        return pc.struct_field(array, names[1:]) if len(names) > 1 else array
+
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(f"{path}: not a Parquet file: {shortened(error)}") from None
+    wanted = [dotted for dotted in (config.field, config.score_field) if dotted is not None]
+    roots = sorted({dotted.split(".")[0] for dotted in wanted} & set(file.schema_arrow.names))
+    number = 0  # of rows read
+    about = file.metadata
+    batches = chain.from_iterable(
+        file.iter_batches(_rows_at_once(path, about, i, roots, config), row_groups=[i], columns=roots or None)
+        for i in range(about.num_row_groups)
+    )
+    while True:
+        try:
+            rows = next(batches, None)
+        except MemoryError as error:
+            raise UserError(
+                f"{path}: its rows from {number} on are too long for this machine's memory: {error}"
+            ) from None
+        except (pa.ArrowInvalid, OSError) as error:
+            raise UserError(f"{path}: damaged Parquet file: {shortened(error)}; fetch or write it again") from None
+        if rows is None:
+            return
+        number += len(rows)
+        try:
+            texts = column(rows, config.field)
+            if pa.types.is_dictionary(texts.type):
+                texts = texts.dictionary_decode()
+            if not _holds_text(texts.type):
+                raise UserError(f"{path}: field {config.field!r} holds {texts.type}, not text; set corpus.field")
+            # Bytes, so that malformed text gets as far as the check that knows its place.
+            texts = texts.cast(pa.large_binary())
+            if config.score_field is not None:
+                score = pc.cast(column(rows, config.score_field), pa.float64())
+                texts = texts.filter(pc.fill_null(pc.greater_equal(score, config.min_score), fill_value=False))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise UserError(
+                f"{path}: field {config.field!r} or the score does not hold what it should: {shortened(error)}"
+            ) from None
+        longest = pc.max(pc.binary_length(texts)).as_py() or 0
+        if longest > config.document_limit_bytes and config.skip_above is None:
+            raise _too_long(f"{path}: a document of rows {number - len(rows)} to {number - 1}", longest, config)
+        texts = pa.concat_arrays([pc.fill_null(texts, b"")])  # without slices, so that offsets start at 0
+        _, offsets, data = texts.buffers()
+        try:
+            yield _native.Batch.from_buffers(
+                np.frombuffer(data, np.uint8) if data is not None and len(data) else np.empty(0, np.uint8),
+                np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1],
+                replace_invalid=config.on_invalid_utf8 == "replace",
+            )
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+
+
+def _rows_at_once(path: Path, about: Any, i: int, roots: list[str], config: CorpusConfig) -> int:
+    """Rows of row group `i` to read at a time: at most a few batches of text.
+
+    The group's size gives the average length of its documents. Rows that repeat a value of its dictionary take a few
+    bits each in the file, so the longest of these values bounds the rows as well.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    group = about.row_group(i)
+    columns = [group.column(j) for j in range(group.num_columns)]
+    size = sum(each.total_uncompressed_size for each in columns if each.path_in_schema.split(".")[0] in roots)
+    rows = min(_PARQUET_ROWS, 4 * config.batch_bytes * group.num_rows // max(size, 1))
+    text = next((each for each in columns if each.path_in_schema == config.field), None)
+    if text is not None and text.has_dictionary_page and group.num_rows:
+        # One row brings the whole dictionary, and the buffer keeps the rest of the group from being read.
+        file = pq.ParquetFile(path, read_dictionary=[config.field], pre_buffer=False, buffer_size=1 << 16)
+        first = next(file.iter_batches(batch_size=1, row_groups=[i], columns=[config.field])).column(0)
+        for _ in config.field.split(".")[1:]:
+            first = first.field(0)
+        if pa.types.is_dictionary(first.type) and _holds_text(first.type.value_type):
+            longest = pc.max(pc.binary_length(first.dictionary)).as_py() or 0
+            rows = min(rows, 4 * config.batch_bytes // max(1, longest))
+    return max(1, int(rows))
+
+
+def _too_long(what: str, size: int, config: CorpusConfig) -> UserError:
+    return UserError(
+        f"{what} has {size} bytes, more than {config.document_limit_bytes}: raise corpus.document_limit_bytes to read "
+        "it, which takes several times its size of memory; or leave out long documents with corpus.max_document_bytes"
+    )
+
+
+def _holds_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    types = pa.types
+    return any(
+        is_kind(kind)
+        for is_kind in (
+            *(types.is_string, types.is_large_string, types.is_string_view),
+            *(types.is_binary, types.is_large_binary, types.is_binary_view, types.is_null),
+        )
+    )
+
+
+def batch_records(records: Iterable[dict[str, Any]], config: CorpusConfig) -> Iterator[_native.Batch]:
+    """Texts of records that are dictionaries, as `datasets` yields them."""
+    texts: list[str] = []
+    size = 0
+    for number, record in enumerate(records):
+        if config.score_field is not None and config.min_score is not None:
+            score = _lookup(record, config.score_field, number, required=False)
+            if not isinstance(score, int | float) or score < config.min_score:
+                continue
+        text = _lookup(record, config.field, number, required=True) or ""
+        if not isinstance(text, str):
+            raise UserError(f"record {number}: field {config.field!r} holds {type(text).__name__}, not text")
+        n_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        if n_bytes > config.document_limit_bytes and config.skip_above is None:
+            raise _too_long(f"the document of record {number}", n_bytes, config)
+        texts.append(text)
+        size += n_bytes
+        if size >= config.batch_bytes:
+            yield _native.Batch.from_texts(texts)
+            texts, size = [], 0
+    if texts:
+        yield _native.Batch.from_texts(texts)
+
+
+def _lookup(record: dict[str, Any], dotted: str, number: int, *, required: bool) -> Any:
+    value: Any = record
+    for name in dotted.split("."):
+        if value is None:
+            return None
+        if not isinstance(value, dict) or name not in value:
+            if not required:
+                return None
+            raise UserError(
+                f"record {number} has no field {dotted!r} (the fields are: {listed(record)}); set corpus.field"
+            )
+        value = value[name]
+    return value

@@ -1,0 +1,106 @@
+"""Old module names, accepted with a warning until version 0.3."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+MOVED = {
+    "lm.bootstrap": "lm.evaluate.bootstrap",
+    "lm.bytewise": "lm.bytelevel.bytewise",
+    "lm.cache": "lm.model.kv_cache",
+    "lm.checkpoint": "lm.train.checkpoint",
+    "lm.comparison": "lm.evaluate.comparison",
+    "lm.cost": "lm.evaluate.cost",
+    "lm.covering_tree": "lm.bytelevel.covering_tree",
+    "lm.covers": "lm.bytelevel.covers",
+    "lm.device": "lm.model.device",
+    "lm.diagnostics": "lm.train.diagnostics",
+    "lm.eval_config": "lm.evaluate.config",
+    "lm.evaluation": "lm.evaluate.evaluation",
+    "lm.export": "lm.hf.export",
+    "lm.export_check": "lm.hf.export_check",
+    "lm.generation": "lm.model.generation",
+    "lm.harness": "lm.evaluate.harness",
+    "lm.interrupt": "lm.train.interrupt",
+    "lm.language_model": "lm.model.language_model",
+    "lm.loss": "lm.model.loss",
+    "lm.model_config": "lm.model.config",
+    "lm.optim": "lm.train.optim",
+    "lm.packing": "lm.model.packing",
+    "lm.parallel": "lm.train.parallel",
+    "lm.run": "lm.train.run",
+    "lm.scores": "lm.evaluate.scores",
+    "lm.scoring": "lm.evaluate.scoring",
+    "lm.scripts": "lm.data.scripts",
+    "lm.shard_writer": "lm.data.shard_writer",
+    "lm.sharding": "lm.data.sharding",
+    "lm.shards": "lm.data.shards",
+    "lm.shared_evaluation": "lm.evaluate.shared_evaluation",
+    "lm.significance": "lm.evaluate.significance",
+    "lm.stranger": "lm.hf.fresh_process",
+    "lm.stream": "lm.data.stream",
+    "lm.token_statistics": "lm.evaluate.token_statistics",
+    "lm.train_config": "lm.train.config",
+    "lm.training": "lm.train.training",
+    "lm.undertrained": "lm.evaluate.undertrained",
+    "lm.windows": "lm.evaluate.windows",
+    "lm.witnesses": "lm.bytelevel.witnesses",
+    "superbpe.contexts": "superbpe.inspection.contexts",
+    "superbpe.history": "superbpe.inspection.history",
+    "superbpe.kinds": "superbpe.inspection.kinds",
+    "superbpe.measures": "superbpe.inspection.measures",
+    "superbpe.tokens": "superbpe.inspection.tokens",
+    "tokenizer.bpe": "tokenizer.tokenizer",
+    "tokenizer.checkpoint": "tokenizer.train.checkpoint",
+    "tokenizer.counting": "tokenizer.train.counting",
+    "tokenizer.embedded": "tokenizer.corpus.embedded",
+    "tokenizer.hf_batches": "tokenizer.hf.batches",
+    "tokenizer.hf_encoding": "tokenizer.hf.encoding",
+    "tokenizer.origins": "tokenizer.corpus.origins",
+    "tokenizer.rows": "tokenizer.corpus.rows",
+    "tokenizer.summary": "tokenizer.train.summary",
+    "tokenizer.training": "tokenizer.train.bpe",
+}
+"""Old name of a module to its name now."""
+
+
+class _OldNames(MetaPathFinder, Loader):
+    """Import a moved module by its old name. Python asks only where no module of that name exists."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return ModuleSpec(name, self) if name in MOVED else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        warnings.warn(f"{spec.name} is now {MOVED[spec.name]}", DeprecationWarning, stacklevel=2)
+        return importlib.import_module(MOVED[spec.name])
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: the module was imported by its new name."""
+
+
+def accept_old_names() -> None:
+    """Let old module names be imported."""
+    if not any(isinstance(finder, _OldNames) for finder in sys.meta_path):
+        sys.meta_path.append(_OldNames())
+
+
+def attribute(package: str, module: str, name: str) -> Any:
+    """Return what a module's name held before it became a package's; for the `__getattr__` of that package.
+
+    Raises:
+        AttributeError: If the module has no such name either.
+    """
+    value = None if name.startswith("__") else getattr(importlib.import_module(module), name, None)
+    if value is None:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    warnings.warn(f"import {name} from {module} instead of {package}", DeprecationWarning, stacklevel=3)
+    return value

@@ -1,0 +1,1 @@
+"""Phase 1: from a corpus to merges."""

@@ -1,0 +1,249 @@
+"""Counts to a byte-level BPE tokenizer (phase 1)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer import _native, patterns
+from tokenizer.errors import UserError, check_whole, quoted
+from tokenizer.progress import Progress, Throttle
+from tokenizer.special import check_special_tokens
+from tokenizer.tokenizer import ALPHABET, Tokenizer
+from tokenizer.train.checkpoint import Checkpoint, Merges
+from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, PretokenCounts
+from tokenizer.vocabulary import LONGEST_TOKEN, has_own_layout, longest_token
+
+
+def train_bpe(
+    counts: PretokenCounts,
+    vocab_size: int,
+    *,
+    start: Tokenizer | None = None,
+    keep_ids: bool = False,
+    special_tokens: Sequence[str] = DEFAULT_SPECIAL_TOKENS,
+    tie_break: str = "lowest-ids",
+    min_count: int = 1,
+    max_token_bytes: int | None = None,
+    checkpoint: Path | str | None = None,
+    checkpoint_seconds: float = 30.0,
+    progress: Progress | None = None,
+    on_counts: Callable[[npt.NDArray[np.uint64]], object] | None = None,
+) -> Tokenizer:
+    """Trains byte-level BPE: the most frequent adjacent pair is merged until the vocabulary is full.
+
+    Counts are 64-bit and over all adjacent positions, overlapping ones included. Stops early, with a warning
+    and a note in the provenance, when no pair is left.
+
+    Args:
+        counts: what `count_pretokens` gave.
+        vocab_size: 256 bytes + merges + special tokens.
+        start: go on from this tokenizer, whose merges and special tokens are kept. One that was trained here on the
+            same counts becomes what one run to the larger size gives, special tokens behind the merges again.
+        keep_ids: leave all ids of `start` as they are, for a model that knows them, and give the new tokens the ids
+            behind the highest. So it is always for a tokenizer whose ids are not laid out as ours.
+        special_tokens: take the last ids; no merge may spell one. `start` has its own. Counts should be made with
+            the same, or parts of these strings count as text.
+        tie_break: which of the most frequent pairs is merged: "lowest-ids" (HF's order: bytes in HF's alphabet
+            order, then merges by rank), "lexicographic-greatest" or "lexicographic-smallest" (of left bytes,
+            right bytes).
+        min_count: pairs that occur less often are not merged.
+        max_token_bytes: longer tokens are not made; None for `LONGEST_TOKEN`, which is also the most.
+        checkpoint: a file that holds the merges so far. If it is there, training resumes from it, with the same result.
+            It is written now and then, when training is interrupted, and at the end: delete it once the tokenizer is
+            saved.
+        checkpoint_seconds: time between two writes of it.
+        progress: called with merges done.
+        on_counts: called at the end with the count at which each new merge was made, by rank.
+
+    Raises:
+        UserError: the vocabulary is too small, an argument is not possible, or the checkpoint is of another training.
+    """
+    for name, value in (("min_count", min_count), ("max_token_bytes", max_token_bytes)):
+        if value is not None:
+            check_whole(name, value, 0, 2**63 - 1)
+    check_whole("vocab_size", vocab_size, 1)
+    if start is None:
+        n_merges = merges_that_fit(vocab_size, special_tokens)
+    else:
+        n_merges = _merges_on_top(start, vocab_size, counts)
+        special_tokens = tuple(sorted(start.special_tokens, key=start.special_tokens.__getitem__))
+    strings = (*special_tokens, *(() if start is None else start.preparation.added_tokens))
+    if start is not None:
+        check_special_tokens(strings, {start.vocab[i] for i in start.ordinary_ids()})
+    rules = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}
+    began = time.perf_counter()
+    saved = None
+    if checkpoint is not None:
+        identity = _identity(counts, [rules, list(special_tokens), None if start is None else start.sha256])
+        saved = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
+    before = Merges.none() if saved is None else saved.load().first(n_merges)
+    found, trained = _merge(counts, start, before, n_merges, rules, strings, saved, progress)
+    if saved is not None and len(found.ranks) > len(before.ranks):
+        saved.save(replace(found, seconds=before.seconds + time.perf_counter() - began))
+    if on_counts is not None:
+        on_counts(found.counts)
+    made = len(found.ranks)
+    if made < n_merges:
+        warnings.warn(
+            f"the corpus ran out of pairs after {made} of {n_merges} merges; the vocabulary has "
+            f"{vocab_size - n_merges + made} tokens, not {vocab_size}. Use more text or a smaller vocabulary",
+            stacklevel=2,
+        )
+    if max_token_bytes is None or max_token_bytes > LONGEST_TOKEN:
+        warn_of_long_tokens(trained["too_long"], "max_token_bytes", stacklevel=2)
+    provenance = {
+        "phase1": {
+            "corpus_bytes": counts.n_bytes,
+            "corpus_documents": counts.n_documents,
+            "distinct_pretokens": counts.n_distinct,
+            "unit": counts.unit,
+            "vocab_size_asked": vocab_size,
+            **rules,
+            "ran_out_of_pairs": made < n_merges,
+            "continued_from": None if start is None else start.name,
+            "merges": len(found.ranks),
+            "last_count": int(found.counts[-1]) if len(found.counts) else None,
+            "already_tokens": trained["already_tokens"],
+            "too_long": trained["too_long"],
+            "seconds": round(before.seconds + time.perf_counter() - began, 3),
+            # Of the last sitting alone it would be no share of the seconds.
+            "selecting_seconds": None if len(before.ranks) else round(trained["selecting_seconds"], 3),
+        }
+    }
+    if start is None:
+        return Tokenizer.from_ranks(
+            found.ranks, pattern=counts.pattern, special_tokens=special_tokens, provenance=provenance
+        )
+    if keep_ids or "imported" in start.provenance or not has_own_layout(start):
+        return start.extended(_ids(start, found.ranks), provenance=provenance)
+    return Tokenizer.from_ranks(
+        np.concatenate([start.ranks(), found.ranks]),
+        pattern=counts.pattern,
+        special_tokens=special_tokens,
+        special_layout=start.special_layout,
+        provenance=start.provenance | provenance,
+    )
+
+
+def warn_of_long_tokens(n_pairs: int, option: str, *, stacklevel: int) -> None:
+    """Warns of pairs that were not merged, because no token may be as long."""
+    if n_pairs:
+        warnings.warn(
+            f"{n_pairs} pair(s) were not merged, since a token has at most {LONGEST_TOKEN:,} bytes: the text repeats "
+            f"itself at great length. Set {option} to 100, for example, so that such tokens do not fill the vocabulary",
+            stacklevel=stacklevel + 1,
+        )
+
+
+def _merges_on_top(start: Tokenizer, vocab_size: int, counts: PretokenCounts) -> int:
+    """Merges between a tokenizer and a larger vocabulary; refuses one that phase 1 cannot go on from."""
+    if start.fence is not None:
+        raise UserError("start has superwords, behind which phase 1 cannot go on; cut it at its transition first")
+    if start.pattern.regex != counts.pattern.regex:
+        raise UserError(
+            f"start cuts text by the pattern {quoted(start.pattern.name)}, the counts by "
+            f"{quoted(counts.pattern.name)}; "
+            "count with the pattern of start"
+        )
+    if vocab_size < start.vocab_size:
+        raise UserError(f"vocab_size={vocab_size} is less than start has ({start.vocab_size}); use cut instead")
+    return vocab_size - start.vocab_size
+
+
+def _merge(
+    counts: PretokenCounts,
+    start: Tokenizer | None,
+    found: Merges,
+    n_merges: int,
+    rules: dict[str, Any],
+    special_tokens: Sequence[str],
+    saved: Checkpoint | None,
+    progress: Progress | None,
+) -> tuple[Merges, _native.MergeResult]:
+    """Goes on from `found` to `n_merges` merges on top of `start`; returns all, and what the core said."""
+    before, began = len(found.ranks), time.perf_counter()
+    tick = Throttle(progress, "merges", n_merges)
+
+    def report(n: int, columns: _native.MergeColumns | None = None) -> bool:
+        """Returns whether it wants to be called again with the merges, to save them."""
+        if columns is not None and saved is not None:
+            saved.save(found.then(columns, time.perf_counter() - began))
+            return False
+        tick(before + n)
+        return saved is not None and saved.due()
+
+    every = 0.1 if saved is None else min(0.1, saved.seconds)
+    options = {
+        **rules,
+        "max_token_bytes": longest_token(rules["max_token_bytes"]),
+        "special_tokens": list(special_tokens),
+        "progress": report,
+        "progress_seconds": every,
+    }
+    if start is None and not before:
+        trained = _native.train_bpe(counts.data, counts.offsets, counts.counts, ALPHABET, n_merges, **options)
+    else:
+        tokens, words, offsets = _segment(counts, start or Tokenizer.from_ranks([], pattern=counts.pattern), found)
+        trained = _native.continue_bpe(words, offsets, counts.counts, tokens, n_merges - before, **options)
+    tick.finish(before + len(trained["left"]))
+    return found.then(trained), trained
+
+
+def _segment(
+    counts: PretokenCounts, start: Tokenizer, found: Merges
+) -> tuple[list[bytes], npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    """Tokens by rank, and every pretoken as such ranks, laid end to end with offsets.
+
+    Applying merges by rank leaves a pretoken as training leaves it, so that the merge loop can go on from there.
+    """
+    base = start.extended(_ids(start, found.ranks))
+    uncut = Tokenizer(
+        byte_ids=base.byte_ids,
+        merge_ids=base.merge_ids,
+        n_phase1_merges=len(base.merge_ids),
+        pattern=patterns.resolve("none"),
+        ignore_merges=base.ignore_merges,
+        unmerged=base.unmerged,
+    )
+    by_rank = np.concatenate([start.ordinary_ids(), np.arange(start.vocab_size, base.vocab_size)])
+    rank_of_id = np.zeros(base.vocab_size, dtype=np.uint32)
+    rank_of_id[by_rank] = np.arange(len(by_rank))
+    ids, offsets = uncut.encode_documents(_native.Batch.from_buffers(counts.data, counts.offsets))
+    return [base.vocab[i] for i in by_rank], rank_of_id[ids], offsets
+
+
+def _ids(start: Tokenizer, ranks: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Merges on top of a tokenizer, [n, 2] ranks, as the ids that `Tokenizer.extended` gives them."""
+    old = start.ordinary_ids()
+    new = np.arange(start.vocab_size, start.vocab_size + len(ranks))
+    ids: npt.NDArray[np.int64] = np.concatenate([old, new])[ranks]
+    return ids
+
+
+def _identity(counts: PretokenCounts, rules: list[Any]) -> str:
+    digest = hashlib.blake2b(json.dumps([counts.pattern.regex, rules], sort_keys=True).encode())
+    for array in (counts.data, counts.offsets, counts.counts):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def merges_that_fit(vocab_size: int, special_tokens: Sequence[str]) -> int:
+    """Merges of a vocabulary of this size; refuses one that bytes and special tokens alone overfill."""
+    check_special_tokens(special_tokens)
+    specials = list(special_tokens)
+    if vocab_size < 256 + len(specials):
+        raise UserError(
+            f"vocab_size={vocab_size} is below 256 bytes + {len(specials)} special token(s); "
+            f"use at least {256 + len(specials)}"
+        )
+    return vocab_size - 256 - len(specials)

@@ -1,0 +1,305 @@
+"""Corpus to counts of distinct pretokens: what phase 1 trains on."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from tokenizer import _native, patterns
+from tokenizer.corpus.corpus import Corpus
+from tokenizer.durable import replacing
+from tokenizer.errors import UserError, quoted
+from tokenizer.files import check_file
+from tokenizer.patterns import Pattern
+from tokenizer.progress import Progress, Throttle, thread_count
+from tokenizer.special import check_special_tokens
+
+DEFAULT_MEMORY_BYTES = 4 << 30
+DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)
+
+_BATCH_BYTES = 1 << 20  # several are in memory per thread, and larger ones are not faster
+_METADATA_KEY = b"superbpe.counts"
+_FORMAT_VERSION = 2
+
+
+@dataclass(frozen=True)
+class PretokenCounts:
+    """Distinct pretokens, sorted by their bytes, and how often each occurs.
+
+    Attributes:
+        data: uint8, all pretokens laid end to end.
+        offsets: int64 [n_distinct + 1] into `data`.
+        counts: uint64 [n_distinct].
+        pattern: what cut them.
+        unit: "document" or "line"; no pretoken crosses its end.
+        special_tokens: strings that cut the text first and are counted nowhere.
+        n_bytes: bytes of text that were counted, special strings included; in a mixture, as often as it counts.
+        n_documents: documents that were counted, likewise.
+    """
+
+    data: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.uint64]
+    pattern: Pattern
+    unit: str
+    special_tokens: tuple[str, ...]
+    n_bytes: int
+    n_documents: int
+
+    @property
+    def n_distinct(self) -> int:
+        """Distinct pretokens."""
+        return len(self.counts)
+
+    @property
+    def n_total(self) -> int:
+        """Pretokens of the corpus."""
+        # In halves: mixtures may add up to more than 64 bits.
+        return (int((self.counts >> np.uint64(32)).sum()) << 32) + int((self.counts & np.uint64(2**32 - 1)).sum())
+
+    def items(self) -> Iterable[tuple[bytes, int]]:
+        """Pairs of (pretoken, count), in order of bytes; for inspection and tests."""
+        data = self.data.tobytes()
+        for i, count in enumerate(self.counts):
+            yield data[self.offsets[i] : self.offsets[i + 1]], int(count)
+
+    def save(self, path: Path) -> None:
+        """Writes a Parquet file with columns `bytes` and `count`."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pretokens = pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(), self.n_distinct, [None, pa.py_buffer(self.offsets), pa.py_buffer(self.data)]
+        )
+        about = {
+            "version": _FORMAT_VERSION,
+            "pattern": {"name": self.pattern.name, "regex": self.pattern.regex},
+            "unit": self.unit,
+            "special_tokens": list(self.special_tokens),
+            "n_bytes": self.n_bytes,
+            "n_documents": self.n_documents,
+        }
+        about["xxh3_128"] = self._checksum(about)
+        table = pa.table({"bytes": pretokens, "count": pa.array(self.counts)})
+        table = table.replace_schema_metadata({_METADATA_KEY: json.dumps(about).encode()})
+        with replacing(path) as file:
+            pq.write_table(table, file, compression="zstd")
+
+    def _checksum(self, about: Mapping[str, Any]) -> str:
+        """XXH3-128 of everything that a file of counts says."""
+        digest = xxhash.xxh3_128(json.dumps(about, sort_keys=True).encode())
+        for array in (self.offsets, self.data, self.counts):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    @classmethod
+    def load(cls, path: Path) -> PretokenCounts:
+        """Reads what `save` wrote.
+
+        Raises:
+            UserError: the file is missing or is not such a file.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            check_file(path)
+        except FileNotFoundError:
+            raise UserError(f"no pretoken counts at {path}; make them with `python -m experiments.count`") from None
+        try:
+            table = pq.read_table(path)
+        except (pa.ArrowException, OSError, ValueError):
+            raise UserError(
+                f"{path} holds no pretoken counts, or damaged ones; they are in files called counts.parquet, as "
+                "`python -m experiments.count` makes them"
+            ) from None
+        try:
+            about = json.loads((table.schema.metadata or {}).get(_METADATA_KEY, b"{}"))
+            version = about.get("version")
+        except (ValueError, AttributeError):
+            raise UserError(f"{path} is damaged: its description cannot be read; count again") from None
+        if version not in (1, _FORMAT_VERSION):
+            raise UserError(
+                f"{path} does not hold pretoken counts of format 1 to {_FORMAT_VERSION}, but {version}; count again"
+            )
+        try:
+            found = cls._of(table, about)
+            checksum = about.pop("xxh3_128", None)
+            whole = checksum == (None if version == 1 else found._checksum(about))
+        except (ValueError, KeyError, TypeError, pa.ArrowException):
+            whole = False
+        if not whole:
+            raise UserError(f"{path} is damaged: it does not hold the counts that were written; count again")
+        return found
+
+    @classmethod
+    def _of(cls, table: Any, about: Mapping[str, Any]) -> PretokenCounts:
+        """The content of a file."""
+        import pyarrow as pa
+
+        pretokens = pa.concat_arrays(table["bytes"].cast(pa.large_binary()).chunks)
+        # A lone array starts at offset 0 after concatenation, so that its buffers can be used as they are.
+        _, offsets, data = pretokens.buffers()
+        return cls(
+            data=np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8),
+            offsets=np.frombuffer(offsets, np.int64)[: len(pretokens) + 1],
+            counts=table["count"].to_numpy(),
+            pattern=Pattern(**about["pattern"]),
+            unit=about["unit"],
+            special_tokens=tuple(about["special_tokens"]),
+            n_bytes=about["n_bytes"],
+            n_documents=about["n_documents"],
+        )
+
+
+def count_pretokens(
+    text: Corpus | Iterable[_native.Batch],
+    pattern: str | Pattern,
+    *,
+    unit: str = "document",
+    special_tokens: Sequence[str] = DEFAULT_SPECIAL_TOKENS,
+    threads: int | None = None,
+    memory_bytes: int | None = DEFAULT_MEMORY_BYTES,
+    spill_folder: Path | str | None = None,
+    progress: Progress | None = None,
+) -> PretokenCounts:
+    """Counts the distinct pretokens of a corpus. The result depends neither on threads nor on memory nor on batches.
+
+    Args:
+        text: a corpus, of which the training split is counted, or batches of documents.
+        pattern: a name of `tokenizer.patterns.NAMES`, or a regex.
+        unit: "document", or "line" (lines with their line feed, as HF reads files).
+        special_tokens: strings that cut the text before the pattern does.
+        threads: worker threads; None for SUPERBPE_THREADS or all cores.
+        memory_bytes: what the tables of all threads may take; past it, sorted runs go to disk and are added up at
+            the end. The counts that are returned, and text that is being read, come on top. None for no limit.
+        spill_folder: where such runs go, in a folder of their own that is deleted at the end; None for the system's
+            folder of temporary files.
+        progress: called with bytes of text done.
+
+    Raises:
+        UserError: nothing to count, an unknown pattern or unit, a folder that cannot be written.
+    """
+    resolved = patterns.resolve(pattern)
+    check_special_tokens(special_tokens)
+    n_threads = thread_count(threads)
+    if memory_bytes is not None and memory_bytes < 1:
+        raise UserError(f"memory_bytes={memory_bytes} is not possible; use a positive number, or None for no limit")
+    with _spill_folder(spill_folder) as folder:
+        counter = _native.PretokenCounter(
+            resolved.regex,
+            unit=unit,
+            special_tokens=list(special_tokens),
+            threads=n_threads,
+            memory_bytes=None if memory_bytes is None else min(memory_bytes, 2**62),
+            spill_folder=str(folder),
+        )
+        try:
+            if isinstance(text, Corpus):
+                # Reading a compressed file takes about half as long as counting it.
+                readers = (n_threads + 1) // 2
+                text = text.batches(
+                    "train", readers=readers, in_order=False, parts=counter.takes_parts, batch_bytes=_BATCH_BYTES
+                )
+            n_bytes, n_documents = _feed(counter, text, Throttle(progress, "bytes counted"))
+            data, offsets, counts = counter.finish()
+        finally:
+            counter.close()
+    return PretokenCounts(
+        data, offsets, counts, resolved, unit, tuple(special_tokens), n_bytes=n_bytes, n_documents=n_documents
+    )
+
+
+@contextmanager
+def _spill_folder(parent: Path | str | None) -> Iterator[Path]:
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="superbpe-spill-", dir=parent)
+    except OSError as error:
+        raise UserError(f"spill_folder={str(parent)!r} cannot be written: {error}") from None
+    with folder as name:
+        yield Path(name)
+
+
+def _feed(counter: _native.PretokenCounter, batches: Iterable[_native.Batch], tick: Throttle) -> tuple[int, int]:
+    """Gives the counter all batches; returns bytes and documents."""
+    n_bytes = n_documents = 0
+    for batch in batches:
+        if not isinstance(batch, _native.Batch):
+            raise UserError(
+                f"batches holds {type(batch).__name__}, not Batch; use [Batch.from_texts(texts)] for strings"
+            )
+        counter.add(batch)
+        n_bytes += batch.n_bytes
+        n_documents += len(batch) - batch.continued
+        tick(n_bytes)
+    tick.finish(n_bytes)
+    if n_bytes == 0:
+        raise UserError("the corpus is empty: there is no text to count")
+    return n_bytes, n_documents
+
+
+def weighted(entry: str, what: str) -> tuple[str, int]:
+    """The path and the weight of an entry of a mixture: PATH or PATH:WEIGHT.
+
+    >>> weighted("web.parquet:3", "bpe.counts"), weighted("web.parquet", "bpe.counts")
+    (('web.parquet', 3), ('web.parquet', 1))
+
+    Args:
+        entry: what the user wrote.
+        what: where, for the message.
+
+    Raises:
+        UserError: the weight is no positive integer.
+    """
+    path, _, weight = entry.rpartition(":")
+    if not path or Path(entry).exists():
+        path, weight = entry, "1"
+    if not weight.isdigit() or int(weight) < 1:
+        raise UserError(f"{what} has {quoted(entry)}, whose weight is no positive integer; write PATH or PATH:3")
+    return path, int(weight)
+
+
+def mix_counts(parts: Sequence[tuple[PretokenCounts, int]]) -> PretokenCounts:
+    """Adds up the counts of several corpora, each multiplied by its weight: a data mixture.
+
+    Args:
+        parts: (counts, weight); weights are positive integers, so that counts stay exact.
+
+    Raises:
+        UserError: no parts, a weight that is not a positive integer, parts that were not counted alike, or a sum that
+            does not fit 64 bits.
+    """
+    if not parts:
+        raise UserError("there are no counts to add up")
+    first = parts[0][0]
+    for counts, weight in parts:
+        if type(weight) is not int or weight < 1:
+            raise UserError(f"weight={weight!r} is no positive integer; scale all weights to whole numbers")
+        for what in ("pattern.regex", "unit", "special_tokens"):
+            one, other = attrgetter(what)(first), attrgetter(what)(counts)
+            if one != other:
+                raise UserError(
+                    f"the counts to add up differ in their {what}: {quoted(one)} and {quoted(other)}; count all "
+                    "corpora alike"
+                )
+    data, offsets, totals = _native.sum_counts(
+        [(counts.data, counts.offsets, counts.counts, weight) for counts, weight in parts]
+    )
+    return replace(
+        first,
+        data=data,
+        offsets=offsets,
+        counts=totals,
+        n_bytes=sum(counts.n_bytes * weight for counts, weight in parts),
+        n_documents=sum(counts.n_documents * weight for counts, weight in parts),
+    )
