@@ -1,0 +1,9 @@
+"""Names of earlier versions in overrides, accepted with a warning until version 0.3."""
+
+from __future__ import annotations
+
+KEYS: dict[str, str] = {}
+"""Old key to new key: `lm.model.old=1` is read as `lm.model.new=1`."""
+
+CHOICES: dict[str, dict[str, str]] = {}
+"""Group to old choice to new choice."""
