@@ -59,7 +59,7 @@ def _run(arguments: argparse.Namespace) -> None:
         items = inventory.take(store, arguments.keep, arguments.drop)
         doomed = [item for item in items if _goes(item, unfinished=arguments.unfinished)]
         for item in doomed:
-            cost = f"{duration(float(item.manifest['seconds']))} to make" if "seconds" in item.manifest else ""
+            cost = "" if item.seconds is None else f"{duration(item.seconds)} to make"
             why = "you named it with --drop" if item.name in arguments.drop else _WHY[item.state]
             line = f"{item.name:<28} {si(item.n_bytes) + 'B':>8}  {cost:>20}  {why}"
             console.print(Text(line), soft_wrap=True)

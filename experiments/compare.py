@@ -19,7 +19,7 @@ from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from experiments.stages.evaluation import Result
+    from experiments.stages.comparison import Result
 
 PAGE, NUMBERS = "comparison.html", "comparison.json"
 
@@ -87,16 +87,16 @@ def _table(reporter: Reporter, result: Result) -> None:
     from experiments.cli.console import si
 
     rows = []
-    for judged in result.judged:
-        summary, cost = judged.summary, judged.summary["cost"]
-        interval = summary["bits_per_byte_interval"]
+    for each in result.arms:
+        scores = each.scores
+        interval = scores.bits_per_byte_interval
         rows.append(
             [
-                judged.candidate.trained.label,
-                f"{summary['bytes_per_token']:.3f}",
-                f"{summary['bits_per_byte']:.4f}" + (f" ± {(interval[1] - interval[0]) / 2:.4f}" if interval else ""),
-                si(judged.candidate.lm.contents["flops"]),
-                si(cost["decode_flops_per_byte"]),
+                each.label,
+                f"{scores.bytes_per_token:.3f}",
+                f"{scores.bits_per_byte:.4f}" + (f" ± {(interval[1] - interval[0]) / 2:.4f}" if interval else ""),
+                si(each.lm.contents.flops),
+                si(scores.cost.decode_flops_per_byte),
             ]
         )
     head = ["", "bytes per token", "bits per byte", "training FLOPs", "inference FLOPs per byte"]

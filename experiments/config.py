@@ -13,19 +13,14 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from experiments.logging.tracking import MODES
 from lm.data.sharding import ShardConfig
 from lm.evaluate.config import EvalConfig
 from lm.model.config import ModelConfig
 from lm.train.config import TrainConfig
-from superbpe.rules import NO_AUTO, Rules
-from superbpe.transition import AUTO, resolve_transition
+from superbpe.rules import Rules
 from tokenizer.corpus.corpus import CorpusConfig
 from tokenizer.durable import Verify
 from tokenizer.errors import UserError
-from tokenizer.patterns import NAMES, resolve
-from tokenizer.special import check_special_tokens
-from tokenizer.train.counting import weighted
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -108,6 +103,34 @@ class SuperbpeConfig(Rules):
     sources: list[str] = field(default_factory=list)
     transition: int | float | str = 0.8
     transition_merges: int | None = None
+
+
+@dataclass(frozen=True)
+class ArmConfig:
+    """One tokenizer of the comparison: how it is made, or where it is.
+
+    Attributes:
+        recipe: `bpe` (phase 1), `superbpe` (phases 1 and 2), `bytes` (no merges), `file` or `pretrained`; the last two
+            follow from the keys of the same name.
+        label: Name in tables and charts; None for the arm's name.
+        preset: A preset of `superbpe` with its phase 1, instead of the experiment's.
+        file: A tokenizer that exists: a file or folder in any format that can be read.
+        pretrained: A tokenizer that exists: the id of a repository on the Hugging Face hub.
+        revision: Branch, tag or commit of that repository; None for its main branch.
+        pattern: Keys of `pattern` that differ from the experiment's.
+        bpe: Keys of `bpe` that differ.
+        superbpe: Keys of `superbpe` that differ.
+    """
+
+    recipe: str | None = None
+    label: str | None = None
+    preset: str | None = None
+    file: str | None = None
+    pretrained: str | None = None
+    revision: str | None = None
+    pattern: dict[str, Any] = field(default_factory=dict)
+    bpe: dict[str, Any] = field(default_factory=dict)
+    superbpe: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -205,9 +228,11 @@ class ReportConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """Everything a run can be told.
+    """Configuration of a run.
 
     Attributes:
+        arms: The tokenizers to compare, by name (`experiments.arms`).
+        reference: Name of the arm that the others are compared with; None for the first.
         artifacts: Folder for results, shared between runs.
         verify: When the files of artifacts are compared with their checksums: `always` they are used, `once` per
             process, or `never` (their sizes only).
@@ -219,6 +244,8 @@ class Config:
     pattern: PatternConfig = field(default_factory=PatternConfig)
     bpe: BpeConfig = field(default_factory=BpeConfig)
     superbpe: SuperbpeConfig = field(default_factory=SuperbpeConfig)
+    arms: dict[str, ArmConfig] = field(default_factory=dict)
+    reference: str | None = None
     shards: ShardConfig = field(default_factory=ShardConfig)
     lm: LmConfig = field(default_factory=LmConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
@@ -240,6 +267,8 @@ def schema(cls: type) -> type:
         if dataclasses.is_dataclass(kind):
             nested = schema(typing.cast("type", kind))
             fields.append((f.name, nested, field(default_factory=nested)))
+        elif (item := _item_class(kind)) is not None:
+            fields.append((f.name, dict[str, schema(item)], field(default_factory=dict)))  # type: ignore[misc, arg-type]
         elif f.default_factory is not dataclasses.MISSING:
             fields.append((f.name, _widened(kind), field(default_factory=f.default_factory)))
         elif f.default is not dataclasses.MISSING:
@@ -261,6 +290,8 @@ def build(cls: type[T], values: Mapping[str, Any], at: str = "") -> T:
         kind, key = hints[name], f"{at}{name}"
         if dataclasses.is_dataclass(kind):
             made[name] = build(typing.cast("type[Any]", kind), value, f"{key}.")
+        elif (item := _item_class(kind)) is not None:
+            made[name] = {each: build(item, values, f"{key}.{each}.") for each, values in value.items()}
         elif typing.get_origin(kind) is tuple:
             made[name] = tuple(value)
         else:
@@ -268,6 +299,12 @@ def build(cls: type[T], values: Mapping[str, Any], at: str = "") -> T:
                 check_choice(key, value, typing.get_args(kind))
             made[name] = value
     return cls(**made)
+
+
+def _item_class(kind: Any) -> type[Any] | None:
+    """Return the dataclass of the values of `dict[str, DATACLASS]`; None for any other type."""
+    found = typing.get_args(kind)[1] if typing.get_origin(kind) is dict else None
+    return found if dataclasses.is_dataclass(found) else None  # type: ignore[return-value]
 
 
 def part(cls: type[T], config: Any) -> T:
@@ -296,74 +333,3 @@ def _widened(kind: Any) -> Any:
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
         return typing.Union[tuple(_widened(argument) for argument in typing.get_args(kind))]  # noqa: UP007
     return kind
-
-
-def vocab_sizes(config: Config) -> tuple[int, int]:
-    """Return the vocabulary sizes of the BPE and of the superword tokenizer."""
-    return config.bpe.vocab_size, config.superbpe.vocab_size or config.bpe.vocab_size
-
-
-def transition_size(config: Config) -> int:
-    """Return the transition as a number of tokens, without special ones; the most it can be where it is found."""
-    given, merges = config.superbpe.transition, config.superbpe.transition_merges
-    if given == AUTO and merges is None:
-        return vocab_sizes(config)[1] - len(config.bpe.special_tokens)
-    return resolve_transition(vocab_sizes(config)[1], given if merges is None else None, merges)
-
-
-def transition_key(config: Config) -> str:
-    """Return the setting that decides the transition."""
-    return "superbpe.transition" if config.superbpe.transition_merges is None else "superbpe.transition_merges"
-
-
-def validate(config: Config) -> None:
-    """Raise a UserError for what can be known to be wrong before any text is read."""
-    check_choice("wandb", config.wandb, MODES)
-    check_choice("verify", config.verify, typing.get_args(Verify))
-    check_choice("corpus.source", config.corpus.source, ("files", "embedded"))
-    check_choice("budget.mode", config.budget.mode, BUDGETS)
-    check_choice("runner.name", config.runner.name, ("local",))
-    if config.lm.n_seeds < 1:
-        raise UserError(f"lm.n_seeds={config.lm.n_seeds} is not possible; use 1, or 3 for a claim about tokenizers")
-    if config.corpus.source == "files" and not (config.corpus.paths or config.corpus.dataset):
-        raise UserError(
-            "no text: give corpus.paths=[FILES, FOLDERS OR GLOBS] or corpus.dataset=NAME, or use corpus=embedded"
-        )
-    if config.corpus.source == "embedded" and (config.corpus.paths or config.corpus.dataset):
-        raise UserError(
-            f"corpus.{'paths' if config.corpus.paths else 'dataset'} is given, and the corpus is the embedded one; "
-            "add corpus=files (or corpus=hf, for a dataset)"
-        )
-    if config.pattern.regex is None:
-        if config.pattern.name == "custom":
-            raise UserError("pattern=custom needs its regex: add 'pattern.regex=\"REGEX\"'")
-        check_choice("pattern.name", config.pattern.name, NAMES)
-    resolve(config.pattern.regex or config.pattern.name)
-    check_special_tokens(config.bpe.special_tokens)
-    specials = len(config.bpe.special_tokens)
-    for key, size in zip(("bpe", "superbpe"), vocab_sizes(config), strict=True):
-        if size < 256 + specials:
-            raise UserError(
-                f"{key}.vocab_size={size} is below 256 bytes + {specials} special token(s); "
-                f"use at least {256 + specials}"
-            )
-    part(Rules, config.superbpe).check()
-    if config.superbpe.transition == AUTO and config.superbpe.atoms != "pretokens":
-        raise UserError(f"superbpe.interleave=True {NO_AUTO}")
-    if config.superbpe.interleave and config.superbpe.transition != AUTO:
-        raise UserError(
-            f"superbpe.transition={config.superbpe.transition}, but these rules find it themselves "
-            "(superbpe.interleave=true); leave it at auto, or use superbpe=runs"
-        )
-    for key, entries in (("bpe.counts", config.bpe.counts), ("superbpe.sources", config.superbpe.sources)):
-        for entry in entries:
-            weighted(entry, key)
-    if config.runner.memory_mb is not None and config.runner.memory_mb < 1:
-        raise UserError(f"runner.memory_mb={config.runner.memory_mb} is not possible; use 1 or more, or null")
-    size = vocab_sizes(config)[1]
-    if not 256 <= transition_size(config) <= size - specials:
-        raise UserError(
-            f"the transition at {transition_size(config)} tokens is not between 256 (bytes alone) and "
-            f"{size - specials} (the vocabulary of {size} without its special tokens); change {transition_key(config)} "
-            "or bpe.vocab_size"
-        )

@@ -12,23 +12,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from experiments.arms import resolve_arms
 from experiments.cli.console import Reporter
 from experiments.cli.main import main
 from experiments.logging.tracking import Tracker, tables
-from experiments.stages import documents, text, tokenizers
+from experiments.stages import documents, text
 from experiments.stages.context import Context
+from experiments.stages.make_tokenizers import make_tokenizers
 from experiments.store import registry
 from experiments.store.artifacts import Store
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from experiments.config import Config
     from experiments.logging.tracking import Labels
-    from experiments.stages.evaluation import Result
+    from experiments.stages.comparison import Result
     from experiments.stages.text import Text
-    from experiments.stages.tokenizers import Trained
+    from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
 
 STAGES = ("count", "train_bpe", "train_superbpe", "shard_corpus", "train_lm", "evaluate", "report")
@@ -47,7 +49,7 @@ def run(
     folder: Path,
     *,
     reporter: Reporter | None = None,
-    on_artifact: Callable[[Artifact], None] | None = None,
+    on_artifact: Callable[[Artifact[Any]], None] | None = None,
     labels: Labels | None = None,
 ) -> Outcome:
     """Run the stages of an experiment, in order.
@@ -65,7 +67,7 @@ def run(
     """
     shown = reporter or Reporter()
 
-    def use(artifact: Artifact) -> None:
+    def use(artifact: Artifact[Any]) -> None:
         tracker.uses(artifact)
         if on_artifact is not None:
             on_artifact(artifact)
@@ -93,67 +95,61 @@ def run(
 
 
 def _run(context: Context, last: int) -> Outcome:
-    """The stages that need no Torch, which takes seconds to import; then the others."""
+    """Run the stages that need no Torch, which takes seconds to import; then the others."""
     device = context.config.lm.train.device
     if last >= STAGES.index("train_lm") and device not in ("auto", "cpu"):
         from lm.model.device import resolve_device
 
         resolve_device(device)  # before hours of work: it is there
+    arms = resolve_arms(context.config)
     corpus = text.prepare(context)
-    mixture = text.phase2_sources(context, corpus)  # before hours of work: its files are there
-    counts = text.count(context, corpus)
-    if last < STAGES.index("train_bpe"):
-        return Outcome()
-    bpe, merges = tokenizers.phase1(context, counts)
-    if last < STAGES.index("train_superbpe"):
-        return Outcome()
-    superbpe = tokenizers.phase2(context, mixture, merges)
+    tokenizers = make_tokenizers(context, corpus, arms, STAGES[: last + 1])
     if last < STAGES.index("shard_corpus"):
         return Outcome()
     with _torch_threads(context.config.runner.threads):
-        return _judge(context, last, corpus, counts, (bpe, superbpe))
+        return _models(context, last, corpus, tokenizers)
 
 
-def _judge(context: Context, last: int, corpus: Text, counts: Artifact, both: tuple[Trained, Trained]) -> Outcome:
+def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmTokenizer]) -> Outcome:
+    """Shards, models, scores and the report."""
     from experiments.stages import budget, evaluation, models, verdict
+    from experiments.stages.comparison import ArmModels, of_seed
 
     described = documents.describe(context, corpus)
-    verdict.warn_of_few(context, described.contents["n_documents"])
-    heldout = [models.shard(context, corpus, trained, "heldout") for trained in both]
-    n_bytes = counts.contents["n_bytes"] if "corpus" in counts.contents else None  # a mixture counted other text
-    training = [models.shard(context, corpus, trained, "train", n_bytes) for trained in both]
+    verdict.warn_of_few(context, described.contents.n_documents)
+    heldout = [models.shard(context, corpus, arm, "heldout") for arm in tokenizers]
+    # Counts of a mixture are of other text.
+    counted = next((arm.counts.contents for arm in tokenizers if arm.counts and arm.counts.contents.corpus), None)
+    n_bytes = None if counted is None else counted.n_bytes
+    training = [models.shard(context, corpus, arm, "train", n_bytes) for arm in tokenizers]
     if last < STAGES.index("train_lm"):
         return Outcome()
-    pairs = list(zip(both, training, strict=True))
+    pairs = list(zip(tokenizers, training, strict=True))
     seeds = context.seeds()
     plans = [budget.plan(seeded, pairs) for seeded in seeds]  # before hours of training rather than after
-    # Seed by seed: two models can be compared long before the last is trained.
+    # Seed by seed: models of all arms can be compared long before the last seed is trained.
     by_seed = [
         [
-            models.train_lm(seeded, evaluation.of_seed(trained, i), shards, plan)
-            for (trained, shards), plan in zip(pairs, plans[i], strict=True)
+            models.train_lm(seeded, of_seed(arm, i), shards, plan)
+            for (arm, shards), plan in zip(pairs, plans[i], strict=True)
         ]
         for i, seeded in enumerate(seeds)
     ]
-    lms = zip(*by_seed, strict=True)
     if last < STAGES.index("evaluate"):
         return Outcome()
-    candidates = [
-        evaluation.Candidate(trained, [counts, trained.record, shards], lm, held)
-        for trained, shards, lm, held in zip(both, training, lms, heldout, strict=True)
-    ]
-    result = evaluation.evaluate(context, corpus, candidates, described)
-    page = _report(context, corpus, counts, result) if last >= STAGES.index("report") else None
+    arms = [ArmModels(*made) for made in zip(tokenizers, training, heldout, zip(*by_seed, strict=True), strict=True)]
+    result = evaluation.evaluate(context, corpus, arms, described)
+    page = _report(context, corpus, result) if last >= STAGES.index("report") else None
     verdict.show(context, result)
     if page is not None:
         context.reporter.say(f"report: {page}")
     return Outcome(result, page)
 
 
-def _report(context: Context, corpus: Text, counts: Artifact, result: Result) -> Path:
+def _report(context: Context, corpus: Text, result: Result) -> Path:
     from experiments.stages import reporting
 
-    artifact = reporting.report(context, corpus, counts, result)
+    artifact = reporting.report(context, corpus, result)
     if context.config.wandb != "off":
         for name, (columns, rows) in tables((artifact.path / reporting.NUMBERS).read_bytes()).items():
             context.tracker.table(name, columns, rows)

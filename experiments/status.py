@@ -67,7 +67,7 @@ def _run(arguments: argparse.Namespace) -> None:
 def _print(items: list[Item]) -> None:
     groups: dict[tuple[str, str], list[Item]] = defaultdict(list)
     for item in items:
-        groups[_first_made(items, item), item.manifest.get("command", "")].append(item)
+        groups[_first_made(items, item), item.command].append(item)
     for (made, command), group in sorted(groups.items()):
         console.print(
             Text.assemble((made.replace("T", " ")[:16] or "unfinished", "bold"), f"  {command}"), soft_wrap=True
@@ -81,8 +81,7 @@ def _print(items: list[Item]) -> None:
 
 def _first_made(items: list[Item], item: Item) -> str:
     """When the first artifact of the same command was made: commands are listed in that order."""
-    command = item.manifest.get("command")
-    return min((i.manifest["made"] for i in items if command and i.manifest.get("command") == command), default="")
+    return min((each.made for each in items if item.command and each.command == item.command), default="")
 
 
 def _table(group: list[Item]) -> Table:
@@ -92,10 +91,10 @@ def _table(group: list[Item]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state", no_wrap=True)
     for item in group:
-        seconds, memory = item.manifest.get("seconds"), item.manifest.get("peak_memory_bytes")
+        memory = None if item.manifest is None else item.manifest.peak_memory_bytes
         table.add_row(
             Text("\n  needs ".join([item.name, *item.needs])),  # below each other: whole names fit any terminal
-            "" if seconds is None else duration(float(seconds)),
+            "" if item.seconds is None else duration(item.seconds),
             f"{si(item.n_bytes)}B",
             "" if memory is None else f"{si(memory)}B",
             state(item),
@@ -112,7 +111,7 @@ def state(item: Item) -> str:
 
 def _total(items: list[Item]) -> str:
     total = sum(item.n_bytes for item in items)
-    seconds = sum(float(item.manifest.get("seconds", 0)) for item in items)
+    seconds = sum(item.seconds or 0.0 for item in items)
     free = [item for item in items if not item.needed]
     told = f"{len(items)} artifacts, {si(total)}B, {duration(seconds)} of work"
     if free:
@@ -125,9 +124,10 @@ def _total(items: list[Item]) -> str:
 
 def _row(item: Item) -> dict[str, Any]:
     row = dataclasses.asdict(item)
-    manifest = row.pop("manifest")
-    kept = {key: manifest[key] for key in ("made", "command", "seconds", "peak_memory_bytes") if key in manifest}
-    return {**row, "path": str(item.path), "stage": item.stage, **kept}
+    del row["manifest"]
+    memory = None if item.manifest is None else item.manifest.peak_memory_bytes
+    facts = {"made": item.made, "command": item.command, "peak_memory_bytes": memory}
+    return {**row, "path": str(item.path), "stage": item.stage, **facts}
 
 
 if __name__ == "__main__":

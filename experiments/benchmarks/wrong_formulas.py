@@ -13,14 +13,15 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.table import Table
 
 from experiments.benchmarks import common
 from experiments.cli.console import exit_code
-from experiments.store.artifacts import Artifact, Store
+from experiments.results import Folder, ShardsFolder, TrainedModel
+from experiments.store.artifacts import Artifact, C, Store
 from lm.data.shards import Shards
 from lm.evaluate.evaluation import Evaluation, compare
 from lm.evaluate.scoring import score_documents
@@ -47,7 +48,7 @@ class Side:
 
     name: str
     evaluation: Evaluation
-    lm: Artifact
+    lm: Artifact[TrainedModel]
     tokenizer: Tokenizer
     shards: Shards
 
@@ -55,11 +56,12 @@ class Side:
     def load(cls, folder: Path) -> Side:
         """Find model, tokenizer and held-out shards through the manifest of an evaluation."""
         store = Store(folder.resolve().parent)
-        artifact = store.find(folder.name)
-        if artifact is None or artifact.manifest["stage"] != "evaluation":
+        artifact = store.find(folder.name, Folder)
+        if artifact is None or artifact.manifest.stage != "evaluation":
             raise UserError(f"{folder} is not the folder of an evaluation; give two of artifacts/evaluation-*")
-        lm, heldout = (_found(store, key, artifact.manifest["inputs"][key]) for key in ("lm", "heldout"))
-        tokenizer = Tokenizer.load(store.root / f"tokenizer-{lm.contents['tokenizer'][:12]}")
+        lm = _found(store, f"lm-{artifact.manifest.inputs['lm'][:12]}", TrainedModel)
+        heldout = _found(store, f"shards-{artifact.manifest.inputs['heldout'][:12]}", ShardsFolder)
+        tokenizer = Tokenizer.load(store.root / f"tokenizer-{lm.contents.tokenizer[:12]}")
         name = "SuperBPE" if len(tokenizer.superword_ids()) else "BPE"
         shards = Shards.open(heldout.path / "shards", tokenizer)
         return cls(name, Evaluation.load(folder), lm, tokenizer, shards)
@@ -103,7 +105,7 @@ def formulas() -> list[Formula]:
     return [
         ("protocol: bits per byte", lambda s, _: s.nats / LOG2 / s.n_bytes),
         ("nats per token", lambda s, _: s.per_token),
-        ("… over bytes per token of the training text", lambda s, _: _over(s, s.lm.contents["bytes_per_token"])),
+        ("… over bytes per token of the training text", lambda s, _: _over(s, s.lm.contents.bytes_per_token)),
         ("… over published bytes per token", lambda s, _: _over(s, PUBLISHED_BYTES_PER_TOKEN[_super(s)])),
         ("… times a constant for superwords (nats)", lambda s, _: s.per_token * (1.0, PUBLISHED_FACTOR)[_super(s)]),
         ("nats per token, weighted by bytes, as bits", _length_weighted),
@@ -113,7 +115,7 @@ def formulas() -> list[Formula]:
         ("mean over documents of bits per character", lambda s, _: _macro(s, s.characters)),
         ("the same number of tokens, not of bytes", _same_tokens),
         ("windows of equally many tokens", _token_windows),
-        ("training loss of the last step", lambda s, _: float(s.lm.contents["last_train_bits_per_byte"])),
+        ("training loss of the last step", lambda s, _: float(s.lm.contents.last_train_bits_per_byte)),
     ]
 
 
@@ -177,7 +179,7 @@ def _token_windows(s: Side, other: Side) -> float:
     """Rolling windows of equally many tokens, each of which starts from one token of context."""
     lengths = s.shards.token_byte_lengths
     model = load_model(s.lm.path)
-    size = min(int(side.lm.contents["context_tokens"]) for side in (s, other))
+    size = min(int(side.lm.contents.context_tokens) for side in (s, other))
     scores = score_documents(model, s.shards, lengths, partial(rolling_windows, size), batch_tokens=8192)
     return float(scores.text_nats.sum()) / LOG2 / s.n_bytes
 
@@ -201,11 +203,10 @@ def _over(s: Side, bytes_per_token: float) -> float:
     return s.per_token / LOG2 / bytes_per_token
 
 
-def _found(store: Store, key: str, wanted: str) -> Artifact:
-    stage: Any = {"lm": "lm", "heldout": "shards"}[key]
-    artifact = store.find(f"{stage}-{wanted[:12]}")
+def _found(store: Store, name: str, result: type[C]) -> Artifact[C]:
+    artifact = store.find(name, result)
     if artifact is None:
-        raise UserError(f"{store.root}/{stage}-{wanted[:12]} is gone; run the experiment again")
+        raise UserError(f"{store.root}/{name} is gone; run the experiment again")
     return artifact
 
 

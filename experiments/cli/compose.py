@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,11 +14,14 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.config import Config, build, did_you_mean, schema, transition_key, validate
+from experiments.cli import renamed
+from experiments.cli.validate import validate
+from experiments.config import ArmConfig, BpeConfig, Config, PatternConfig, SuperbpeConfig, build, did_you_mean, schema
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -69,11 +74,14 @@ def load(overrides: Sequence[str] = (), config_name: str | None = None, config_d
     Raises:
         UserError: If a key, a group or a value is wrong.
     """
+    current, notes = current_names(overrides)
+    for note in notes:
+        warnings.warn(note, FutureWarning, stacklevel=2)
     with initialize_config_module("configs", version_base="1.3"):
         loader = _loader()
-        for override in _parse(overrides, loader):
+        for override in _parse(current, loader):
             _check_key(override, loader, custom=config_dir is not None)
-        return to_config(_compose(overrides, config_name, config_dir))
+        return to_config(_compose(current, config_name, config_dir))
 
 
 def check(
@@ -112,10 +120,11 @@ def check(
         given = {override.key_or_group for override in parsed}
         for cell in cells:
             config = to_config(_compose(cell, config_name, config_dir))
-            if "superbpe.transition" in given and transition_key(config) not in given:
+            merges = config.superbpe.transition_merges
+            if merges is not None and "superbpe.transition" in given and "superbpe.transition_merges" not in given:
                 raise UserError(
-                    f"superbpe.transition has no effect here: {transition_key(config)}="
-                    f"{config.superbpe.transition_merges} decides; add {transition_key(config)}=null"
+                    f"superbpe.transition has no effect here: superbpe.transition_merges={merges} decides; add "
+                    "superbpe.transition_merges=null"
                 )
     return {
         override.key_or_group: [value.partition("=")[2] for value in choices]
@@ -185,6 +194,26 @@ def known_keys() -> list[str]:
         return [*_keys(), *_loader().list_groups("")]
 
 
+def current_names(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return overrides as Hydra takes them today, and a note for each old name in them.
+
+    Keys and choices of earlier versions get their names of now. `arms.NAME.bpe.KEY=VALUE` becomes an addition (`++`),
+    since an arm lists only the settings in which it differs.
+    """
+    found, notes = [], []
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        bare = key.lstrip("+~")
+        new = renamed.KEYS.get(bare, bare)
+        choices = renamed.CHOICES.get(bare, {})
+        values = ",".join(choices.get(each, each) for each in value.split(","))
+        if (new, values) != (bare, value):
+            notes.append(f"{bare}{equals}{value} is now {new}{equals}{values}; the old name will be removed")
+        prefix = "++" if re.match(r"arms\.[^.]+\.[^.]+\.", new) and key == bare else key[: len(key) - len(bare)]
+        found.append(f"{prefix}{new}{equals}{values}")
+    return found, notes
+
+
 def _loader() -> ConfigLoader:
     hydra = GlobalHydra.instance().hydra
     assert hydra is not None
@@ -212,8 +241,53 @@ def _values(override: Override) -> list[str]:
     return [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
 
 
+def _define_arms(override: Override, loader: ConfigLoader) -> None:
+    """Let Hydra find every arm that an override chooses: one without a file begins empty."""
+    known = loader.get_group_options("arms", ObjectType.CONFIG)
+    for name in _flat(override.value()):
+        if not re.fullmatch(r"[A-Za-z][\w-]*", name):
+            raise UserError(f"arms={name}: the name of an arm consists of letters, digits, '_' and '-'")
+        if name not in known:
+            ConfigStore.instance().store(group="arms", name=name, package=f"arms.{name}", node={"recipe": None})
+
+
+def _flat(value: Any) -> Iterator[str]:
+    """The strings in nested lists and sweeps."""
+    if isinstance(value, ChoiceSweep):
+        value = value.list
+    if isinstance(value, list):
+        for each in value:
+            yield from _flat(each)
+    else:
+        yield str(value)
+
+
+def _check_arm_key(key: str) -> None:
+    """Raise a UserError unless `arms.NAME.…` names a setting of an arm."""
+    _, name, setting, *rest = [*key.split("."), ""]
+    fields = [field.name for field in dataclasses.fields(ArmConfig)]
+    at = f"arms.{name}"
+    if setting not in fields:
+        raise UserError(
+            f"there is no configuration key '{key}'{did_you_mean(setting, fields)}; an arm has: {', '.join(fields)}"
+        )
+    inner = {"pattern": PatternConfig, "bpe": BpeConfig, "superbpe": SuperbpeConfig}.get(setting)
+    below = ".".join(rest[:-1])
+    if inner is None and not below:
+        return
+    names = [] if inner is None else [field.name for field in dataclasses.fields(inner)]
+    if below not in names:
+        raise UserError(f"there is no configuration key '{key}'{did_you_mean(below, names)} under {at}.{setting}")
+
+
 def _check_key(override: Override, loader: ConfigLoader, *, custom: bool = False) -> None:
     key = override.key_or_group
+    if key == "arms":
+        _define_arms(override, loader)
+        return
+    if key.startswith("arms."):
+        _check_arm_key(key)
+        return
     if key == "hydra/launcher":
         for value in _values(override):
             _check_launcher(value.partition("=")[2], loader)

@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -19,13 +19,13 @@ from hydra.core.hydra_config import HydraConfig
 from rich.text import Text
 
 from experiments.cli import sweep
-from experiments.cli.compose import check, hydra_settings, known_keys, largest_size, to_config
+from experiments.cli.compose import check, current_names, hydra_settings, known_keys, largest_size, to_config
 from experiments.cli.console import Reporter, complain, console, stderr, storage_error
 from experiments.cli.help import show_help
 from experiments.cli.signals import describe, restore, stoppable, unmasked
 from experiments.logging.tracking import Labels
 from experiments.store import runs
-from experiments.store.artifacts import COMMAND, command_line
+from experiments.store.manifest import COMMAND, command_line
 from experiments.store.runs import Recorder, Run
 from tokenizer.errors import UserError
 
@@ -62,25 +62,12 @@ def main(stage: str) -> None:
     sys.exit(code)
 
 
-class Trial(NamedTuple):
-    """One of several runs that another program asks for.
-
-    Attributes:
-        number: Its number.
-        keys: The settings in which the runs differ.
-    """
-
-    number: int
-    keys: list[str]
-
-
-def run(stage: str, argv: list[str], trial: Trial | None = None) -> int:
+def run(stage: str, argv: list[str]) -> int:
     """Run every stage up to `stage`; return the exit code.
 
     Args:
         stage: One of `experiments.pipeline.STAGES`.
         argv: The command line: overrides, and Hydra's own flags such as `--multirun` and `--cfg job`.
-        trial: What this run is among others, if it is.
     """
     try:
         arguments = _arguments(argv)
@@ -90,11 +77,14 @@ def run(stage: str, argv: list[str], trial: Trial | None = None) -> int:
     if arguments.help:
         show_help(stage)
         return 0
+    arguments.overrides, notes = current_names(written := arguments.overrides)
+    for note in notes:
+        stderr.print(f"warning: {note}", style="yellow", soft_wrap=True)
     # Hydra itself understands flags only before or after all overrides, not among them.
-    argv = [word for word in argv if word not in arguments.overrides] + arguments.overrides
+    argv = [word for word in argv if word not in written] + arguments.overrides
     try:
         with stoppable():
-            return _run(stage, arguments, argv, trial)
+            return _run(stage, arguments, argv)
     except UserError as error:
         complain(error)
         return 2
@@ -123,14 +113,14 @@ def _meant(flags: Sequence[str]) -> str:
     return f": {' or '.join(f'{key}=…' for key in found)}" if found else "; --help shows the main ones"
 
 
-def _run(stage: str, arguments: argparse.Namespace, argv: list[str], trial: Trial | None) -> int:
+def _run(stage: str, arguments: argparse.Namespace, argv: list[str]) -> int:
     multirun = arguments.multirun or "hydra.mode=MULTIRUN" in arguments.overrides
     swept = check(arguments.overrides, arguments.config_name, arguments.config_dir, sweep=multirun)
     if "bpe.vocab_size" in swept:
         argv = [*argv, *largest_size(swept["bpe.vocab_size"], arguments.overrides)]
     codes: list[int] = []
     if not multirun or any(getattr(arguments, flag) for flag in _PRINTS):
-        _hydra(stage, argv, trial.keys if trial else [], codes, trial.number if trial else None)
+        _hydra(stage, argv, [], codes)
         return max(codes, default=0, key=_gravity)
     settings = hydra_settings(arguments.overrides, arguments.config_name, arguments.config_dir)
     folder, n_cells = settings.folder, sweep.number_of_cells(swept)
@@ -169,14 +159,14 @@ def _gravity(code: int) -> int:
     return {0: 0, 2: 1}.get(code, 2)
 
 
-def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int], number: int | None = None) -> None:
+def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int]) -> None:
     """Let Hydra run the job, once or once per cell of a sweep."""
     parent, command = os.getpid(), command_line()
 
     def job(cfg: DictConfig) -> None:  # launchers pickle it by value: everything else is in `_job`
         if elsewhere := os.getpid() != parent:
             os.environ[COMMAND] = command
-        codes.append(_job(cfg, stage, swept, number, elsewhere=elsewhere))
+        codes.append(_job(cfg, stage, swept, elsewhere=elsewhere))
 
     # Hydra otherwise turns every exception into its own message and exit code 1.
     os.environ["HYDRA_FULL_ERROR"] = "1"
@@ -194,7 +184,7 @@ def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int], numb
         logging.root.handlers[:] = handlers  # the run's own write into its folder
 
 
-def _job(cfg: DictConfig, stage: str, swept: list[str], number: int | None, *, elsewhere: bool) -> int:
+def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> int:
     """Run one cell, keep its record, and return its exit code.
 
     Nothing but Ctrl-C gets out: a failed cell does not stop the others, and a launcher reads no exceptions.
@@ -203,9 +193,8 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], number: int | None, *, e
 
     hydra_config = HydraConfig.get()
     folder, overrides = Path(hydra_config.runtime.output_dir), list(hydra_config.overrides.task)
-    cell = [text for text in overrides if text.partition("=")[0] in swept]
-    if swept and number is None:
-        number = hydra_config.job.num
+    cell = [text for text in overrides if text.partition("=")[0].lstrip("+") in swept]
+    number = hydra_config.job.num if swept else None
     if cell and not elsewhere:
         console.rule(Text(" ".join(cell)), align="left")
     store = str(Path(cfg.artifacts).resolve())

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from experiments.cli.console import console, duration, stderr
 from experiments.store import runs
-from experiments.store.artifacts import command_line
+from experiments.store.manifest import command_line
 from tokenizer.durable import write_json, write_whole
 from tokenizer.progress import thread_count
 
@@ -132,11 +132,12 @@ def flat(cell: Run) -> dict[str, Any]:
     row |= {key: value for key, _, value in (text.partition("=") for text in cell.swept)}
     row |= {"status": cell.status, "exit_code": cell.exit_code, "seconds": cell.seconds, "error": cell.error}
     if cell.results is not None:
-        for found in cell.results["tokenizers"]:
+        for arm in cell.results.arms:
+            found = dataclasses.asdict(arm)
             numbers = {name: value for name, value in found.items() if name not in ("key", "label", *_INTERVALS)}
             for interval, ends in _INTERVALS.items():
                 numbers |= dict(zip(ends, found[interval] or (None, None), strict=True))
-            row |= {f"{found['key']}.{name}": value for name, value in numbers.items()}
+            row |= {f"{arm.key}.{name}": value for name, value in numbers.items()}
     return {**row, "report": cell.report, "folder": cell.folder}
 
 
@@ -153,13 +154,13 @@ def _show(cells: Sequence[Run], folder: Path, n_cells: int) -> None:
         table.add_column(name, justify="right", no_wrap=True)
     for cell in cells:
         values = dict(text.split("=", 1) for text in cell.swept)
-        found = cell.results["tokenizers"] if cell.results else []
+        found = cell.results.arms if cell.results else []
         columns = [
-            [f["label"] for f in found] or [duration(cell.seconds or 0) if cell.status == "done" else cell.status],
-            [f"{f['bytes_per_token']:.3f}" for f in found],
-            [f"{f['bits_per_byte']:.4f}" for f in found],
-            ["{:.4f}–{:.4f}".format(*f["interval"]) if f["interval"] else "–" for f in found],
-            ["" if f["difference"] is None else f"{f['difference']:+.4f}".replace("-", "−") for f in found],
+            [f.label for f in found] or [duration(cell.seconds or 0) if cell.status == "done" else cell.status],
+            [f"{f.bytes_per_token:.3f}" for f in found],
+            [f"{f.bits_per_byte:.4f}" for f in found],
+            ["{:.4f}–{:.4f}".format(*f.interval) if f.interval else "–" for f in found],
+            ["" if f.difference is None else f"{f.difference:+.4f}".replace("-", "−") for f in found],
         ]
         shown = ["\n".join(column) for column in columns[: None if numbers else 1]]
         table.add_row(str(cell.number), *(Text(values.get(key, "")) for key in keys), *map(Text, shown))

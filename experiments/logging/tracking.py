@@ -73,12 +73,12 @@ class Tracker:
         if self._wandb is not None:
             self._wandb.log(group, row)
 
-    def uses(self, artifact: Artifact) -> None:
+    def uses(self, artifact: Artifact[Any]) -> None:
         """Note that the run has made or found an artifact."""
         if self._wandb is not None:
             self._wandb.uses(artifact)
 
-    def done(self, stage: str, artifact: Artifact, row: Mapping[str, Any]) -> None:
+    def done(self, stage: str, artifact: Artifact[Any], row: Mapping[str, Any]) -> None:
         """Record that a stage is done: what it cost, and for wandb what it made of what.
 
         Args:
@@ -114,14 +114,17 @@ class Tracker:
 def tables(numbers: bytes) -> dict[str, tuple[list[str], list[list[Any]]]]:
     """Return what of a `report.json` wandb shows as tables: by name, columns and rows."""
     report = json.loads(numbers)
-    words = report["superwords"]
     columns = ["text", "id", "n_bytes", "n_words", "count"]
-    found = {row["id"]: row for row in (*words["most_frequent"], *words["longest"])}
+    words = [
+        [arm["label"], *(row[column] for column in columns)]
+        for arm in report["superwords"]
+        for row in {row["id"]: row for row in (*arm["most_frequent"], *arm["longest"])}.values()
+    ]
     samples = [
         [side["label"], side["n_tokens"], side["bytes_per_token"], "|".join(piece["text"] for piece in side["pieces"])]
         for side in report["sample"]["sides"]
     ]
     return {
-        "superwords": (columns, [[row[column] for column in columns] for row in found.values()]),
+        "superwords": (["tokenizer", *columns], words),
         "samples": (["tokenizer", "n_tokens", "bytes_per_token", "text"], samples),
     }

@@ -59,7 +59,7 @@ class WandbRuns:
         os.environ.setdefault("WANDB_SILENT", "true" if mode == "offline" else "false")
         self._settings: dict[str, Any] = {"project": project, "mode": mode, "dir": folder, "group": labels.group}
         self._online, self._labels = mode == "online", labels
-        self._seen: dict[str, Artifact] = {}
+        self._seen: dict[str, Artifact[Any]] = {}
         self._logged: set[str] = set()
         self._models: dict[str, Any] = {}
         self._failed = False
@@ -92,15 +92,15 @@ class WandbRuns:
             run.define_metric("*", step_metric="bytes_seen")
         return self._models[key]
 
-    def uses(self, artifact: Artifact) -> None:
+    def uses(self, artifact: Artifact[Any]) -> None:
         """Note an artifact that was made or found; `done` logs what is new."""
         known = self._seen.get(artifact.hash)
         if known is None or artifact.fresh:
             self._seen[artifact.hash] = artifact
 
-    def done(self, stage: str, artifact: Artifact, row: Mapping[str, Any]) -> None:
+    def done(self, stage: str, artifact: Artifact[Any], row: Mapping[str, Any]) -> None:
         """Log what a stage has made, in a run of its own; judged models get their score."""
-        kind, key = str(artifact.manifest["stage"]), stage.partition(" ")[2]
+        kind, key = artifact.manifest.stage, stage.partition(" ")[2]
         if kind == "evaluation":
             scores = {_JUDGING.get(name, f"val/{name}"): value for name, value in row.items()}
             run = self._models.get(key, self._main)
@@ -117,16 +117,16 @@ class WandbRuns:
         if kind != "lm":
             run.finish()
 
-    def _log_artifact(self, run: Any, made: Artifact) -> None:
-        stage, inputs = str(made.manifest["stage"]), dict(made.manifest["inputs"])
+    def _log_artifact(self, run: Any, made: Artifact[Any]) -> None:
+        stage, inputs = made.manifest.stage, made.manifest.inputs
         for name, hash_ in inputs.items():
             if hash_ in self._seen:
                 self._use(run, self._seen[hash_])
             elif name == "corpus":
                 self._use_corpus(run, hash_)
         named = {n: {"hash": h, "artifact": self._seen[h].name if h in self._seen else None} for n, h in inputs.items()}
-        run.config.update({stage: made.manifest.get("config", {}), "inputs": named}, allow_val_change=True)
-        metadata = {"hash": made.hash, "inputs": named, "contents": made.contents, "seconds": made.seconds}
+        run.config.update({stage: made.manifest.config, "inputs": named}, allow_val_change=True)
+        metadata = {"hash": made.hash, "inputs": named, "contents": made.contents.save(), "seconds": made.seconds}
         artifact = wandb.Artifact(made.name, _TYPES.get(stage, stage), metadata=json.loads(json.dumps(metadata)))
         if stage in _BY_REFERENCE:
             artifact.add_reference(made.path.resolve().as_uri(), checksum=False)
@@ -152,7 +152,7 @@ class WandbRuns:
         if self._online:
             run.use_artifact(f"{name}:latest")
 
-    def _use(self, run: Any, used: Artifact) -> None:
+    def _use(self, run: Any, used: Artifact[Any]) -> None:
         """Draw the line from an input, where wandb knows it: made under wandb=off it does not."""
         if not self._online:
             return

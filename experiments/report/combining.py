@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from experiments.report.labels import Told, name_all, settings
 from experiments.report.texts import documents
-from experiments.stages.evaluation import Candidate, Judged, Result
-from experiments.stages.tokenizers import Trained
+from experiments.results import ArmRecord, Counts, Scores, ShardsFolder, TokenizerFolder, TrainedModel, TrainedTokenizer
+from experiments.stages.comparison import ArmModels, ArmResult, Result, scored
+from experiments.stages.tokenizers import ArmTokenizer
 from experiments.stages.verdict import LEAST_EVIDENCE
 from experiments.store import runs
-from experiments.store.artifacts import Artifact, Store
-from lm.evaluate.evaluation import Evaluation, aggregate, compare_all
+from experiments.store.artifacts import Artifact, C, Store
+from lm.evaluate.evaluation import compare_all
 from tokenizer.durable import digest
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 class _Group:
     """Models that differ in their seed alone, and the runs that they were found in."""
 
-    entry: dict[str, Any]
+    entry: ArmRecord
     store: Store
-    models: dict[int, tuple[Artifact, Artifact]] = field(default_factory=dict)
+    models: dict[int, tuple[Artifact[TrainedModel], Artifact[Scores]]] = field(default_factory=dict)
     overrides: list[list[str]] = field(default_factory=list)
     folders: set[str] = field(default_factory=set)
 
@@ -80,19 +81,16 @@ def combine(
     for run in done:
         store = Store(artifacts or Path(run.store))
         assert run.results is not None
-        for entry in run.results["tokenizers"]:
-            for model, evaluation in zip(_open(store, entry["lms"]), _open(store, entry["evaluations"]), strict=True):
-                found: dict[str, Any] = model.manifest["config"]
-                seed = found["train"]["seed"]
-                # Steps follow from the budget, seed by seed, unless they are asked for.
-                training = {key: value for key, value in found["train"].items() if key not in ("seed", "max_steps")}
-                asked = settings(run.overrides, superwords=True).get("lm.train.max_steps")
-                key = digest([entry["key"], model.manifest["inputs"], {**found, "train": training}, asked])
+        for entry in run.results.arms:
+            asked = settings(run.overrides, superwords=True).get("lm.train.max_steps")
+            models = _open(store, entry.lms, TrainedModel)
+            for model, evaluation in zip(models, _open(store, entry.evaluations, Scores), strict=True):
+                key = digest([entry.key, model.manifest.inputs, model.contents.settings, asked])
                 group = groups.setdefault(key, _Group(entry, store))
-                group.models[seed] = (model, evaluation)
+                group.models[model.contents.seed] = (model, evaluation)
             group.overrides.append(run.overrides)
             group.folders.add(run.folder)
-    ordered = sorted(groups.values(), key=lambda group: group.entry["key"] != "bpe")
+    ordered = sorted(groups.values(), key=lambda group: group.entry.key != "bpe")
     named = _named(ordered)
     labels = [told.label for told in named]
     if baseline is not None:
@@ -112,28 +110,28 @@ def combine(
         for label, group in zip(labels, ordered, strict=True)
         for seed in sorted(set(group.models) - seeds)
     ]
-    judged = [
-        dataclasses.replace(_judged(told.label, group, sorted(seeds)), series=told.series, partner=_partner(ordered, i))
+    arms = [
+        dataclasses.replace(_scored(told.label, group, sorted(seeds)), series=told.series, partner=_partner(ordered, i))
         for i, (told, group) in enumerate(zip(named, ordered, strict=True))
     ]
-    _same_text(judged)
-    comparisons = compare_all([each.evaluations for each in judged])
-    return Result(judged, comparisons, fixed_baseline=baseline is not None), notes
+    _same_text(arms)
+    comparisons = compare_all([each.evaluations for each in arms])
+    return Result(arms, comparisons, fixed_reference=baseline is not None), notes
 
 
-def _same_text(judged: Sequence[Judged]) -> None:
+def _same_text(arms: Sequence[ArmResult]) -> None:
     """Raise a UserError unless all were scored on the same held-out documents: those of one corpus, or equal ones."""
-    first = judged[0]
-    corpus, text = first.candidate.heldout.contents["corpus"], ""
-    for other in judged[1:]:
-        if other.candidate.heldout.contents["corpus"] == corpus:
+    first = arms[0]
+    corpus, text = first.heldout.contents.corpus, ""
+    for other in arms[1:]:
+        if other.heldout.contents.corpus == corpus:
             continue
         text = text or digest(list(documents(first)))
         if digest(list(documents(other))) != text:
-            one, two = (each.candidate.trained.label for each in (first, other))
+            one, two = first.label, other.label
             raise UserError(
-                f"{one} and {two} were scored on different held-out documents ({first.summary['n_documents']} and "
-                f"{other.summary['n_documents']}); compare runs with the same held-out text (corpus.heldout_paths)"
+                f"{one} and {two} were scored on different held-out documents ({first.scores.n_documents} and "
+                f"{other.scores.n_documents}); compare runs with the same held-out text (corpus.heldout_paths)"
             )
 
 
@@ -141,43 +139,46 @@ def _named(groups: Sequence[_Group]) -> list[Told]:
     """Name each group by what all runs with it were told, without the parts that do not tell groups apart."""
     told = []
     for group in groups:
-        superwords = group.entry["key"] != "bpe"
+        superwords = group.entry.key != "bpe"
         runs_told = [settings(overrides, superwords=superwords) for overrides in group.overrides]
         told.append(dict(set.intersection(*(set(each.items()) for each in runs_told))))
     entries = [group.entry for group in groups]
     return name_all(
-        [entry["label"] for entry in entries],
-        [entry["key"] != "bpe" for entry in entries],
+        [entry.label for entry in entries],
+        [entry.key != "bpe" for entry in entries],
         told,
-        [entry["lms"][0] for entry in entries],
+        [entry.lms[0] for entry in entries],
     )
 
 
 def _partner(groups: Sequence[_Group], place: int) -> int | None:
     """The BPE tokenizer that some run compared this one with; None for BPE itself."""
-    if groups[place].entry["key"] == "bpe":
+    if groups[place].entry.key == "bpe":
         return None
-    found = (
-        i for i, group in enumerate(groups) if group.entry["key"] == "bpe" and group.folders & groups[place].folders
-    )
+    found = (i for i, group in enumerate(groups) if group.entry.key == "bpe" and group.folders & groups[place].folders)
     return next(found, None)
 
 
-def _judged(label: str, group: _Group, seeds: Sequence[int]) -> Judged:
+def _scored(label: str, group: _Group, seeds: Sequence[int]) -> ArmResult:
     entry, store = group.entry, group.store
     models, evaluations = zip(*(group.models[seed] for seed in seeds), strict=True)
-    artifact, record, heldout = _open(store, [entry["tokenizer"], entry["training"], entry["heldout"]])
-    trained = Trained(label, label, Tokenizer.load(artifact.path), artifact, record)
-    candidate = Candidate(trained, _open(store, entry["readers"]), models, heldout)
-    loaded = [Evaluation.load(found.path) for found in evaluations]
-    summary = aggregate(loaded) | {"cost": evaluations[0].contents["cost"]}
-    return Judged(candidate, evaluations, loaded, summary)
+    (artifact,) = _open(store, [entry.tokenizer], TokenizerFolder)
+    arm = ArmTokenizer(
+        key=label,
+        label=label,
+        tokenizer=Tokenizer.load(artifact.path),
+        artifact=artifact,
+        record=next(iter(_open(store, [entry.training] if entry.training else [], TrainedTokenizer)), None),
+        counts=next(iter(_open(store, [entry.counts] if entry.counts else [], Counts)), None),
+    )
+    training, heldout = _open(store, [entry.shards, entry.heldout], ShardsFolder)
+    return scored(ArmModels(arm, training, heldout, models), evaluations)
 
 
-def _open(store: Store, names: Sequence[str]) -> list[Artifact]:
+def _open(store: Store, names: Sequence[str], result: type[C]) -> list[Artifact[C]]:
     found = []
     for name in names:
-        artifact = store.find(name)
+        artifact = store.find(name, result)
         if artifact is None:
             raise UserError(
                 f"{store.root / name} is gone; repeat the command of its run, which makes it again, or name "
@@ -207,7 +208,7 @@ def unfinished(others: Sequence[Run]) -> list[str]:
 
 def demonstration(result: Result) -> bool:
     """Whether the models read too little for evidence."""
-    return any(judged.candidate.lm.contents["bytes"] < LEAST_EVIDENCE for judged in result.judged)
+    return any(each.lm.contents.bytes < LEAST_EVIDENCE for each in result.arms)
 
 
 _SCORE = ("task", "metric", "value", "stderr", "straddle_share")
@@ -228,17 +229,17 @@ def with_downstream(result: Result, path: Path) -> Result:
         }
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{path} is not what experiments.downstream writes (downstream.json)") from None
-    judged = [
+    arms = [
         dataclasses.replace(
             each,
-            downstream=[row for model in each.candidate.lms for row in rows.get(labels.get(model.name, ""), [])],
+            downstream=[row for model in each.lms for row in rows.get(labels.get(model.name, ""), [])],
         )
-        for each in result.judged
+        for each in result.arms
     ]
-    if not any(each.downstream for each in judged):
-        known = ", ".join(each.candidate.lm.name for each in judged)
+    if not any(each.downstream for each in arms):
+        known = ", ".join(each.lm.name for each in arms)
         raise UserError(f"{path} has scores of {', '.join(labels)}, and these runs' models are {known}")
-    return dataclasses.replace(result, judged=judged)
+    return dataclasses.replace(result, arms=arms)
 
 
 def rename(result: Result, labels: Sequence[str]) -> Result:
@@ -247,13 +248,13 @@ def rename(result: Result, labels: Sequence[str]) -> Result:
     Raises:
         UserError: If there are not as many.
     """
-    if len(labels) != len(result.judged) or len(set(labels)) != len(labels):
+    if len(labels) != len(result.arms) or len(set(labels)) != len(labels):
         raise UserError(
-            f"{len(labels)} labels are given for {len(result.judged)} tokenizers; give a different one each, for "
-            + ", ".join(judged.candidate.trained.label for judged in result.judged)
+            f"{len(labels)} labels are given for {len(result.arms)} tokenizers; give a different one each, for "
+            + ", ".join(result.labels)
         )
-    judged = []
-    for label, each in zip(labels, result.judged, strict=True):
-        trained = dataclasses.replace(each.candidate.trained, key=label, label=label)
-        judged.append(dataclasses.replace(each, candidate=dataclasses.replace(each.candidate, trained=trained)))
-    return dataclasses.replace(result, judged=judged)
+    arms = [
+        dataclasses.replace(each, arm=dataclasses.replace(each.arm, key=label, label=label))
+        for label, each in zip(labels, result.arms, strict=True)
+    ]
+    return dataclasses.replace(result, arms=arms)

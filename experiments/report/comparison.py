@@ -26,9 +26,9 @@ def version() -> str:
 def figures(report: dict[str, Any]) -> list[Figure]:
     """Return the charts of the page."""
     labels = [row["label"] for row in report["tokenizers"]]
-    names = [row["name"] for row in report["provenance"]["artifacts"] if row["stage"].endswith("evaluation")]
+    names = [row["name"] for row in report["provenance"]["artifacts"] if row["kind"] == "evaluation"]
     source = _named(names, "evaluations")
-    models = [row["name"] for row in report["provenance"]["artifacts"] if row["stage"].endswith("language model")]
+    models = [row["name"] for row in report["provenance"]["artifacts"] if row["kind"] == "lm"]
     transitions = [
         {"tokenizer": row["label"], "vocab_size": row["transition"]}
         for row in report["tokenizers"]
@@ -108,9 +108,9 @@ def figures(report: dict[str, Any]) -> list[Figure]:
                 )
             )
     found += diagnostics_charts.figures(report["training"], labels, _named(models, "language models"))
-    if report["superwords"]["by_words"]:
-        words = charts.words(report["superwords"]["by_words"])
-        found.append(Figure("words", "How many words they hold", words, source=source))
+    for i, arm in enumerate(report["superwords"]):
+        words = charts.words(arm["by_words"])
+        found.append(Figure(f"words_{i}", f"Words per superword, {arm['label']}", words, source=source))
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from experiments.report import diagnostics, texts
+from experiments.results import GROUPS
 from experiments.stages.models import loss_curve
 from experiments.stages.verdict import conditions, detail, percent, signed, verdict
 from lm.evaluate.token_statistics import TokenFacts, loss_by_bytes, loss_by_phase
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from experiments.config import ReportConfig
-    from experiments.stages.evaluation import Judged, Result
+    from experiments.stages.comparison import ArmResult, Result
     from tokenizer.tokenizer import Tokenizer
 
 _LOSS_POINTS = 200
@@ -41,39 +42,37 @@ def gather(
         threads: For encoding; None for all cores.
     """
     heldout = texts.heldout(result, settings.curve_bytes)
-    compared = result.shown
+    compared = result.shown if len(result.arms) > 1 else None
     winner = result.winner
-    labels = [judged.candidate.trained.label for judged in result.judged]
+    labels = result.labels
     return {
         "title": settings.title,
         "demonstration": demonstration,
         "verdict": {
-            "winner": winner.candidate.trained.key if winner else None,
+            "winner": winner.key if winner else None,
             "sentence": verdict(result),
             "detail": detail(result),
-            "difference": compared.difference,
-            "low": compared.interval[0] if compared.interval else None,
-            "high": compared.interval[1] if compared.interval else None,
-            "confidence": compared.confidence,
-            "documents": compared.n_documents,
-            "seeds": compared.n_seeds,
+            "difference": compared.difference if compared else None,
+            "low": compared.interval[0] if compared and compared.interval else None,
+            "high": compared.interval[1] if compared and compared.interval else None,
+            "confidence": result.arms[0].scores.confidence,
+            "documents": result.arms[0].scores.n_documents,
+            "seeds": result.n_seeds,
         },
         "conditions": conditions(result),
         "tiles": _tiles(result),
-        "tokenizers": [_row(judged, labels) for judged in result.judged],
+        "tokenizers": [_row(each, labels) for each in result.arms],
         "pairs": _pairs(result),
-        "groups": {name: _groups(result, name) for name in ("script", "source")},
+        "groups": {name: _groups(result, name) for name in GROUPS},
         "measured_bytes": sum(len(document.encode()) for document in heldout),
         "compression": [
-            {"tokenizer": judged.candidate.trained.label, "vocab_size": size, "bytes_per_token": density}
-            for judged in result.judged
-            for size, density in _compression(
-                judged.candidate.trained.tokenizer, heldout, settings.curve_points, threads
-            )
+            {"tokenizer": each.label, "vocab_size": size, "bytes_per_token": density}
+            for each in result.arms
+            for size, density in _compression(each.tokenizer, heldout, settings.curve_points, threads)
         ],
-        "loss": [row for judged in result.judged for row in _loss(judged)],
-        "by_length": [row for judged in result.judged for row in _by_length(judged)],
-        "by_phase": [row for judged in result.judged for row in _by_phase(judged)],
+        "loss": [row for each in result.arms for row in _loss(each)],
+        "by_length": [row for each in result.arms for row in _by_length(each)],
+        "by_phase": [row for each in result.arms for row in _by_phase(each)],
         "superwords": texts.superwords(result, heldout, settings.n_superwords, threads),
         "early": _early(result),
         "sample": texts.segmented(result, settings),
@@ -94,66 +93,61 @@ def _compression(
 
 def _tiles(result: Result) -> list[dict[str, str]]:
     """The main numbers of the second against the first; of more than two, of the one that the verdict is about."""
-    first, second = (result.judged[i] for i in result.pair)
-    labels = f"{second.candidate.trained.label} against {first.candidate.trained.label}"
-    tokens = percent(second.summary["n_tokens"], first.summary["n_tokens"])
+    if len(result.arms) == 1:
+        return []
+    first, second = (result.arms[i] for i in result.pair)
+    labels = f"{second.label} against {first.label}"
+    tokens = percent(second.scores.n_tokens, first.scores.n_tokens)
     interval = result.shown.interval
     spread = f" ({signed(interval[0])} to {signed(interval[1])})" if interval else ""
-    costs = [judged.summary["cost"]["decode_flops_per_byte"] for judged in (first, second)]
+    costs = [each.scores.cost.decode_flops_per_byte for each in (first, second)]
     return [
         {
-            "value": percent(second.summary["bytes_per_token"], first.summary["bytes_per_token"]),
+            "value": percent(second.scores.bytes_per_token, first.scores.bytes_per_token),
             "text": f"bytes per token, {labels}: {tokens} tokens for the same held-out text",
         },
         {
             "value": signed(result.shown.difference),
             "text": f"bits per byte on held-out text{spread}; less is better",
         },
-        {
-            "value": percent(second.candidate.lm.contents["flops"], first.candidate.lm.contents["flops"]),
-            "text": "training FLOPs",
-        },
-        {
-            "value": percent(costs[1], costs[0]),
-            "text": "FLOPs of inference per byte, the output head included",
-        },
+        {"value": percent(second.lm.contents.flops, first.lm.contents.flops), "text": "training FLOPs"},
+        {"value": percent(costs[1], costs[0]), "text": "FLOPs of inference per byte, the output head included"},
     ]
 
 
-def _row(judged: Judged, labels: Sequence[str]) -> dict[str, Any]:
-    trained, model, summary = judged.candidate.trained, judged.candidate.lm.contents, judged.summary
-    tokenizer = trained.tokenizer
-    low, high = summary["bits_per_byte_interval"] or (None, None)
+def _row(each: ArmResult, labels: Sequence[str]) -> dict[str, Any]:
+    tokenizer, model, scores = each.tokenizer, each.lm.contents, each.scores
+    low, high = scores.bits_per_byte_interval or (None, None)
     two_phases = len(tokenizer.merges) > tokenizer.n_phase1_merges
     return {
-        "key": trained.key,
-        "label": trained.label,
-        "series": judged.series,
-        "partner": None if judged.partner is None else labels[judged.partner],
+        "key": each.key,
+        "label": each.label,
+        "series": each.series,
+        "partner": None if each.partner is None else labels[each.partner],
         "sha256": tokenizer.sha256,
         "vocab_size": tokenizer.vocab_size,
-        "vocab_used": int((judged.evaluations[0].token_counts > 0).sum()),
+        "vocab_used": int((each.evaluations[0].token_counts > 0).sum()),
         "transition": 256 + tokenizer.n_phase1_merges if two_phases else None,
         "superwords": len(tokenizer.superword_ids()),
-        "bytes_per_token": summary["bytes_per_token"],
-        "bits_per_byte": summary["bits_per_byte"],
+        "bytes_per_token": scores.bytes_per_token,
+        "bits_per_byte": scores.bits_per_byte,
         "low": low,
         "high": high,
-        "evaluation": summary,
-        "train_tokens": model["tokens"],
-        "train_bytes": model["bytes"],
-        "train_steps": model["steps"],
-        "train_flops": model["flops"],
-        "train_seconds": model["seconds"],
-        "parameters": model["parameters_total"],
-        "context_tokens": model["context_tokens"],
-        "cost": summary["cost"],
-        "downstream": judged.downstream,
+        "evaluation": scores.save(),
+        "train_tokens": model.tokens,
+        "train_bytes": model.bytes,
+        "train_steps": model.steps,
+        "train_flops": model.flops,
+        "train_seconds": model.seconds,
+        "parameters": model.parameters_total,
+        "context_tokens": model.context_tokens,
+        "cost": scores.cost.save(),
+        "downstream": each.downstream,
     }
 
 
 def _pairs(result: Result) -> list[dict[str, Any]]:
-    labels = [judged.candidate.trained.label for judged in result.judged]
+    labels = result.labels
     return [
         {
             "a": labels[i],
@@ -170,43 +164,40 @@ def _pairs(result: Result) -> list[dict[str, Any]]:
 
 def _groups(result: Result, name: str) -> list[dict[str, Any]]:
     """Bits per byte and bytes per token of the documents of each source or script; nothing if there is one only."""
-    rows = [
-        {"tokenizer": judged.candidate.trained.label, **row}
-        for judged in result.judged
-        for row in judged.summary.get(f"by_{name}", [])
-    ]
+    rows = [{"tokenizer": each.label, **row.save()} for each in result.arms for row in each.scores.by(name)]
     return rows if len({row["name"] for row in rows}) > 1 else []
 
 
-def _loss(judged: Judged) -> list[dict[str, Any]]:
+def _loss(each: ArmResult) -> list[dict[str, Any]]:
     """The training loss, and its exponential moving average without the bias towards its start."""
-    label = judged.candidate.trained.label
+    label = each.label
     rows, average, weight = [], 0.0, 0.0
-    for point in loss_curve(judged.candidate.lm, _LOSS_POINTS):
+    for point in loss_curve(each.lm, _LOSS_POINTS):
         average, weight = _SMOOTHING * average + point.bits_per_byte, _SMOOTHING * weight + 1
         rows.append({"tokenizer": label, **point._asdict(), "smoothed": average / weight})
     return rows
 
 
-def _by_length(judged: Judged) -> list[dict[str, Any]]:
-    found = judged.evaluations[0]
-    facts = TokenFacts.of(judged.candidate.trained.tokenizer)
+def _by_length(each: ArmResult) -> list[dict[str, Any]]:
+    found = each.evaluations[0]
+    facts = TokenFacts.of(each.tokenizer)
     rows = loss_by_bytes(found.token_nats, found.token_counts, facts)
-    return [{"tokenizer": judged.candidate.trained.label, **row} for row in rows]
+    return [{"tokenizer": each.label, **row} for row in rows]
 
 
-def _by_phase(judged: Judged) -> list[dict[str, Any]]:
-    found = judged.evaluations[0]
-    facts = TokenFacts.of(judged.candidate.trained.tokenizer)
+def _by_phase(each: ArmResult) -> list[dict[str, Any]]:
+    found = each.evaluations[0]
+    facts = TokenFacts.of(each.tokenizer)
     rows = loss_by_phase(found.token_nats, found.token_counts, facts)
-    return [{"tokenizer": judged.candidate.trained.label, **row} for row in rows]
+    return [{"tokenizer": each.label, **row} for row in rows]
 
 
 def _early(result: Result) -> list[dict[str, Any]]:
-    """What the first merges of phase 2 brought, of every tokenizer that has one."""
+    """What the first merges of phase 2 brought, of every arm that has one."""
     return [
-        {"tokenizer": judged.candidate.trained.label, **row}
-        for judged in result.judged
-        for row in judged.candidate.trained.record.contents.get("early", [])
+        {"tokenizer": each.label, **row}
+        for each in result.arms
+        if each.arm.record is not None
+        for row in each.arm.record.contents.early
         if row["merges"]
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from experiments.report.texts import sides
 from experiments.stages.models import METRICS, open_shards
 from lm.evaluate.token_statistics import curves, frequency_summary, rank_frequency, trained_counts
 from lm.evaluate.undertrained import find_undertrained
@@ -17,13 +16,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from experiments.config import ReportConfig
-    from experiments.stages.evaluation import Judged, Result
+    from experiments.stages.comparison import ArmResult, Result
 
 _RESIDUAL, _NORM, _RMS = "residual_rms/", "weight_norm/", "weight_rms/"
 
 
 def gather(result: Result, settings: ReportConfig) -> dict[str, Any]:
-    """The diagnostics of the models that are shown side by side (of the first seed each), JSON-able.
+    """The diagnostics of all models of the first seed, JSON-able.
 
     Returns:
         `grad_norm`, `residual`, `weights`: rows with `tokenizer`, `step`, `bytes_seen` and `value`, the last two
@@ -34,21 +33,21 @@ def gather(result: Result, settings: ReportConfig) -> dict[str, Any]:
     found: dict[str, list[dict[str, Any]]] = {
         name: [] for name in ("grad_norm", "residual", "weights", "frequency", "undertrained")
     }
-    for judged in sides(result):
-        label = {"tokenizer": judged.candidate.trained.label}
-        for name, rows in _curves(judged).items():
+    for each in result.arms:
+        label = {"tokenizer": each.label}
+        for name, rows in _curves(each).items():
             found[name] += [{**label, **row} for row in rows]
-        counts = _training_counts(judged, settings.counted_tokens)
-        text, counted = ("held-out", judged.evaluations[0].token_counts) if counts is None else ("training", counts)
+        counts = _training_counts(each, settings.counted_tokens)
+        text, counted = ("held-out", each.evaluations[0].token_counts) if counts is None else ("training", counts)
         found["frequency"] += [{**label, "text": text, **row} for row in rank_frequency(counted)]
         if settings.undertrained_candidates:
-            listed = _undertrained(judged, settings, counts)
+            listed = _undertrained(each, settings, counts)
             found["undertrained"].append({**label, "frequency": frequency_summary(counted), "text": text, **listed})
     return found
 
 
-def _curves(judged: Judged) -> dict[str, list[dict[str, Any]]]:
-    lines = (judged.candidate.lm.path / METRICS).read_text(encoding="utf-8").splitlines()
+def _curves(each: ArmResult) -> dict[str, list[dict[str, Any]]]:
+    lines = (each.lm.path / METRICS).read_text(encoding="utf-8").splitlines()
     rows = curves(json.loads(line) for line in lines)
     # Norms and root mean squares of one group and step belong together.
     means = {
@@ -72,22 +71,19 @@ def _curves(judged: Judged) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def _training_counts(judged: Judged, most: int) -> NDArray[np.int64] | None:
+def _training_counts(each: ArmResult, most: int) -> NDArray[np.int64] | None:
     """How often the model read each token; None if that is too much to count."""
-    summary = judged.candidate.lm.contents
-    if summary["tokens"] > most:
+    model = each.lm.contents
+    if model.tokens > most:
         return None
-    (artifact,) = (reader for reader in judged.candidate.readers if reader.manifest["stage"] == "shards")
-    settings = summary["run"]["train"]
-    shards = open_shards(artifact, judged.candidate.trained)
-    return trained_counts(shards, summary["tokens"], seed=settings["seed"], shuffle=settings["shuffle"])
+    return trained_counts(open_shards(each.training, each.arm), model.tokens, seed=model.seed, shuffle=model.shuffle)
 
 
-def _undertrained(judged: Judged, settings: ReportConfig, counts: NDArray[np.int64] | None) -> dict[str, Any]:
-    tokenizer = judged.candidate.trained.tokenizer
+def _undertrained(each: ArmResult, settings: ReportConfig, counts: NDArray[np.int64] | None) -> dict[str, Any]:
+    tokenizer = each.tokenizer
     try:
         found = find_undertrained(
-            load_model(judged.candidate.lm.path), tokenizer, most=settings.undertrained_candidates, controls=50
+            load_model(each.lm.path), tokenizer, most=settings.undertrained_candidates, controls=50
         )
     except UserError as error:  # nothing to measure against: a page without this list is still a page
         return {"reason": str(error)}

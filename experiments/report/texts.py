@@ -1,4 +1,4 @@
-"""What a comparison shows of text: held-out documents cut both ways, superwords, what the models go on to write."""
+"""Text on a comparison page: held-out documents in every arm's tokens, superwords, what the models write."""
 
 from __future__ import annotations
 
@@ -15,16 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from experiments.config import ReportConfig
-    from experiments.stages.evaluation import Judged, Result
-
-MOST_SIDES = 4
-"""Side by side there is room for so many; of more tokenizers the baseline and the best are shown."""
+    from experiments.stages.comparison import ArmResult, Result
 
 
-def documents(judged: Judged) -> Iterator[str]:
+def documents(each: ArmResult) -> Iterator[str]:
     """The held-out documents, decoded from the shards that were scored."""
-    tokenizer = judged.candidate.trained.tokenizer
-    shards = open_shards(judged.candidate.heldout, judged.candidate.trained)
+    tokenizer = each.tokenizer
+    shards = open_shards(each.heldout, each.arm)
     for i in range(shards.n_documents):
         yield tokenizer.decode(shards.document(i))
 
@@ -32,7 +29,7 @@ def documents(judged: Judged) -> Iterator[str]:
 def heldout(result: Result, n_bytes: int) -> list[str]:
     """The first held-out documents, of about `n_bytes` together."""
     taken, total = [], 0
-    for document in documents(result.judged[0]):
+    for document in documents(result.arms[0]):
         taken.append(document)
         total += len(document.encode())
         if total >= n_bytes:
@@ -40,22 +37,18 @@ def heldout(result: Result, n_bytes: int) -> list[str]:
     return taken
 
 
-def sides(result: Result) -> list[Judged]:
-    """The tokenizers to show side by side: all, or the two of the verdict's numbers and the best others, in order."""
-    chosen = sorted(list(dict.fromkeys([*result.pair, *result.ranked]))[:MOST_SIDES])
-    return [result.judged[i] for i in chosen]
+def superwords(result: Result, texts: Sequence[str], n: int, threads: int | None) -> list[dict[str, Any]]:
+    """The superwords of every arm that has any."""
+    return [_superwords(each, texts, n, threads) for each in result.arms if len(each.tokenizer.superword_ids())]
 
 
-def superwords(result: Result, texts: Sequence[str], n: int, threads: int | None) -> dict[str, Any]:
-    """The superwords of the tokenizer with superwords that scores best; of the last one if none has any."""
-    having = [judged for judged in result.judged if len(judged.candidate.trained.tokenizer.superword_ids())]
-    judged = min(having, key=lambda each: float(each.summary["bits_per_byte"]), default=result.judged[-1])
-    tokenizer = judged.candidate.trained.tokenizer
+def _superwords(each: ArmResult, texts: Sequence[str], n: int, threads: int | None) -> dict[str, Any]:
+    tokenizer = each.tokenizer
     counts = inspection.token_counts(tokenizer, texts, threads=threads)
     found = inspection.superwords(tokenizer, counts)
     n_bytes = int(counts @ tokenizer.token_byte_lengths().astype("int64"))
     return {
-        "label": judged.candidate.trained.label,
+        "label": each.label,
         "n": len(found),
         "vocab_size": tokenizer.vocab_size,
         "share_of_tokens": sum(word.count for word in found) / max(int(counts.sum()), 1),
@@ -78,11 +71,11 @@ def segmented(result: Result, settings: ReportConfig) -> dict[str, Any]:
     if not whole and " " in shown:
         shown = shown[: shown.rindex(" ")]
     found = []
-    for judged in sides(result):
-        pieces = inspection.segment(judged.candidate.trained.tokenizer, shown)
+    for each in result.arms:
+        pieces = inspection.segment(each.tokenizer, shown)
         found.append(
             {
-                "label": judged.candidate.trained.label,
+                "label": each.label,
                 "n_tokens": len(pieces),
                 "bytes_per_token": len(shown.encode()) / max(len(pieces), 1),
                 "pieces": [dataclasses.asdict(piece) for piece in pieces],
@@ -94,7 +87,7 @@ def segmented(result: Result, settings: ReportConfig) -> dict[str, Any]:
 def _choose(result: Result, settings: ReportConfig) -> tuple[int, str]:
     """Return the configured document, or else the first that fills the sample, or else the first of all."""
     first = ""
-    for number, document in enumerate(documents(result.judged[0])):
+    for number, document in enumerate(documents(result.arms[0])):
         if settings.sample_document == number:
             return number, document
         if settings.sample_document is None and len(document.encode()) >= settings.sample_bytes:
@@ -112,12 +105,12 @@ def generated(result: Result, settings: ReportConfig) -> dict[str, Any]:
         temperature=settings.sample_temperature, top_p=settings.sample_top_p, max_new_bytes=settings.sample_new_bytes
     )
     found = []
-    for judged in sides(result):
-        model = LanguageModel(load_model(judged.candidate.lm.path), judged.candidate.trained.tokenizer)
+    for each in result.arms:
+        model = LanguageModel(load_model(each.lm.path), each.tokenizer)
         samples = generate(model, prompts, sampling)
         found.append(
             {
-                "label": judged.candidate.trained.label,
+                "label": each.label,
                 "samples": [
                     {"text": sample.text, "n_tokens": len(sample.ids), "finish": sample.finish} for sample in samples
                 ],
@@ -129,7 +122,7 @@ def generated(result: Result, settings: ReportConfig) -> dict[str, Any]:
 def _prompts(result: Result, settings: ReportConfig) -> list[str]:
     """Beginnings of the first held-out documents that are long enough, cut in front of a space."""
     prompts: list[str] = []
-    for document in documents(result.judged[0]):
+    for document in documents(result.arms[0]):
         if len(prompts) == settings.n_samples:
             break
         start = document.encode()[: settings.prompt_bytes].decode("utf-8", errors="ignore")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.parquet as pq
 
+from experiments.results import TrainedTokenizer
 from experiments.store.artifacts import Artifact, artifact_at
 from tokenizer.errors import UserError
 from tokenizer.tokenizer import Tokenizer
@@ -20,8 +21,15 @@ UNKNOWN = -1
 
 def tokenizer_folder(path: Path) -> Path:
     """Return what to read a tokenizer from: the path itself, or the tokenizer that a training's record points to."""
-    record = artifact_at(path)
-    return path if record is None or "tokenizer" not in record.contents else path.parent / record.contents["tokenizer"]
+    record = _record(path)
+    return path if record is None else path.parent / record.contents.tokenizer
+
+
+def _record(folder: Path) -> Artifact[TrainedTokenizer] | None:
+    """The record of a training; None for any other folder."""
+    if not folder.absolute().name.startswith(("bpe-", "superbpe-")):
+        return None
+    return artifact_at(folder, TrainedTokenizer)
 
 
 def training_counts(path: Path, tokenizer: Tokenizer) -> npt.NDArray[np.int64] | None:
@@ -39,7 +47,7 @@ def training_counts(path: Path, tokenizer: Tokenizer) -> npt.NDArray[np.int64] |
     """
     for folder in sorted(tokenizer_folder(path).absolute().parent.glob("*bpe-*")):
         try:
-            record = artifact_at(folder)
+            record = _record(folder)
             counts = None if record is None else _counts(record, tokenizer)
         except (OSError, UserError, KeyError, ValueError):  # damaged or partly deleted
             continue
@@ -50,11 +58,12 @@ def training_counts(path: Path, tokenizer: Tokenizer) -> npt.NDArray[np.int64] |
     return None
 
 
-def _counts(record: Artifact, tokenizer: Tokenizer) -> npt.NDArray[np.int64] | None:
+def _counts(record: Artifact[TrainedTokenizer], tokenizer: Tokenizer) -> npt.NDArray[np.int64] | None:
     """Counts by rank, if this training led to the tokenizer."""
-    from experiments.stages.tokenizers import MERGE_COUNTS, MERGE_LOG  # imports torch
+    from experiments.stages.phase1 import MERGE_COUNTS
+    from experiments.stages.phase2 import MERGE_LOG
 
-    same = record.contents.get("sha256") == tokenizer.sha256
+    same = record.contents.sha256 == tokenizer.sha256
     if (record.folder / MERGE_LOG).exists():
         if not same:
             return None
@@ -63,7 +72,7 @@ def _counts(record: Artifact, tokenizer: Tokenizer) -> npt.NDArray[np.int64] | N
     if not (record.folder / MERGE_COUNTS).exists() or tokenizer.fence is not None:
         return None
     if not same:
-        whole = Tokenizer.load(record.folder.parent / str(record.contents["tokenizer"]))
+        whole = Tokenizer.load(record.folder.parent / record.contents.tokenizer)
         cut = whole.pattern == tokenizer.pattern and np.array_equal(
             whole.ranks()[: len(tokenizer.merge_ids)], tokenizer.ranks()
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.store.artifacts import command_line
+from experiments.store.manifest import command_line
 from superbpe.inspection import measures, tokens
 from superbpe.inspection.kinds import KINDS
 

@@ -1,7 +1,7 @@
 """How long each model trains, so that the comparison is fair.
 
-The first tokenizer's model is the base: it trains on `budget.train_bytes`. The others take as many steps as the mode of
-the budget allows. Learning rates follow each run's own progress.
+The reference's model trains on `budget.train_bytes`. The others take as many steps as the mode of the budget allows.
+Learning rates follow each run's own progress.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -19,10 +19,11 @@ from lm.model.transformer import Transformer
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from experiments.results import ShardsFolder, TrainedModel
     from experiments.stages.context import Context
-    from experiments.stages.tokenizers import Trained
+    from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
     from lm.train.config import TrainConfig
 
@@ -37,12 +38,12 @@ class Amounts:
     flops: float
 
     @classmethod
-    def of(cls, summary: Mapping[str, Any]) -> Amounts:
-        """Of a run that is done."""
-        return cls(*(float(summary[field.name]) for field in dataclasses.fields(cls)))
+    def of(cls, model: TrainedModel) -> Amounts:
+        """Amounts of a model that is trained."""
+        return cls(*(float(getattr(model, field.name)) for field in dataclasses.fields(cls)))
 
     def times(self, steps: int) -> Amounts:
-        """Of so many of these."""
+        """Amounts of that many steps."""
         return Amounts(*(value * steps for value in dataclasses.astuple(self)))
 
     def of_mode(self, mode: str) -> float:
@@ -50,8 +51,8 @@ class Amounts:
         return float(getattr(self, mode.removeprefix("equal_")))
 
 
-def plan(context: Context, pairs: Sequence[tuple[Trained, Artifact]]) -> list[TrainConfig]:
-    """Settle the training of each tokenizer's model; the first is the base.
+def plan(context: Context, pairs: Sequence[tuple[ArmTokenizer, Artifact[ShardsFolder]]]) -> list[TrainConfig]:
+    """Settle the training of each arm's model; the first arm is the reference.
 
     Raises:
         UserError: If the budget cannot be met within its tolerance.
@@ -60,13 +61,13 @@ def plan(context: Context, pairs: Sequence[tuple[Trained, Artifact]]) -> list[Tr
     each = [one_step(context, *pair) for pair in pairs]
     target = each[0].times(config.steps).of_mode(budget.mode)
     plans = []
-    for (trained, _), step in zip(pairs, each, strict=True):
+    for (arm, _), step in zip(pairs, each, strict=True):
         # Contexts equal in bytes make equal bytes of equal steps, but for rounding to whole tokens.
         as_it_is = step is each[0] or (budget.mode == "equal_bytes" and config.context_tokens is None)
         steps = config.steps if as_it_is else int(target / step.of_mode(budget.mode) + 1e-6)
         if steps < 1:
             raise UserError(
-                f"budget.mode={budget.mode}: {target:.4g} is less than one step of {trained.label}'s model; use a "
+                f"budget.mode={budget.mode}: {target:.4g} is less than one step of {arm.label}'s model; use a "
                 "larger budget.train_bytes"
             )
         plans.append(config if steps == config.steps else dataclasses.replace(config, max_steps=steps))
@@ -74,9 +75,9 @@ def plan(context: Context, pairs: Sequence[tuple[Trained, Artifact]]) -> list[Tr
     return plans
 
 
-def one_step(context: Context, trained: Trained, shards: Artifact) -> Amounts:
+def one_step(context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder]) -> Amounts:
     """What one step of training on these shards takes in; bytes on average."""
-    config, opened = context.config.lm.train, open_shards(shards, trained)
+    config, opened = context.config.lm.train, open_shards(shards, arm)
     stream = DocumentStream(opened, seed=config.seed, shuffle=config.shuffle)
     positions = config.context_tokens or stream.context_tokens(config.context_bytes, config.train_bytes)
     with torch.device("meta"):  # its shape alone

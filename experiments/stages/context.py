@@ -1,4 +1,4 @@
-"""What every stage has at hand."""
+"""Per-run context shared by all stages."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Context:
             for i in range(lm.n_seeds)
         ]
 
-    def done(self, stage: str, artifact: Artifact, what: str, row: Mapping[str, Any] | None = None) -> None:
+    def done(self, stage: str, artifact: Artifact[Any], what: str, row: Mapping[str, Any] | None = None) -> None:
         """Say that a stage is done, and log it.
 
         Args:
-            stage: What the user calls it; for one of several tokenizers with its key: `lm bpe`.
+            stage: What the user calls it; for one of several arms with its name: `lm bpe`.
             artifact: Its result.
             what: The result in a few words.
             row: Numbers for the metrics beside the artifact's cost.

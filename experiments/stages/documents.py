@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments.results import HeldoutDocuments
 from lm.data.scripts import script
 from lm.evaluate.scores import Grouping
 from tokenizer.corpus.origins import documents_by_origin
@@ -27,7 +28,7 @@ _ARRAYS = "documents.npz"
 _VERSION = 1
 
 
-def describe(context: Context, text: Text) -> Artifact:
+def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
     """Find source and script of every held-out document.
 
     Raises:
@@ -35,7 +36,7 @@ def describe(context: Context, text: Text) -> Artifact:
     """
     config = text.corpus.config
 
-    def build(folder: Path) -> dict[str, Any]:
+    def build(folder: Path) -> HeldoutDocuments:
         sources: list[str] = []
         scripts: list[str] = []
         sizes: list[int] = []
@@ -49,22 +50,23 @@ def describe(context: Context, text: Text) -> Artifact:
             names[key], arrays[key] = _indexed(values)
         with replacing(folder / _ARRAYS) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
-        return {"corpus": text.hash, "split": "heldout", "n_documents": len(sizes), "names": names}
+        return HeldoutDocuments(corpus=text.hash, split="heldout", n_documents=len(sizes), names=names)
 
     with context.reporter.stage("documents"):
         artifact = context.store.make(
+            HeldoutDocuments,
             "documents",
             config={"source_field": config.source_field, "version": _VERSION},
             inputs={"corpus": text.hash},
             build=build,
         )
-    found = artifact.contents["names"]
-    what = f"heldout: {artifact.contents['n_documents']:,} documents of {len(found['source']):,} sources, scripts: "
+    found = artifact.contents.names
+    what = f"heldout: {artifact.contents.n_documents:,} documents of {len(found['source']):,} sources, scripts: "
     context.done("documents", artifact, what + ", ".join(found["script"]))
     return artifact
 
 
-def groupings(artifact: Artifact, document_bytes: NDArray[np.int64]) -> Mapping[str, Grouping]:
+def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.int64]) -> Mapping[str, Grouping]:
     """The groupings that `describe` found.
 
     Args:
@@ -80,7 +82,7 @@ def groupings(artifact: Artifact, document_bytes: NDArray[np.int64]) -> Mapping[
         raise UserError(
             f"{artifact.path} describes other documents than the held-out shards hold; delete both and run again"
         )
-    return {key: Grouping(tuple(names), arrays[key]) for key, names in artifact.contents["names"].items()}
+    return {key: Grouping(tuple(names), arrays[key]) for key, names in artifact.contents.names.items()}
 
 
 def _indexed(values: Sequence[str]) -> tuple[list[str], NDArray[np.int32]]:

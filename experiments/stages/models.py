@@ -1,4 +1,4 @@
-"""Shards and language models, one of each per tokenizer."""
+"""Shards and language models, one of each per arm."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiments.cli.console import si
+from experiments.results import ShardsFolder, TrainedModel
 from lm.data.sharding import ShardConfig, reading_threads, write_shards
 from lm.data.shards import MANIFEST, Shards
 from lm.model.device import arithmetic, resolve_device
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from experiments.stages.context import Context
     from experiments.stages.text import Text
-    from experiments.stages.tokenizers import Trained
+    from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
     from lm.train.config import TrainConfig
 
@@ -32,16 +33,16 @@ _TOTALS = ("bytes", "tokens", "steps", "flops", "epochs", "parameters_total", "p
 def shard(
     context: Context,
     text: Text,
-    trained: Trained,
+    arm: ArmTokenizer,
     split: Literal["train", "heldout"],
     n_bytes: int | None = None,
-) -> Artifact:
+) -> Artifact[ShardsFolder]:
     """Encode one split of the corpus; an interrupted one continues behind its finished shards.
 
     Args:
         context: Of the run.
         text: The corpus.
-        trained: The tokenizer.
+        arm: Its tokenizer.
         split: Held-out documents keep their order, whatever `shards.shuffle_seed` says.
         n_bytes: Of the split, if they are known; for the time that is left.
     """
@@ -49,87 +50,90 @@ def shard(
     if split == "heldout":
         chosen = dataclasses.replace(chosen, shuffle_seed=None)
 
-    def build(folder: Path) -> dict[str, Any]:
-        manifest = _written(folder / _SHARDS, trained)
+    def build(folder: Path) -> ShardsFolder:
+        manifest = _written(folder / _SHARDS, arm)
         if manifest is None:
             manifest = write_shards(
                 folder / _SHARDS,
-                trained.tokenizer,
+                arm.tokenizer,
                 text.corpus.batches(split, readers=reading_threads(context.config.runner.threads)),
                 chosen,
                 threads=context.config.runner.threads,
                 progress=context.reporter.progress,
                 n_bytes=n_bytes,
             )
-        counts = {key: manifest[key] for key in ("n_tokens", "n_documents", "n_bytes", "dtype", "vocab_size")}
-        return {"corpus": text.hash, "split": split, **counts}
+        return ShardsFolder.load({**manifest, "corpus": text.hash, "split": split})
 
     usual = dataclasses.asdict(ShardConfig())
     # What is as usual is left out: shards keep the names they had before it could be chosen.
     layout = {key: value for key, value in dataclasses.asdict(chosen).items() if value != usual[key]}
-    stage = f"shards {trained.key}"
+    stage = f"shards {arm.key}"
     with context.reporter.stage(stage):
         artifact = context.store.make(
+            ShardsFolder,
             "shards",
             config={"split": split, **layout},
-            inputs={"tokenizer": trained.tokenizer.sha256, "corpus": text.hash},
+            inputs={"tokenizer": arm.tokenizer.sha256, "corpus": text.hash},
             build=build,
             resumable=True,
         )
     found = artifact.contents
-    density = found["n_bytes"] / max(found["n_tokens"] - found["n_documents"], 1)
-    what = f"{split}: {si(found['n_tokens'])} tokens of {si(found['n_bytes'])}B, {density:.3f} bytes per token"
+    density = found.bytes_per_token
+    what = f"{split}: {si(found.n_tokens)} tokens of {si(found.n_bytes)}B, {density:.3f} bytes per token"
     context.done(stage, artifact, what, {"split": split, "bytes_per_token": density})
     return artifact
 
 
-def _written(folder: Path, trained: Trained) -> dict[str, Any] | None:
+def _written(folder: Path, arm: ArmTokenizer) -> dict[str, Any] | None:
     """Return the manifest of shards that an earlier attempt finished; damaged ones are removed."""
     if not folder.exists():
         return None
     try:
-        Shards.open(folder, trained.tokenizer)
+        Shards.open(folder, arm.tokenizer)
         return read_sealed(folder / MANIFEST)
     except UserError:
         shutil.rmtree(folder)
         return None
 
 
-def open_shards(artifact: Artifact, trained: Trained) -> Shards:
+def open_shards(artifact: Artifact[ShardsFolder], arm: ArmTokenizer) -> Shards:
     """Map the shards of an artifact; refused if another tokenizer wrote them."""
-    return Shards.open(artifact.path / _SHARDS, trained.tokenizer, verify="never")  # `path` has verified them
+    return Shards.open(artifact.path / _SHARDS, arm.tokenizer, verify="never")  # `path` has verified them
 
 
-def train_lm(context: Context, trained: Trained, shards: Artifact, train_config: TrainConfig) -> Artifact:
+def train_lm(
+    context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder], train_config: TrainConfig
+) -> Artifact[TrainedModel]:
     """Train one language model; an interrupted one continues from its checkpoint.
 
     Args:
         context: Of the run.
-        trained: The tokenizer.
+        arm: Its tokenizer.
         shards: The training text in its tokens.
         train_config: How to train (`experiments.stages.budget.plan`).
     """
     model = context.config.lm.model
 
-    def build(folder: Path) -> dict[str, Any]:
+    def build(folder: Path) -> TrainedModel:
         _drop_half_line(folder / METRICS)
         # Line by line: after a kill, no step before the checkpoint may be missing.
         with (folder / METRICS).open("a", encoding="utf-8", buffering=1) as file:
 
             def log(row: dict[str, Any]) -> None:
                 file.write(json.dumps(row, allow_nan=False) + "\n")
-                context.tracker.log(f"lm/{trained.key}", row)
+                context.tracker.log(f"lm/{arm.key}", row)
 
             progress = context.reporter.progress
-            data = open_shards(shards, trained)
+            data = open_shards(shards, arm)
             summary = train(model, train_config, data, folder, log=log, progress=progress)
-        return {"tokenizer": trained.tokenizer.sha256, **summary}
+        return TrainedModel.load({"tokenizer": arm.tokenizer.sha256, **summary})
 
     device = resolve_device(train_config.device)
     settings = train_config.fixed() | arithmetic(train_config.precision, train_config.compile, device)
-    stage = f"lm {trained.key}"
+    stage = f"lm {arm.key}"
     with context.reporter.stage(stage):
         artifact = context.store.make(
+            TrainedModel,
             "lm",
             config={"model": dataclasses.asdict(model), "train": settings},
             inputs={"shards": shards.hash},
@@ -138,12 +142,12 @@ def train_lm(context: Context, trained: Trained, shards: Artifact, train_config:
         )
     found = artifact.contents
     what = (
-        f"{si(found['parameters_total'])} parameters, {si(found['parameters_non_embedding'])} beside the tables; "
-        f"{found['steps']:,} steps, {si(found['bytes'])}B of text in {si(found['tokens'])} tokens, "
-        f"{si(found['flops'])} FLOPs, "
+        f"{si(found.parameters_total)} parameters, {si(found.parameters_non_embedding)} beside the tables; "
+        f"{found.steps:,} steps, {si(found.bytes)}B of text in {si(found.tokens)} tokens, "
+        f"{si(found.flops)} FLOPs, "
         f"loss {loss_curve(artifact, 20)[-1].bits_per_byte:.3f} bits per byte over the last twentieth"
     )
-    context.done(stage, artifact, what, {key: found[key] for key in _TOTALS})
+    context.done(stage, artifact, what, {key: getattr(found, key) for key in _TOTALS})
     return artifact
 
 
@@ -163,7 +167,7 @@ class LossPoint(NamedTuple):
     bits_per_byte: float
 
 
-def loss_curve(artifact: Artifact, points: int) -> list[LossPoint]:
+def loss_curve(artifact: Artifact[TrainedModel], points: int) -> list[LossPoint]:
     """Return the loss of a trained model's run along the way.
 
     Args:

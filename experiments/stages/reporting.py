@@ -10,9 +10,11 @@ from omegaconf import OmegaConf
 
 from experiments.report.comparison import render, version
 from experiments.report.data import gather
-from experiments.stages.evaluation import Result, of_seed
+from experiments.results import ReportFolder
+from experiments.stages.comparison import ArmResult, Result, of_seed
 from experiments.stages.verdict import is_demonstration
-from experiments.store.artifacts import Artifact, command_line
+from experiments.store.artifacts import Artifact
+from experiments.store.manifest import command_line
 from tokenizer.durable import write_json, write_whole
 
 if TYPE_CHECKING:
@@ -25,14 +27,13 @@ if TYPE_CHECKING:
 PAGE, NUMBERS = "report.html", "report.json"
 
 
-def report(context: Context, text: Text, counts: Artifact, result: Result) -> Artifact:
+def report(context: Context, text: Text, result: Result) -> Artifact[ReportFolder]:
     """Write `report.html` and `report.json`."""
 
-    def build(folder: Path) -> dict[str, Any]:
-        first = [("corpus", text.artifact)] if text.artifact else []
+    def build(folder: Path) -> ReportFolder:
         origin = provenance(
             result,
-            [*first, ("count", counts)],
+            [("corpus", text.artifact)] if text.artifact else [],
             corpus=[list(fact) for fact in text.facts],
             config=OmegaConf.to_yaml(OmegaConf.create(dataclasses.asdict(context.config))),
         )
@@ -45,16 +46,17 @@ def report(context: Context, text: Text, counts: Artifact, result: Result) -> Ar
         )
         write_json(folder / NUMBERS, numbers)
         write_whole(folder / PAGE, render(numbers))
-        return {"verdict": numbers["verdict"]}
+        return ReportFolder(verdict=numbers["verdict"])
 
     settings = dataclasses.asdict(context.config.report)
     inputs = {
-        f"evaluation {of_seed(judged.candidate.trained, i).key}": artifact.hash
-        for judged in result.judged
-        for i, artifact in enumerate(judged.artifacts)
+        f"evaluation {of_seed(each.arm, i).key}": artifact.hash
+        for each in result.arms
+        for i, artifact in enumerate(each.artifacts)
     }
     with context.reporter.stage("report"):
         artifact = context.store.make(
+            ReportFolder,
             "report",
             config={**settings, "demonstration": is_demonstration(context), "looks": version()},
             inputs={**inputs, "corpus": text.hash},
@@ -65,46 +67,53 @@ def report(context: Context, text: Text, counts: Artifact, result: Result) -> Ar
 
 
 def provenance(
-    result: Result, first: Iterable[tuple[str, Artifact]], *, corpus: list[list[str]], config: str
+    result: Result, first: Iterable[tuple[str, Artifact[Any]]], *, corpus: list[list[str]], config: str
 ) -> dict[str, Any]:
     """Say where everything on a page came from.
 
     Args:
         result: The comparison.
         first: What was made before the tokenizers, with the names of the stages.
-        corpus: Facts about it: names and values.
-        config: Of the run or the runs, to be shown as it is.
+        corpus: Facts about the corpus: names and values.
+        config: Configuration of the run or the runs, to be shown as it is.
     """
-    stages = list(first)
-    for judged in result.judged:
-        candidate, key = judged.candidate, judged.candidate.trained.key
-        training = [artifact for artifact in candidate.readers if artifact.manifest["stage"] == "shards"]
-        stages += [
-            (f"{key} training", candidate.trained.record),
-            (f"{key} tokenizer", candidate.trained.artifact),
-            *((f"{key} shards, training", artifact) for artifact in training),
-            (f"{key} shards, held-out", candidate.heldout),
-        ]
-        for i, (model, evaluation) in enumerate(zip(candidate.lms, judged.artifacts, strict=True)):
-            name = of_seed(candidate.trained, i).key
-            stages += [(f"{name} language model", model), (f"{name} evaluation", evaluation)]
     rows: dict[str, dict[str, Any]] = {}
-    for stage, artifact in stages:  # what several share is shown once
-        rows.setdefault(
-            artifact.name,
-            {
-                "stage": stage,
-                "name": artifact.name,
-                "hash": artifact.hash,
-                **{key: artifact.manifest[key] for key in ("seconds", "peak_memory_bytes", "made", "command")},
-            },
-        )
+    for stage, artifact in [*first, *(made for each in result.arms for made in _made(each))]:
+        manifest = artifact.manifest
+        row = {
+            "stage": stage,
+            "kind": manifest.stage,
+            "name": artifact.name,
+            "hash": artifact.hash,
+            "seconds": manifest.seconds,
+            "peak_memory_bytes": manifest.peak_memory_bytes,
+            "made": manifest.made,
+            "command": manifest.command,
+        }
+        rows.setdefault(artifact.name, row)  # what several arms share is shown once
+    origin = result.arms[0].artifacts[0].manifest
     return {
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "command": command_line(),
         "corpus": corpus,
         "artifacts": list(rows.values()),
-        "versions": result.judged[0].artifact.manifest["versions"],
-        "platform": result.judged[0].artifact.manifest["platform"],
+        "versions": origin.versions,
+        "platform": origin.platform,
         "config": config,
     }
+
+
+def _made(each: ArmResult) -> list[tuple[str, Artifact[Any]]]:
+    """Every artifact of one arm, with the name of its stage."""
+    arm, key = each.arm, each.key
+    found: list[tuple[str, Artifact[Any] | None]] = [
+        ("count", arm.counts),
+        (f"{key} training", arm.record),
+        (f"{key} tokenizer", arm.artifact),
+        (f"{key} shards, training", each.training),
+        (f"{key} shards, held-out", each.heldout),
+    ]
+    for i, (model, evaluation) in enumerate(zip(each.lms, each.artifacts, strict=True)):
+        name = of_seed(arm, i).key
+        found += [(f"{name} language model", model), (f"{name} evaluation", evaluation)]
+    return [(stage, artifact) for stage, artifact in found if artifact is not None]

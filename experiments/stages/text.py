@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.cli.console import si
 from experiments.config import part
+from experiments.results import CorpusFiles, Counts, Reading
 from experiments.store.artifacts import Artifact
 from superbpe.sources import Source
 from tokenizer import Batch
@@ -20,12 +21,12 @@ from tokenizer.corpus.corpus import Corpus, CorpusConfig
 from tokenizer.durable import digest
 from tokenizer.errors import UserError
 from tokenizer.files import check_file
-from tokenizer.patterns import resolve
 from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts, weighted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from experiments.arms import Arm
     from experiments.config import BpeConfig
     from experiments.stages.context import Context
     from tokenizer.patterns import Pattern
@@ -48,7 +49,7 @@ class Text:
     corpus: Corpus
     hash: str
     facts: list[tuple[str, str]]
-    artifact: Artifact | None
+    artifact: Artifact[CorpusFiles] | None
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,12 @@ class Mixture:
     Attributes:
         sources: It.
         hash: Of what decides it.
-        read: What the record of the training says that it read.
+        read: The same for the record of the training.
     """
 
     sources: list[Source]
     hash: str
-    read: dict[str, Any]
+    read: Reading
 
 
 def prepare(context: Context) -> Text:
@@ -76,8 +77,9 @@ def prepare(context: Context) -> Text:
         heldout = ", ".join(config.heldout_paths) or f"{config.heldout_fraction:g} of the documents, by hash"
         return Text(corpus, digest(corpus.identity()), [("corpus", where), ("held out", heldout)], None)
 
-    def build(folder: Path) -> dict[str, Any]:
-        return embedded.write(folder, config.heldout_fraction, config.max_bytes, context.reporter.progress)
+    def build(folder: Path) -> CorpusFiles:
+        written = embedded.write(folder, config.heldout_fraction, config.max_bytes, context.reporter.progress)
+        return CorpusFiles.load(written)
 
     chosen = {
         **embedded.identity(),
@@ -85,7 +87,7 @@ def prepare(context: Context) -> Text:
         "max_bytes": config.max_bytes,
     }
     with context.reporter.stage("corpus"):
-        artifact = context.store.make("corpus", config=chosen, inputs={}, build=build)
+        artifact = context.store.make(CorpusFiles, "corpus", config=chosen, inputs={}, build=build)
     facts = _embedded_facts(artifact.contents)
     context.done("corpus", artifact, dict(facts)["training text"])
     files = dataclasses.replace(
@@ -102,42 +104,49 @@ def prepare(context: Context) -> Text:
     return Text(corpus, digest(chosen), facts, artifact)
 
 
-def count(context: Context, text: Text) -> Artifact:
-    """Count the pretokens of the training text, or add up the counts that `bpe.counts` names."""
-    config = context.config
-    pattern = resolve(config.pattern.regex or config.pattern.name)
-    mixture = [_counts_file(entry) for entry in config.bpe.counts]
+def count(context: Context, text: Text, arm: Arm, stage: str = "count") -> Artifact[Counts]:
+    """Count the pretokens of the training text, or add up the counts that `bpe.counts` names.
 
-    def build(folder: Path) -> dict[str, Any]:
+    Args:
+        context: Of the run.
+        text: The corpus.
+        arm: Whose pattern, unit and special tokens count.
+        stage: What the user calls it.
+    """
+    config, pattern = context.config, arm.fence
+    mixture = [_counts_file(entry) for entry in arm.bpe.counts]
+
+    def build(folder: Path) -> Counts:
         if mixture:
             counts = mix_counts([(PretokenCounts.load(path), weight) for path, weight in mixture])
-            _check_counts(counts, pattern, config.bpe)
+            _check_counts(counts, pattern, arm.bpe)
         else:
             memory = config.runner.memory_mb
             counts = count_pretokens(
                 text.corpus,
                 pattern,
-                unit=config.bpe.unit,
-                special_tokens=config.bpe.special_tokens,
+                unit=arm.bpe.unit,
+                special_tokens=arm.bpe.special_tokens,
                 threads=config.runner.threads,
                 memory_bytes=None if memory is None else memory * 1_000_000,
                 spill_folder=folder,
                 progress=context.reporter.progress,
             )
         counts.save(folder / COUNTS)
-        return {
-            # A mixture may have been counted anywhere: it claims no corpus.
-            **({"mixture": [str(path) for path, _ in mixture]} if mixture else {"corpus": text.hash, "split": "train"}),
-            "n_distinct": counts.n_distinct,
-            "n_pretokens": counts.n_total,
-            "n_bytes": counts.n_bytes,
-            "n_documents": counts.n_documents,
-        }
+        # A mixture may have been counted anywhere: it names no corpus.
+        read = Reading(mixture=[str(path) for path, _ in mixture]) if mixture else _training_split(text)
+        return Counts(
+            **vars(read),
+            n_distinct=counts.n_distinct,
+            n_pretokens=counts.n_total,
+            n_bytes=counts.n_bytes,
+            n_documents=counts.n_documents,
+        )
 
     chosen: dict[str, Any] = {
         "pattern": pattern.regex,
-        "unit": config.bpe.unit,
-        "special_tokens": config.bpe.special_tokens,
+        "unit": arm.bpe.unit,
+        "special_tokens": arm.bpe.special_tokens,
     }
     inputs = {"corpus": text.hash}
     if mixture:
@@ -146,15 +155,19 @@ def count(context: Context, text: Text) -> Artifact:
         context.reporter.say(
             "phase 1 trains on bpe.counts: nothing checks that held-out text was not counted there", style="yellow"
         )
-    with context.reporter.stage("count"):
-        artifact = context.store.make("count", config=chosen, inputs=inputs, build=build)
+    with context.reporter.stage(stage):
+        artifact = context.store.make(Counts, "count", config=chosen, inputs=inputs, build=build)
     found = artifact.contents
     what = (
-        f"{si(found['n_distinct'])} distinct pretokens of {si(found['n_pretokens'])}, "
-        f"{si(found['n_bytes'])}B in {si(found['n_documents'])} documents"
+        f"{si(found.n_distinct)} distinct pretokens of {si(found.n_pretokens)}, "
+        f"{si(found.n_bytes)}B in {si(found.n_documents)} documents"
     )
-    context.done("count", artifact, what)
+    context.done(stage, artifact, what)
     return artifact
+
+
+def _training_split(text: Text) -> Reading:
+    return Reading(corpus=text.hash, split="train")
 
 
 def _check_counts(counts: PretokenCounts, pattern: Pattern, bpe: BpeConfig) -> None:
@@ -188,24 +201,22 @@ def _counts_file(entry: str) -> tuple[Path, int]:
     return path, weight
 
 
-def phase2_sources(context: Context, text: Text) -> Mixture:
-    """Find the text of phase 2: the corpus, or what `superbpe.sources` names.
+def phase2_sources(text: Text, arm: Arm) -> Mixture:
+    """Find the text of an arm's phase 2: the corpus, or what `superbpe.sources` names.
 
     Raises:
         UserError: If a path does not exist, or is a file of held-out text.
     """
-    named = [weighted(entry, "superbpe.sources") for entry in context.config.superbpe.sources]
+    named = [weighted(entry, "superbpe.sources") for entry in arm.superbpe.sources]
     if not named:
-        return Mixture(
-            [Source(lambda: text.corpus.batches("train"))], text.hash, {"corpus": text.hash, "split": "train"}
-        )
+        return Mixture([Source(lambda: text.corpus.batches("train"))], text.hash, _training_split(text))
     # Budgets and datasets are about the corpus; what decides which documents are held out stays.
     shared = dataclasses.replace(text.corpus.config, dataset=None, max_bytes=None)
     corpora = [(Corpus(dataclasses.replace(shared, paths=[path])), path, weight) for path, weight in named]
     return Mixture(
         [Source(partial(_training, corpus), weight, f"superbpe.sources {path}") for corpus, path, weight in corpora],
         digest([text.hash, [[corpus.identity(), weight] for corpus, _, weight in corpora]]),
-        {"mixture": [f"{path}:{weight}" for path, weight in named], "without_heldout_of": text.hash},
+        Reading(mixture=[f"{path}:{weight}" for path, weight in named], without_heldout_of=text.hash),
     )
 
 
@@ -221,20 +232,15 @@ def _training(corpus: Corpus) -> Iterator[Batch]:
         yield keep.apply(batch)[0]
 
 
-def _embedded_facts(contents: dict[str, Any]) -> list[tuple[str, str]]:
-    name = f"{contents['package']} {contents['version']}".strip()
+def _embedded_facts(contents: CorpusFiles) -> list[tuple[str, str]]:
+    name = f"{contents.package} {contents.version}".strip()
     facts = [("corpus", f"embedded: the documentation texts of {name}")]
-    if contents["fallback"]:
+    if contents.fallback:
         facts.append(("note", "a small fallback; `pip install 'superbpe-framework[demo]'` brings the real one"))
-    for split, label in (("train", "training text"), ("heldout", "held-out text")):
-        part_ = contents[split]
-        facts.append(
-            (
-                label,
-                f"{si(part_['bytes'])}B in {part_['documents']:,} documents of {part_['groups']} services",
-            )
-        )
-    shared = contents["overlap"]
+    for found, label in ((contents.train, "training text"), (contents.heldout, "held-out text")):
+        size = f"{si(found['bytes'])}B in {found['documents']:,} documents of {found['groups']} services"
+        facts.append((label, size))
+    shared = contents.overlap
     overlap = (
         f"{shared['shared_sentences']:.1%} of the held-out sentences ({shared['shared_sentence_bytes']:.1%} of "
         "their bytes) also occur somewhere in the training text"

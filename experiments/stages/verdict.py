@@ -2,37 +2,49 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from experiments.cli.console import duration, si
-from experiments.stages.evaluation import FEWEST_DOCUMENTS, FEWEST_SEEDS
+from experiments.results import GROUPS
+from experiments.stages.comparison import FEWEST_DOCUMENTS, FEWEST_SEEDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from experiments.results import GROUPS
     from experiments.stages.context import Context
-    from experiments.stages.evaluation import Result
+from experiments.stages.comparison import Result
 
 _GROUPS_SHOWN = 8
+# With more arms, a table has one row per arm, and these columns.
+_COLUMNS = 4
+_ONE_ROW_PER_ARM = ("vocabulary", "superwords", "bytes per token", "bits per byte", "training FLOPs", "parameters")
 
 
 def show(context: Context, result: Result) -> None:
     """Print the result: the tables, the verdict and what it is worth."""
-    for judged in result.judged:
-        flops = judged.candidate.lm.contents["flops"]
-        context.tracker.log(f"result/{judged.candidate.trained.key}", {**judged.summary, "flops": flops})
+    for each in result.arms:
+        context.tracker.log(f"result/{each.key}", {**each.scores.save(), "flops": each.lm.contents.flops})
     title = f"Held-out text, {equal(context)}"
     say, table = context.reporter.say, context.reporter.table
     say("")
-    labels = [judged.candidate.trained.label for judged in result.judged]
+    labels = result.labels
     change = ["change"] if len(labels) == 2 else []
-    table(title, ["", *labels, *change], _table(result))
-    for name in ("script", "source"):
+    rows = _table(result)
+    if len(labels) <= _COLUMNS:
+        table(title, ["", *labels, *change], rows)
+    else:
+        chosen = [row for row in rows if row[0] in _ONE_ROW_PER_ARM or row[0].startswith("change")]
+        columns = zip(*(row[1:] for row in chosen), strict=True)
+        by_arm = [[label, *values] for label, values in zip(labels, columns, strict=True)]
+        table(title, ["", *(row[0] for row in chosen)], by_arm)
+        say("The report has the other numbers of every arm.", style="dim")
+    for name in GROUPS:
         rows = _groups(result, name)
         if len(rows) > 1:
             table(f"Bits per byte by {name}", [name, "share of bytes", *labels, *change], rows)
     if len(labels) > 2:
-        table("All pairs", ["", "difference", "interval", "p, after Holm", ""], _pairs(result))
+        table("All pairs", ["", "difference", "interval", "p, after Holm", "better"], _pairs(result))
     say(verdict(result), style="bold")
     say(detail(result))
     if is_demonstration(context):
@@ -40,56 +52,51 @@ def show(context: Context, result: Result) -> None:
             "A demonstration, not evidence: models this small, trained for minutes, say nothing about yours.",
             style="yellow",
         )
-    context.tracker.summary(
-        {f"{j.candidate.trained.key}/bits_per_byte": j.summary["bits_per_byte"] for j in result.judged}
-    )
+    context.tracker.summary({f"{each.key}/bits_per_byte": each.scores.bits_per_byte for each in result.arms})
 
 
 def _table(result: Result) -> list[list[str]]:
-    """One row per quantity, so that the table fits a narrow terminal."""
-    summaries = [judged.summary for judged in result.judged]
-    models = [judged.candidate.lm.contents for judged in result.judged]
-    tokenizers = [judged.candidate.trained.tokenizer for judged in result.judged]
-    costs = [summary["cost"] for summary in summaries]
-    two = len(summaries) == 2
+    """One row per quantity, one column per arm; of two arms, the change from the first to the second."""
+    scores = [each.scores for each in result.arms]
+    models = [each.lm.contents for each in result.arms]
+    tokenizers = [each.tokenizer for each in result.arms]
+    costs = [score.cost for score in scores]
+    two = len(scores) == 2
 
     def row(name: str, values: Sequence[float], form: Callable[[float], str], *, compared: bool = True) -> list[str]:
-        change = percent(values[1], values[0]) if compared and values[0] else ""
+        change = percent(values[1], values[0]) if two and compared and values[0] else ""
         return [name, *map(form, values), *([change] if two else [])]
 
     def text(name: str, values: Sequence[str]) -> list[str]:
         return [name, *values, *([""] if two else [])]
 
-    intervals = [summary["bits_per_byte_interval"] for summary in summaries]
+    intervals = [score.bits_per_byte_interval for score in scores]
     rows = [
         row("vocabulary", [t.vocab_size for t in tokenizers], "{:,}".format, compared=False),
         row("superwords", [len(t.superword_ids()) for t in tokenizers], "{:,}".format, compared=False),
-        row("bytes per token", [s["bytes_per_token"] for s in summaries], "{:.3f}".format),
-        row("bits per byte", [s["bits_per_byte"] for s in summaries], "{:.4f}".format),
-        text(
-            f"{100 * result.comparison.confidence:g} % interval",
-            [f"{i[0]:.4f}–{i[1]:.4f}" if i else "–" for i in intervals],
-        ),
+        row("bytes per token", [score.bytes_per_token for score in scores], "{:.3f}".format),
+        row("bits per byte", [score.bits_per_byte for score in scores], "{:.4f}".format),
+        text(f"{100 * scores[0].confidence:g} % interval", [f"{i[0]:.4f}–{i[1]:.4f}" if i else "–" for i in intervals]),
     ]
-    if result.comparison.n_seeds > 1:
-        rows.append(
-            text(
-                f"spread of {result.comparison.n_seeds} seeds",
-                [f"± {s['seeds']['standard_deviation']:.4f}" for s in summaries],
-            )
-        )
+    if not two and len(scores) > 1:
+        changes = [percent(score.bits_per_byte, scores[0].bits_per_byte) for score in scores[1:]]
+        rows.append(text(f"change from {result.labels[0]}", ["", *changes]))
+    seeds = [score.seeds for score in scores if score.seeds is not None]
+    if seeds:
+        spread = [f"± {seed.standard_deviation:.4f}" for seed in seeds]
+        rows.append(text(f"spread of {result.n_seeds} seeds", spread))
     rows += [
-        row("training bytes", [m["bytes"] for m in models], si),
-        row("training steps", [m["steps"] for m in models], "{:,}".format),
-        row("training tokens", [m["tokens"] for m in models], si),
-        row("training FLOPs", [m["flops"] for m in models], si),
-        row("training time", [m["seconds"] for m in models], duration),
-        row("parameters", [m["parameters_total"] for m in models], si),
-        row("reading: FLOPs per byte", [c["prefill_flops_per_byte"] for c in costs], si),
-        row("decoding: FLOPs per byte", [c["decode_flops_per_byte"] for c in costs], si),
-        row(f"cache ({costs[0]['kv_dtype']}): bytes per byte", [c["kv_bytes_per_byte"] for c in costs], si),
+        row("training bytes", [m.bytes for m in models], si),
+        row("training steps", [m.steps for m in models], "{:,}".format),
+        row("training tokens", [m.tokens for m in models], si),
+        row("training FLOPs", [m.flops for m in models], si),
+        row("training time", [m.seconds for m in models], duration),
+        row("parameters", [m.parameters_total for m in models], si),
+        row("reading: FLOPs per byte", [c.prefill_flops_per_byte for c in costs], si),
+        row("decoding: FLOPs per byte", [c.decode_flops_per_byte for c in costs], si),
+        row(f"KV cache ({costs[0].kv_dtype}): bytes per byte", [c.kv_bytes_per_byte for c in costs], si),
     ]
-    seconds = [cost["decode_seconds_per_byte"] for cost in costs if "decode_seconds_per_byte" in cost]
+    seconds = [cost.decode_seconds_per_byte for cost in costs if cost.decode_seconds_per_byte is not None]
     if len(seconds) == len(costs):
         rows.append(row("decoding: µs per byte", [1e6 * value for value in seconds], "{:.0f}".format))
     return rows
@@ -97,18 +104,18 @@ def _table(result: Result) -> list[list[str]]:
 
 def _groups(result: Result, name: str) -> list[list[str]]:
     """Bits per byte of the largest groups of documents."""
-    tables = [{row["name"]: row for row in judged.summary.get(f"by_{name}", [])} for judged in result.judged]
-    whole = result.judged[0].summary["n_bytes"]
+    tables = [{row.name: row for row in each.scores.by(name)} for each in result.arms]
+    whole = result.arms[0].scores.n_bytes
     rows = []
     for group, first in list(tables[0].items())[:_GROUPS_SHOWN]:
-        values = [table[group]["bits_per_byte"] for table in tables]
+        values = [table[group].bits_per_byte for table in tables]
         change = [percent(values[1], values[0])] if len(values) == 2 else []
-        rows.append([group, f"{first['n_bytes'] / whole:.1%}", *(f"{value:.4f}" for value in values), *change])
+        rows.append([group, f"{first.n_bytes / whole:.1%}", *(f"{value:.4f}" for value in values), *change])
     return rows
 
 
 def _pairs(result: Result) -> list[list[str]]:
-    labels = [judged.candidate.trained.label for judged in result.judged]
+    labels = result.labels
     return [
         [
             f"{labels[j]} − {labels[i]}",
@@ -144,34 +151,36 @@ def is_demonstration(context: Context) -> bool:
 
 def verdict(result: Result) -> str:
     """Return the result in a sentence, which says how many training runs it rests on."""
-    labels = [judged.candidate.trained.label for judged in result.judged]
-    compared = result.comparison
+    labels, scores = result.labels, [each.scores for each in result.arms]
+    runs = "one training run each" if result.n_seeds == 1 else f"{result.n_seeds} seeds each"
+    if len(labels) == 1:
+        return f"{labels[0]}: {scores[0].bits_per_byte:.4f} bits per byte on held-out text; nothing to compare it with."
     names = " and ".join(labels) if len(labels) == 2 else f"{len(labels)} tokenizers"
     if result.too_few:
-        what, n = ("documents", compared.n_documents)
+        compared = next(iter(result.comparisons.values()))
+        what, n = "documents", compared.n_documents
         if n >= FEWEST_DOCUMENTS:
-            what, n = (f"{compared.cluster}s", compared.n_clusters)
-        return f"Too few held-out {what} to tell {names} apart: {n}, and it takes {FEWEST_DOCUMENTS}."
-    runs = "one training run each" if compared.n_seeds == 1 else f"{compared.n_seeds} seeds each"
+            what, n = f"{compared.cluster}s", compared.n_clusters
+        return (
+            f"Too few held-out {what} to compare {names}: there are {n}, and at least {FEWEST_DOCUMENTS} are required."
+        )
     if result.winner is None:
         if len(labels) == 2:
             return f"No significant difference between {names} in how well they predict held-out text ({runs})."
         best = result.ranked[0]
         level = [labels[i] for i in result.ranked[1:] if not _apart(result, best, i)]
         lowest = f"{labels[best]} has the lowest held-out loss of {names}"
-        return f"{lowest}, but is not told apart from {_some(level)} ({runs})."
-    others = [judged for judged in result.judged if judged is not result.winner]
-    other = min(others, key=lambda judged: float(judged.summary["bits_per_byte"]))
-    better, worse = result.winner.summary["bits_per_byte"], other.summary["bits_per_byte"]
-    winner, loser = result.winner.candidate.trained.label, other.candidate.trained.label
-    if len(others) > 1:
-        loser = f"all others, the next being {loser}"
+        return f"{lowest}, but does not differ significantly from {_some(level)} ({runs})."
+    others = [each for each in result.arms if each is not result.winner]
+    other = min(others, key=lambda each: each.scores.bits_per_byte)
+    better, worse = result.winner.scores.bits_per_byte, other.scores.bits_per_byte
+    loser = f"all others; the next is {other.label}" if len(others) > 1 else other.label
     # A share of the first, as in the table's column of changes.
-    if result.winner is result.judged[0]:
+    if result.winner is result.arms[0]:
         share = f", which takes {worse / better - 1:.2%} more bits per byte"
     else:
         share = f": {1 - better / worse:.2%} fewer bits per byte"
-    return f"{winner} predicts held-out text better than {loser}{share} ({runs})."
+    return f"{result.winner.label} predicts held-out text better than {loser}{share} ({runs})."
 
 
 def _apart(result: Result, one: int, other: int) -> bool:
@@ -189,18 +198,18 @@ def warn_of_few(context: Context, n_documents: int) -> None:
     """Say before training that there will be no verdict."""
     if n_documents < FEWEST_DOCUMENTS:
         context.reporter.say(
-            f"warning: {n_documents} held-out documents are too few for a verdict, which takes {FEWEST_DOCUMENTS}; "
-            "raise corpus.heldout_fraction, or name held-out text with corpus.heldout_paths",
+            f"warning: {n_documents} held-out documents are too few for a verdict, which requires at least "
+            f"{FEWEST_DOCUMENTS}; raise corpus.heldout_fraction, or name held-out text with corpus.heldout_paths",
             style="yellow",
         )
 
 
 def conditions(result: Result) -> str:
     """Return a sentence about what the models had in common, as their runs say, and not as it was intended."""
-    models: list[dict[str, Any]] = [judged.candidate.lm.contents for judged in result.judged]
+    models = [each.lm.contents for each in result.arms]
 
     def equal(key: str, tolerance: float = 0.02) -> bool:
-        values = [model[key] for model in models]
+        values = [getattr(model, key) for model in models]
         return bool(max(values) <= min(values) * (1 + tolerance))
 
     context = "equally many bytes" if equal("context_bytes", 0) else "contexts of different sizes"
@@ -214,7 +223,7 @@ def conditions(result: Result) -> str:
         for key, name in (("flops", "training FLOPs"), ("tokens", "training tokens"), ("steps", "training steps"))
         if equal(key, 0 if key == "steps" else 0.02)
     ]
-    seen = f"between {si(min(m['bytes'] for m in models))}B and {si(max(m['bytes'] for m in models))}B of text"
+    seen = f"between {si(min(m.bytes for m in models))}B and {si(max(m.bytes for m in models))}B of text"
     return (
         f"All models have equally many {' and '.join(same)}, and read {seen}."
         if same
@@ -227,7 +236,9 @@ def detail(result: Result) -> str:
 
     It is the second's from the first; of more than two, that of `Result.pair`, and the winner's from the next best.
     """
-    first, second = (result.judged[i].candidate.trained.label for i in result.pair)
+    if len(result.arms) == 1:
+        return "Choose further arms, such as arms=[bpe,superbpe], to compare."
+    first, second = (result.labels[i] for i in result.pair)
     compared = result.shown
     shown = f"{second} − {first} = {signed(compared.difference)} bits per byte"
     unequal = _unequal(result)
@@ -245,22 +256,22 @@ def detail(result: Result) -> str:
             f"{compared.seed_error:.4f}, from documents {compared.document_error:.4f}"
         )
         if compared.n_seeds < FEWEST_SEEDS:
-            how += f"; a claim about tokenizers takes {FEWEST_SEEDS} seeds"
-    corrected = "" if len(result.judged) == 2 else ", before correcting for several comparisons"
+            how += f"; a claim about tokenizers requires {FEWEST_SEEDS} seeds"
+    corrected = "" if len(result.arms) == 2 else ", before correcting for several comparisons"
     interval = f"{100 * compared.confidence:g} % interval {signed(low)} to {signed(high)}{corrected}"
     return f"{shown}, {interval} ({how}).{_lead(result)}{unequal}"
 
 
 def _lead(result: Result) -> str:
-    """How far the winner of more than two is ahead of the next best, which is what the verdict's sentence rests on."""
+    """The difference between the winner of more than two arms and the next best, which the verdict's sentence names."""
     first, second = result.ranked[:2]
     pair = min(first, second), max(first, second)
     found = result.comparisons[pair]
-    if result.winner is not result.judged[first] or pair == result.pair or found.interval is None:
+    if result.winner is not result.arms[first] or pair == result.pair or found.interval is None:
         return ""
     sign = 1 if pair[1] == first else -1
     low, high = sorted(sign * end for end in found.interval)
-    labels = [result.judged[i].candidate.trained.label for i in (first, second)]
+    labels = [result.labels[i] for i in (first, second)]
     p = "" if found.p_adjusted is None else f", {p_value(found.p_adjusted)} after Holm's correction"
     difference = f"{labels[0]} − {labels[1]} = {signed(sign * found.difference)} bits per byte"
     return f" {difference} ({signed(low)} to {signed(high)}{p})."
@@ -269,14 +280,14 @@ def _lead(result: Result) -> str:
 def _unequal(result: Result) -> str:
     """What else differs between the two and takes part in the difference."""
     notes = []
-    compared = [result.judged[i] for i in result.pair]
-    models: list[dict[str, Any]] = [judged.candidate.lm.contents for judged in compared]
-    sizes = [judged.candidate.trained.tokenizer.vocab_size for judged in compared]
+    compared = [result.arms[i] for i in result.pair]
+    models = [each.lm.contents for each in compared]
+    sizes = [each.tokenizer.vocab_size for each in compared]
     if len(set(sizes)) > 1:
         notes.append(f" The vocabularies differ: {_listed(sizes)} tokens.")
-    parameters = [int(model["parameters_total"]) for model in models]
+    parameters = [model.parameters_total for model in models]
     if len(set(parameters)) > 1:
-        inner = [int(model["parameters_non_embedding"]) for model in models]
+        inner = [model.parameters_non_embedding for model in models]
         where = "in the vocabulary tables alone" if len(set(inner)) == 1 else f"{_listed(inner)} of them in the layers"
         notes.append(f" The models differ: {_listed(parameters)} parameters, {where}.")
     return "".join(notes)

@@ -12,67 +12,46 @@ uses an artifact's files, it compares them with their checksums.
 
 from __future__ import annotations
 
-import importlib.metadata
-import os
-import platform
 import re
-import resource
 import shutil
-import sys
-import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from filelock import FileLock, Timeout
 
-from tokenizer.durable import (
-    Verify,
-    check_files,
-    check_sizes,
-    digest,
-    naming,
-    read_sealed,
-    recorded,
-    sync,
-    write_sealed,
-    write_whole,
-)
+from experiments.results import Contents
+from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin
+from experiments.store.measured import measured
+from tokenizer.durable import Verify, check_files, check_sizes, digest, naming, read_sealed, recorded, sync
 from tokenizer.errors import UserError
-from tokenizer.files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-# Raised when the layout of artifacts, or what a stage means, changes: older folders are then not reused.
-FORMAT = 3
-# The last format whose manifests have sizes without checksums.
-_UNCHECKED_FORMAT = 2
-MANIFEST = "manifest.json"
-SECONDS = ".seconds"
 NAME = r"[a-z]+-[0-9a-f]{12}(-\d+)?"
-# Environment variable with the user's command, for processes that a launcher starts with one of its own.
-COMMAND = "SUPERBPE_COMMAND"
-_PACKAGES = ("superbpe-framework", "numpy", "torch", "pyarrow", "botocore")
+
+C = TypeVar("C", bound=Contents)
 
 
 @dataclass(frozen=True)
-class Artifact:
-    """A finished folder and its manifest.
+class Artifact(Generic[C]):
+    """A finished folder, its manifest, and the result of the stage that made it.
 
     Attributes:
         folder: The folder; to read its files, use `path`.
         manifest: What `manifest.json` says.
+        contents: The stage's result.
         fresh: True if this process has just made it, False if it was there already.
         check: Called before files are used; raises a UserError if one is damaged.
     """
 
     folder: Path
-    manifest: dict[str, Any]
+    manifest: Manifest
+    contents: C
     fresh: bool = False
-    check: Callable[[Artifact], None] | None = field(default=None, repr=False, compare=False)
+    check: Callable[[Artifact[Any]], None] | None = field(default=None, repr=False, compare=False)
 
     @property
     def path(self) -> Path:
@@ -93,18 +72,12 @@ class Artifact:
     @property
     def hash(self) -> str:
         """The whole hash (64 hex digits), which the name abbreviates and later stages record as an input."""
-        return str(self.manifest["hash"])
-
-    @property
-    def contents(self) -> dict[str, Any]:
-        """What the stage said about its result: sizes, counts, names."""
-        contents: dict[str, Any] = self.manifest["contents"]
-        return contents
+        return self.manifest.hash
 
     @property
     def seconds(self) -> float:
         """Time it took to make, over all sittings, in seconds."""
-        return float(self.manifest["seconds"])
+        return self.manifest.seconds
 
 
 class Store:
@@ -123,7 +96,7 @@ class Store:
         root: Path,
         *,
         on_wait: Callable[[str], None] | None = None,
-        on_use: Callable[[Artifact], None] | None = None,
+        on_use: Callable[[Artifact[Any]], None] | None = None,
         verify: Verify = "once",
         progress: Callable[[str, int, int | None], None] | None = None,
     ) -> None:
@@ -135,20 +108,22 @@ class Store:
 
     def make(
         self,
+        result: type[C],
         stage: str,
         *,
         config: Mapping[str, Any],
         inputs: Mapping[str, str],
-        build: Callable[[Path], dict[str, Any]],
+        build: Callable[[Path], C],
         resumable: bool = False,
-    ) -> Artifact:
+    ) -> Artifact[C]:
         """Return the artifact of this stage, configuration and inputs; build it if it is not there.
 
         Args:
+            result: Class of the stage's result.
             stage: Name of the stage, the first half of the folder's name.
             config: All of the stage's own settings that change its result.
             inputs: The hash of everything it reads, by name.
-            build: Fills the folder that it is given and returns the manifest's `contents`.
+            build: Fills the folder that it is given and returns the result.
             resumable: Keep the unfinished folder when `build` is interrupted, and hand it to the next
                 attempt.
 
@@ -157,41 +132,48 @@ class Store:
         """
         identity = {"stage": stage, "config": dict(config), "inputs": dict(inputs), "format": FORMAT}
         key = digest(identity)
-        return self.write(f"{stage}-{key[:12]}", {**identity, "hash": key}, build, resumable=resumable)
+        return self.write(result, f"{stage}-{key[:12]}", {**identity, "hash": key}, build, resumable=resumable)
 
     def write(
         self,
+        result: type[C],
         name: str,
         identity: Mapping[str, Any],
-        build: Callable[[Path], dict[str, Any]],
+        build: Callable[[Path], C],
         *,
         resumable: bool = False,
-    ) -> Artifact:
+    ) -> Artifact[C]:
         """Like `make`, for a name that the caller has chosen (a tokenizer is named by its content).
 
         Args:
+            result: As for `make`.
             name: Name of the folder.
             identity: The first entries of the manifest; `hash` must be one of them.
             build: As for `make`.
             resumable: As for `make`.
         """
-        artifact = self.find(name) or self._write(name, identity, build, resumable)
+        artifact = self.find(name, result) or self._write(result, name, identity, build, resumable)
         self.use(artifact)
         return artifact
 
-    def use(self, artifact: Artifact) -> None:
+    def use(self, artifact: Artifact[Any]) -> None:
         """Report that an artifact which `find` returned is used."""
         if self._on_use is not None:
             self._on_use(artifact)
 
     def _write(
-        self, name: str, identity: Mapping[str, Any], build: Callable[[Path], dict[str, Any]], resumable: bool
-    ) -> Artifact:
+        self,
+        result: type[C],
+        name: str,
+        identity: Mapping[str, Any],
+        build: Callable[[Path], C],
+        resumable: bool,
+    ) -> Artifact[C]:
         with self.lock(name):
-            if (found := self.find(name)) is not None:
+            if (found := self.find(name, result)) is not None:
                 return found
             partial = self.root / f".{name}.{'resumable' if resumable else 'partial'}"
-            if self._complete(partial) and (found := self.find(name)) is not None:
+            if self._complete(partial) and (found := self.find(name, result)) is not None:
                 return found
             if not resumable:
                 shutil.rmtree(partial, ignore_errors=True)
@@ -199,7 +181,7 @@ class Store:
             for unfinished in partial.glob(".*.partial"):  # files that a killed process was writing
                 if unfinished.is_file():
                     unfinished.unlink()
-            with _measured(partial) as cost:
+            with measured(partial) as cost:
                 try:
                     with naming(partial):
                         contents = build(partial)
@@ -208,16 +190,12 @@ class Store:
                         shutil.rmtree(partial, ignore_errors=True)
                     raise
             _sync_all(partial)
-            manifest = {
-                **identity,
-                "contents": contents,
-                **cost,
-                **_origin(),
-                "files": recorded(partial, _files(partial)),
-            }
-            write_sealed(partial / MANIFEST, manifest)
+            files = recorded(partial, _files(partial))
+            values = {"config": {}, "inputs": {}, **identity, **cost, **origin()}
+            manifest = Manifest(contents=contents.save(), files=files, **values)
+            manifest.write(partial)
             self._name(partial)
-            return Artifact(self.root / name, manifest, fresh=True, check=self.check)
+            return Artifact(self.root / name, manifest, contents, fresh=True, check=self.check)
 
     def _complete(self, partial: Path) -> bool:
         """Give a folder its final name if a killed process had finished it; otherwise delete its manifest, if any.
@@ -237,8 +215,12 @@ class Store:
         partial.rename(self.root / name)
         sync(self.root)
 
-    def find(self, name: str) -> Artifact | None:
+    def find(self, name: str, result: type[C]) -> Artifact[C] | None:
         """Return the finished artifact of this name, or None. Sizes are checked now, checksums when it is used.
+
+        Args:
+            name: Name of the folder.
+            result: Class of its stage's result; `Folder` to read the manifest only.
 
         Raises:
             UserError: If the manifest is damaged, or a file that it lists is missing or has another size.
@@ -247,8 +229,9 @@ class Store:
         if not folder.exists():  # asked first: another process may give it its name at any moment
             return None
         try:
-            manifest = _read_manifest(folder)
-            check_sizes(folder, manifest["files"])
+            manifest = Manifest.read(folder)
+            check_sizes(folder, manifest.files)
+            contents = result.load(manifest.contents)
         except (FileNotFoundError, NotADirectoryError) as error:
             if not folder.exists():  # another process has just removed it
                 return None
@@ -257,9 +240,9 @@ class Store:
             raise UserError(f"{error}; {_remake(folder)}") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{folder / MANIFEST} is damaged ({error}); {_remake(folder)}") from None
-        return Artifact(folder, manifest, check=self.check)
+        return Artifact(folder, manifest, contents, check=self.check)
 
-    def check(self, artifact: Artifact, verify: Verify | None = None) -> None:
+    def check(self, artifact: Artifact[Any], verify: Verify | None = None) -> None:
         """Compare an artifact's files with the checksums in its manifest.
 
         Args:
@@ -270,7 +253,7 @@ class Store:
             UserError: If a file is damaged or missing.
         """
         try:
-            check_files(artifact.folder, artifact.manifest["files"], verify or self._verify, self._progress)
+            check_files(artifact.folder, artifact.manifest.files, verify or self._verify, self._progress)
         except FileNotFoundError as error:
             raise UserError(f"{error.filename} is missing; {_remake(artifact.folder)}") from None
         except UserError as error:
@@ -347,8 +330,12 @@ class Store:
         return FileLock(folder / f"{name}.lock")
 
 
-def artifact_at(folder: Path) -> Artifact | None:
+def artifact_at(folder: Path, result: type[C]) -> Artifact[C] | None:
     """Return the artifact in a folder that a user named; None if the folder is not an artifact.
+
+    Args:
+        folder: The folder.
+        result: As for `Store.find`.
 
     Raises:
         UserError: If it is a damaged one.
@@ -356,85 +343,11 @@ def artifact_at(folder: Path) -> Artifact | None:
     folder = folder.resolve()
     if not (re.fullmatch(NAME, folder.name) and (folder / MANIFEST).is_file()):
         return None
-    return Store(folder.parent).find(folder.name)
-
-
-@contextmanager
-def _measured(folder: Path) -> Iterator[dict[str, float | int]]:
-    """Measure seconds (earlier sittings of a resumed stage included) and peak memory of a block."""
-    cost: dict[str, float | int] = {}
-    record = folder / SECONDS
-    before = seconds_so_far(folder) or 0.0
-    _reset_peak_memory()
-    start = time.perf_counter()
-    try:
-        yield cost
-    finally:
-        cost["seconds"] = round(before + time.perf_counter() - start, 3)
-        cost["peak_memory_bytes"] = peak_memory()
-        if folder.exists():
-            with suppress(OSError):  # a full disk: the error that the block raises says so
-                write_whole(record, str(cost["seconds"]))
-    record.unlink(missing_ok=True)
-
-
-def seconds_so_far(folder: Path) -> float | None:
-    """Return the time that finished sittings of an unfinished stage took, in seconds; None if it is not known."""
-    try:
-        return float((folder / SECONDS).read_text())
-    except (OSError, ValueError):
-        return None
-
-
-def _reset_peak_memory() -> None:
-    with suppress(OSError):  # not Linux, or not allowed: the peak is then that of the process so far
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def peak_memory() -> int:
-    """Return the peak resident memory of this process in bytes, since the stage began where Linux can say."""
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def command_line() -> str:
-    """Return the command that this process was started with, or the sweep that it belongs to."""
-    return os.environ.get(COMMAND) or " ".join(["python", *sys.orig_argv[1:]])
-
-
-def _origin() -> dict[str, Any]:
-    versions = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return {
-        "command": command_line(),
-        "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "platform": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "versions": versions,
-    }
+    return Store(folder.parent).find(folder.name, result)
 
 
 def _remake(folder: Path) -> str:
     return f"delete the folder {folder} and run the same command again to rebuild it"
-
-
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    """Read a sealed manifest, or one of an older format, whose files are listed with their sizes alone."""
-    try:
-        return read_sealed(folder / MANIFEST)
-    except ValueError:
-        manifest = read_json(folder / MANIFEST)
-        sizes_alone = all(isinstance(size, int) for size in manifest["files"].values())
-        if manifest["format"] <= _UNCHECKED_FORMAT and sizes_alone:
-            return manifest
-        raise
 
 
 def _files(folder: Path) -> list[str]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib.metadata
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from experiments.results import Folder
 from experiments.store import registry, runs
-from experiments.store.artifacts import FORMAT, MANIFEST, NAME, Artifact, Store, seconds_so_far
+from experiments.store.artifacts import NAME, Artifact, Store
+from experiments.store.manifest import FORMAT, MANIFEST, Manifest
+from experiments.store.measured import seconds_so_far
 from tokenizer.errors import UserError
-from tokenizer.files import read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from pathlib import Path
 
 STAGES = ("corpus", "count", "bpe", "superbpe", "tokenizer", "documents", "shards", "lm", "evaluation", "report")
@@ -39,7 +41,8 @@ class Item:
         path: The folder.
         name: Of the artifact, also where the folder is unfinished.
         state: One of the states above.
-        manifest: What `manifest.json` says, as far as it can be read.
+        manifest: What `manifest.json` says; None if it cannot be read.
+        seconds: Time it took to make, as far as it is known.
         n_bytes: On disk.
         note: What is wrong, or which versions of software differ from the ones here.
         needs: Names of the artifacts that it was made of, where they are there.
@@ -50,7 +53,8 @@ class Item:
     path: Path
     name: str
     state: str
-    manifest: Mapping[str, Any]
+    manifest: Manifest | None
+    seconds: float | None
     n_bytes: int
     note: str = ""
     needs: list[str] = field(default_factory=list)
@@ -61,6 +65,16 @@ class Item:
     def stage(self) -> str:
         """What it is: the first half of its name."""
         return self.name.partition("-")[0]
+
+    @property
+    def made(self) -> str:
+        """When it was made (UTC); empty if that is not known."""
+        return "" if self.manifest is None else self.manifest.made
+
+    @property
+    def command(self) -> str:
+        """The command that made it; empty if that is not known."""
+        return "" if self.manifest is None else self.manifest.command
 
 
 def take(store: Store, keep: Iterable[str] = (), drop: Iterable[str] = (), *, verify: bool = False) -> list[Item]:
@@ -78,7 +92,7 @@ def take(store: Store, keep: Iterable[str] = (), drop: Iterable[str] = (), *, ve
     _link(items)
     _mark(store, items, set(keep), set(drop))
     order = {stage: place for place, stage in enumerate(STAGES)}
-    return sorted(items, key=lambda item: (order.get(item.stage, len(order)), item.manifest.get("made", "~")))
+    return sorted(items, key=lambda item: (order.get(item.stage, len(order)), item.made or "~"))
 
 
 def _is_artifact(path: Path) -> bool:
@@ -95,37 +109,33 @@ def _item(store: Store, path: Path, verify: bool) -> Item:
         name = path.name.removeprefix(".").removesuffix(path.suffix)
         with store.if_free(name) as free:
             state = BUSY if not free else UNFINISHED if path.suffix == ".resumable" else LEFTOVER
-        return Item(path, name, state, _cost_so_far(path), n_bytes)
+        return Item(path, name, state, None, seconds_so_far(path), n_bytes)
     try:
-        found = store.find(path.name)
+        found = store.find(path.name, Folder)
         assert found is not None
         if verify:
             store.check(found, "always")
     except UserError as error:
-        return Item(path, path.name, DAMAGED, _readable(path / MANIFEST), n_bytes, note=str(error))
-    if found.manifest.get("format") != FORMAT:
-        note = f"format {found.manifest.get('format')}, and {FORMAT} is used now"
-        return Item(path, path.name, OUTDATED, found.manifest, n_bytes, note=note)
-    return Item(path, path.name, WHOLE, found.manifest, n_bytes, note=_versions(found))
+        manifest = _readable(path)
+        seconds = None if manifest is None else manifest.seconds
+        return Item(path, path.name, DAMAGED, manifest, seconds, n_bytes, note=str(error))
+    state, note = WHOLE, _versions(found)
+    if found.manifest.format != FORMAT:
+        state, note = OUTDATED, f"format {found.manifest.format}, and {FORMAT} is used now"
+    return Item(path, path.name, state, found.manifest, found.seconds, n_bytes, note=note)
 
 
-def _cost_so_far(partial: Path) -> dict[str, Any]:
-    """What is known of an unfinished stage: the seconds of its sittings that came to an end."""
-    seconds = seconds_so_far(partial)
-    return {} if seconds is None else {"seconds": seconds}
-
-
-def _readable(manifest: Path) -> dict[str, Any]:
+def _readable(folder: Path) -> Manifest | None:
     try:
-        return read_json(manifest)
-    except (FileNotFoundError, ValueError):
-        return {}
+        return Manifest.read(folder)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
-def _versions(artifact: Artifact) -> str:
+def _versions(artifact: Artifact[Folder]) -> str:
     """Say which packages had other versions when an artifact was made."""
     differ = []
-    for package, version in artifact.manifest.get("versions", {}).items():
+    for package, version in artifact.manifest.versions.items():
         if package == "python":
             continue
         try:
@@ -144,24 +154,23 @@ def _link(items: list[Item]) -> None:
     lies beside it: whoever needs the tokenizer needs the record, and a list of merges that was cut to it too. The hash
     of a corpus is not that of the folder which holds it: whoever reads a corpus keeps every folder that may be it.
     """
-    whole = [item for item in items if item.state in (WHOLE, OUTDATED)]
-    by_hash = {item.manifest["hash"]: item.name for item in whole}
-    corpora = [item.name for item in whole if item.stage == "corpus"]
-    for item in whole:
-        inputs: dict[str, str] = item.manifest.get("inputs", {})
-        contents: dict[str, Any] = item.manifest.get("contents", {})
+    whole = {item.name: item.manifest for item in items if item.state in (WHOLE, OUTDATED) and item.manifest}
+    by_hash = {manifest.hash: name for name, manifest in whole.items()}
+    corpora = [item.name for item in items if item.name in whole and item.stage == "corpus"]
+    trainings = [item.name for item in items if item.name in whole and item.stage in ("bpe", "superbpe")]
+    points = {name: str(whole[name].contents.get("tokenizer")) for name in trainings}
+    for item in items:
+        if item.name not in whole:
+            continue
+        inputs = whole[item.name].inputs
         needs = {by_hash[hash_] for hash_ in inputs.values() if hash_ in by_hash}
         if "corpus" in inputs:
             item.perhaps = [name for name in corpora if name != item.name]
-        if isinstance(contents.get("tokenizer"), str) and item.stage in ("bpe", "superbpe"):
-            needs.add(contents["tokenizer"])
+        if item.name in points:
+            needs.add(points[item.name])
         if item.stage == "tokenizer":
-            for other in whole:
-                points = other.manifest.get("contents", {}).get("tokenizer") == item.name
-                if other.stage in ("bpe", "superbpe") and (points or other.manifest.get("inputs") == inputs):
-                    needs.add(other.name)
-        known = {other.name for other in whole}
-        item.needs = sorted((needs & known) - {item.name})
+            needs |= {name for name in trainings if points[name] == item.name or whole[name].inputs == inputs}
+        item.needs = sorted((needs & whole.keys()) - {item.name})
 
 
 def _mark(store: Store, items: list[Item], keep: set[str], drop: set[str]) -> None:

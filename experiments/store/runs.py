@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.store.artifacts import command_line
+from experiments.results import ArmRecord, ComparisonRecord
+from experiments.store.manifest import command_line
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
@@ -20,7 +21,7 @@ from tokenizer.files import read_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from experiments.stages.evaluation import Result
+    from experiments.stages.comparison import Result
     from experiments.store.artifacts import Artifact
 
 RECORD = "run.json"
@@ -43,7 +44,7 @@ class Run:
         seconds: From start to end.
         store: Folder of the artifacts.
         artifacts: Names of the artifacts that it made or used.
-        results: Numbers of the comparison, where the run came that far.
+        results: The comparison, where the run came that far.
         report: Path of its report.
         command: The command line.
         started: When (UTC).
@@ -60,7 +61,7 @@ class Run:
     seconds: float | None = None
     store: str = "artifacts"
     artifacts: list[str] = field(default_factory=list)
-    results: dict[str, Any] | None = None
+    results: ComparisonRecord | None = None
     report: str | None = None
     command: str = field(default_factory=command_line)
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
@@ -80,7 +81,7 @@ class Recorder:
         self._start = time.perf_counter()
         self._write()
 
-    def uses(self, artifact: Artifact) -> None:
+    def uses(self, artifact: Artifact[Any]) -> None:
         """Note that the run made or used an artifact."""
         if artifact.name not in self.run.artifacts:
             self.run.artifacts.append(artifact.name)
@@ -114,30 +115,32 @@ class Recorder:
         write_json(self._path, dataclasses.asdict(self.run))
 
 
-def results(result: Result) -> dict[str, Any]:
-    """Return what a table of runs shows of a comparison: numbers of every tokenizer, differences to the first."""
+def results(result: Result) -> ComparisonRecord:
+    """Return what a table of runs shows of a comparison: numbers of every arm, differences to the first."""
     rows = []
-    for place, judged in enumerate(result.judged):
+    for place, each in enumerate(result.arms):
         compared = result.comparisons.get((0, place))
+        record, counts = each.arm.record, each.arm.counts
         rows.append(
-            {
-                "key": judged.candidate.trained.key,
-                "label": judged.candidate.trained.label,
-                "tokenizer": judged.candidate.trained.artifact.name,
-                "training": judged.candidate.trained.record.name,
-                "readers": [artifact.name for artifact in judged.candidate.readers],
-                "heldout": judged.candidate.heldout.name,
-                "lms": [artifact.name for artifact in judged.candidate.lms],
-                "evaluations": [artifact.name for artifact in judged.artifacts],
-                "vocab_size": judged.candidate.trained.tokenizer.vocab_size,
-                "bytes_per_token": judged.summary["bytes_per_token"],
-                "bits_per_byte": judged.summary["bits_per_byte"],
-                "interval": judged.summary["bits_per_byte_interval"],
-                "difference": None if compared is None else compared.difference,
-                "difference_interval": None if compared is None else compared.interval,
-            }
+            ArmRecord(
+                key=each.key,
+                label=each.label,
+                tokenizer=each.arm.artifact.name,
+                training=None if record is None else record.name,
+                counts=None if counts is None else counts.name,
+                shards=each.training.name,
+                heldout=each.heldout.name,
+                lms=[artifact.name for artifact in each.lms],
+                evaluations=[artifact.name for artifact in each.artifacts],
+                vocab_size=each.tokenizer.vocab_size,
+                bytes_per_token=each.scores.bytes_per_token,
+                bits_per_byte=each.scores.bits_per_byte,
+                interval=each.scores.bits_per_byte_interval,
+                difference=None if compared is None else compared.difference,
+                difference_interval=None if compared is None else compared.interval,
+            )
         )
-    return {"tokenizers": rows, "confidence": result.comparison.confidence}
+    return ComparisonRecord(arms=rows, confidence=result.arms[0].scores.confidence)
 
 
 def load(path: Path) -> Run:
@@ -147,8 +150,10 @@ def load(path: Path) -> Run:
         UserError: If it is none.
     """
     try:
-        run = Run(**read_json(path))
-    except (ValueError, TypeError):
+        values = read_json(path)
+        found = values.get("results")
+        run = Run(**{**values, "results": None if found is None else ComparisonRecord.load(found)})
+    except (ValueError, TypeError, KeyError, AttributeError):
         raise UserError(f"{path} is not the record of a run; delete it, or its folder") from None
     run.folder = str(path.parent.resolve())  # it may have been moved
     return run

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from experiments.results import Folder, ShardsFolder, TrainedModel
 from experiments.store.artifacts import Store, artifact_at
 from lm.data.shards import Shards
 from lm.evaluate.token_statistics import trained_counts
 from lm.model.language_model import LanguageModel
-from lm.train.run import MODEL, SUMMARY
+from lm.train.run import MODEL
 from lm.train.training import load_model
 from tokenizer.errors import UserError
-from tokenizer.files import read_json
 from tokenizer.formats import FILE
 from tokenizer.tokenizer import Tokenizer
 
@@ -38,7 +38,7 @@ class Saved:
     """
 
     label: str
-    artifact: Artifact
+    artifact: Artifact[TrainedModel]
     lm: LanguageModel
 
 
@@ -76,7 +76,7 @@ def open_model(folder: Path, tokenizer: Path | None = None, *, device: str = "cp
     Raises:
         UserError: There is no model, or no tokenizer is found, or it is another than the model was trained with.
     """
-    if (artifact := artifact_at(folder)) is not None:
+    if (artifact := artifact_at(folder, Folder)) is not None:
         folder = artifact.path
     if not (folder / MODEL).is_file():
         raise UserError(f"{folder} holds no {MODEL}; name a language model's folder, as artifacts/lm-0123456789ab")
@@ -104,23 +104,20 @@ def training_counts(folder: Path) -> NDArray[np.int64] | None:
     Args:
         folder: An `lm-...` artifact.
     """
-    model = artifact_at(folder)
+    model = artifact_at(folder, TrainedModel)
     if model is None:
         return None
-    try:
-        shards = artifact_at(model.folder.parent / f"shards-{model.manifest['inputs']['shards'][:12]}")
-        summary = read_json(model.path / SUMMARY)
-        settings = summary["run"]["train"]
-        found = {"n_tokens": summary["tokens"], "seed": settings["seed"], "shuffle": settings["shuffle"]}
-    except (OSError, KeyError, TypeError):
+    shards = artifact_at(model.folder.parent / f"shards-{model.manifest.inputs['shards'][:12]}", ShardsFolder)
+    if shards is None:
         return None
-    return None if shards is None else trained_counts(Shards.open(shards.path / "shards"), **found)
+    found = model.contents
+    return trained_counts(Shards.open(shards.path / "shards"), found.tokens, seed=found.seed, shuffle=found.shuffle)
 
 
-def _find(path: Path) -> list[Artifact]:
+def _find(path: Path) -> list[Artifact[TrainedModel]]:
     names = [path.name] if (path / MODEL).exists() else Store(path).names("lm-")
     root = path.resolve().parent if (path / MODEL).exists() else path
-    artifacts = [artifact for name in names if (artifact := Store(root).find(name)) is not None]
+    artifacts = [artifact for name in names if (artifact := Store(root).find(name, TrainedModel)) is not None]
     if not artifacts:
         raise UserError(
             f"{path} holds no trained model: name folders lm-* of a run's artifacts, or the folder of its artifacts; "

@@ -1,0 +1,239 @@
+"""The arms of an experiment: the tokenizers that it compares, each a recipe with everything settled."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+from experiments.config import BpeConfig, PatternConfig, SuperbpeConfig, build, did_you_mean, part
+from superbpe.rules import NO_AUTO, PHASE1, PRESETS, Rules
+from superbpe.transition import AUTO, resolve_transition
+from tokenizer.errors import UserError
+from tokenizer.patterns import NAMES, resolve
+from tokenizer.special import check_special_tokens
+from tokenizer.train.counting import weighted
+
+if TYPE_CHECKING:
+    from experiments.config import ArmConfig, Config
+    from tokenizer.patterns import Pattern
+
+Recipe = Literal["bpe", "superbpe", "bytes", "file", "pretrained"]
+RECIPES: tuple[str, ...] = get_args(Recipe)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One tokenizer of the comparison.
+
+    Attributes:
+        name: Its key in the configuration; part of the names of its stages and metrics.
+        label: Its name in tables and charts.
+        recipe: How it is made.
+        pattern: Phase 1's pattern.
+        bpe: Settings of phase 1.
+        superbpe: Settings of phase 2.
+        source: The file or the repository of a tokenizer that exists.
+        revision: Of the repository.
+    """
+
+    name: str
+    label: str
+    recipe: Recipe
+    pattern: PatternConfig
+    bpe: BpeConfig
+    superbpe: SuperbpeConfig
+    source: str | None = None
+    revision: str | None = None
+
+    @property
+    def trained(self) -> bool:
+        """Whether the experiment trains its merges."""
+        return self.recipe in ("bpe", "superbpe")
+
+    @cached_property
+    def fence(self) -> Pattern:
+        """Phase 1's pattern, resolved."""
+        return resolve(self.pattern.regex or self.pattern.name)
+
+    @property
+    def vocab_size(self) -> int:
+        """Size of the trained vocabulary, special tokens included."""
+        return (self.superbpe.vocab_size if self.recipe == "superbpe" else None) or self.bpe.vocab_size
+
+    @property
+    def transition_size(self) -> int:
+        """The transition as a number of tokens, special ones excluded; where training finds it, the most it can be."""
+        given, merges = self.superbpe.transition, self.superbpe.transition_merges
+        if given == AUTO and merges is None:
+            return self.vocab_size - len(self.bpe.special_tokens)
+        return resolve_transition(self.vocab_size, given if merges is None else None, merges)
+
+    @property
+    def transition_key(self) -> str:
+        """The setting that decides the transition."""
+        return "superbpe.transition" if self.superbpe.transition_merges is None else "superbpe.transition_merges"
+
+    @property
+    def phase1_size(self) -> int:
+        """Size of the phase-1 vocabulary that the arm needs, special tokens included."""
+        if self.recipe == "bpe":
+            return self.bpe.vocab_size
+        return self.transition_size + len(self.bpe.special_tokens)
+
+
+def resolve_arms(config: Config) -> list[Arm]:
+    """Settle every arm of a configuration: its recipe, and its own settings over the experiment's.
+
+    Returns:
+        The arms in the order in which they were chosen, the reference first.
+
+    Raises:
+        UserError: If an arm has no recipe, a setting has a wrong value, or two arms have the same label.
+    """
+    if not config.arms:
+        raise UserError("there are no arms to compare; choose some, such as arms=[bpe,superbpe]")
+    arms = [_resolve(name, arm, config) for name, arm in config.arms.items()]
+    labels = [arm.label for arm in arms]
+    if twice := [label for label in labels if labels.count(label) > 1]:
+        raise UserError(f"two arms have the label {twice[0]!r}; give one of them another with arms.NAME.label=…")
+    if config.reference is None:
+        return arms
+    if config.reference not in config.arms:
+        raise UserError(
+            f"reference={config.reference} is not an arm{did_you_mean(config.reference, config.arms)} "
+            f"(there are: {', '.join(config.arms)})"
+        )
+    return sorted(arms, key=lambda arm: arm.name != config.reference)
+
+
+def check_arms(config: Config) -> None:
+    """Raise a UserError for what can be known to be wrong with the arms before any text is read."""
+    for arm in resolve_arms(config):
+        try:
+            _check(arm)
+        except UserError as error:
+            if arm.name in ("bpe", "superbpe"):  # the experiment's own settings
+                raise
+            raise UserError(f"arm {arm.name}: {error}") from None
+
+
+def _resolve(name: str, chosen: ArmConfig, config: Config) -> Arm:
+    at = f"arms.{name}"
+    recipe = chosen.recipe or ("file" if chosen.file else "pretrained" if chosen.pretrained else None)
+    if recipe is None:
+        near = did_you_mean(name, RECIPES)
+        raise UserError(
+            f"{at} has no recipe{near}; add {at}.recipe={'|'.join(RECIPES[:3])}, {at}.file=PATH or "
+            f"{at}.pretrained=REPOSITORY"
+        )
+    if recipe not in RECIPES:
+        raise UserError(f"{at}.recipe={recipe} is not one of {', '.join(RECIPES)}{did_you_mean(recipe, RECIPES)}")
+    sources = {"file": chosen.file, "pretrained": chosen.pretrained}
+    for key, value in sources.items():
+        if value is None and recipe == key:
+            raise UserError(f"{at}.recipe={recipe} needs {at}.{key}=…")
+        if value is not None and recipe != key:
+            raise UserError(f"{at}.{key}={value} and {at}.recipe={recipe} exclude each other; remove one of them")
+    if chosen.revision is not None and recipe != "pretrained":
+        raise UserError(f"{at}.revision={chosen.revision} is for {at}.pretrained; remove it")
+    base = _preset(at, chosen.preset, config)
+    pattern, bpe, superbpe = (
+        _overridden(settings, getattr(chosen, key), f"{at}.{key}")
+        for key, settings in zip(("pattern", "bpe", "superbpe"), base, strict=True)
+    )
+    return Arm(
+        name=name,
+        label=chosen.label or name,
+        recipe=cast("Recipe", recipe),
+        pattern=pattern,
+        bpe=bpe,
+        superbpe=superbpe,
+        source=sources.get(recipe),
+        revision=chosen.revision,
+    )
+
+
+def _preset(at: str, preset: str | None, config: Config) -> tuple[PatternConfig, BpeConfig, SuperbpeConfig]:
+    """The settings that an arm starts from: the experiment's, or a preset's rules and phase 1."""
+    if preset is None:
+        return config.pattern, config.bpe, config.superbpe
+    if preset not in PRESETS:
+        raise UserError(f"{at}.preset={preset} is not one of {', '.join(PRESETS)}{did_you_mean(preset, PRESETS)}")
+    rules, phase1 = PRESETS[preset], PHASE1[preset]
+    transition = AUTO if rules.interleave else config.superbpe.transition
+    if transition == AUTO and not rules.interleave:
+        transition = SuperbpeConfig.transition
+    superbpe = dataclasses.replace(config.superbpe, **vars(rules), transition=transition)
+    return PatternConfig(name=phase1["pattern"]), dataclasses.replace(config.bpe, unit=phase1["unit"]), superbpe
+
+
+def _overridden(settings: Any, changes: dict[str, Any], at: str) -> Any:
+    """Settings with some keys changed, their types checked as those of the experiment are."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    from experiments.config import schema
+
+    if not changes:
+        return settings
+    names = [field.name for field in dataclasses.fields(settings)]
+    for key in changes:
+        if key not in names:
+            raise UserError(f"there is no configuration key '{at}.{key}'{did_you_mean(key, names)}")
+    if at.endswith(".pattern") and "name" in changes and "regex" not in changes:
+        changes = {**changes, "regex": None}
+    try:
+        merged = OmegaConf.merge(OmegaConf.structured(schema(type(settings))), dataclasses.asdict(settings), changes)
+        values = cast("dict[str, Any]", OmegaConf.to_container(merged, throw_on_missing=True))
+    except OmegaConfBaseException as error:
+        key = str(getattr(error, "full_key", "") or "")
+        raise UserError(f"{at}.{key}: {str(error).splitlines()[0]}") from None
+    return build(type(settings), values, f"{at}.")
+
+
+def _check(arm: Arm) -> None:
+    if not arm.trained:
+        return
+    if arm.pattern.regex is None:
+        if arm.pattern.name == "custom":
+            raise UserError("pattern=custom needs its regex: add 'pattern.regex=\"REGEX\"'")
+        if arm.pattern.name not in NAMES:
+            raise UserError(
+                f"pattern.name={arm.pattern.name} is not one of {', '.join(NAMES)}"
+                f"{did_you_mean(arm.pattern.name, NAMES)}"
+            )
+    resolve(arm.pattern.regex or arm.pattern.name)
+    check_special_tokens(arm.bpe.special_tokens)
+    specials = len(arm.bpe.special_tokens)
+    for key, size in (("bpe", arm.bpe.vocab_size), ("superbpe", arm.vocab_size)):
+        if size < 256 + specials:
+            raise UserError(
+                f"{key}.vocab_size={size} is below 256 bytes + {specials} special token(s); "
+                f"use at least {256 + specials}"
+            )
+    for entry in arm.bpe.counts:
+        weighted(entry, "bpe.counts")
+    if arm.recipe == "superbpe":
+        _check_phase2(arm, specials)
+
+
+def _check_phase2(arm: Arm, specials: int) -> None:
+    superbpe = arm.superbpe
+    part(Rules, superbpe).check()
+    if superbpe.transition == AUTO and superbpe.atoms != "pretokens":
+        raise UserError(f"superbpe.interleave=True {NO_AUTO}")
+    if superbpe.interleave and superbpe.transition != AUTO:
+        raise UserError(
+            f"superbpe.transition={superbpe.transition}, but these rules find it themselves "
+            "(superbpe.interleave=true); leave it at auto, or use superbpe=runs"
+        )
+    for entry in superbpe.sources:
+        weighted(entry, "superbpe.sources")
+    if not 256 <= arm.transition_size <= arm.vocab_size - specials:
+        raise UserError(
+            f"the transition at {arm.transition_size} tokens is not between 256 (bytes alone) and "
+            f"{arm.vocab_size - specials} (the vocabulary of {arm.vocab_size} without its special tokens); change "
+            f"{arm.transition_key} or bpe.vocab_size"
+        )

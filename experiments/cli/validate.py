@@ -1,0 +1,37 @@
+"""Checks of a configuration before any text is read."""
+
+from __future__ import annotations
+
+import typing
+
+from experiments.arms import check_arms
+from experiments.config import BUDGETS, check_choice
+from experiments.logging.tracking import MODES
+from tokenizer.durable import Verify
+from tokenizer.errors import UserError
+
+if typing.TYPE_CHECKING:
+    from experiments.config import Config
+
+
+def validate(config: Config) -> None:
+    """Raise a UserError for what can be known to be wrong before any text is read."""
+    check_choice("wandb", config.wandb, MODES)
+    check_choice("verify", config.verify, typing.get_args(Verify))
+    check_choice("corpus.source", config.corpus.source, ("files", "embedded"))
+    check_choice("budget.mode", config.budget.mode, BUDGETS)
+    check_choice("runner.name", config.runner.name, ("local",))
+    if config.lm.n_seeds < 1:
+        raise UserError(f"lm.n_seeds={config.lm.n_seeds} must be at least 1; use 3 for a claim about tokenizers")
+    if config.corpus.source == "files" and not (config.corpus.paths or config.corpus.dataset):
+        raise UserError(
+            "no text: give corpus.paths=[FILES, FOLDERS OR GLOBS] or corpus.dataset=NAME, or use corpus=embedded"
+        )
+    if config.corpus.source == "embedded" and (config.corpus.paths or config.corpus.dataset):
+        raise UserError(
+            f"corpus.{'paths' if config.corpus.paths else 'dataset'} is given, and the corpus is the embedded one; "
+            "add corpus=files (or corpus=hf, for a dataset)"
+        )
+    if config.runner.memory_mb is not None and config.runner.memory_mb < 1:
+        raise UserError(f"runner.memory_mb={config.runner.memory_mb} must be at least 1, or null for no limit")
+    check_arms(config)

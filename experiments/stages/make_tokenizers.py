@@ -1,0 +1,49 @@
+"""The tokenizer of every arm, trained together where arms share work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from experiments.stages import existing, phase1, phase2
+from experiments.stages.tokenizers import Sources, bytes_only
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from experiments.arms import Arm
+    from experiments.stages.context import Context
+    from experiments.stages.text import Text
+    from experiments.stages.tokenizers import ArmTokenizer
+
+
+def make_tokenizers(context: Context, corpus: Text, arms: Sequence[Arm], stages: Sequence[str]) -> list[ArmTokenizer]:
+    """Count, train phase 1 once for all arms that can share it, and finish every arm.
+
+    Args:
+        context: Of the run.
+        corpus: The corpus.
+        arms: The arms.
+        stages: Stages of the pipeline to run; of `train_bpe` without `train_superbpe`, phase 1 alone.
+
+    Returns:
+        The tokenizers in the order of `arms`; those that the stages do not make are missing.
+    """
+    sources = Sources(context, corpus)
+    sources.check(arms)
+    found = {arm.name: existing.load(context, arm) for arm in arms if arm.source is not None}
+    trained = [arm for arm in arms if arm.trained]
+    families = phase1.families(trained, [sources.counts(arm) for arm in trained])
+    if "train_bpe" not in stages:
+        return []
+    found |= {arm.name: bytes_only(context, arm) for arm in arms if arm.recipe == "bytes"}
+    lists: dict[str, phase1.MergeList] = {}
+    for family in families:
+        stage = "phase1" if len(families) == 1 else f"phase1 {family.arms[0].name}"
+        merges = phase1.train(context, family, stage)
+        lists |= dict.fromkeys([arm.name for arm in family.arms], merges)
+    for arm in trained:
+        if arm.recipe == "bpe":
+            found[arm.name] = phase1.cut(context, arm, lists[arm.name])
+        elif "train_superbpe" in stages:
+            found[arm.name] = phase2.train(context, arm, sources.mixture(arm), lists[arm.name])
+    return [found[arm.name] for arm in arms if arm.name in found]

@@ -1,0 +1,170 @@
+"""Phase 1: lists of BPE merges, one for all arms that can share it, cut for each."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from experiments.cli.console import training_summary
+from experiments.results import TrainedTokenizer
+from experiments.stages.tokenizers import ArmTokenizer, keep, load, points, say_if_short, trained
+from experiments.store.manifest import FORMAT
+from tokenizer.durable import digest, write_whole
+from tokenizer.train.bpe import train_bpe
+from tokenizer.train.counting import PretokenCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from experiments.arms import Arm
+    from experiments.results import Counts
+    from experiments.stages.context import Context
+    from experiments.store.artifacts import Artifact
+    from tokenizer.tokenizer import Tokenizer
+
+MERGE_COUNTS = "merge_counts.npy"
+
+
+@dataclass(frozen=True)
+class Family:
+    """Arms whose phase 1 is one list of merges: same counts, same rules.
+
+    Attributes:
+        counts: What the list is trained on.
+        arms: The arms.
+    """
+
+    counts: Artifact[Counts]
+    arms: list[Arm]
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """Settings that decide the merges."""
+        return _rules(self.arms[0])
+
+    @property
+    def size(self) -> int:
+        """The largest vocabulary that an arm needs."""
+        return max(arm.phase1_size for arm in self.arms)
+
+
+@dataclass(frozen=True)
+class MergeList:
+    """The longest list of phase-1 merges that is there.
+
+    Attributes:
+        tokenizer: The tokenizer with all of them.
+        merge_counts: uint64 [n_merges], the count at which each merge was made.
+        record: Its training.
+        counts: What it was trained on.
+    """
+
+    tokenizer: Tokenizer
+    merge_counts: npt.NDArray[np.uint64]
+    record: Artifact[TrainedTokenizer]
+    counts: Artifact[Counts]
+
+
+def families(arms: Sequence[Arm], counts: Sequence[Artifact[Counts]]) -> list[Family]:
+    """Group arms by what decides their merges."""
+    found: dict[str, Family] = {}
+    for arm, counted in zip(arms, counts, strict=True):
+        found.setdefault(digest([counted.hash, _rules(arm)]), Family(counted, [])).arms.append(arm)
+    return list(found.values())
+
+
+def train(context: Context, family: Family, stage: str) -> MergeList:
+    """Train the merges of a family, or find a list that is long enough.
+
+    BPE merges nest, so the list is keyed without its size: the folder is `bpe-<12 hex>-<vocabulary size>`.
+
+    Args:
+        context: Of the run.
+        family: The arms that share the list.
+        stage: What the user calls it.
+    """
+    rules, inputs = family.rules, {"counts": family.counts.hash}
+    identity = {"stage": "bpe", "config": rules, "inputs": inputs, "format": FORMAT}
+    name = f"bpe-{digest(identity)[:12]}"
+
+    def build(folder: Path) -> TrainedTokenizer:
+        start = None if shorter is None else load(context, shorter)[0]
+        merged = [] if shorter is None else [np.load(shorter.path / MERGE_COUNTS)]
+        tokenizer = train_bpe(
+            PretokenCounts.load(family.counts.path / "counts.parquet"),
+            wanted,
+            start=start,
+            **rules,
+            # Named by what it starts from: a shorter list may appear before an interrupted training continues.
+            checkpoint=folder / f"merges-{'none' if start is None else start.name}.npz",
+            progress=context.reporter.progress,
+            on_counts=merged.append,
+        )
+        content = io.BytesIO()  # given a file, NumPy loses what a full disk cannot take
+        np.save(content, np.concatenate(merged))
+        write_whole(folder / MERGE_COUNTS, content.getvalue())
+        # All checkpoints: sittings may have started from another list, or were killed while writing.
+        for checkpoint in [*folder.glob("merges-*"), *folder.glob(".merges-*")]:
+            checkpoint.unlink()
+        kept = keep(context, tokenizer, inputs)
+        return trained(kept, tokenizer, family.counts.contents, exhausted=tokenizer.vocab_size < wanted)
+
+    with context.reporter.stage(stage), context.store.lock(name):
+        record, shorter = _lists(context, name, family.size)
+        if record is None:
+            wanted = max(family.size, *(arm.bpe.train_size or 0 for arm in family.arms))
+            sized = {**identity, "hash": digest({**identity, "vocab_size": wanted})}
+            record = context.store.write(TrainedTokenizer, f"{name}-{wanted}", sized, build, resumable=True)
+        tokenizer, artifact = load(context, record)
+    context.done(stage, record, f"{artifact.name}, {len(tokenizer.merges):,} merges")
+    if record.fresh:
+        context.reporter.say(f"  {training_summary(tokenizer)}", style="dim")
+    return MergeList(tokenizer, np.load(record.path / MERGE_COUNTS), record, family.counts)
+
+
+def cut(context: Context, arm: Arm, merges: MergeList) -> ArmTokenizer:
+    """The tokenizer of an arm that ends with phase 1."""
+    whole = merges.tokenizer
+    tokenizer = whole.cut(arm.vocab_size) if whole.vocab_size > arm.vocab_size else whole
+    artifact = keep(context, tokenizer, {"counts": merges.counts.hash})
+    say_if_short(context, merges.record, tokenizer, arm.vocab_size)
+    context.done(arm.name, artifact, f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}")
+    return ArmTokenizer(arm.name, arm.label, tokenizer, artifact, merges.record, merges.counts)
+
+
+def _rules(arm: Arm) -> dict[str, Any]:
+    """Settings of an arm that decide its merges, as `train_bpe` takes them."""
+    return {
+        "special_tokens": arm.bpe.special_tokens,
+        "tie_break": arm.bpe.tie_break,
+        "min_count": arm.bpe.min_count,
+        "max_token_bytes": arm.bpe.max_token_bytes,
+    }
+
+
+def _lists(
+    context: Context, family: str, needed: int
+) -> tuple[Artifact[TrainedTokenizer] | None, Artifact[TrainedTokenizer] | None]:
+    """Return the shortest merge list of a family that serves, if any, and the longest one that does not."""
+    serve, shorter = [], []
+    for name in context.store.names(f"{family}-"):
+        record = context.store.find(name, TrainedTokenizer)
+        if record is None:
+            continue
+        if not points(context, record):
+            context.store.remove(name)
+        elif record.contents.vocab_size >= needed or record.contents.exhausted:
+            serve.append(record)
+        else:
+            shorter.append(record)
+
+    def size(record: Artifact[TrainedTokenizer]) -> int:
+        return record.contents.vocab_size
+
+    return min(serve, key=size, default=None), max(shorter, key=size, default=None)

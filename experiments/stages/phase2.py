@@ -1,0 +1,108 @@
+"""Phase 2: superwords on top of an arm's phase-1 merges."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from experiments.cli.console import superword_summary
+from experiments.config import part
+from experiments.results import TrainedTokenizer
+from experiments.stages.tokenizers import ArmTokenizer, keep, load, points, say_if_short, trained
+from superbpe.inspection.history import merge_log, training_statistics
+from superbpe.rules import Rules
+from superbpe.training import train_superbpe
+from superbpe.transition import AUTO
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from experiments.arms import Arm
+    from experiments.stages.context import Context
+    from experiments.stages.phase1 import MergeList
+    from experiments.stages.text import Mixture
+    from tokenizer.tokenizer import Tokenizer
+
+MERGE_LOG = "merges.parquet"
+
+
+def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> ArmTokenizer:
+    """Train an arm's superwords on the phase-1 merges up to the transition.
+
+    The record holds the log of all merges (`superbpe.inspection.history.merge_log`).
+    """
+    transition, prefix = _prefix(arm, phase1.tokenizer)
+    rules = part(Rules, arm.superbpe)
+    memory = context.config.runner.memory_mb
+
+    def build(folder: Path) -> TrainedTokenizer:
+        counts: list[Any] = []
+        tokenizer = train_superbpe(
+            prefix,
+            mixture.sources,
+            vocab_size=arm.vocab_size,
+            transition=transition,
+            rules=rules,
+            tie_break=arm.bpe.tie_break,
+            threads=context.config.runner.threads,
+            memory_bytes=None if memory is None else memory * 1_000_000,
+            progress=context.reporter.progress,
+            on_counts=counts.append,
+        )
+        log = merge_log(tokenizer, counts=[phase1.merge_counts, *counts])
+        pq.write_table(log, folder / MERGE_LOG, compression="zstd")
+        return trained(
+            keep(context, tokenizer, inputs),
+            tokenizer,
+            mixture.read,
+            superwords=len(tokenizer.superword_ids()),
+            training=tokenizer.provenance["phase2"],
+            early=[dataclasses.asdict(row) for row in training_statistics(tokenizer, counts[0])],
+        )
+
+    inputs = {"phase1": prefix.sha256, "corpus": mixture.hash}
+    chosen = {
+        "rules": dataclasses.asdict(rules),
+        "tie_break": arm.bpe.tie_break,
+        "vocab_size": arm.vocab_size,
+        "transition": transition,
+    }
+
+    def make() -> Any:
+        return context.store.make(TrainedTokenizer, "superbpe", config=chosen, inputs=inputs, build=build)
+
+    with context.reporter.stage(arm.name):
+        record = make()
+        if not record.fresh and not points(context, record):  # the tokenizer was deleted
+            with context.store.lock(record.name):
+                if (context.store.root / record.name).exists():
+                    context.store.remove(record.name)
+            record = make()
+        tokenizer, artifact = load(context, record)
+    context.store.use(artifact)
+    found = record.contents
+    say_if_short(context, record, tokenizer, arm.vocab_size)
+    what = f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}, {found.superwords:,} superwords"
+    context.done(arm.name, record, what)
+    if record.fresh:
+        for line in superword_summary(found.training, found.early):
+            context.reporter.say(f"  {line}", style="dim")
+    return ArmTokenizer(arm.name, arm.label, tokenizer, artifact, record, phase1.counts)
+
+
+def _prefix(arm: Arm, whole: Tokenizer) -> tuple[int | str, Tokenizer]:
+    """The transition, and the tokenizer with the phase-1 merges up to it."""
+    specials = len(arm.bpe.special_tokens)
+    competing = arm.superbpe.transition == AUTO and arm.superbpe.transition_merges is None
+    size = arm.transition_size
+    if competing:
+        size = min(size, whole.vocab_size - specials)
+    if whole.vocab_size < size + specials:
+        raise UserError(
+            f"the corpus has only enough pairs for a phase-1 vocabulary of {whole.vocab_size - specials}, below "
+            f"the transition at {size}; lower {arm.transition_key} or bpe.vocab_size, or use more text"
+        )
+    return (AUTO if competing else size), whole.cut(size + specials)

@@ -1,0 +1,106 @@
+"""`manifest.json`: where an artifact came from, what is in it, what it cost, and the checksum of every file."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import os
+import platform
+import sys
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from tokenizer.durable import read_sealed, write_sealed
+from tokenizer.files import read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+# Raised when the layout of artifacts, or what a stage means, changes: older folders are then not reused.
+FORMAT = 3
+# The last format whose manifests have sizes without checksums.
+_UNCHECKED_FORMAT = 2
+MANIFEST = "manifest.json"
+# Environment variable with the user's command, for processes that a launcher starts with one of its own.
+COMMAND = "SUPERBPE_COMMAND"
+_PACKAGES = ("superbpe-framework", "numpy", "torch", "pyarrow", "botocore")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What `manifest.json` says.
+
+    Attributes:
+        stage: Which stage made the artifact.
+        hash: Hash of its identity (64 hex digits), or of a tokenizer's content.
+        format: Version of the layout.
+        inputs: Hash of everything that the stage read, by name.
+        config: The stage's own settings.
+        contents: The stage's result (`experiments.results`), JSON-able.
+        files: Size and checksum of every file.
+        seconds: Time it took to make, over all sittings.
+        peak_memory_bytes: Peak resident memory.
+        made: When (UTC).
+        command: Command line that made it.
+        platform: Operating system, machine and cores.
+        versions: Versions of the packages that matter.
+    """
+
+    stage: str
+    hash: str
+    format: int
+    inputs: dict[str, str]
+    contents: dict[str, Any]
+    files: dict[str, Any]
+    config: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    peak_memory_bytes: int = 0
+    made: str = ""
+    command: str = ""
+    platform: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Read a sealed manifest, or one of an older format, which lists files with their sizes alone.
+
+        Raises:
+            OSError: If there is none.
+            ValueError: If it is damaged; TypeError, KeyError and AttributeError likewise.
+        """
+        try:
+            values = read_sealed(folder / MANIFEST)
+        except ValueError:
+            values = read_json(folder / MANIFEST)
+            sizes_alone = all(isinstance(size, int) for size in values["files"].values())
+            if values["format"] > _UNCHECKED_FORMAT or not sizes_alone:
+                raise
+        known = {each.name for each in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in known})
+
+    def write(self, folder: Path) -> None:
+        """Write `manifest.json`, sealed with its own checksum."""
+        write_sealed(folder / MANIFEST, dataclasses.asdict(self))
+
+
+def command_line() -> str:
+    """Return the command that this process was started with, or the sweep that it belongs to."""
+    return os.environ.get(COMMAND) or " ".join(["python", *sys.orig_argv[1:]])
+
+
+def origin() -> Mapping[str, Any]:
+    """Return the entries of a manifest about this program and machine: command, made, platform, versions."""
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "command": command_line(),
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "platform": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "versions": versions,
+    }
