@@ -31,7 +31,9 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run or of a sweep")
     options.add_argument("--out", type=Path, default=Path("comparison"), metavar="FOLDER", help="(%(default)s)")
     options.add_argument("--title", default="Tokenizers compared", help="heading of the page")
-    options.add_argument("--baseline", metavar="LABEL", help="what the others are compared with (the first BPE)")
+    options.add_argument(
+        "--reference", "--baseline", metavar="LABEL", help="what the others are compared with (the first BPE)"
+    )
     options.add_argument("--labels", nargs="+", metavar="LABEL", help="names of the tokenizers, in the table's order")
     options.add_argument("--artifacts", type=Path, metavar="FOLDER", help="where the runs' artifacts were moved to")
     options.add_argument("--downstream", type=Path, metavar="FILE", help="a downstream.json with these models' scores")
@@ -56,7 +58,7 @@ def _run(arguments: argparse.Namespace) -> None:
         raise UserError(f"--samples {arguments.samples} is no number of texts; use 0 or more")
     reporter = Reporter()
     done, others = comparing.find(arguments.runs)
-    result, notes = comparing.combine(done, arguments.baseline, arguments.artifacts)
+    result, notes = comparing.combine(done, arguments.reference, arguments.artifacts)
     if arguments.downstream:
         result = comparing.with_downstream(result, arguments.downstream)
     if arguments.labels:

@@ -9,11 +9,18 @@ import pytest
 import torch
 
 import configs
+from experiments.arms import Arm, resolve_arms
 from experiments.cli.compose import check, load
-from experiments.config import BUDGETS, part, transition_size
+from experiments.config import BUDGETS, Config, part
 from lm.model.transformer import Transformer
 from superbpe.rules import PHASE1, PRESETS, Rules
 from tokenizer.errors import UserError
+
+
+def _superbpe(config: Config) -> Arm:
+    (arm,) = (arm for arm in resolve_arms(config) if arm.recipe == "superbpe")
+    return arm
+
 
 _ROOT = Path(configs.__file__).parent
 _NEEDS = {
@@ -41,7 +48,7 @@ def test_the_default_is_the_demonstration() -> None:
     assert config.wandb == "off"
     assert config.lm.train.train_bytes == config.budget.train_bytes
     assert config.eval.context_bytes <= config.lm.train.context_bytes
-    assert transition_size(config) == round(0.8 * config.bpe.vocab_size)
+    assert _superbpe(config).transition_size == round(0.8 * config.bpe.vocab_size)
 
 
 def test_every_preset_of_the_rules_has_its_file_and_no_other() -> None:
@@ -107,7 +114,7 @@ def test_special_tokens_that_could_not_be_saved_are_rejected() -> None:
 def test_the_seed_documents_comparison() -> None:
     """24,000 steps of 96 rows of 512 tokens; 26,000 of 32,700; the debug scale keeps the ratio."""
     config = load(["experiment=seed_004", "corpus.paths=[a]"])
-    assert (config.bpe.vocab_size, transition_size(config) - 256) == (32_700, 26_000)
+    assert (config.bpe.vocab_size, _superbpe(config).transition_size - 256) == (32_700, 26_000)
     assert (config.lm.train.rows, config.lm.train.context_tokens, config.lm.train.steps) == (96, 512, 24_000)
     assert config.corpus.min_score == 2.75
     assert config.budget.mode == "equal_tokens"
@@ -119,7 +126,7 @@ def test_the_seed_documents_comparison() -> None:
 
     debug = load(["experiment=seed_004_debug", "corpus=files", "corpus.paths=[a]"])
     assert debug.corpus.source == "files"
-    assert (transition_size(debug) - 256) / debug.bpe.vocab_size == pytest.approx(26_000 / 32_700, abs=1e-4)
+    assert (_superbpe(debug).transition_size - 256) / debug.bpe.vocab_size == pytest.approx(26_000 / 32_700, abs=1e-4)
     assert debug.superbpe == dataclasses.replace(config.superbpe, transition_merges=debug.superbpe.transition_merges)
 
 
@@ -130,7 +137,7 @@ def test_the_released_recipes(name: str, tokens: int, inherited: int) -> None:
     """Sizes of the released scripts: merges.txt begins with a header, and 243 bytes occur in UTF-8."""
     config = load([f"experiment={name}", "corpus.paths=[a]"])
     n_merges = config.bpe.vocab_size - 256 - len(config.bpe.special_tokens)
-    assert (n_merges, transition_size(config) - 256) == (tokens - 243, inherited)
+    assert (n_merges, _superbpe(config).transition_size - 256) == (tokens - 243, inherited)
     preset = name.replace("_", "-")
     assert dataclasses.asdict(part(Rules, config.superbpe)) == dataclasses.asdict(PRESETS[preset])
     assert {"pattern": config.pattern.name, "unit": config.bpe.unit} == PHASE1[preset]

@@ -105,6 +105,7 @@ def check(
     Raises:
         UserError: If a key, a group or a value is wrong.
     """
+    overrides, _ = current_names(overrides)
     with initialize_config_module("configs", version_base="1.3"):
         loader = _loader()
         parsed = _parse(overrides, loader)

@@ -62,7 +62,7 @@ def find(folders: Sequence[Path]) -> tuple[list[Run], list[Run]]:
 
 
 def combine(
-    done: Sequence[Run], baseline: str | None = None, artifacts: Path | None = None
+    done: Sequence[Run], reference: str | None = None, artifacts: Path | None = None
 ) -> tuple[Result, list[str]]:
     """Return all tokenizers of the runs as one result, and what had to be left out.
 
@@ -71,7 +71,7 @@ def combine(
 
     Args:
         done: Runs that came to a comparison.
-        baseline: Label of the tokenizer that others are compared with; None for the first.
+        reference: Label of the tokenizer that others are compared with; None for the first.
         artifacts: Where the runs' artifacts lie; None for where the runs put them.
 
     Raises:
@@ -93,10 +93,10 @@ def combine(
     ordered = sorted(groups.values(), key=lambda group: group.entry.key != "bpe")
     named = _named(ordered)
     labels = [told.label for told in named]
-    if baseline is not None:
-        if baseline not in labels:
-            raise UserError(f"there is no tokenizer {baseline!r} to compare with; there are: {', '.join(labels)}")
-        first = labels.index(baseline)
+    if reference is not None:
+        if reference not in labels:
+            raise UserError(f"there is no tokenizer {reference!r} to compare with; there are: {', '.join(labels)}")
+        first = labels.index(reference)
         order = [first, *(i for i in range(len(labels)) if i != first)]
         ordered, named = [ordered[i] for i in order], [named[i] for i in order]
         labels = [told.label for told in named]
@@ -116,7 +116,7 @@ def combine(
     ]
     _same_text(arms)
     comparisons = compare_all([each.evaluations for each in arms])
-    return Result(arms, comparisons, fixed_reference=baseline is not None), notes
+    return Result(arms, comparisons, fixed_reference=reference is not None), notes
 
 
 def _same_text(arms: Sequence[ArmResult]) -> None:

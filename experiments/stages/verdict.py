@@ -174,12 +174,15 @@ def verdict(result: Result) -> str:
     others = [each for each in result.arms if each is not result.winner]
     other = min(others, key=lambda each: each.scores.bits_per_byte)
     better, worse = result.winner.scores.bits_per_byte, other.scores.bits_per_byte
-    loser = f"all others; the next is {other.label}" if len(others) > 1 else other.label
+    many = len(others) > 1
+    loser = "all others" if many else other.label
     # A share of the first, as in the table's column of changes.
     if result.winner is result.arms[0]:
-        share = f", which takes {worse / better - 1:.2%} more bits per byte"
+        share = f"{worse / better - 1:.2%} more bits per byte"
+        share = f"; the next best, {other.label}, takes {share}" if many else f", which takes {share}"
     else:
         share = f": {1 - better / worse:.2%} fewer bits per byte"
+        share += f" than {other.label}, the next best" if many else ""
     return f"{result.winner.label} predicts held-out text better than {loser}{share} ({runs})."
 
 

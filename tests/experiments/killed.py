@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.store.artifacts import Store
+from tests.experiments.demo import make
 from tests.killing import killed
 from tokenizer.durable import write_whole
 
@@ -29,8 +30,8 @@ def build(folder: Path) -> dict[str, Any]:
     return {"size": 5}
 
 
-def make(root: Path, *, resumable: bool) -> Any:
-    return Store(root).make("lm", config={}, inputs={}, build=build, resumable=resumable)
+def make_at(root: Path, *, resumable: bool) -> Any:
+    return make(Store(root), "lm", config={}, inputs={}, build=build, resumable=resumable)
 
 
 def main(root: Path, *, resumable: bool) -> None:
@@ -38,16 +39,16 @@ def main(root: Path, *, resumable: bool) -> None:
     for step in itertools.count():
         folder = root / f"at-{step}"
         folder.mkdir()
-        died = killed(folder, step, partial(make, folder, resumable=resumable))
+        died = killed(folder, step, partial(make_at, folder, resumable=resumable))
         unnamed = [path for path in folder.glob(".lm-*/manifest.json") if path.stat().st_size]
         built = folder / "built"
         before = len(built.read_text()) if built.exists() else 0
         Store(folder).clean()
-        artifact = make(folder, resumable=resumable)
-        assert set(artifact.manifest["files"]) == {"result"}, step
+        artifact = make_at(folder, resumable=resumable)
+        assert set(artifact.manifest.files) == {"result"}, step
         assert (artifact.path / "result").read_text() == "model"
         assert sorted(path.name for path in artifact.path.iterdir()) == ["manifest.json", "result"], step
-        assert not make(folder, resumable=resumable).fresh
+        assert not make_at(folder, resumable=resumable).fresh
         if unnamed:
             assert len(built.read_text()) == before, f"killed at step {step}, a finished artifact was made again"
             promoted += 1

@@ -102,11 +102,11 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
                 },
             ],
         },
-        "superwords": {
+        "superwords": [{
             "label": "SuperBPE", "n": 1421, "vocab_size": 8192, "share_of_tokens": 0.214, "share_of_bytes": 0.423, "unused": 12,
             "most_frequent": words, "longest": words[::-1],
             "by_words": [{"words": 1, "superwords": 120, "count": 3000}, {"words": 2, "superwords": 800, "count": 44000}, {"words": 3, "superwords": 401, "count": 15000}, {"words": 4, "superwords": 100, "count": 4000}],
-        },
+        }],
         "sample": {
             "document": 17, "whole": False,
             "sides": [
@@ -120,7 +120,7 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
         "provenance": {
             "made": "2026-11-21 07:10 UTC", "command": "python -m experiments.pipeline",
             "corpus": [["source", "embedded: botocore 1.44.5"], ["training text", "26.1 MB, 9,876 documents"], ["sentences of held-out text that also occur in training text", "23.1 %"]],
-            "artifacts": [{"stage": "count", "name": "count-0123456789ab", "hash": "01" * 32, "seconds": 3.3, "peak_memory_bytes": 231_000_000, "made": "2026-11-21T07:01:00+00:00"}],
+            "artifacts": [{"stage": "count", "kind": "count", "name": "count-0123456789ab", "hash": "01" * 32, "seconds": 3.3, "peak_memory_bytes": 231_000_000, "made": "2026-11-21T07:01:00+00:00"}],
             "platform": "Linux x86_64, 2 cores", "versions": {"python": "3.11.2", "torch": "2.13.0"}, "config": "bpe:\n  vocab_size: 8192\n",
         },
     }  # fmt: skip

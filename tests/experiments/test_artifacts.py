@@ -11,6 +11,7 @@ import pytest
 
 from experiments.store import runs
 from experiments.store.artifacts import Store, digest
+from tests.experiments.demo import Demo, make
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def _write(text: str) -> Any:
 
 
 def _make(store: Store, text: str = "hello", **config: Any) -> Any:
-    return store.make("demo", config=config, inputs={"corpus": "c" * 64}, build=_write(text))
+    return make(store, "demo", config=config, inputs={"corpus": "c" * 64}, build=_write(text))
 
 
 def test_digest_ignores_the_order_of_keys_but_not_values() -> None:
@@ -64,7 +65,7 @@ def test_a_failing_stage_leaves_nothing(tmp_path: Path) -> None:
         raise UserError("no text")
 
     with pytest.raises(UserError):
-        Store(tmp_path).make("demo", config={}, inputs={}, build=build)
+        make(Store(tmp_path), "demo", config={}, inputs={}, build=build)
     assert [path.name for path in tmp_path.iterdir()] == [".locks"]
 
 
@@ -80,12 +81,12 @@ def test_a_resumable_stage_finds_its_unfinished_folder_and_adds_up_its_time(tmp_
         return {}
 
     with pytest.raises(KeyboardInterrupt):
-        store.make("lm", config={}, inputs={}, build=build, resumable=True)
+        make(store, "lm", config={}, inputs={}, build=build, resumable=True)
     assert store.clean() == []
-    artifact = store.make("lm", config={}, inputs={}, build=build, resumable=True)
+    artifact = make(store, "lm", config={}, inputs={}, build=build, resumable=True)
     assert sittings == [False, True]
     assert artifact.seconds >= 0.1
-    assert set(artifact.manifest["files"]) == {"checkpoint"}
+    assert set(artifact.manifest.files) == {"checkpoint"}
 
 
 @pytest.mark.parametrize("damage", ["shorter", "missing", "manifest"])
@@ -120,7 +121,7 @@ def _slow(root: Path, started: Any) -> None:
         time.sleep(60)
         return {}
 
-    Store(root).make("demo", config={}, inputs={"corpus": "c" * 64}, build=build)
+    make(Store(root), "demo", config={}, inputs={"corpus": "c" * 64}, build=build)
 
 
 def test_a_killed_process_leaves_its_lock_free_and_its_rest_is_cleaned(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def _appending(root: Path, log: Path) -> None:
         (folder / "x").write_text("x")
         return {}
 
-    Store(root).make("demo", config={}, inputs={}, build=build)
+    make(Store(root), "demo", config={}, inputs={}, build=build)
 
 
 def test_two_processes_do_the_work_once(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ def test_waiting_is_announced(tmp_path: Path) -> None:
     process.start()
     while not list(tmp_path.glob(".demo-*.partial")) and process.is_alive():
         time.sleep(0.005)
-    artifact = Store(tmp_path, on_wait=waited.append).make("demo", config={}, inputs={}, build=_write("x"))
+    artifact = make(Store(tmp_path, on_wait=waited.append), "demo", config={}, inputs={}, build=_write("x"))
     process.join()
     assert waited == [artifact.name]
     assert not artifact.fresh
@@ -179,6 +180,6 @@ def test_damaged_records_are_a_users_error(text: str, tmp_path: Path) -> None:
     for path in (tmp_path / "count-0" / "manifest.json", tmp_path / "run.json"):
         path.write_text(text)
     with pytest.raises(UserError, match=r"manifest\.json (is not JSON|is not a JSON object|nests JSON values)"):
-        Store(tmp_path).find("count-0")
+        Store(tmp_path).find("count-0", Demo)
     with pytest.raises(UserError, match=r"run\.json is not the record of a run"):
         runs.load(tmp_path / "run.json")

@@ -15,6 +15,7 @@ from experiments import clean, status
 from experiments.cli.main import run
 from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
+from tests.experiments.demo import make
 from tokenizer.durable import read_sealed
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def _make(store: Store, stage: str, inputs: dict[str, str] | None = None, **cont
         (folder / "data").write_text("x" * 1000)
         return contents
 
-    return store.make(stage, config=contents, inputs=inputs or {}, build=build)
+    return make(store, stage, config=contents, inputs=inputs or {}, build=build)
 
 
 @pytest.fixture
@@ -139,7 +140,7 @@ def _hold(root: Path, folder: Path, started: Any) -> None:
 
     folder.mkdir()
     with registry.running(store, folder):
-        store.make("demo", config={}, inputs={}, build=build)
+        make(store, "demo", config={}, inputs={}, build=build)
 
 
 def test_nothing_is_removed_under_a_living_run(

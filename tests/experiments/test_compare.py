@@ -62,7 +62,7 @@ def test_seeds_of_several_runs_are_put_together(sweep: Path, tiny_module: list[s
     assert run("evaluate", [*tiny_module, *cells]) == 0
     result, notes = combine(find([sweep, other])[0])
     assert notes == []
-    assert {len(judged.evaluations) for judged in result.judged} == {2}
+    assert {len(each.evaluations) for each in result.arms} == {2}
     assert result.comparison.n_seeds == 2
     # One cell without its second seed: what is not common to all is left out, and said.
     shutil.rmtree(other / "1")
@@ -76,7 +76,7 @@ def test_seeds_of_several_runs_are_put_together(sweep: Path, tiny_module: list[s
 
 def test_downstream_scores_are_shown(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result, _ = combine(find([sweep])[0])
-    lm = result.judged[1].candidate.lm.name
+    lm = result.arms[1].lm.name
     row = {"task": "cloze", "model": "x", "metric": "acc", "value": 0.25, "stderr": None, "straddle_share": 0.5}
     scores = tmp_path / "downstream.json"
     scores.write_text(json.dumps({"models": [{"lm": lm, "label": "x"}], "rows": [row]}))
@@ -143,8 +143,8 @@ def test_moved_runs_and_artifacts_are_found(
     assert compare.run([*runs, "--out", str(tmp_path / "out")]) == 2
     assert "--artifacts" in capsys.readouterr().err
     result, _ = combine(find([tmp_path / "0", moved])[0], artifacts=store)
-    assert [judged.candidate.trained.label for judged in result.judged] == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
-    assert [judged.partner for judged in result.judged] == [None, 0, 0]
+    assert result.labels == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
+    assert [each.partner for each in result.arms] == [None, 0, 0]
 
 
 def test_the_inside_of_training_is_shown(numbers: dict[str, Any]) -> None:

@@ -66,17 +66,17 @@ def test_charts_are_json_that_cannot_close_its_script(page: str) -> None:
     assert charts is not None
     assert "<" not in charts[1]
     assert set(json.loads(charts[1])["specs"]) == {
-        "compression", "loss", "loss_flops", "length", "interval", "tradeoff", "words",
+        "compression", "loss", "loss_flops", "length", "interval", "tradeoff", "words_0",
         "grad_norm", "residual", "weights", "frequency",
     }  # fmt: skip
 
 
 def test_a_comparison_without_superwords_still_renders() -> None:
     report = sample.sample_report(winner="bpe")
-    report["superwords"] |= {"n": 0, "by_words": [], "longest": [], "most_frequent": []}
+    report["superwords"] = []
     report["demonstration"] = False
     page = render(report)
-    assert "How many words" not in page
+    assert "Words per superword" not in page
     assert "not evidence" not in page
 
 

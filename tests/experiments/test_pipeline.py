@@ -15,6 +15,7 @@ import sys
 import time
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ import pytest
 from experiments import pipeline
 from experiments.benchmarks import wrong_formulas
 from experiments.cli.main import run
+from experiments.results import Folder, Reading
 from experiments.stages.evaluation import check_heldout
 from experiments.stages.models import loss_curve
 from experiments.store.artifacts import Store
@@ -405,20 +407,21 @@ def test_the_split_is_part_of_what_is_compared(tmp_path: Path) -> None:
 
     def made(stage: str, corpus: str, split: str) -> Any:
         contents = {"corpus": corpus, "split": split}
-        return store.make(stage, config=contents, inputs={}, build=lambda folder: contents)
+        return store.make(Reading, stage, config=contents, inputs={}, build=lambda folder: Reading(**contents))
 
-    class Candidate:
-        readers = (made("count", "a", "train"), made("shards", "a", "train"))
-        lms = (store.make("lm", config={}, inputs={"shards": readers[1].hash}, build=lambda folder: {}),)
-        heldout = made("shards", "a", "heldout")
-
-    candidate: Any = Candidate()
-    check_heldout("a", candidate)
+    training = made("shards", "a", "train")
+    arm: Any = SimpleNamespace(
+        training=training,
+        reading=[made("count", "a", "train"), training],
+        lms=[store.make(Folder, "lm", config={}, inputs={"shards": training.hash}, build=lambda folder: Folder())],
+        heldout=made("shards", "a", "heldout"),
+    )
+    check_heldout("a", arm)
     with pytest.raises(UserError, match="held-out text may have been trained on"):
-        check_heldout("b", candidate)
-    candidate.heldout = made("shards", "a", "train")
+        check_heldout("b", arm)
+    arm.heldout = made("shards", "a", "train")
     with pytest.raises(UserError, match="heldout"):
-        check_heldout("a", candidate)
+        check_heldout("a", arm)
 
 
 def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(tiny: list[str], tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from experiments.logging.tracking import Labels, Tracker, tables
+from experiments.results import Folder
 from experiments.store.artifacts import Artifact
+from experiments.store.manifest import Manifest
 from tests.experiments.sample import sample_report
 
 if TYPE_CHECKING:
@@ -100,9 +102,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[FakeRun]:
     sys.modules.pop("experiments.logging.wandb_runs", None)
 
 
-def _made(folder: Path, stage: str, name: str, inputs: dict[str, str], *, fresh: bool = True) -> Artifact:
-    manifest = {"stage": stage, "hash": f"hash of {name}", "inputs": inputs, "config": {"a": 1}, "contents": {}}
-    return Artifact(folder / name, {**manifest, "seconds": 1.5}, fresh)
+def _made(folder: Path, stage: str, name: str, inputs: dict[str, str], *, fresh: bool = True) -> Artifact[Folder]:
+    manifest = Manifest(stage, f"hash of {name}", 3, inputs, {}, {}, {"a": 1}, seconds=1.5)
+    return Artifact(folder / name, manifest, Folder(), fresh)
 
 
 def _work(folder: Path, mode: str) -> None:
@@ -173,8 +175,8 @@ def test_wandb_gets_a_run_for_everything_made_with_its_lineage(
 def test_tables_are_those_of_the_report() -> None:
     found = tables(json.dumps(sample_report()).encode())
     columns, rows = found["superwords"]
-    assert columns[0] == "text"
-    assert " of the" in [row[0] for row in rows]
+    assert columns[:2] == ["tokenizer", "text"]
+    assert ["SuperBPE", " of the"] in [row[:2] for row in rows]
     assert [row[0] for row in found["samples"][1]] == ["BPE", "SuperBPE"]
 
 

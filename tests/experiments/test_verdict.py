@@ -4,16 +4,26 @@ from typing import Any, cast
 
 import pytest
 
-from experiments.stages.evaluation import FEWEST_DOCUMENTS, Judged, Result
+from experiments.stages.comparison import FEWEST_DOCUMENTS, ArmResult, Result
 from experiments.stages.verdict import detail, verdict
 from lm.evaluate.evaluation import Comparison
 
+_TOO_FEW = "Too few held-out {} to compare BPE and SuperBPE: there are {}, and at least 30 are required."
 
-def judged(label: str, bits: float, vocab_size: int = 8192, parameters: int = 1000, layers: int = 600) -> Judged:
-    trained = SimpleNamespace(label=label, tokenizer=SimpleNamespace(vocab_size=vocab_size))
-    contents = {"parameters_total": parameters, "parameters_non_embedding": layers}
-    candidate = SimpleNamespace(trained=trained, lm=SimpleNamespace(contents=contents))
-    return cast("Judged", SimpleNamespace(candidate=candidate, summary={"bits_per_byte": bits}, partner=None))
+
+def scored(
+    label: str, bits: float, vocab_size: int = 8192, parameters: int = 1000, layers: int = 600, n_seeds: int = 1
+) -> ArmResult:
+    model = SimpleNamespace(contents=SimpleNamespace(parameters_total=parameters, parameters_non_embedding=layers))
+    found = SimpleNamespace(
+        label=label,
+        tokenizer=SimpleNamespace(vocab_size=vocab_size),
+        lm=model,
+        lms=[model] * n_seeds,
+        scores=SimpleNamespace(bits_per_byte=bits),
+        partner=None,
+    )
+    return cast("ArmResult", found)
 
 
 def compared(difference: float, said: Any, n_documents: int = FEWEST_DOCUMENTS, **settings: Any) -> Comparison:
@@ -22,7 +32,8 @@ def compared(difference: float, said: Any, n_documents: int = FEWEST_DOCUMENTS, 
 
 
 def result(n_documents: int, difference: float, said: Any, **settings: Any) -> Result:
-    both = [judged("BPE", 2.0), judged("SuperBPE", 2.0 + difference)]
+    n = settings.get("n_seeds", 1)
+    both = [scored("BPE", 2.0, n_seeds=n), scored("SuperBPE", 2.0 + difference, n_seeds=n)]
     return Result(both, {(0, 1): compared(difference, said, n_documents, **settings)})
 
 
@@ -44,9 +55,15 @@ def test_the_verdict_is_a_sentence(difference, said, sentence):
 def test_few_documents_allow_no_verdict():
     few = result(2, -0.2, "B better")
     assert few.winner is None
-    assert verdict(few) == "Too few held-out documents to tell BPE and SuperBPE apart: 2, and it takes 30."
+    assert (
+        verdict(few)
+        == "Too few held-out documents to compare BPE and SuperBPE: there are 2, and at least 30 are required."
+    )
     sources = result(1000, -0.2, "B better", cluster="source", n_clusters=4)
-    assert verdict(sources) == "Too few held-out sources to tell BPE and SuperBPE apart: 4, and it takes 30."
+    assert (
+        verdict(sources)
+        == "Too few held-out sources to compare BPE and SuperBPE: there are 4, and at least 30 are required."
+    )
 
 
 def test_the_detail_says_what_the_interval_holds():
@@ -54,63 +71,64 @@ def test_the_detail_says_what_the_interval_holds():
     seeds = {"seed_error": 0.0021, "document_error": 0.0013}
     two = detail(result(50, -0.2, "B better", n_seeds=2, **seeds))
     assert "standard error from seeds 0.0021, from documents 0.0013" in two
-    assert "takes 3 seeds" in two
-    assert "takes 3 seeds" not in detail(result(50, -0.2, "B better", n_seeds=3, **seeds))
+    assert "requires 3 seeds" in two
+    assert "requires 3 seeds" not in detail(result(50, -0.2, "B better", n_seeds=3, **seeds))
     clustered = detail(result(1000, -0.2, "B better", cluster="source", n_clusters=40))
     assert "the 40 sources of 1,000 held-out documents" in clustered
 
 
 def test_the_detail_says_what_else_differs():
-    both = [judged("BPE", 2.0), judged("SuperBPE", 1.8, vocab_size=9000, parameters=1200)]
+    both = [scored("BPE", 2.0), scored("SuperBPE", 1.8, vocab_size=9000, parameters=1200)]
     told = detail(Result(both, {(0, 1): compared(-0.2, "B better")}))
     assert "The vocabularies differ: 8,192 and 9,000 tokens." in told
     assert "The models differ: 1,000 and 1,200 parameters, in the vocabulary tables alone." in told
-    both[1] = judged("SuperBPE", 1.8, parameters=1300, layers=700)
+    both[1] = scored("SuperBPE", 1.8, parameters=1300, layers=700)
     assert "600 and 700 of them in the layers" in detail(Result(both, {(0, 1): compared(-0.2, "B better")}))
 
 
 def test_of_three_the_winner_is_better_than_each():
-    three = [judged("BPE", 2.0), judged("SuperBPE", 1.8), judged("BoundlessBPE", 1.9)]
+    three = [scored("BPE", 2.0), scored("SuperBPE", 1.8), scored("BoundlessBPE", 1.9)]
     pairs = {
         (0, 1): compared(-0.2, "B better"),
         (0, 2): compared(-0.1, "B better"),
         (1, 2): compared(0.1, "A better"),
     }
     assert verdict(Result(three, pairs)).startswith(
-        "SuperBPE predicts held-out text better than all others, the next being BoundlessBPE: 5.26% fewer bits per byte"
+        "SuperBPE predicts held-out text better than all others: "
+        "5.26% fewer bits per byte than BoundlessBPE, the next best"
     )
     pairs[1, 2] = compared(0.1, "no significant difference")
     unclear = Result(three, pairs)
     assert unclear.winner is None
     assert verdict(unclear).startswith(
-        "SuperBPE has the lowest held-out loss of 3 tokenizers, but is not told apart from BoundlessBPE"
+        "SuperBPE has the lowest held-out loss of 3 tokenizers, but does not differ significantly from BoundlessBPE"
     )
     assert "before correcting for several comparisons" in detail(unclear)
 
 
 def test_of_many_the_verdict_stays_a_sentence():
-    many = [judged(f"SuperBPE t={i}", 2 + i / 100) for i in range(13)]
+    many = [scored(f"SuperBPE t={i}", 2 + i / 100) for i in range(13)]
     pairs = {(i, j): compared((j - i) / 100, "no significant difference") for i in range(13) for j in range(i + 1, 13)}
     said = verdict(Result(many, pairs))
     assert said == (
-        "SuperBPE t=0 has the lowest held-out loss of 13 tokenizers, but is not told apart from SuperBPE t=1, "
-        "SuperBPE t=2 and 10 more (one training run each)."
+        "SuperBPE t=0 has the lowest held-out loss of 13 tokenizers, but does not differ significantly from "
+        "SuperBPE t=1, SuperBPE t=2 and 10 more (one training run each)."
     )
     few = {pair: replace(found, n_documents=3, n_clusters=3) for pair, found in pairs.items()}
-    assert verdict(Result(many, few)) == "Too few held-out documents to tell 13 tokenizers apart: 3, and it takes 30."
+    assert verdict(Result(many, few)) == _TOO_FEW.format("documents", 3).replace("BPE and SuperBPE", "13 tokenizers")
 
 
 def test_the_winner_is_measured_against_its_own_baseline_and_the_next_best():
-    four = [judged("BPE a", 2.0), judged("BPE b", 2.1), judged("SuperBPE a", 1.9), judged("SuperBPE b", 1.8)]
+    four = [scored("BPE a", 2.0), scored("BPE b", 2.1), scored("SuperBPE a", 1.9), scored("SuperBPE b", 1.8)]
     four[2].partner, four[3].partner = 0, 1
     pairs = {
         (i, j): compared(d, "B better" if d < 0 else "A better", p_adjusted=0.012)
         for i in range(4)
         for j in range(i + 1, 4)
-        for d in [four[j].summary["bits_per_byte"] - four[i].summary["bits_per_byte"]]
+        for d in [four[j].scores.bits_per_byte - four[i].scores.bits_per_byte]
     }
     found = Result(four, pairs)
     assert found.pair == (1, 3)
     assert "SuperBPE b − BPE b = −0.3000" in detail(found)
     assert "SuperBPE b − SuperBPE a = −0.1000 bits per byte (−0.1000 to −0.1000, p = 0.012 after" in detail(found)
-    assert Result(four, pairs, fixed_baseline=True).pair == (0, 3)
+    assert Result(four, pairs, fixed_reference=True).pair == (0, 3)

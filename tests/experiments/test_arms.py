@@ -1,0 +1,141 @@
+"""Arms: recipes, their own settings, and the command line that chooses them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.arms import resolve_arms
+from experiments.cli.compose import check, load
+from experiments.cli.main import run
+from experiments.config import part
+from experiments.store import runs
+from superbpe.rules import PHASE1, PRESETS, Rules
+from tokenizer.errors import UserError
+from tokenizer.tokenizer import Tokenizer
+
+
+def test_the_default_is_bpe_and_superbpe() -> None:
+    bpe, superbpe = resolve_arms(load())
+    assert (bpe.name, bpe.label, bpe.recipe) == ("bpe", "BPE", "bpe")
+    assert (superbpe.name, superbpe.label, superbpe.recipe) == ("superbpe", "SuperBPE", "superbpe")
+    assert bpe.pattern == superbpe.pattern
+    assert bpe.fence.name == PHASE1["uw-2025"]["pattern"]
+
+
+def test_arms_keep_their_order_and_the_reference_comes_first() -> None:
+    chosen = ["arms=[superbpe,llama3,bytes,bpe]", "arms.llama3.file=llama3/tokenizer.json"]
+    assert [arm.name for arm in resolve_arms(load(chosen))] == ["superbpe", "llama3", "bytes", "bpe"]
+    arms = resolve_arms(load([*chosen, "reference=bytes"]))
+    assert [arm.name for arm in arms] == ["bytes", "superbpe", "llama3", "bpe"]
+    assert (arms[2].recipe, arms[2].source, arms[2].label) == ("file", "llama3/tokenizer.json", "llama3")
+
+
+def test_an_arm_overrides_any_setting() -> None:
+    config = load(
+        [
+            "arms=[bpe,superbpe,small]",
+            "arms.small.recipe=superbpe",
+            "arms.small.bpe.vocab_size=4096",
+            "arms.small.superbpe.max_words=2",
+            "arms.small.superbpe.transition=0.5",
+            "arms.small.pattern.name=llama3",
+        ]
+    )
+    bpe, superbpe, small = resolve_arms(config)
+    assert (bpe.vocab_size, superbpe.vocab_size, small.vocab_size) == (8192, 8192, 4096)
+    assert (superbpe.superbpe.max_words, small.superbpe.max_words) == (4, 2)
+    assert (superbpe.transition_size, small.transition_size) == (6554, 2048)
+    assert small.fence.name == "llama3" != superbpe.fence.name
+
+
+def test_a_preset_brings_its_phase_1() -> None:
+    arm = resolve_arms(load(["arms=[bpe,runs]", "arms.runs.recipe=superbpe", "arms.runs.preset=runs"]))[1]
+    assert part(Rules, arm.superbpe) == PRESETS["runs"]
+    assert (arm.pattern.name, arm.bpe.unit) == (PHASE1["runs"]["pattern"], PHASE1["runs"]["unit"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["arms=[]"], r"no arms to compare; choose some, such as arms=\[bpe,superbpe\]"),
+        (["arms=[bpe,supperbpe]"], r"arms.supperbpe has no recipe; did you mean 'superbpe'\?"),
+        (["arms=[bpe,'a b']"], "the name of an arm consists of letters"),
+        (["arms=[bpe,x]", "arms.x.recipe=wordpiece"], "recipe=wordpiece is not one of bpe, superbpe, bytes"),
+        (["arms=[bpe,x]", "arms.x.recipe=file"], r"needs arms.x.file=…"),
+        (["arms=[bpe,x]", "arms.x.recipe=bpe", "arms.x.file=a"], "exclude each other"),
+        (["arms=[bpe,x]", "arms.x.file=a", "arms.x.revision=main"], "revision=main is for arms.x.pretrained"),
+        (["arms.bpe.lable=x"], r"no configuration key 'arms.bpe.lable'; did you mean 'label'\?"),
+        (
+            ["arms.bpe.bpe.vocab_sise=300"],
+            r"'arms.bpe.bpe.vocab_sise'; did you mean 'vocab_size'\?",
+        ),
+        (["arms.bpe.bpe.vocab_size=many"], "arms.bpe.bpe.vocab_size: Value 'many'"),
+        (["arms=[bpe,x]", "arms.x.recipe=superbpe", "arms.x.bpe.vocab_size=200"], "arm x: .*use at least 257"),
+        (["arms=[bpe,x]", "arms.x.recipe=superbpe", "arms.x.preset=run"], r"did you mean 'runs'\?"),
+        (["arms=[bpe,x]", "arms.x.recipe=bpe", "arms.x.label=BPE"], "two arms have the label 'BPE'"),
+        (["reference=bp"], r"reference=bp is not an arm; did you mean 'bpe'\?"),
+        (["arms.other.file=x"], "other"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_remedy(overrides: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        check(overrides)
+    assert "\n" not in str(caught.value)
+
+
+def test_arms_are_swept_over() -> None:
+    swept = check(["arms=[bpe,superbpe],[bpe,bytes]"], sweep=True)
+    assert swept == {"arms": ["[bpe,superbpe]", "[bpe,bytes]"]}
+    values = check(["arms.superbpe.superbpe.transition=0.7,0.8"], sweep=True)
+    assert values == {"arms.superbpe.superbpe.transition": ["0.7", "0.8"]}
+
+
+def test_old_names_are_accepted_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.cli.renamed.KEYS", {"bpe.old_size": "bpe.vocab_size"})
+    monkeypatch.setattr("experiments.cli.renamed.CHOICES", {"budget": {"old": "equal_steps"}})
+    with pytest.warns(FutureWarning, match=r"bpe.old_size=4096 is now bpe.vocab_size=4096"):
+        config = load(["bpe.old_size=4096", "budget=old"])
+    assert (config.bpe.vocab_size, config.budget.mode) == (4096, "equal_steps")
+
+
+def test_cfg_job_shows_every_arm(tiny: list[str]) -> None:
+    command = [sys.executable, "-m", "experiments.pipeline", "--cfg", "job", *tiny]
+    command += ["arms=[bpe,mine]", "arms.mine.file=a.json", "arms.mine.bpe.vocab_size=300"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "  mine:\n" in shown
+    assert "    file: a.json" in shown
+    assert "      vocab_size: 300" in shown
+
+
+def test_six_arms_from_tokenizers_to_the_report(tiny: list[str], tmp_path: Path) -> None:
+    """Trained, cut, without merges, and from a file: each in every table, phase 1 trained once where it is shared."""
+    assert run("train_bpe", [*tiny, "arms=[bpe]"]) == 0
+    file = next((tmp_path / "artifacts").glob("tokenizer-*"))
+    chosen = ["arms=[bpe,superbpe,bytes,small,fences,mine]", f"arms.mine.file={file}", "report.n_samples=1"]
+    chosen += ["arms.small.recipe=bpe", "arms.small.bpe.vocab_size=300", "arms.small.label=small BPE"]
+    chosen += ["arms.fences.recipe=superbpe", "arms.fences.preset=runs", "reference=small", "eval.bootstrap_samples=50"]
+    assert run("report", [*tiny, *chosen]) == 0
+    (report,) = (tmp_path / "artifacts").glob("report-*/report.json")
+    numbers = json.loads(report.read_text())
+    labels = ["small BPE", "BPE", "SuperBPE", "bytes", "fences", "mine"]
+    assert [row["label"] for row in numbers["tokenizers"]] == labels
+    assert len(numbers["pairs"]) == 15
+    assert [side["label"] for side in numbers["sample"]["sides"]] == labels
+    assert [side["label"] for side in numbers["generated"]["sides"]] == labels
+    assert [arm["label"] for arm in numbers["superwords"]] == ["SuperBPE", "fences"]
+    assert {row["tokenizer"] for row in numbers["compression"]} == set(labels)
+    by_label = {row["label"]: row for row in numbers["tokenizers"]}
+    assert by_label["bytes"]["bytes_per_token"] == 1.0
+    assert by_label["mine"]["bits_per_byte"] == by_label["BPE"]["bits_per_byte"]  # the same tokenizer, the same model
+    assert len(list((tmp_path / "artifacts").glob("bpe-*"))) == 2  # one list for bpe, superbpe and small
+    (found,) = runs.find(tmp_path / "outputs")
+    assert found.results is not None
+    assert [arm.label for arm in found.results.arms] == labels
+    page = report.with_name("report.html").read_text()
+    assert all(label in page for label in labels)
+    assert Tokenizer.load(file).sha256 == by_label["mine"]["sha256"]
