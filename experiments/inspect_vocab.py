@@ -43,7 +43,7 @@ def run(argv: list[str] | None = None) -> int:
         description="What is in a vocabulary, beside another one, and what both do to a text: a page, JSON, a summary.",
     )
     options.add_argument("tokenizer", type=Path, help="folder or file of any known format, or a training's artifact")
-    options.add_argument("--against", type=Path, metavar="OTHER", help="another tokenizer")
+    options.add_argument("--against", nargs="+", default=[], type=Path, metavar="OTHER", help="other tokenizers")
     options.add_argument(
         "--text", nargs="+", default=[], metavar="FILE",
         help="held-out text, files as in corpus.paths; 'embedded' for the embedded corpus's held-out documents",
@@ -51,9 +51,9 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--max-bytes", type=int, default=10_000_000, help="use only so much text (%(default)s)")
     options.add_argument("--out", type=Path, default=Path("vocabulary"), metavar="FOLDER", help="(%(default)s)")
     options.add_argument("--label", help="name of the tokenizer in the report")
-    options.add_argument("--against-label", metavar="LABEL", help="name of the other")
+    options.add_argument("--against-label", nargs="+", default=[], metavar="LABEL", help="names of the others")
     options.add_argument("--pattern", help="name or regex, where the tokenizer's file holds none: GPT-2's, tiktoken's")
-    options.add_argument("--against-pattern", metavar="PATTERN", help="the same for the other")
+    options.add_argument("--against-pattern", nargs="+", default=[], metavar="PATTERN", help="the same for the others")
     options.add_argument("--words", metavar="PATTERN", help="what a word is; superwords are tokens that it would cut")
     options.add_argument("--alpha", type=float, default=usual.alpha, help="order of the Rényi entropy (%(default)s)")
     options.add_argument("--listed", type=int, default=usual.listed, help="rows of each list (%(default)s)")
@@ -83,7 +83,8 @@ def _run(arguments: argparse.Namespace) -> None:
     )
     batches = _batches(arguments)
     words = None if arguments.words is None else resolve(arguments.words)
-    label, other_label = _labels(arguments)
+    labels = _labels(arguments)
+    patterns = [arguments.pattern, *_one_each("pattern", arguments)]
 
     def side(path: Path, label: str, pattern: str | None) -> Side:
         tokenizer = Tokenizer.from_file(tokenizer_folder(path), pattern=pattern)
@@ -92,12 +93,11 @@ def _run(arguments: argparse.Namespace) -> None:
             trained=training_counts(path, tokenizer), described=tokens.describe(tokenizer, words),
         )  # fmt: skip
 
-    first = side(arguments.tokenizer, label, arguments.pattern)
-    second = side(arguments.against, other_label, arguments.against_pattern) if arguments.against else None
-    text = ", ".join(arguments.text) or None
-    report = vocabulary.gather(first, second, settings, text)
+    paths = [arguments.tokenizer, *arguments.against]
+    sides = [side(*each) for each in zip(paths, labels, patterns, strict=True)]
+    report = vocabulary.gather(sides, settings, ", ".join(arguments.text) or None)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    written = _write(arguments, report, first, second)
+    written = _write(arguments, report, sides)
     _print(report)
     for path in written:
         console.print(str(path), soft_wrap=True)
@@ -119,39 +119,50 @@ def _batches(arguments: argparse.Namespace) -> list[Batch]:
     return [Batch.from_texts(taken)]
 
 
-def _labels(arguments: argparse.Namespace) -> tuple[str, str]:
-    """Names of both: as given, or of the folder or file, with its folder's where both are alike."""
+def _labels(arguments: argparse.Namespace) -> list[str]:
+    """Names of all tokenizers: as given, or of the folder or file, with its folder's name where two are the same."""
 
     def name(path: Path) -> str:
         inside = path.name in ("tokenizer.json", "vocab.json", "merges.txt", "superbpe.json")
         whole = path.absolute().parent if inside else path.absolute()
         return whole.name if inside or path.is_dir() else whole.stem
 
-    first = arguments.label or name(arguments.tokenizer)
-    other = arguments.against_label or (name(arguments.against) if arguments.against else "")
-    if first == other:
-        first, other = (
-            f"{path.absolute().parent.name}/{path.name}" for path in (arguments.tokenizer, arguments.against)
+    paths = [arguments.tokenizer, *arguments.against]
+    given = [arguments.label, *_one_each("label", arguments)]
+    labels = [label or name(path) for label, path in zip(given, paths, strict=True)]
+    labels = [
+        f"{path.absolute().parent.name}/{path.name}" if labels.count(label) > 1 else label
+        for label, path in zip(labels, paths, strict=True)
+    ]
+    if twice := [label for label in labels if labels.count(label) > 1]:
+        raise UserError(f"two tokenizers are called {twice[0]!r}; name them with --label and --against-label")
+    return labels
+
+
+def _one_each(option: str, arguments: argparse.Namespace) -> list[str | None]:
+    """The values of `--against-OPTION`, one per other tokenizer; None where it is not given."""
+    given = getattr(arguments, f"against_{option}") or [None] * len(arguments.against)
+    if len(given) != len(arguments.against):
+        raise UserError(
+            f"--against-{option} has {len(given)} values for {len(arguments.against)} tokenizers; give one for each"
         )
-    if first == other:
-        raise UserError(f"both tokenizers are called {first!r}; name them with --label and --against-label")
-    return first, other
+    return list(given)
 
 
-def _write(arguments: argparse.Namespace, report: dict[str, Any], first: Side, second: Side | None) -> list[Path]:
+def _write(arguments: argparse.Namespace, report: dict[str, Any], sides: Sequence[Side]) -> list[Path]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     page, numbers = arguments.out / "vocabulary.html", arguments.out / "vocabulary.json"
-    write_whole(page, vocabulary_page.render(report, first, second))
+    write_whole(page, vocabulary_page.render(report, sides))
     write_json(numbers, report)
     written = [page, numbers]
-    for one, other in ((first, second), (second, first)):
-        if one is not None:
-            path = arguments.out / f"tokens-{re.sub(r'[^A-Za-z0-9._-]+', '-', one.label).strip('-')}.parquet"
-            with replacing(path) as file:
-                pq.write_table(pa.table(vocabulary.table(one, other)), file, compression="zstd")
-            written.append(path)
+    for one in sides:
+        path = arguments.out / f"tokens-{re.sub(r'[^A-Za-z0-9._-]+', '-', one.label).strip('-')}.parquet"
+        others = [other for other in sides if other is not one]
+        with replacing(path) as file:
+            pq.write_table(pa.table(vocabulary.table(one, others)), file, compression="zstd")
+        written.append(path)
     if arguments.figures is not None:
         written += save(figures(report), arguments.out / "figures", arguments.figures or FORMATS)
     return written

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from experiments.cli.main import run
+from experiments.results import Folder
 from experiments.store.artifacts import MANIFEST, Store
 from lm.data.shards import Shards
 from lm.train.run import MODEL
@@ -158,7 +159,7 @@ def flips(root: Path, n: int, seed: int = 0) -> Counter[str]:
         whole = {}
         for bit in flipped(path, 1, seed=seed + i):
             try:
-                artifact = Store(store, verify="always").find(path.relative_to(store).parts[0])
+                artifact = Store(store, verify="always").find(path.relative_to(store).parts[0], Folder)
                 assert artifact is not None
                 assert artifact.path
                 assert path.name == MANIFEST, f"{path}, bit {bit} was not noticed"

@@ -1,7 +1,7 @@
 "use strict";
 // The vocabulary page: search over all tokens, what is known of each, live segmentation.
 
-const SUPERWORD = 1, PARTIAL = 2, SPECIAL = 4, UNREACHABLE = 8, UNUSED = 16, MISSING = 32, PHASE2 = 64;
+const SUPERWORD = 1, PARTIAL = 2, SPECIAL = 4, UNREACHABLE = 8, UNUSED = 16, PHASE2 = 32;
 const SHOWN = 100, MOST_SPANS = 6000;
 const byId = (id) => document.getElementById(id);
 const grouped = (number) => number.toLocaleString("en").replaceAll(",", "\u202f");
@@ -124,7 +124,7 @@ class Search {
 const read = (id) => unpack(byId(id).textContent);
 const about = JSON.parse(byId("about").textContent), kinds = JSON.parse(byId("kinds").textContent);
 
-/** Segmentation of the field's text by both tokenizers. */
+/** Segmentation of the field's text by every tokenizer. */
 function segmentation(sides, open) {
   const field = byId("field"), panes = [...document.querySelectorAll(".pane")];
   const show = () => {
@@ -200,7 +200,8 @@ class Detail {
       const share = 1e6 * data.count[id] / data.tokens, millionth = share < 100 ? share.toPrecision(2) : grouped(Math.round(share));
       facts.push(["count in the text", `${grouped(data.count[id])}${data.count[id] ? `, ${millionth} of a million tokens` : ": never produced"}`]);
     }
-    if (this.sides[1] && !(flags & SPECIAL)) facts.push([`in ${about.labels[1]}`, this.inOther(id, text, flags)]);
+    if (!(flags & SPECIAL))
+      for (let i = 1; i < this.sides.length; i++) facts.push([`in ${about.labels[i]}`, this.inOther(this.sides[i], data.missing[id] & (1 << (i - 1)), text, flags)]);
     const parts = [
       element("p", { class: "big" }, element("span", { class: flags & SUPERWORD ? "token" : "token plain" }, visible(text))),
       element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
@@ -215,9 +216,8 @@ class Detail {
       this.place.append(element("h3", {}, "In the text"), element("ul", { class: "contexts" }, ...contexts));
   }
 
-  inOther(id, text, flags) {
-    const other = this.sides[1];
-    if (!(flags & MISSING)) return "as well";
+  inOther(other, missing, text, flags) {
+    if (!missing) return "as well";
     if (!other.encoder || flags & PARTIAL) return "no";
     const ids = other.encoder.encode(text);
     const parts = element("span", { class: "text" }, ...ids.map((i) => element("i", { title: `id ${i}` }, visible(other.text(i)))));
@@ -280,11 +280,11 @@ function lowest(sorted, number) {
 /** The search field, its results and its filters. */
 function searching(side, search, detail) {
   const query = byId("query"), only = byId("only"), order = byId("order"), results = byId("results"), more = byId("more");
-  const { flags, count, kind, group, lengths } = side.data;
+  const { flags, count, kind, group, lengths, missing } = side.data;
   let ids = [], shown = 0;
   const filters = {
     "": (id) => !(flags[id] & UNUSED), superword: (id) => flags[id] & SUPERWORD, unreachable: (id) => flags[id] & UNREACHABLE,
-    partial: (id) => flags[id] & PARTIAL, special: (id) => flags[id] & SPECIAL, missing: (id) => flags[id] & MISSING,
+    partial: (id) => flags[id] & PARTIAL, special: (id) => flags[id] & SPECIAL,
     group: (id) => group[id], never: (id) => count[id] === 0 && !(flags[id] & (SPECIAL | UNUSED)),
   };
   const extend = () => {
@@ -300,7 +300,8 @@ function searching(side, search, detail) {
   };
   const run = () => {
     const label = only.selectedOptions[0].dataset.kind, which = kinds.indexOf(label);
-    const keep = label ? (id) => kind[id] === which : filters[only.value];
+    const lacking = only.value.startsWith("missing ") ? 1 << Number(only.value.slice(8)) : 0;
+    const keep = label ? (id) => kind[id] === which : lacking ? (id) => missing[id] & lacking : filters[only.value];
     try {
       ids = search.run(query.value, order.value, keep);
       byId("found").textContent = ids.length === 1 ? "1 token" : `${grouped(ids.length)} tokens`;
@@ -335,7 +336,7 @@ function searching(side, search, detail) {
 (async () => {
   // The page is painted first.
   await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
-  const packed = ["data-first", "data-second"].filter(byId);
+  const packed = about.labels.map((_, i) => `data-${i}`);
   const sides = (await Promise.all(packed.map(read))).map((data) => new Side(data));
   const search = new Search(sides[0]), detail = new Detail(sides, search);
   searching(sides[0], search, detail);

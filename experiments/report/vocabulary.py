@@ -1,4 +1,4 @@
-"""The numbers of a vocabulary report: what is in one tokenizer, beside another, and what both do to a text."""
+"""The numbers of a vocabulary report: what is in a tokenizer, compared with others, and what each does to a text."""
 
 from __future__ import annotations
 
@@ -97,34 +97,39 @@ def side(
     return Side(label, source, tokenizer, found, trained, encoded, measured)
 
 
-def gather(first: Side, second: Side | None, settings: Settings, text: str | None) -> dict[str, Any]:
+def gather(sides: Sequence[Side], settings: Settings, text: str | None) -> dict[str, Any]:
     """Return the numbers of the report, JSON-able.
 
     Args:
-        first: the tokenizer.
-        second: another to compare it with, on the same text.
+        sides: the tokenizer, and others to compare it with on the same text.
         settings: what to show.
         text: what the text is, for people; None without one.
     """
-    both = [first] if second is None else [first, second]
+    first, *others = sides
+    against = ", ".join(other.label for other in others)
     return {
-        "title": f"Vocabulary of {first.label}" + (f", against {second.label}" if second else ""),
+        "title": f"Vocabulary of {first.label}" + (f", against {against}" if others else ""),
         "text": text,
         "settings": dataclasses.asdict(settings),
-        "tokenizers": [_summary(each) for each in both],
+        "tokenizers": [_summary(each) for each in sides],
         "superwords": _superwords(first, settings.listed),
         "wasted": _wasted(first, settings.listed),
-        "lengths": [row for each in both for row in _lengths(each)],
-        "frequencies": [row for each in both for row in _frequencies(each)],
-        "only": [] if second is None else [_only(first, second, settings), _only(second, first, settings)],
+        "lengths": [row for each in sides for row in _lengths(each)],
+        "frequencies": [row for each in sides for row in _frequencies(each)],
+        "only": [[_only(first, other, settings), _only(other, first, settings)] for other in others],
         "sample": _sample(first, settings),
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "command": command_line(),
     }
 
 
-def table(one: Side, other: Side | None) -> dict[str, Any]:
-    """Return all that is known of each token as columns by id, to be written as Parquet."""
+def table(one: Side, others: Sequence[Side]) -> dict[str, Any]:
+    """Return all that is known of each token as columns by id, to be written as Parquet.
+
+    Args:
+        one: the tokenizer.
+        others: the other tokenizers of the report; the column `in LABEL` says which tokens they have.
+    """
     about = one.tokens
     columns: dict[str, Any] = {
         "id": range(one.tokenizer.vocab_size),
@@ -144,8 +149,8 @@ def table(one: Side, other: Side | None) -> dict[str, Any]:
         columns["training_count"] = [None if count < 0 else count for count in one.trained.tolist()]
     if one.encoded is not None:
         columns["count"] = one.encoded.counts
-    if other is not None:
-        columns["in_other"] = about.ordinary & ~tokens.missing(one.tokenizer, about, other.tokenizer)
+    for other in others:
+        columns[f"in {other.label}"] = about.ordinary & ~tokens.missing(one.tokenizer, about, other.tokenizer)
     return columns
 
 

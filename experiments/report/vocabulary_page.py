@@ -1,4 +1,4 @@
-"""The page of a vocabulary report: its numbers, and both tokenizers packed for search and live segmentation."""
+"""The page of a vocabulary report: its numbers, and the tokenizers packed for search and live segmentation."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from superbpe.inspection import contexts, tokens
 from superbpe.inspection.kinds import KINDS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from experiments.report.vocabulary import Side
 
 # As in vocabulary.js.
-_SUPERWORD, _PARTIAL, _SPECIAL, _UNREACHABLE, _UNUSED, _MISSING, _PHASE2 = (1 << bit for bit in range(7))
+_SUPERWORD, _PARTIAL, _SPECIAL, _UNREACHABLE, _UNUSED, _PHASE2 = (1 << bit for bit in range(6))
 
 
-def render(report: dict[str, Any], first: Side, second: Side | None) -> str:
+def render(report: dict[str, Any], sides: Sequence[Side]) -> str:
     """Return the page."""
     settings = Settings(**report["settings"])
-    packed = {"first": _packed(first, second), "second": "" if second is None else _packed(second, first)}
-    packed["contexts"] = _packed_contexts(first, settings)
+    packed = {str(i): _packed(one, [other for other in sides if other is not one]) for i, one in enumerate(sides)}
+    packed["contexts"] = _packed_contexts(sides[0], settings)
     return page.render(
         "vocabulary.html",
         title=report["title"],
@@ -39,23 +41,29 @@ def render(report: dict[str, Any], first: Side, second: Side | None) -> str:
     )
 
 
-def _packed(one: Side, other: Side | None) -> str:
+def _packed(one: Side, others: Sequence[Side]) -> str:
     facts, columns = engine(one.tokenizer)
     about = one.tokens
-    missing = tokens.missing(one.tokenizer, about, other.tokenizer) if other else np.zeros_like(about.special)
     flags = (
         about.superword * _SUPERWORD
         + about.partial * _PARTIAL
         + about.special * _SPECIAL
         + one.unreachable * _UNREACHABLE
         + about.unused * _UNUSED
-        + missing * _MISSING
         + (about.phase == 2) * _PHASE2
     )
     group = np.zeros(len(flags), dtype=np.int64)
     for number, members in enumerate(one.near_duplicates, start=1):
         group[members] = number
-    columns |= {"flags": flags, "kind": about.kind, "group": group, "rank": about.rank + 1}
+    # Bit i: the i-th of the others lacks the token.
+    missing = sum(tokens.missing(one.tokenizer, about, other.tokenizer) << i for i, other in enumerate(others))
+    columns |= {
+        "missing": missing + np.zeros_like(flags),
+        "flags": flags,
+        "kind": about.kind,
+        "group": group,
+        "rank": about.rank + 1,
+    }
     if one.trained is not None:
         # In 32 bits, with 0 for unknown; a column of high halves where a corpus was that large.
         columns |= {"trained": (one.trained + 1) & 0xFFFFFFFF, "trainedHigh": (one.trained + 1) >> 32}

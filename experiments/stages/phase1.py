@@ -109,10 +109,10 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
         content = io.BytesIO()  # given a file, NumPy loses what a full disk cannot take
         np.save(content, np.concatenate(merged))
         write_whole(folder / MERGE_COUNTS, content.getvalue())
+        kept = keep(context, tokenizer, inputs)
         # All checkpoints: sittings may have started from another list, or were killed while writing.
         for checkpoint in [*folder.glob("merges-*"), *folder.glob(".merges-*")]:
             checkpoint.unlink()
-        kept = keep(context, tokenizer, inputs)
         return trained(kept, tokenizer, family.counts.contents, exhausted=tokenizer.vocab_size < wanted)
 
     with context.reporter.stage(stage), context.store.lock(name):

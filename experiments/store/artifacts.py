@@ -191,7 +191,7 @@ class Store:
                     raise
             _sync_all(partial)
             files = recorded(partial, _files(partial))
-            values = {"config": {}, "inputs": {}, **identity, **cost, **origin()}
+            values = {"stage": name.partition("-")[0], "format": FORMAT, "inputs": {}, **identity, **cost, **origin()}
             manifest = Manifest(contents=contents.save(), files=files, **values)
             manifest.write(partial)
             self._name(partial)

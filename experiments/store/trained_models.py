@@ -38,7 +38,7 @@ class Saved:
     """
 
     label: str
-    artifact: Artifact[TrainedModel]
+    artifact: Artifact[Folder]
     lm: LanguageModel
 
 
@@ -104,20 +104,20 @@ def training_counts(folder: Path) -> NDArray[np.int64] | None:
     Args:
         folder: An `lm-...` artifact.
     """
-    model = artifact_at(folder, TrainedModel)
-    if model is None:
+    model = artifact_at(folder, Folder)
+    if model is None or "shards" not in model.manifest.inputs:
         return None
     shards = artifact_at(model.folder.parent / f"shards-{model.manifest.inputs['shards'][:12]}", ShardsFolder)
     if shards is None:
         return None
-    found = model.contents
+    found = TrainedModel.load(model.manifest.contents)
     return trained_counts(Shards.open(shards.path / "shards"), found.tokens, seed=found.seed, shuffle=found.shuffle)
 
 
-def _find(path: Path) -> list[Artifact[TrainedModel]]:
+def _find(path: Path) -> list[Artifact[Folder]]:
     names = [path.name] if (path / MODEL).exists() else Store(path).names("lm-")
     root = path.resolve().parent if (path / MODEL).exists() else path
-    artifacts = [artifact for name in names if (artifact := Store(root).find(name, TrainedModel)) is not None]
+    artifacts = [artifact for name in names if (artifact := Store(root).find(name, Folder)) is not None]
     if not artifacts:
         raise UserError(
             f"{path} holds no trained model: name folders lm-* of a run's artifacts, or the folder of its artifacts; "

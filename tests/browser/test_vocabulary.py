@@ -22,9 +22,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, trained: dict[str, Tokenizer]) -> Path:
-    """The report of a superword tokenizer against a plain one, made by the command."""
+    """The report of a superword tokenizer against two plain ones, made by the command."""
     root = tmp_path_factory.mktemp("vocabulary")
-    for name in ("superwords", "gpt2"):
+    for name in ("superwords", "gpt2", "llama3"):
         trained[name].save(root / name)
     hostile = "</script><script>alert(1)</script> of the <b>\ud7ff\U0001f642 x\x00y"
     documents = [*texts.english()[1], hostile]
@@ -34,6 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, trained: dict[str, Tokenize
         str(root / "superwords"),
         "--against",
         str(root / "gpt2"),
+        str(root / "llama3"),
         "--text",
         str(text),
         "--out",
@@ -71,7 +72,7 @@ def test_pasted_text_is_segmented_as_in_python(page: Any, trained: dict[str, Tok
         page.fill("#field", text)
         # A text field turns every line end into a line feed.
         given = page.evaluate("document.getElementById('field').value")
-        for side, name in enumerate(("superwords", "gpt2")):
+        for side, name in enumerate(("superwords", "gpt2", "llama3")):
             ids = trained[name].encode_ordinary(given)
             page.wait_for_function(
                 "([side, n]) => document.querySelectorAll(`.pane[data-side='${side}'] .text i`).length === n",
@@ -98,7 +99,8 @@ def test_search_finds_what_python_finds(page: Any, trained: dict[str, Tokenizer]
     assert found("/^ (of|in) the$/") == sum(text in (" of the", " in the") for text in about.text)
     assert found("", "superword") == about.superword.sum()
     assert found("", "partial") == about.partial.sum()
-    assert found("", "missing") == tokens.missing(trained["superwords"], about, trained["gpt2"]).sum()
+    assert found("", "missing 0") == tokens.missing(trained["superwords"], about, trained["gpt2"]).sum()
+    assert found("", "missing 1") == tokens.missing(trained["superwords"], about, trained["llama3"]).sum()
     assert found("", "group") == sum(map(len, tokens.near_duplicates(about)))
     page.fill("#query", "/(/")
     assert "Invalid regular expression" in page.locator("#found").text_content()
@@ -165,7 +167,7 @@ def test_a_pattern_that_cannot_run_is_refused_and_the_rest_works(
     one = vocabulary.side("custom", "nowhere", custom, [], alpha=2.5)
     path = tmp_path / "refused.html"
     path.write_text(
-        vocabulary_page.render(vocabulary.gather(one, None, vocabulary.Settings(), None), one, None), encoding="utf-8"
+        vocabulary_page.render(vocabulary.gather([one], vocabulary.Settings(), None), [one]), encoding="utf-8"
     )
     page = opened.open(path)
     page.wait_for_selector("html[data-ready=true]")
@@ -197,7 +199,7 @@ def test_two_hundred_thousand_tokens_are_quick(opened: Any, tmp_path: Path) -> N
     one = vocabulary.side("large", "nowhere", tokenizer, [Batch.from_texts(texts.english()[1])], alpha=2.5)
     path = tmp_path / "large.html"
     path.write_text(
-        vocabulary_page.render(vocabulary.gather(one, None, vocabulary.Settings(), "english"), one, None),
+        vocabulary_page.render(vocabulary.gather([one], vocabulary.Settings(), "english"), [one]),
         encoding="utf-8",
     )
     page = opened.open(path)

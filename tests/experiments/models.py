@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 
+from experiments.results import Folder
 from experiments.store.artifacts import Store
 from lm.train.checkpoint import model_tensors, save_tensors
 from lm.train.run import MODEL
@@ -34,12 +35,12 @@ def write_model(store, tokenizer, seed):
 
     def build_tokenizer(folder):
         tokenizer.save(folder)
-        return {}
+        return Folder()
 
     def build_model(folder):
         save_tensors(folder / MODEL, model_tensors(model), meta)
-        return {"tokenizer": tokenizer.sha256}
+        return Folder()
 
     name, sha = f"lm-{seed:012x}", hashlib.sha256(bytes([seed])).hexdigest()
-    store.write(f"tokenizer-{tokenizer.sha256[:12]}", {"hash": tokenizer.sha256}, build_tokenizer)
-    return store.write(name, {"hash": sha}, build_model).path
+    store.write(Folder, f"tokenizer-{tokenizer.sha256[:12]}", {"hash": tokenizer.sha256}, build_tokenizer)
+    return store.write(Folder, name, {"hash": sha}, build_model).path

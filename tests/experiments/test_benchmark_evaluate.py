@@ -51,7 +51,7 @@ def test_rolling_windows_score_everything_once() -> None:
 def test_descriptions_of_other_documents_are_refused(tmp_path: Path) -> None:
     arrays = {"bytes": np.array([3, 5]), "source": np.zeros(2, np.int32)}
     np.savez(tmp_path / "documents.npz", allow_pickle=False, **cast("Any", arrays))
-    artifact = cast("Any", SimpleNamespace(path=tmp_path, contents={"names": {"source": ["web"]}}))
+    artifact = cast("Any", SimpleNamespace(path=tmp_path, contents=SimpleNamespace(names={"source": ["web"]})))
     assert groupings(artifact, np.array([3, 5]))["source"].names == ("web",)
     with pytest.raises(UserError, match="describes other documents"):
         groupings(artifact, np.array([3, 6]))

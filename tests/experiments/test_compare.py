@@ -63,11 +63,11 @@ def test_seeds_of_several_runs_are_put_together(sweep: Path, tiny_module: list[s
     result, notes = combine(find([sweep, other])[0])
     assert notes == []
     assert {len(each.evaluations) for each in result.arms} == {2}
-    assert result.comparison.n_seeds == 2
+    assert result.n_seeds == 2
     # One cell without its second seed: what is not common to all is left out, and said.
     shutil.rmtree(other / "1")
     result, notes = combine(find([sweep, other])[0])
-    assert result.comparison.n_seeds == 1
+    assert result.n_seeds == 1
     assert notes == [
         "BPE: seed 1 is left out, which others lack",
         "SuperBPE t=0.7: seed 1 is left out, which others lack",

@@ -77,14 +77,14 @@ def test_two_tokenizers_on_a_text(
     assert (
         sum(row["tokens"] for row in report["lengths"] if row["tokenizer"] == "gpt2") == trained["gpt2"].vocab_size - 1
     )
-    assert [only["label"] for only in report["only"]] == ["Super/words: 1", "gpt2"]
+    assert [[only["label"] for only in pair] for pair in report["only"]] == [["Super/words: 1", "gpt2"]]
     table = pq.read_table(out / "tokens-Super-words-1.parquet").to_pydict()
     assert table["count"] == np.bincount(ids, minlength=tokenizer.vocab_size).tolist()
     assert table["token"] == tokenizer.vocab
     theirs = set(trained["gpt2"].vocab)
     assert all(
         (token in theirs) == known or special
-        for token, known, special in zip(table["token"], table["in_other"], table["special"], strict=True)
+        for token, known, special in zip(table["token"], table["in gpt2"], table["special"], strict=True)
     )
     drawn = sorted(path.name for path in (out / "figures").iterdir())
     assert drawn == [

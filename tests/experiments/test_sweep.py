@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import os
 import signal
@@ -16,8 +17,9 @@ import pytest
 from experiments import pipeline
 from experiments.cli.main import run
 from experiments.cli.sweep import finish, share_out
+from experiments.results import ArmRecord, ComparisonRecord
 from experiments.store import runs
-from experiments.store.artifacts import command_line
+from experiments.store.manifest import command_line
 from experiments.store.runs import Run
 from tokenizer.errors import UserError
 
@@ -74,15 +76,17 @@ def test_a_table_of_cells_done_failed_and_killed(tmp_path: Path, capsys: pytest.
         elif "results" in values:
             recorder.done(None, tmp_path / "report.html")
             recorder.run.results = values["results"]
-            runs.write_json(folder / "run.json", vars(recorder.run))
+            runs.write_json(folder / "run.json", dataclasses.asdict(recorder.run))
 
     sides = [
-        {"key": key, "label": key, "tokenizer": f"tokenizer-{key}", "vocab_size": 400, "bytes_per_token": 4.5,
-         "bits_per_byte": 1.25, "interval": [1.2, 1.3], "difference": None if key == "bpe" else -0.125,
-         "difference_interval": None}
+        ArmRecord(
+            key=key, label=key, tokenizer=f"tokenizer-{key}", shards="shards-1", heldout="shards-2", lms=["lm-1"],
+            evaluations=["evaluation-1"], vocab_size=400, bytes_per_token=4.5, bits_per_byte=1.25, interval=(1.2, 1.3),
+            difference=None if key == "bpe" else -0.125,
+        )
         for key in ("bpe", "superbpe")
     ]  # fmt: skip
-    record(0, results={"tokenizers": sides, "confidence": 0.95})
+    record(0, results=ComparisonRecord(arms=sides, confidence=0.95))
     record(1, error=UserError("no pairs;\n use more text"))
     record(2, error=ZeroDivisionError("by zero"))
     record(3)
