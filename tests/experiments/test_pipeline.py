@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from experiments import pipeline
 from experiments.benchmarks import wrong_formulas
 from experiments.cli.main import run
 from experiments.results import Folder, Reading, TrainedModel
