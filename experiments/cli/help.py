@@ -18,7 +18,7 @@ class _Help(NamedTuple):
 
 
 _TEXT = ("corpus", "corpus.paths", "corpus.dataset", "corpus.heldout_fraction", "corpus.sample")
-_COUNT = (*_TEXT, "pattern", "pattern.regex", "runner.memory_mb")
+_COUNT = ("arms", *_TEXT, "pattern", "pattern.regex", "runner.memory_mb")
 _PHASE1 = (*_COUNT, "bpe.vocab_size", "bpe.counts")
 _PHASE2 = (*_PHASE1, "superbpe", "superbpe.transition", "superbpe.vocab_size", "superbpe.sources")
 _MODELS = (*_PHASE2, "lm", "budget.train_bytes", "lm.train.seed", "lm.train.device")
@@ -32,25 +32,25 @@ STAGES = {
     ),
     "train_bpe": _Help(
         "train_bpe",
-        "Phase 1: trains a byte-level BPE tokenizer on the counts.",
+        "Phase 1: trains byte-level BPE on the counts, once for all arms that can share it.",
         _PHASE1,
         "corpus=files 'corpus.paths=[data/*.jsonl.zst]' bpe.vocab_size=32000",
     ),
     "train_superbpe": _Help(
         "train_superbpe",
-        "Phase 2: trains a superword tokenizer that takes over phase 1's merges up to the transition.",
+        "Phase 2: trains superwords on top of phase 1's merges up to the transition.",
         _PHASE2,
         "corpus=files 'corpus.paths=[data/*.jsonl.zst]' superbpe=uw-2025 superbpe.transition=0.8",
     ),
     "shard_corpus": _Help(
         "shard_corpus",
-        "Encodes the corpus with both tokenizers into memory-mapped shards; continues behind the last finished one.",
+        "Encodes the corpus with every arm's tokenizer into memory-mapped shards; resumes after the last finished one.",
         (*_PHASE2, "shards.tokens_per_shard", "shards.shuffle_seed"),
         "corpus=files 'corpus.paths=[data/*.jsonl.zst]' shards.tokens_per_shard=50_000_000",
     ),
     "train_lm": _Help(
         "train_lm",
-        "Trains one language model per tokenizer on the same text; continues from its last checkpoint.",
+        "Trains one language model per arm on the same text; resumes from its last checkpoint.",
         _MODELS,
         "corpus=files 'corpus.paths=[data/*.jsonl.zst]' lm=small budget.train_bytes=2_000_000_000",
     ),
@@ -62,19 +62,22 @@ STAGES = {
     ),
     "report": _Help(
         "pipeline",
-        "Trains BPE and SuperBPE on a corpus, one language model each, compares them per byte, and writes a report.\n"
+        "Trains the tokenizers of all arms on a corpus, one language model each, compares them per byte, and writes a\n"
+        "report. "
         "With no arguments: the demonstration on the embedded corpus.",
-        ("experiment", *_MODELS, "report.title"),
+        ("experiment", *_MODELS, "reference", "report.title"),
         "experiment=small corpus=files 'corpus.paths=[data/*.jsonl.zst]'",
     ),
 }
 
 SETTINGS = {
+    "arms": "tokenizers to compare: [bpe,superbpe,mine], with arms.mine.file=PATH for one that exists",
+    "reference": "the arm that the others are compared with, if not the first",
     "experiment": "settings for a purpose",
     "corpus": "where the text comes from",
     "corpus.paths": "files, folders and globs: .txt, .jsonl[.gz|.zst], .parquet",
     "corpus.dataset": "a Hugging Face dataset instead, with corpus=hf",
-    "corpus.heldout_fraction": "share of the documents that only judge",
+    "corpus.heldout_fraction": "share of the documents to hold out for evaluation",
     "corpus.sample": "share of the documents to use",
     "pattern": "what cuts text into pretokens, instead of the preset's own",
     "pattern.regex": "any other pattern, with pattern=custom",
@@ -83,15 +86,15 @@ SETTINGS = {
     "bpe.counts": "counts to train on instead of the corpus: [a/counts.parquet,b/counts.parquet:3]",
     "superbpe": "rules for superwords",
     "superbpe.transition": "where phase 2 takes over: a share of the vocabulary, or a number of tokens",
-    "superbpe.vocab_size": "of the superword tokenizer, if not bpe.vocab_size",
+    "superbpe.vocab_size": "size of the superword vocabulary, if not bpe.vocab_size",
     "superbpe.sources": "text for phase 2 instead of the corpus: [a.jsonl,b.jsonl:3]",
-    "shards.tokens_per_shard": "tokens of a file",
-    "shards.shuffle_seed": "write the documents in an order that this draws",
+    "shards.tokens_per_shard": "tokens per file",
+    "shards.shuffle_seed": "seed for shuffling the documents; null keeps their order",
     "lm": "size of the language model",
-    "budget.train_bytes": "bytes of text that each model reads",
-    "lm.train.seed": "of the weights and the order of documents",
+    "budget.train_bytes": "bytes of text that the reference's model trains on",
+    "lm.train.seed": "random seed of the weights and of the order of documents",
     "lm.train.device": "auto, cpu, cuda, cuda:1",
-    "eval.context_bytes": "most context of a scored token, in bytes",
+    "eval.context_bytes": "context of a scored token, at most, in bytes",
     "eval.bootstrap_samples": "resamples of the documents for the interval",
     "report.title": "heading of the report",
     "runner.threads": "threads; all cores if not given",
@@ -102,7 +105,7 @@ _ALWAYS = ("runner.threads", "artifacts", "wandb")
 
 
 def show_help(stage: str) -> None:
-    """Print what a stage's command does and what it can be told."""
+    """Print what a stage's command does, and its main settings."""
     console.print(Text(text(stage)), soft_wrap=True)
 
 
@@ -119,8 +122,7 @@ def text(stage: str) -> str:
             f"usage: {command} [KEY=VALUE ...] [--multirun] [FLAGS]",
             "",
             help_.does,
-            "The stages before it run first, where their results are not there; the same command continues after a",
-            "stop.",
+            "Earlier stages run first unless their results exist; after an interruption, the same command resumes.",
             "",
             "main settings:",
             *settings,
