@@ -426,6 +426,11 @@ class ArmRecord(Contents):
     difference: float | None = None
     difference_interval: tuple[float, float] | None = None
 
+    @property
+    def has_superwords(self) -> bool:
+        """Whether phase 2 was trained for it."""
+        return self.training is not None and self.training.startswith("superbpe-")
+
     @classmethod
     def load(cls, values: Mapping[str, Any]) -> Self:
         """As `Contents.load`; version 0.1 listed counts, training and shards as `readers`."""

@@ -82,7 +82,7 @@ def combine(
         store = Store(artifacts or Path(run.store))
         assert run.results is not None
         for entry in run.results.arms:
-            asked = settings(run.overrides, superwords=True).get("lm.train.max_steps")
+            asked = settings(run.overrides, entry).get("lm.train.max_steps")
             models = _open(store, entry.lms, TrainedModel)
             for model, evaluation in zip(models, _open(store, entry.evaluations, Scores), strict=True):
                 key = digest([entry.key, model.manifest.inputs, model.contents.settings, asked])
@@ -90,7 +90,7 @@ def combine(
                 group.models[model.contents.seed] = (model, evaluation)
             group.overrides.append(run.overrides)
             group.folders.add(run.folder)
-    ordered = sorted(groups.values(), key=lambda group: group.entry.key != "bpe")
+    ordered = sorted(groups.values(), key=lambda group: group.entry.has_superwords)
     named = _named(ordered)
     labels = [told.label for told in named]
     if reference is not None:
@@ -139,24 +139,26 @@ def _named(groups: Sequence[_Group]) -> list[Told]:
     """Name each group by what all runs with it were told, without the parts that do not tell groups apart."""
     told = []
     for group in groups:
-        superwords = group.entry.key != "bpe"
-        runs_told = [settings(overrides, superwords=superwords) for overrides in group.overrides]
+        runs_told = [settings(overrides, group.entry) for overrides in group.overrides]
         told.append(dict(set.intersection(*(set(each.items()) for each in runs_told))))
     entries = [group.entry for group in groups]
     return name_all(
         [entry.label for entry in entries],
-        [entry.key != "bpe" for entry in entries],
+        [entry.has_superwords for entry in entries],
         told,
         [entry.lms[0] for entry in entries],
     )
 
 
 def _partner(groups: Sequence[_Group], place: int) -> int | None:
-    """The BPE tokenizer that some run compared this one with; None for BPE itself."""
-    if groups[place].entry.key == "bpe":
+    """Index of the arm with phase 1 alone that some run compared this one with; None for an arm without superwords."""
+    if not groups[place].entry.has_superwords:
         return None
-    found = (i for i, group in enumerate(groups) if group.entry.key == "bpe" and group.folders & groups[place].folders)
-    return next(found, None)
+    for i, group in enumerate(groups):
+        phase1_alone = group.entry.training is not None and not group.entry.has_superwords
+        if phase1_alone and group.folders & groups[place].folders:
+            return i
+    return None
 
 
 def _scored(label: str, group: _Group, seeds: Sequence[int]) -> ArmResult:

@@ -1,4 +1,4 @@
-"""What tokenizers of several runs are called: by what their runs were told and others were not."""
+"""Names of the arms of several runs: the settings in which their runs differ."""
 
 from __future__ import annotations
 
@@ -7,9 +7,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from experiments.results import ArmRecord
+
 _SHORT = {"transition": "t", "transition_merges": "merges", "vocab_size": "vocab", "superbpe": "preset"}
 # Where things lie and run, what is shown, and what models of one tokenizer differ in: no part of a name.
-_SILENT = ("artifacts", "wandb", "project", "experiment", "lm.train.seed", "lm.n_seeds", "lm.train.device")
+_SILENT = (
+    "arms",
+    "reference",
+    "artifacts",
+    "wandb",
+    "project",
+    "experiment",
+    "lm.train.seed",
+    "lm.n_seeds",
+    "lm.train.device",
+)
 _SILENT_GROUPS = ("runner", "report", "hydra")
 _TRANSITION = ("superbpe.transition", "superbpe.transition_merges")
 _SIZE = ("bpe.vocab_size", "superbpe.vocab_size")
@@ -28,20 +40,22 @@ class Told(NamedTuple):
     series: str
 
 
-def settings(overrides: Iterable[str], *, superwords: bool) -> dict[str, str]:
-    """Keys and values of overrides that matter to a tokenizer and its model; of a key given twice, the last counts.
+def settings(overrides: Iterable[str], arm: ArmRecord) -> dict[str, str]:
+    """Keys and values of overrides that matter to an arm and its model; of a key given twice, the last counts.
+
+    Phase 2's settings say nothing about an arm without one, except for the preset, which brings its phase 1.
 
     Args:
         overrides: As on a command line.
-        superwords: Whether the tokenizer has a second phase; if not, that phase's settings say nothing of it, except
-            for the preset, which brings its phase 1.
+        arm: The arm.
     """
     found = {}
     for text in overrides:
         key, _, value = text.lstrip("+~").partition("=")
-        group = key.partition(".")[0]
+        group, name, *_ = [*key.split("."), ""]
         silent = key in _SILENT or key == "bpe.train_size" or group in _SILENT_GROUPS
-        if not silent and (superwords or key == "superbpe" or group != "superbpe"):
+        other_arm = group == "arms" and name != arm.key
+        if not silent and not other_arm and (arm.has_superwords or key == "superbpe" or group != "superbpe"):
             found[key] = value
     return found
 

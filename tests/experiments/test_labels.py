@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from experiments.report.labels import name_all, settings
+from experiments.results import ArmRecord
+
+
+def _arm(superwords: bool, key: str = "superbpe") -> ArmRecord:
+    return ArmRecord(
+        key=key if superwords else "bpe", label="", tokenizer="", training="superbpe-1" if superwords else "bpe-1",
+        shards="", heldout="", lms=[], evaluations=[], vocab_size=1, bytes_per_token=1, bits_per_byte=1,
+    )  # fmt: skip
 
 
 def _named(told: list[list[str]]) -> list[tuple[str, str]]:
     """Of the first, a BPE tokenizer, and of the others, superword tokenizers."""
     second = [i > 0 for i in range(len(told))]
     kinds = ["SuperBPE" if each else "BPE" for each in second]
-    found = [settings(each, superwords=two) for each, two in zip(told, second, strict=True)]
+    found = [settings(each, _arm(two)) for each, two in zip(told, second, strict=True)]
     return [tuple(each) for each in name_all(kinds, second, found, [f"lm-{i}" for i in range(len(told))])]
 
 
@@ -34,7 +42,7 @@ def test_a_series_is_all_but_size_and_transition() -> None:
 
 def test_a_preset_names_the_bpe_whose_phase_1_it_brings() -> None:
     one, two = ["superbpe=uw-2025"], ["superbpe=runs", "superbpe.max_words=3"]
-    found = [settings(each, superwords=second) for each in (one, two) for second in (False, True)]
+    found = [settings(each, _arm(second)) for each in (one, two) for second in (False, True)]
     told = name_all(["BPE", "SuperBPE"] * 2, [False, True] * 2, found, ["a", "b", "c", "d"])
     assert [each.label for each in told] == [
         "BPE preset=uw-2025", "SuperBPE preset=uw-2025", "BPE preset=runs", "SuperBPE preset=runs max_words=3",
@@ -59,3 +67,10 @@ def test_keys_that_end_alike_are_given_whole_and_values_without_quotes() -> None
 
 def test_what_settings_do_not_tell_apart_is_named_by_its_model() -> None:
     assert [label for label, _ in _named([[], [], []])] == ["BPE", "SuperBPE (lm-1)", "SuperBPE (lm-2)"]
+
+
+def test_an_arm_is_named_by_its_own_settings_alone() -> None:
+    told = ["arms=[bpe,a,b]", "++arms.a.superbpe.max_words=2", "++arms.b.superbpe.max_words=3", "reference=a"]
+    assert settings(told, _arm(True, "a")) == {"arms.a.superbpe.max_words": "2"}
+    assert settings(told, _arm(True, "b")) == {"arms.b.superbpe.max_words": "3"}
+    assert settings(told, _arm(False)) == {}
