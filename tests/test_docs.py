@@ -73,8 +73,8 @@ def test_every_command_exists_and_takes_its_arguments(page: Path) -> None:
         assert file.exists(), module
         name = module.removeprefix("experiments.")
         if name in _STAGES:
-            overrides = [word for word in arguments if "=" in word]
-            check(overrides, sweep="--multirun" in arguments)
+            if overrides := [word for word in arguments if "=" in word]:
+                check(overrides, sweep="--multirun" in arguments)
             continue
         folder = [path.read_text() for path in (*file.parent.glob("*.py"), file)]
         for flag in [word for word in arguments if word.startswith("--")]:
