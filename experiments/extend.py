@@ -29,7 +29,6 @@ from tokenizer import (
     train_bpe,
 )
 from tokenizer.train.counting import mix_counts, weighted
-from tokenizer.vocabulary import has_own_layout
 
 
 def _corpora(arguments: argparse.Namespace) -> list[tuple[Corpus, int]]:
@@ -93,7 +92,7 @@ def _phase2(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter)
     if any(path.endswith("counts.parquet") for path in arguments.text):
         raise UserError("phase 2 reads the text itself, not counts of pretokens; name the text")
     # Where ids are laid out as ours, special tokens go behind the superwords, as in a run of both phases.
-    keep_ids = arguments.keep_ids or (arguments.transition is None and not has_own_layout(start))
+    keep_ids = arguments.keep_ids or (arguments.transition is None and not start.definition.has_own_layout())
     whole = not keep_ids and arguments.transition is None and not rules.interleave
     if start.fence is not None and not keep_ids:
         old = len(start.merge_ids) - start.n_phase1_merges

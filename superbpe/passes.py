@@ -25,9 +25,9 @@ from superbpe.rules import Rules
 from superbpe.sources import Source, sampled
 from superbpe.transition import Merges, interleave, times_applied
 from tokenizer import _native, patterns
+from tokenizer.alphabet import ALPHABET
 from tokenizer.progress import Progress, Throttle
-from tokenizer.tokenizer import ALPHABET
-from tokenizer.vocabulary import longest_token
+from tokenizer.spelling import longest_token
 
 Veto = Callable[[bytes, bytes, int], bool]
 """Told a candidate's left part, right part and count, whether to refuse it."""

@@ -45,7 +45,7 @@ class Rules:
             apart (`SCRIPT_ATOMS`), so that phase 2 makes their words out of characters. With the fence kept. Phase-1
             tokens of several such characters are then never reached; a phase 1 trained with `script_aware` has none.
         max_words: most non-empty parts between spaces (0x20) in a new token.
-        max_bytes: most bytes of a new token; None for `tokenizer.vocabulary.LONGEST_TOKEN`, which is also the most.
+        max_bytes: most bytes of a new token; None for `tokenizer.spelling.LONGEST_TOKEN`, which is also the most.
         max_tokens: most phase-1 tokens in a new token.
         forbid: strings that no new token may contain.
         min_count: pairs that occur less often are not merged.

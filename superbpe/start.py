@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,11 @@ import numpy.typing as npt
 
 from superbpe.rules import Rules
 from superbpe.transition import Merges
-from tokenizer import patterns, vocabulary
+from tokenizer import patterns
+from tokenizer.alphabet import ALPHABET
+from tokenizer.definition import Definition
 from tokenizer.errors import UserError, quoted
-from tokenizer.tokenizer import ALPHABET, Tokenizer
+from tokenizer.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -62,17 +64,14 @@ class Start:
         if rules.phase1_fence == "kept" and tokenizer.ignore_merges:
             _check_whole_pretokens(tokenizer)
         unmade = {tokenizer.vocab[i]: i for i in np.setdiff1d(tokenizer.ordinary_ids(), known).tolist()}
-        base = Tokenizer(
-            byte_ids=tokenizer.byte_ids,
+        base = replace(
+            tokenizer.definition,
             merge_ids=merges.astype(np.uint32),
             n_phase1_merges=len(merges),
-            pattern=tokenizer.pattern,
-            special_tokens=tokenizer.special_tokens,
+            ignore_merges=False,
             unmerged=unmade,
-            preparation=tokenizer.preparation,
-            provenance=tokenizer.provenance,
         )
-        return cls(base, ranks, ids)
+        return cls(Tokenizer(base, tokenizer.provenance), ranks, ids)
 
     def with_superwords(
         self,
@@ -88,26 +87,16 @@ class Start:
 
         `ignore_merges` goes: the fence's pieces are not the pretokens that it was meant for, and training merged them.
         """
-        base = self.tokenizer
+        base = self.tokenizer.definition
         ids = np.concatenate([self.ids, base.vocab_size + np.arange(len(superwords.counts))])
-        return Tokenizer(
-            byte_ids=base.byte_ids,
-            merge_ids=vocabulary.append(base, ids[np.column_stack([superwords.left, superwords.right])]),
-            n_phase1_merges=len(base.merge_ids),
-            pattern=pattern,
-            fence=fence,
-            mode=mode,
-            eligible=eligible,
-            special_tokens=base.special_tokens,
-            unmerged=base.unmerged,
-            preparation=base.preparation,
-            provenance=provenance,
-        )
+        merges = base.merges_with(ids[np.column_stack([superwords.left, superwords.right])])
+        definition = replace(base, merge_ids=merges, pattern=pattern, fence=fence, mode=mode, eligible=eligible)
+        return Tokenizer(definition, provenance)
 
 
 def _applied(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
     """The merges that can apply, by rank, int64 [n, 3]: not other derivations, nor what needs a token never made."""
-    merges = tokenizer.merge_ids[tokenizer._encoder.live_merges()].astype(np.int64)
+    merges = tokenizer.merge_ids[tokenizer.definition.encoder.live_merges()].astype(np.int64)
     while True:
         made = np.concatenate([tokenizer.byte_ids, merges[:, 2]])
         apply = np.isin(merges[:, :2], made).all(axis=1)
@@ -119,11 +108,13 @@ def _applied(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
 def _check_whole_pretokens(tokenizer: Tokenizer) -> None:
     """Refuses `ignore_merges` where it matters: two passes know no pretokens that become a token at once."""
     merging = Tokenizer(
-        byte_ids=tokenizer.byte_ids,
-        merge_ids=tokenizer.merge_ids,
-        n_phase1_merges=len(tokenizer.merge_ids),
-        pattern=patterns.resolve("none"),
-        unmerged=tokenizer.unmerged,
+        Definition(
+            byte_ids=tokenizer.byte_ids,
+            merge_ids=tokenizer.merge_ids,
+            n_phase1_merges=len(tokenizer.merge_ids),
+            pattern=patterns.resolve("none"),
+            unmerged=tokenizer.unmerged,
+        )
     )
     whole = [text for i in tokenizer.ordinary_ids().tolist() if (text := _text(tokenizer.vocab[i])) is not None]
     _, offsets = merging.encode_batch(whole)

@@ -20,9 +20,9 @@ from tokenizer import _native, patterns
 from tokenizer.errors import UserError
 from tokenizer.progress import Progress, thread_count
 from tokenizer.special import check_special_tokens
+from tokenizer.spelling import LONGEST_TOKEN
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.train.bpe import merges_that_fit, warn_of_long_tokens
-from tokenizer.vocabulary import LONGEST_TOKEN, has_own_layout
 
 
 def train_superbpe(
@@ -96,7 +96,7 @@ def train_superbpe(
     competing = not keep_ids and _competing(rules, transition, transition_merges)
     started = time.perf_counter()
     start = None
-    if keep_ids or not (competing or has_own_layout(tokenizer)):
+    if keep_ids or not (competing or tokenizer.definition.has_own_layout()):
         start = _start(tokenizer, vocab_size, rules, transition, transition_merges, keep_ids)
         given, n_given = start.ranks, len(start.ranks)
         n_total = n_given + vocab_size - start.tokenizer.vocab_size

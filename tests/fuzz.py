@@ -25,6 +25,7 @@ from tests import texts
 from tests.parity.test_damaged_merges import DAMAGES, damaged
 from tests.tokenizer.test_bpe import by_definition, spelled
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, formats, patterns, train_bpe
+from tokenizer.definition import Definition
 from tokenizer.preparation import FORMS, Preparation, normalized
 
 ALPHABETS = [b"ab ", b"a .", b"\xc3\xa9\xa8 a", b"ab1\n", b"abc '.,\n1"]
@@ -46,13 +47,15 @@ def arbitrary(rng: random.Random) -> Tokenizer:
     size = 257 + len(merges)
     ids = np.random.default_rng(rng.randrange(1 << 30)).permutation(size) if rng.random() < 0.5 else np.arange(size)
     return Tokenizer(
-        byte_ids=ids[:256].tolist(),
-        merge_ids=ids[np.array(merges, np.int64).reshape(-1, 3)],
-        n_phase1_merges=rng.randint(0, len(merges)) if fence else len(merges),
-        pattern=patterns.resolve(rng.choice(["gpt2", "llama3", "superbpe", "none"])),
-        fence=patterns.resolve(fence) if fence else None,
-        mode=rng.choice(["one-pass", "two-pass"]) if fence else "one-pass",
-        special_tokens={"<s>": int(ids[-1])},
+        Definition(
+            byte_ids=ids[:256].tolist(),
+            merge_ids=ids[np.array(merges, np.int64).reshape(-1, 3)],
+            n_phase1_merges=rng.randint(0, len(merges)) if fence else len(merges),
+            pattern=patterns.resolve(rng.choice(["gpt2", "llama3", "superbpe", "none"])),
+            fence=patterns.resolve(fence) if fence else None,
+            mode=rng.choice(["one-pass", "two-pass"]) if fence else "one-pass",
+            special_tokens={"<s>": int(ids[-1])},
+        )
     )
 
 
@@ -97,7 +100,7 @@ def prepared(rng: random.Random, plain: Tokenizer) -> Tokenizer | None:
         }
         plain_flags = {"id": following + i, "content": string, "single_word": False, "lstrip": False, "rstrip": False}
         content["added_tokens"].append(plain_flags | flags)
-    return formats.hf_import.parse(content)
+    return Tokenizer(*formats.hf_import.parse(content))
 
 
 def difference(ours: Tokenizer, found: str, rng: random.Random, *, readable: bool) -> str | None:

@@ -18,6 +18,7 @@ except ImportError as error:  # the source tree is on the path, but its Rust cor
     raise ImportError(message) from error
 
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.definition import Definition
 from tokenizer.errors import UserError
 from tokenizer.moved import accept_old_names
 from tokenizer.tokenizer import Tokenizer
@@ -32,6 +33,7 @@ __all__ = [
     "Batch",
     "Corpus",
     "CorpusConfig",
+    "Definition",
     "PretokenCounts",
     "Tokenizer",
     "UserError",

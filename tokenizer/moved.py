@@ -63,12 +63,14 @@ MOVED = {
     "tokenizer.checkpoint": "tokenizer.train.checkpoint",
     "tokenizer.counting": "tokenizer.train.counting",
     "tokenizer.embedded": "tokenizer.corpus.embedded",
+    "tokenizer.formats.alphabet": "tokenizer.alphabet",
     "tokenizer.hf_batches": "tokenizer.hf.batches",
     "tokenizer.hf_encoding": "tokenizer.hf.encoding",
     "tokenizer.origins": "tokenizer.corpus.origins",
     "tokenizer.rows": "tokenizer.corpus.rows",
     "tokenizer.summary": "tokenizer.train.summary",
     "tokenizer.training": "tokenizer.train.bpe",
+    "tokenizer.vocabulary": "tokenizer.spelling",
 }
 """Old name of a module to its name now."""
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from tokenizer import _native
+from tokenizer.alphabet import other_text, unprintable
 from tokenizer.documents import Given, check_text
 from tokenizer.errors import UserError, quoted
-from tokenizer.formats.alphabet import other_text, unprintable
 from tokenizer.preparation import NOTHING, Preparation
 
 _MOST_COMPILED = 64

@@ -24,6 +24,7 @@ from rich.table import Table
 from experiments.benchmarks import common
 from experiments.cli.console import complain
 from tokenizer import Tokenizer, UserError, patterns
+from tokenizer.definition import Definition
 
 CASES: dict[str, Callable[[int, random.Random], str]] = {
     "one letter": lambda n, _: "a" * n,
@@ -63,14 +64,16 @@ def variant(tokenizer: Tokenizer, pattern: str | None, damaged: bool) -> Tokeniz
         merges = np.concatenate([np.delete(merges, at, axis=0), merges[at : at + 1]])
         n_phase1 = len(merges) - 1
     return Tokenizer(
-        byte_ids=tokenizer.byte_ids,
-        merge_ids=merges,
-        n_phase1_merges=n_phase1,
-        pattern=cut,
-        fence=cut,
-        special_tokens=tokenizer.special_tokens,
-        unmerged=tokenizer.unmerged,
-        ignore_merges=tokenizer.ignore_merges,
+        Definition(
+            byte_ids=tokenizer.byte_ids,
+            merge_ids=merges,
+            n_phase1_merges=n_phase1,
+            pattern=cut,
+            fence=cut,
+            special_tokens=tokenizer.special_tokens,
+            unmerged=tokenizer.unmerged,
+            ignore_merges=tokenizer.ignore_merges,
+        )
     )
 
 

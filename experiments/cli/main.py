@@ -189,7 +189,7 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
 
     Nothing but Ctrl-C gets out: a failed cell does not stop the others, and a launcher reads no exceptions.
     """
-    from experiments import pipeline  # which imports this module
+    from experiments import pipeline  # `--help` needs no stages
 
     hydra_config = HydraConfig.get()
     folder, overrides = Path(hydra_config.runtime.output_dir), list(hydra_config.overrides.task)

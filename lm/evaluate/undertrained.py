@@ -21,8 +21,8 @@ import numpy as np
 import torch
 
 from lm.data.shards import END_OF_TEXT
+from tokenizer.alphabet import NOT_IN_UTF8
 from tokenizer.errors import UserError
-from tokenizer.vocabulary import NOT_IN_UTF8
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -151,7 +151,7 @@ def _write(model: Transformer, tokenizer: Tokenizer, folder: Path) -> str:
     write_tensors(folder / "model.safetensors", cut_tensors(model), {"format": "pt"})  # what `transformers` asks for
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        formats.save(tokenizer, folder, {**hf_config(tokenizer), "model_max_length": model.context_tokens})
+        formats.save(tokenizer, folder, {**hf_config(tokenizer.definition), "model_max_length": model.context_tokens})
     if (folder / formats.HF_FILE).exists():
         return ""
     why = str(caught[0].message) if caught else "no tokenizer.json can express a two-pass tokenizer"

@@ -12,7 +12,7 @@ import regex
 from superbpe.inspection.kinds import kind
 from superbpe.inspection.vocabulary import display, n_words
 from tokenizer import _native, patterns
-from tokenizer.vocabulary import NOT_IN_UTF8
+from tokenizer.alphabet import NOT_IN_UTF8
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

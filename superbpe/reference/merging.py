@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from tokenizer.reference import Merge, Pair, Word, break_tie, byte_alphabet, replace_pair
-from tokenizer.vocabulary import longest_token
+from tokenizer.spelling import longest_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ class TokenRules(Protocol):
 
     @property
     def max_bytes(self) -> int | None:
-        """The most bytes in a token; see `tokenizer.vocabulary.longest_token`."""
+        """The most bytes in a token; see `tokenizer.spelling.longest_token`."""
 
     @property
     def max_tokens(self) -> int | None:

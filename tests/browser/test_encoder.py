@@ -17,6 +17,7 @@ from experiments.report.engine import engine
 from superbpe import PRESETS, train_superbpe
 from tests import texts
 from tokenizer import Batch, Tokenizer, _native, patterns
+from tokenizer.definition import Definition
 
 pytestmark = pytest.mark.slow
 
@@ -73,10 +74,10 @@ def test_eligible_pretokens_and_whole_pieces(page: Any, trained: dict[str, Token
     )
     assert eligible.eligible
     plain = trained["gpt2"]
-    whole = Tokenizer(
+    whole = Tokenizer(Definition(
         byte_ids=plain.byte_ids, merge_ids=plain.merge_ids, n_phase1_merges=plain.n_phase1_merges,
         pattern=plain.pattern, ignore_merges=True, unmerged={b" zebra": 5000, b"qqq": 5001, "é!".encode(): 5002},
-    )  # fmt: skip
+    ))  # fmt: skip
     for name, tokenizer in (("eligible", eligible), ("whole", whole)):
         _compare(page, tokenizer, [*documents, "a zebra qqq é! xqqq"], name)
 
@@ -93,10 +94,10 @@ def test_repeated_pairs_and_tokens_made_in_several_ways(page: Any) -> None:
             left, right = (known[int(rng.integers(len(known)))] for _ in range(2))
             made = vocab.setdefault(left + right, len(vocab))
             merges.append((vocab[left], vocab[right], made))
-        tokenizer = Tokenizer(
+        tokenizer = Tokenizer(Definition(
             byte_ids=range(256), merge_ids=np.array(merges, dtype=np.uint32), n_phase1_merges=len(merges),
             pattern=patterns.resolve("none"),
-        )  # fmt: skip
+        ))  # fmt: skip
         documents = [rng.choice(letters, size=n).tobytes().decode() for n in (1, 2, 30, 400)]
         _compare(page, tokenizer, documents, str(merges))
 

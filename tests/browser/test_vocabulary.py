@@ -15,7 +15,8 @@ from experiments.report import vocabulary, vocabulary_page
 from superbpe.inspection import tokens
 from tests import texts
 from tokenizer import Batch, Tokenizer, patterns
-from tokenizer.tokenizer import ALPHABET
+from tokenizer.alphabet import ALPHABET
+from tokenizer.definition import Definition
 
 pytestmark = pytest.mark.slow
 
@@ -160,10 +161,10 @@ def test_a_pattern_that_cannot_run_is_refused_and_the_rest_works(
     opened: Any, trained: dict[str, Tokenizer], tmp_path: Path
 ) -> None:
     plain = trained["gpt2"]
-    custom = Tokenizer(
+    custom = Tokenizer(Definition(
         byte_ids=plain.byte_ids, merge_ids=plain.merge_ids, n_phase1_merges=plain.n_phase1_merges,
         pattern=patterns.resolve(r"(\w)\1|\w+"),
-    )  # fmt: skip
+    ))  # fmt: skip
     one = vocabulary.side("custom", "nowhere", custom, [], alpha=2.5)
     path = tmp_path / "refused.html"
     path.write_text(

@@ -8,6 +8,7 @@ import regex
 from experiments.report.engine import engine
 from experiments.report.regexes import UntranslatableError, members, to_javascript
 from tokenizer import Tokenizer, _native, patterns
+from tokenizer.definition import Definition
 
 
 def test_every_named_pattern_and_its_other_spellings_translate() -> None:
@@ -40,7 +41,7 @@ def test_what_is_not_understood_is_refused(pattern: str) -> None:
 def test_what_cannot_be_translated_is_named(pattern: str, named: str, trained: dict[str, Tokenizer]) -> None:
     plain = trained["gpt2"]
     settings = {"byte_ids": plain.byte_ids, "merge_ids": plain.merge_ids, "n_phase1_merges": plain.n_phase1_merges}
-    refused = engine(Tokenizer(**settings, pattern=patterns.resolve(pattern)))[0]["refused"]
+    refused = engine(Tokenizer(Definition(**settings, pattern=patterns.resolve(pattern))))[0]["refused"]
     assert refused is not None
     assert "'custom'" in refused
     assert pattern in refused

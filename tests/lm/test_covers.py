@@ -14,6 +14,7 @@ from lm.bytelevel.covers import Covers, split_utf8
 from superbpe import PRESETS, Rules, train_superbpe
 from tests.lm import tiny
 from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
+from tokenizer.definition import Definition
 from tokenizer.errors import UserError
 
 # Few characters, so that they can be tried in all orders; the first of each kind is in the merges, ꙛ and ᠑ are not.
@@ -157,7 +158,7 @@ def test_whole_pieces_that_merges_do_not_make():
     assert b"sabs" in new
     unmerged = {token: base.vocab_size + i for i, token in enumerate(new)}
     parts = {"byte_ids": base.byte_ids, "merge_ids": base.merge_ids, "n_phase1_merges": len(base.merge_ids)}
-    tokenizer = Tokenizer(**parts, pattern=base.pattern, ignore_merges=True, unmerged=unmerged)
+    tokenizer = Tokenizer(Definition(**parts, pattern=base.pattern, ignore_merges=True, unmerged=unmerged))
     strings = [b"sabs", b"sab", b" sabs", b"bass", b"ba", b"s", b"1bas", b"abba"]
     check(tokenizer, LETTERS, strings)
     ours = flat(Covers(tokenizer).covering(b"sabs"))
@@ -195,7 +196,7 @@ def test_what_stands_before_a_long_run_matters():
     base = tiny.merged([(b"1", b"1")], "llama3")
     parts = {"byte_ids": base.byte_ids, "merge_ids": base.merge_ids, "n_phase1_merges": len(base.merge_ids)}
     unmerged = {b"12": base.vocab_size, b"121": base.vocab_size + 1}
-    tokenizer = Tokenizer(**parts, pattern=base.pattern, ignore_merges=True, unmerged=unmerged)
+    tokenizer = Tokenizer(Definition(**parts, pattern=base.pattern, ignore_merges=True, unmerged=unmerged))
     check(tokenizer, "12᠑a", [b"121" * n + end for n in (3, 20) for end in (b"", b"1", b"12")], 2)
 
 

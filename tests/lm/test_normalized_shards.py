@@ -2,6 +2,7 @@
 
 import json
 import unicodedata
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,14 +18,7 @@ CHANGED = [text for text in TEXTS if unicodedata.normalize("NFC", text) != text]
 
 def nfc_tokenizer():
     plain = Tokenizer.from_ranks([(0, 1)], pattern=patterns.resolve("gpt2"), special_tokens=["<|endoftext|>"])
-    return Tokenizer(
-        byte_ids=plain.byte_ids,
-        merge_ids=plain.merge_ids,
-        n_phase1_merges=1,
-        pattern=plain.pattern,
-        special_tokens=plain.special_tokens,
-        preparation=Preparation(forms=("NFC",)),
-    )
+    return Tokenizer(replace(plain.definition, preparation=Preparation(forms=("NFC",))))
 
 
 def interrupted_after(batches, n):

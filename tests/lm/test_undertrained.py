@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,9 +28,9 @@ from lm.model.transformer import ModelConfig, Transformer
 from lm.train.training import TrainConfig, load_model, train
 from tests import texts
 from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
+from tokenizer.alphabet import ALPHABET
 from tokenizer.errors import UserError
 from tokenizer.patterns import resolve
-from tokenizer.tokenizer import ALPHABET
 
 TRAIN = TrainConfig(
     train_bytes=80 * 4096, bytes_per_step=4096, context_bytes=512, device="cpu", threads=1, peak_flops=1e9
@@ -201,10 +202,7 @@ def test_categories():
     kinds = [CATEGORIES[kind] for kind in categories(tokenizer)]
     assert kinds == ["byte"] * 256 + ["ordinary", "ordinary", "unreachable", "partial UTF-8", "special"]
     assert [tokenizer.vocab[i] for i in unused_ids(tokenizer)] == [bytes([b]) for b in (0xC0, 0xC1, *range(0xF5, 256))]
-    gap = Tokenizer(
-        **{name: getattr(tokenizer, name) for name in ("byte_ids", "merge_ids", "n_phase1_merges", "pattern")},
-        special_tokens={"<|endoftext|>": 262},
-    )
+    gap = Tokenizer(replace(tokenizer.definition, special_tokens={"<|endoftext|>": 262}))
     assert [CATEGORIES[kind] for kind in categories(gap)[260:]] == ["no token", "no token", "special"]
     assert unused_ids(gap)[-2:] == [260, 261]
 

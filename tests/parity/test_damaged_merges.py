@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -32,15 +33,7 @@ def damaged(ours: Tokenizer, how: str, *, n_merges: int = 20, seed: int = 7) -> 
     else:
         window = slice(max(first - 200, 0), first + 200) if how == "shuffled at the transition" else slice(None)
         order[window] = rng.permutation(order[window])
-    return Tokenizer(
-        byte_ids=ours.byte_ids,
-        merge_ids=ours.merge_ids[order],
-        n_phase1_merges=first,
-        pattern=ours.pattern,
-        fence=ours.fence,
-        mode=ours.mode,
-        special_tokens=ours.special_tokens,
-    )
+    return Tokenizer(replace(ours.definition, merge_ids=ours.merge_ids[order], n_phase1_merges=first))
 
 
 @pytest.mark.parametrize("how", DAMAGES)

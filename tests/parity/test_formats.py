@@ -7,6 +7,7 @@ import pytest
 
 from tests import texts
 from tokenizer import Tokenizer, UserError, formats, patterns
+from tokenizer.definition import Definition
 from tokenizer.formats import hf_json, printable, tiktoken
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -80,7 +81,7 @@ def test_any_ranks_give_tiktokens_ids(seed):
         alphabet, pattern = rng.choice(ALPHABETS), rng.choice(PATTERNS)
         tokens = random_tokens(rng, alphabet)
         ranks = {bytes([i]): i for i in range(256)} | {token: 256 + i * 2 for i, token in enumerate(tokens)}
-        ours = tiktoken.from_ranks(ranks, pattern=pattern, special_tokens={"<s>": 999})
+        ours = Tokenizer(*tiktoken.from_ranks(ranks, pattern=pattern, special_tokens={"<s>": 999}))
         encoding = theirs.Encoding(
             "theirs",
             pat_str=tiktoken.covering(ours.pattern),
@@ -92,7 +93,7 @@ def test_any_ranks_give_tiktokens_ids(seed):
             marked = f"{text}<s>{text}"
             assert ours.encode(marked, allowed_special="all") == encoding.encode(marked, allowed_special="all")
         assert tiktoken.export(ours)["mergeable_ranks"] == ranks
-        again = tiktoken.from_encoding(tiktoken.to_encoding(ours))
+        again = Tokenizer(*tiktoken.from_encoding(tiktoken.to_encoding(ours)))
         assert (again.vocab, again.merges, again.unmerged) == (ours.vocab, ours.merges, ours.unmerged)
         unmerged += bool(ours.unmerged)
     assert 0 < unmerged < 50
@@ -117,7 +118,7 @@ def test_any_merges_give_hfs_ids(seed):
         if merges and rng.random() < 0.3:
             merges.append(rng.choice(merges))
         content = hf_file(tokens, merges, pattern, ignore_merges=ignoring)
-        ours = formats.hf_import.parse(content)
+        ours = Tokenizer(*formats.hf_import.parse(content))
         hf = tokenizers.Tokenizer.from_str(json.dumps(content))
         found = random_texts(rng, alphabet, tokens)
         case = (tokens, merges, pattern, ignoring)
@@ -129,19 +130,21 @@ def test_any_merges_give_hfs_ids(seed):
         if not ignoring:
             for phase1 in range(len(merges)):
                 leveled = Tokenizer(
-                    byte_ids=ours.byte_ids,
-                    merge_ids=ours.merge_ids,
-                    n_phase1_merges=phase1,
-                    pattern=patterns.resolve("gpt2"),
-                    fence=ours.pattern,
-                    unmerged=ours.unmerged,
+                    Definition(
+                        byte_ids=ours.byte_ids,
+                        merge_ids=ours.merge_ids,
+                        n_phase1_merges=phase1,
+                        pattern=patterns.resolve("gpt2"),
+                        fence=ours.pattern,
+                        unmerged=ours.unmerged,
+                    )
                 )
                 for text in found[:3]:
                     assert leveled.encode_ordinary(text) == ours.encode_ordinary(text), (case, phase1, text)
         with pytest.raises(UserError, match=r"cannot be written for tiktoken.*has added tokens .* '<a'"):
             tiktoken.to_encoding(ours)
         content["added_tokens"] = []
-        ours = formats.hf_import.parse(content)
+        ours = Tokenizer(*formats.hf_import.parse(content))
         made = ours.merge_ids[:, 2].tolist()
         seen["several"] += len(set(made)) < len(made)
         seen["unmerged"] += bool(ours.unmerged)
@@ -217,7 +220,7 @@ def test_tiktokens_published_patterns_cut_as_the_named_ones(trained):
         ours = Tokenizer.from_ranks(trained["none"].ranks(), pattern=patterns.resolve(name))
         ranks = {token: i for i, token in enumerate(ours.vocab)}
         encoding = theirs.Encoding("theirs", pat_str=regex, mergeable_ranks=ranks, special_tokens={})
-        read = tiktoken.from_encoding(encoding)
+        read = Tokenizer(*tiktoken.from_encoding(encoding))
         assert read.pattern == ours.pattern
         for text in [*texts.various(), *texts.english()[1][:10], "a \n ", " \n\n x\r\n  y "]:
             assert read.encode_ordinary(text) == encoding.encode_ordinary(text) == ours.encode_ordinary(text)
@@ -238,7 +241,7 @@ def test_bytes_that_no_text_has_need_no_token(trained):
     for byte in (0xC0, 0xC1, *range(0xF5, 0x100)):
         del vocab[printable(bytes([byte]))]
     content["added_tokens"] = []
-    ours = formats.hf_import.parse(content)
+    ours = Tokenizer(*formats.hf_import.parse(content))
     hf = tokenizers.Tokenizer.from_str(json.dumps(content))
     for text in [*texts.various(), *texts.english()[1][:10]]:
         assert ours.encode_ordinary(text) == hf.encode(text).ids
@@ -246,4 +249,4 @@ def test_bytes_that_no_text_has_need_no_token(trained):
         ours.ranks()
     del vocab["Ā"]
     with pytest.raises(UserError, match="byte 0 is no token"):
-        formats.hf_import.parse(content)
+        Tokenizer(*formats.hf_import.parse(content))

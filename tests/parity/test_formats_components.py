@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from tests.tokenizer.other_formats import added, hf_file
-from tokenizer import formats
+from tokenizer import Tokenizer, formats
 
 tokenizers = pytest.importorskip("tokenizers")
 
@@ -60,7 +60,7 @@ def test_components_that_are_not_applied_are_named_where_hf_gives_something_else
     theirs = tokenizers.Tokenizer.from_file(str(path))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        ours = formats.read(path)
+        ours = Tokenizer.from_file(path)
     text = "abc bc  xab"
     same = theirs.encode(text).ids == ours.encode(text) and theirs.decode(ours.encode(text)) == text
     assert same == (warning is None)

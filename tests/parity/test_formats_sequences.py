@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests import texts
-from tokenizer import formats
+from tokenizer import Tokenizer, formats
 from tokenizer.formats import hf_json
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -38,7 +38,7 @@ def test_sequences_give_hfs_ids_and_are_written_again(name, trained):
     model = tokenizers.Tokenizer.from_str(json.dumps(hf_json(trained["none"])))
     model.pre_tokenizer = steps(name)
     content = json.loads(model.to_str())
-    ours = formats.hf_import.parse(content)
+    ours = Tokenizer(*formats.hf_import.parse(content))
     held_out = [*texts.various(), *texts.english()[1][:40], "1234567 a12345b 12 1,000,000", "日本語123テスト abc"]
     for text in held_out:
         assert ours.encode_ordinary(text) == model.encode(text).ids

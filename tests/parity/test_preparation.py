@@ -50,7 +50,7 @@ def imported(trained, rng, forms):
     for token in content["added_tokens"]:
         # What normalisation changes is refused as a token of normalised text.
         token["normalized"] &= normalized(forms, token["content"]) == token["content"]
-    return tokenizers.Tokenizer.from_str(json.dumps(content)), formats.hf_import.parse(content)
+    return tokenizers.Tokenizer.from_str(json.dumps(content)), Tokenizer(*formats.hf_import.parse(content))
 
 
 def generated(rng):

@@ -41,7 +41,7 @@ def test_tiktokens_ranks_with_gaps_grow(tmp_path):
     rng = random.Random(3)
     tokens = [b"ab", b" a", b"abc", b" ab", b"da", b"dad", b" dada", b"c "]
     ranks = {bytes([i]): 255 - i for i in range(256)} | {token: 256 + i for i, token in enumerate(tokens)}
-    base = formats.tiktoken.from_ranks(ranks, pattern="gpt2", special_tokens={"<s>": 300, "<end>": 310})
+    base = Tokenizer(*formats.tiktoken.from_ranks(ranks, pattern="gpt2", special_tokens={"<s>": 300, "<end>": 310}))
     documents = documents_of(rng)
     for rules in ("uw-2025", "none"):
         grown = train_superbpe(base, batches(documents), vocab_size=330, rules=rules, keep_ids=True)

@@ -12,6 +12,7 @@ from tests import texts
 from tests.superbpe.oracle import pieces_of
 from tests.superbpe.test_training import CORPORA, RULES, SMALL_RULES, small, train
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, train_bpe
+from tokenizer.definition import Definition
 from tokenizer.formats import hf_json
 from tokenizer.reference import as_bytes, merge_by_rank, ranks_of, replace_pair
 
@@ -34,10 +35,12 @@ def phase1(documents):
 def phase1_of(tokenizer):
     """What the tokenizer keeps of phase 1."""
     return Tokenizer(
-        byte_ids=tokenizer.byte_ids,
-        merge_ids=tokenizer.merge_ids[: tokenizer.n_phase1_merges],
-        n_phase1_merges=tokenizer.n_phase1_merges,
-        pattern=tokenizer.pattern,
+        Definition(
+            byte_ids=tokenizer.byte_ids,
+            merge_ids=tokenizer.merge_ids[: tokenizer.n_phase1_merges],
+            n_phase1_merges=tokenizer.n_phase1_merges,
+            pattern=tokenizer.pattern,
+        )
     )
 
 
@@ -94,13 +97,8 @@ def test_only_whole_pretokens_become_superwords(runs):
     assert [runs.vocab[i] for i in runs.encode(" the thexq")][:1] == [b" the"]
     # " thexq" is several tokens, the first of which is " the".
     assert merge_by_rank(as_bytes(" thexq"), ranks_of(runs.merges[: runs.n_phase1_merges]))[0] == b" the"
-    loose = Tokenizer(**arguments(runs, eligible=None))
+    loose = Tokenizer(replace(runs.definition, eligible=None))
     assert [loose.vocab[i] for i in loose.encode(" the thexq")][:1] == [b" the the"]
-
-
-def arguments(tokenizer, **changes):
-    known = ("byte_ids", "merge_ids", "n_phase1_merges", "pattern", "fence", "mode", "eligible", "special_tokens")
-    return {name: getattr(tokenizer, name) for name in known} | changes
 
 
 def test_eligibility_is_saved_cut_and_part_of_the_identity(runs, documents, tmp_path):
@@ -109,7 +107,7 @@ def test_eligibility_is_saved_cut_and_part_of_the_identity(runs, documents, tmp_
     loaded = Tokenizer.load(tmp_path / "runs")
     assert (loaded.eligible, loaded.sha256) == (r"\p{L}", runs.sha256)
     assert all(loaded.encode_ordinary(text) == runs.encode_ordinary(text) for text in documents)
-    assert Tokenizer(**arguments(runs, eligible=".")).sha256 != runs.sha256
+    assert Tokenizer(replace(runs.definition, eligible=".")).sha256 != runs.sha256
     assert runs.cut(runs.vocab_size - 5).eligible == r"\p{L}"
     assert runs.cut(300).eligible is None  # no superword is left
     with pytest.raises(UserError, match=r"two-pass tokenizer cannot be written as tokenizer\.json"):
@@ -144,7 +142,7 @@ def test_a_changed_folder_is_refused(change, message, runs, tmp_path):
 )
 def test_eligibility_that_cannot_be_is_an_error(changes, message, runs):
     with pytest.raises(UserError, match=message):
-        Tokenizer(**arguments(runs, **changes))
+        Tokenizer(replace(runs.definition, **changes))
 
 
 def test_extending_keeps_eligibility(runs):

@@ -5,7 +5,8 @@ import pytest
 
 from superbpe.inspection import vocabulary as inspection
 from tokenizer import patterns
-from tokenizer.tokenizer import ALPHABET, Tokenizer
+from tokenizer.alphabet import ALPHABET
+from tokenizer.tokenizer import Tokenizer
 
 _RANK = {byte: rank for rank, byte in enumerate(ALPHABET)}
 

@@ -1,6 +1,7 @@
 """Superwords on imported tokenizers: ids out of order, special tokens among the others, tokens of several merges."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from superbpe import PRESETS, Rules, reference, train_superbpe
 from tests.superbpe.oracle import batches, pairs, pieces_of
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
+from tokenizer.definition import Definition
 from tokenizer.reference import TIE_BREAKS, ranks_of, replace_pair
 
 LIFTED = {
@@ -47,13 +49,15 @@ def imported(rng, *, ignore_merges, special_inside=True):
         at += 1
     specials["<end>"] = at
     return Tokenizer(
-        byte_ids=byte_ids,
-        merge_ids=np.array(merges, np.uint32).reshape(-1, 3),
-        n_phase1_merges=len(merges),
-        pattern=patterns.resolve("gpt2"),
-        special_tokens=specials,
-        ignore_merges=ignore_merges,
-        unmerged=unmerged,
+        Definition(
+            byte_ids=byte_ids,
+            merge_ids=np.array(merges, np.uint32).reshape(-1, 3),
+            n_phase1_merges=len(merges),
+            pattern=patterns.resolve("gpt2"),
+            special_tokens=specials,
+            ignore_merges=ignore_merges,
+            unmerged=unmerged,
+        )
     )
 
 
@@ -149,25 +153,19 @@ def test_imported_tokenizers_are_cut_at_the_transition():
 
 def _where_merges_do_not_make_a_token():
     base = imported(random.Random(0), ignore_merges=True)
-    return Tokenizer(
-        byte_ids=base.byte_ids,
-        merge_ids=base.merge_ids,
-        n_phase1_merges=base.n_phase1_merges,
-        pattern=base.pattern,
-        special_tokens=base.special_tokens,
-        ignore_merges=True,
-        unmerged=base.unmerged | {b"lonely": base.vocab_size},
-    )
+    return Tokenizer(replace(base.definition, unmerged=base.unmerged | {b"lonely": base.vocab_size}))
 
 
 def _used_before_made():
     byte_ids = list(range(256))
     merges = [(256, ord("c"), 257), (ord("a"), ord("b"), 256)]
     return Tokenizer(
-        byte_ids=byte_ids,
-        merge_ids=np.array(merges, np.uint32),
-        n_phase1_merges=2,
-        pattern=patterns.resolve("gpt2"),
+        Definition(
+            byte_ids=byte_ids,
+            merge_ids=np.array(merges, np.uint32),
+            n_phase1_merges=2,
+            pattern=patterns.resolve("gpt2"),
+        )
     )
 
 
@@ -204,14 +202,7 @@ def test_a_tokenizer_with_superwords_is_no_start_where_ids_stay():
 def test_ignore_merges_does_not_matter_where_merges_make_every_token(rules):
     documents = documents_of(random.Random(3)) * 2
     base = train_bpe(count_pretokens([Batch.from_texts(documents)], "gpt2"), 256 + 12 + 1)
-    ignoring = Tokenizer(
-        byte_ids=base.byte_ids,
-        merge_ids=base.merge_ids,
-        n_phase1_merges=base.n_phase1_merges,
-        pattern=base.pattern,
-        special_tokens=base.special_tokens,
-        ignore_merges=True,
-    )
+    ignoring = Tokenizer(replace(base.definition, ignore_merges=True))
     grown = [
         train_superbpe(start, batches(documents), vocab_size=276, rules=rules, keep_ids=True)
         for start in (base, ignoring)

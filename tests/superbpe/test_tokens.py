@@ -7,8 +7,9 @@ from superbpe.inspection import tokens
 from superbpe.inspection.kinds import KINDS, kind
 from tests import texts
 from tokenizer import Tokenizer, patterns
+from tokenizer.alphabet import ALPHABET
+from tokenizer.definition import Definition
 from tokenizer.reference.encoding import merge_by_rank, ranks_of
-from tokenizer.tokenizer import ALPHABET
 
 _RANK = {byte: rank for rank, byte in enumerate(ALPHABET)}
 
@@ -44,10 +45,12 @@ def test_superwords_by_another_measure_of_words() -> None:
 def test_a_pattern_that_lets_words_join_is_no_measure_of_words(trained: dict[str, Tokenizer]) -> None:
     both = trained["superwords"]
     imported = Tokenizer(
-        byte_ids=both.byte_ids,
-        merge_ids=both.merge_ids,
-        n_phase1_merges=len(both.merge_ids),
-        pattern=both.fence or both.pattern,
+        Definition(
+            byte_ids=both.byte_ids,
+            merge_ids=both.merge_ids,
+            n_phase1_merges=len(both.merge_ids),
+            pattern=both.fence or both.pattern,
+        )
     )
     about = tokens.describe(imported)
     assert about.words.name == tokens.YARDSTICK

@@ -10,7 +10,7 @@ from superbpe.passes import Passes
 from superbpe.rules import script_aware
 from tests import texts
 from tests.superbpe.oracle import batches, expected, expected_lists, pairs
-from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe, vocabulary
+from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, spelling, train_bpe
 from tokenizer.reference import TIE_BREAKS
 
 SEED = replace(PRESETS["seed"], sample=1.0)
@@ -461,7 +461,7 @@ def test_no_superword_is_longer_than_a_token_may_be():
     messages = sorted(str(warning.message) for warning in warned)
     assert messages[0].startswith("2 pair(s) were not merged, since a token has at most 65,536 bytes")
     assert "ran out of pairs after 16 of 39" in messages[1]
-    assert max(map(len, tokenizer.vocab)) == vocabulary.LONGEST_TOKEN
+    assert max(map(len, tokenizer.vocab)) == spelling.LONGEST_TOKEN
     assert tokenizer.provenance["phase2"]["too_long"] == 2
 
 
@@ -469,7 +469,7 @@ def test_no_superword_is_longer_than_a_token_may_be():
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs", "ignore:.*were not merged")
 def test_the_longest_token_is_the_references(name, documents, phase1, monkeypatch):
     longest = max(len(left + right) for left, right in phase1.merges[:100])
-    monkeypatch.setattr(vocabulary, "LONGEST_TOKEN", longest)
+    monkeypatch.setattr(spelling, "LONGEST_TOKEN", longest)
     tokenizer = train(phase1, documents, name)
     assert tokenizer.provenance["phase2"]["too_long"] > 0
     _, merges = expected(documents, phase1, RULES[name], 100, 60)

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from tests import texts
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, reference, train_bpe
+from tokenizer.alphabet import NOT_IN_UTF8
+from tokenizer.definition import Definition
 from tokenizer.patterns import Pattern
-from tokenizer.vocabulary import NOT_IN_UTF8
 
 ONE_PASS = ["gpt2", "llama3", "superbpe", "none", "superwords", "seed_superwords", "unfenced"]
 TWO_PASS = ["two_pass", "two_pass_unfenced"]
@@ -65,13 +66,15 @@ def arbitrary_tokenizers(draw):
     if draw(st.booleans()):
         ids = np.random.default_rng(draw(st.integers(0, 99))).permutation(size)
     return Tokenizer(
-        byte_ids=ids[:256].tolist(),
-        merge_ids=ids[np.array(merges, np.int64).reshape(-1, 3)],
-        n_phase1_merges=draw(st.integers(0, len(merges))) if fence else len(merges),
-        pattern=patterns.resolve(draw(st.sampled_from(["gpt2", "llama3", "none", "a+| b"]))),
-        fence=patterns.resolve(fence) if fence else None,
-        mode=draw(st.sampled_from(["one-pass", "two-pass"])) if fence else "one-pass",
-        special_tokens={"<s>": int(ids[-1])},
+        Definition(
+            byte_ids=ids[:256].tolist(),
+            merge_ids=ids[np.array(merges, np.int64).reshape(-1, 3)],
+            n_phase1_merges=draw(st.integers(0, len(merges))) if fence else len(merges),
+            pattern=patterns.resolve(draw(st.sampled_from(["gpt2", "llama3", "none", "a+| b"]))),
+            fence=patterns.resolve(fence) if fence else None,
+            mode=draw(st.sampled_from(["one-pass", "two-pass"])) if fence else "one-pass",
+            special_tokens={"<s>": int(ids[-1])},
+        )
     )
 
 
@@ -302,9 +305,9 @@ def test_what_does_not_fit_together_is_refused(change, message):
         "n_phase1_merges": 2,
         "pattern": patterns.resolve("gpt2"),
     }
-    assert Tokenizer(**fitting).encode("abc") == [257]
+    assert Tokenizer(Definition(**fitting)).encode("abc") == [257]
     with pytest.raises(UserError) as error:
-        Tokenizer(**fitting | {key: np.array(v) if key == "merge_ids" else v for key, v in change.items()})
+        Tokenizer(Definition(**fitting | {key: np.array(v) if key == "merge_ids" else v for key, v in change.items()}))
     assert message in str(error.value)
 
 
@@ -334,11 +337,13 @@ def test_a_byte_without_a_token_is_no_other_token():
     byte_ids = [-1 if byte in NOT_IN_UTF8 else 1 + byte for byte in range(256)]
     a, b, c = (byte_ids[byte] for byte in b"abc")
     tokenizer = Tokenizer(
-        byte_ids=byte_ids,
-        merge_ids=np.array([[0, c, 300], [300, a, 301]]),
-        n_phase1_merges=2,
-        pattern=patterns.resolve("gpt2"),
-        unmerged={b"ab": 0},
+        Definition(
+            byte_ids=byte_ids,
+            merge_ids=np.array([[0, c, 300], [300, a, 301]]),
+            n_phase1_merges=2,
+            pattern=patterns.resolve("gpt2"),
+            unmerged={b"ab": 0},
+        )
     )
     assert tokenizer.encode("abc abca") == [a, b, c, byte_ids[ord(" ")], a, b, c, a]
     assert tokenizer.count_tokens("abc") == 3

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests import texts
 from tests.tokenizer.test_bpe import ONE_PASS, TWO_PASS
 from tokenizer import Batch, Tokenizer, UserError, patterns
+from tokenizer.definition import Definition
 
 DOCUMENTS = [*texts.various(), "", "é", "", *texts.english()[1][:20], "end"]
 
@@ -293,10 +294,10 @@ def test_ids_of_any_kind_are_decoded(trained):
 
 def test_ids_that_no_token_has_are_named():
     tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("none"))
-    gap = Tokenizer(
+    gap = Tokenizer(Definition(
         byte_ids=range(256), merge_ids=tokenizer.merge_ids, n_phase1_merges=0, pattern=tokenizer.pattern,
         special_tokens={"<s>": 300},
-    )  # fmt: skip
+    ))  # fmt: skip
     assert gap.decode([97, 300]) == "a<s>"
     for decode in (gap.decode_bytes, lambda ids: gap.decode_batch(ids, [0, 1])):
         with pytest.raises(UserError, match="the id 299 is in a gap of the vocabulary: no token has it"):

@@ -7,7 +7,8 @@ import pytest
 
 from tests import texts
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
-from tokenizer.formats import BYTE_ORDER, hf_json, printable
+from tokenizer.alphabet import ALPHABET, printable
+from tokenizer.formats import hf_json
 from tokenizer.patterns import Pattern
 
 NAMES = ["gpt2", "none", "superwords", "seed_superwords", "two_pass"]
@@ -81,8 +82,8 @@ def test_saving_leaves_other_files_alone(trained, tmp_path):
 def test_bytes_are_printed_in_gpt2s_alphabet():
     assert printable(b" the\n\x00\xff") == "ĠtheĊĀÿ"
     assert len({printable(bytes([byte])) for byte in range(256)}) == 256
-    assert BYTE_ORDER[0] == ord("!")
-    assert sorted(BYTE_ORDER) == list(range(256))
+    assert ALPHABET[0] == ord("!")
+    assert sorted(ALPHABET) == list(range(256))
 
 
 def test_two_pass_has_no_tokenizer_json(trained):

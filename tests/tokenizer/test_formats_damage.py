@@ -7,7 +7,7 @@ import pytest
 
 from tests.tokenizer.other_formats import added, hf_file, sequence, split
 from tests.tokenizer.test_formats import edit
-from tokenizer import Tokenizer, UserError, formats
+from tokenizer import Tokenizer, UserError, alphabet, formats
 from tokenizer.formats import hf_import, printable, tiktoken
 
 BYTES = {bytes([i]): i for i in range(256)}
@@ -19,7 +19,7 @@ BYTES = {bytes([i]): i for i in range(256)}
 @pytest.mark.parametrize("rank", [-1, 1 << 24, (1 << 32) + 256, 1 << 63])
 def test_ranks_out_of_range_are_refused(rank):
     with pytest.raises(UserError, match=f"the rank {rank} of b'ab' is out of range"):
-        tiktoken.from_ranks(BYTES | {b"ab": rank}, pattern="gpt2")
+        Tokenizer(*tiktoken.from_ranks(BYTES | {b"ab": rank}, pattern="gpt2"))
 
 
 @pytest.mark.parametrize("rank", ["2_56", "+256", "-1", "２５６"])
@@ -34,26 +34,26 @@ def test_vocabularies_with_ids_out_of_range_are_refused(token_id, trained, tmp_p
     formats.write(trained["gpt2"], tmp_path / "gpt2", "gpt2")
     edit(tmp_path / "gpt2" / "vocab.json", lambda vocab: vocab.update({"Ġthe": token_id}))
     with pytest.raises(UserError, match=r"vocab\.json is damaged: an id is not a whole number from 0 to"):
-        formats.read(tmp_path / "gpt2")
+        Tokenizer.from_file(tmp_path / "gpt2")
     file = hf_file(tmp_path)
     edit(file, lambda content: content["model"]["vocab"].update(ab=token_id))
     with pytest.raises(UserError, match=r"tokenizer\.json is damaged: an id is not a whole number from 0 to"):
-        formats.read(file)
+        Tokenizer.from_file(file)
 
 
 def test_two_names_for_one_id_are_refused(trained, tmp_path):
     formats.write(trained["gpt2"], tmp_path / "gpt2", "gpt2")
     edit(tmp_path / "gpt2" / "vocab.json", lambda vocab: vocab.update({"<|endoftext|>": 300}))
     with pytest.raises(UserError, match=r"vocab\.json is damaged: .* and '<\|endoftext\|>' both have the id 300"):
-        formats.read(tmp_path / "gpt2")
+        Tokenizer.from_file(tmp_path / "gpt2")
     file = hf_file(tmp_path)
     edit(file, lambda content: content["model"]["vocab"].update(xyz=97))
     with pytest.raises(UserError, match="'a' and 'xyz' both have the id 97"):
-        formats.read(file)
+        Tokenizer.from_file(file)
 
 
 def test_a_cut_in_a_gap_is_refused():
-    tokenizer = tiktoken.from_ranks(BYTES | {b"ab": 256, b"cd": 257, b"abc": 300}, pattern="gpt2")
+    tokenizer = Tokenizer(*tiktoken.from_ranks(BYTES | {b"ab": 256, b"cd": 257, b"abc": 300}, pattern="gpt2"))
     assert tokenizer.cut(258).vocab_size == 258
     with pytest.raises(UserError, match=r"cannot be cut to 259: .*258"):
         tokenizer.cut(259)
@@ -65,16 +65,16 @@ def test_a_cut_in_a_gap_is_refused():
 def test_half_a_surrogate_pair_is_refused(trained, tmp_path):
     message = "half a surrogate pair"
     with pytest.raises(UserError, match=message):
-        tiktoken.from_ranks(BYTES, pattern="gpt2", special_tokens={"\ud800": 256})
+        Tokenizer(*tiktoken.from_ranks(BYTES, pattern="gpt2", special_tokens={"\ud800": 256}))
     with pytest.raises(UserError, match=message):
-        formats.read(hf_file(tmp_path, added_tokens=[added("<\ud800>", 260)]))
+        Tokenizer.from_file(hf_file(tmp_path, added_tokens=[added("<\ud800>", 260)]))
     with pytest.raises(UserError, match=message):
-        formats.read(hf_file(tmp_path, pre_tokenizer=sequence(split("\udfff"))))
+        Tokenizer.from_file(hf_file(tmp_path, pre_tokenizer=sequence(split("\udfff"))))
     formats.write(trained["gpt2"], tmp_path / "gpt2", "gpt2")
     edit(tmp_path / "gpt2" / "vocab.json", lambda vocab: vocab.update({"\ud800": 5000}))
     with pytest.raises(UserError, match=message):
-        formats.read(tmp_path / "gpt2")
-    whole = formats.read(hf_file(tmp_path, added_tokens=[added("<🙂>", 260)]))  # json writes it as a pair
+        Tokenizer.from_file(tmp_path / "gpt2")
+    whole = Tokenizer.from_file(hf_file(tmp_path, added_tokens=[added("<🙂>", 260)]))  # json writes it as a pair
     assert whole.special_tokens == {"<🙂>": 260}
 
 
@@ -83,7 +83,7 @@ def test_a_pattern_that_is_no_string_is_refused(pattern, trained, tmp_path):
     formats.write(trained["gpt2"], tmp_path / "x.tiktoken", "tiktoken")
     edit(tmp_path / "x.tiktoken.json", lambda about: about.update(pattern=pattern))
     with pytest.raises(UserError, match=r"x\.tiktoken\.json is damaged: 'pattern' is .*, not a string"):
-        formats.read(tmp_path / "x.tiktoken")
+        Tokenizer.from_file(tmp_path / "x.tiktoken")
 
 
 @pytest.mark.parametrize(
@@ -91,14 +91,14 @@ def test_a_pattern_that_is_no_string_is_refused(pattern, trained, tmp_path):
 )
 def test_a_split_without_one_pattern_is_refused(pattern, tmp_path):
     with pytest.raises(UserError, match="its Split has the pattern"):
-        formats.read(hf_file(tmp_path, pre_tokenizer=sequence(split("", pattern=pattern))))
+        Tokenizer.from_file(hf_file(tmp_path, pre_tokenizer=sequence(split("", pattern=pattern))))
 
 
 @pytest.mark.parametrize(
     ("written", "regex"), [("\\\n", r"\n"), ("a\nb", r"a\nb"), ("\\\\\n", r"\\\n"), ("\\s\n+", r"\s\n+")]
 )
 def test_line_feeds_in_a_regex_stay_line_feeds(written, regex, tmp_path):
-    assert formats.read(hf_file(tmp_path, pre_tokenizer=sequence(split(written)))).pattern.regex == regex
+    assert Tokenizer.from_file(hf_file(tmp_path, pre_tokenizer=sequence(split(written)))).pattern.regex == regex
 
 
 # Special tokens that are names of text.
@@ -107,11 +107,11 @@ def test_line_feeds_in_a_regex_stay_line_feeds(written, regex, tmp_path):
 def test_a_special_token_that_names_text_is_refused_where_merges_are_ignored(tmp_path):
     vocab = json.loads(hf_file(tmp_path).read_text())["model"]["vocab"] | {"Ġx": 260}
     parts = {"model_vocab": vocab, "added_tokens": [added("Ġx", 260)]}
-    assert formats.read(hf_file(tmp_path, **parts)).encode(" x") == [32, 120]
+    assert Tokenizer.from_file(hf_file(tmp_path, **parts)).encode(" x") == [32, 120]
     with pytest.raises(UserError, match=r"added token 'Ġx' .* spells b' x', and with ignore_merges"):
-        formats.read(hf_file(tmp_path, **parts, model_ignore_merges=True))
+        Tokenizer.from_file(hf_file(tmp_path, **parts, model_ignore_merges=True))
     # The id makes tokenizer.json list it in the model's vocabulary, too.
-    ours = tiktoken.from_ranks(BYTES | {b"ab": 300}, pattern="gpt2", special_tokens={"Ġx": 256})
+    ours = Tokenizer(*tiktoken.from_ranks(BYTES | {b"ab": 300}, pattern="gpt2", special_tokens={"Ġx": 256}))
     with pytest.raises(UserError, match="special token 'Ġx' is how tokenizer"):
         formats.hf_json(ours)
 
@@ -136,14 +136,14 @@ FORGED = {
 @pytest.mark.parametrize("what", FORGED)
 def test_forged_provenance_changes_nothing_in_tokenizer_json(what, tmp_path):
     specials = [added("<s>", 260), added("<s><s>", 261)]
-    plain = formats.read(hf_file(tmp_path, pre_tokenizer=sequence(split(r"\p{L}+")), added_tokens=specials))
+    plain = Tokenizer.from_file(hf_file(tmp_path, pre_tokenizer=sequence(split(r"\p{L}+")), added_tokens=specials))
     plain.save(tmp_path / "a")
     part = FORGED[what]
     change = {"tokenizer.json": part if isinstance(part, int) else plain.provenance["tokenizer.json"] | part}
     edit(tmp_path / "a" / "superbpe.json", lambda about: about["provenance"].update(change))
     loaded = Tokenizer.load(tmp_path / "a")
     assert loaded.sha256 == plain.sha256
-    again = hf_import.parse(formats.hf_json(loaded))
+    again = Tokenizer(*hf_import.parse(formats.hf_json(loaded)))
     assert again.sha256 == plain.sha256
     written = formats.hf_json(loaded)
     assert written["normalizer"] is None
@@ -190,5 +190,5 @@ def test_a_save_that_fails_leaves_the_folder_as_it_was(failing, trained, tmp_pat
 
 def test_names_of_bytes_in_the_alphabet_are_no_text_of_another_kind():
     assert printable(b" x") == "Ġx"
-    assert formats.alphabet.named_as_text(["<|endoftext|>", "日"]) is None
-    assert formats.alphabet.named_as_text(["a", "Ġx"]) == "Ġx"
+    assert alphabet.named_as_text(["<|endoftext|>", "日"]) is None
+    assert alphabet.named_as_text(["a", "Ġx"]) == "Ġx"

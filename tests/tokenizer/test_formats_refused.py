@@ -61,7 +61,7 @@ REFUSED = {
 def test_what_cannot_be_followed_is_refused_by_name(what, tmp_path):
     change, message = REFUSED[what]
     with pytest.raises(UserError, match=message):
-        formats.read(hf_file(tmp_path, **change))
+        Tokenizer.from_file(hf_file(tmp_path, **change))
 
 
 def test_parts_can_be_ignored_and_that_is_recorded(tmp_path):
@@ -73,13 +73,13 @@ def test_parts_can_be_ignored_and_that_is_recorded(tmp_path):
         pre_tokenizer=sequence(split(r"\w+")),
     )
     with pytest.raises(UserError, match=r"ignore='nothing' is nothing that can be ignored; there are normalizer"):
-        formats.read(file, ignore={"nothing"})
-    tokenizer = formats.read(file, ignore={"normalizer", "dropout", "lstrip", "regex"})
+        Tokenizer.from_file(file, ignore={"nothing"})
+    tokenizer = Tokenizer.from_file(file, ignore={"normalizer", "dropout", "lstrip", "regex"})
     assert tokenizer.provenance["imported"]["ignored"] == ["dropout", "lstrip", "normalizer", "regex"]
     with pytest.raises(UserError, match="cannot be written as tokenizer"):
         formats.hf_json(tokenizer)
     file = hf_file(tmp_path, normalizer={"type": "Lowercase"}, model_dropout=0.1)
-    written = formats.hf_json(formats.read(file, ignore={"normalizer", "dropout"}))
+    written = formats.hf_json(Tokenizer.from_file(file, ignore={"normalizer", "dropout"}))
     assert (written["normalizer"], written["model"]["dropout"]) == (None, None)
 
 
@@ -98,7 +98,7 @@ def test_damaged_gpt2_files_are_refused(file, content, message, trained, tmp_pat
     formats.write(trained["gpt2"], tmp_path, "gpt2")
     (tmp_path / file).write_text(content)
     with pytest.raises(UserError, match=message):
-        formats.read(tmp_path)
+        Tokenizer.from_file(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -115,28 +115,28 @@ def test_damaged_gpt2_files_are_refused(file, content, message, trained, tmp_pat
 def test_damaged_ranks_are_refused(content, message, tmp_path):
     (tmp_path / "x.tiktoken").write_text(content)
     with pytest.raises(UserError, match=message):
-        formats.read(tmp_path, pattern="gpt2")
+        Tokenizer.from_file(tmp_path, pattern="gpt2")
     (tmp_path / "x.tiktoken").write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match="not UTF-8"):
-        formats.read(tmp_path, pattern="gpt2")
+        Tokenizer.from_file(tmp_path, pattern="gpt2")
 
 
 def test_arguments_of_another_format_and_unknown_paths_are_refused(trained, tmp_path):
     with pytest.raises(UserError, match="does not exist"):
-        formats.read(tmp_path / "none")
+        Tokenizer.from_file(tmp_path / "none")
     with pytest.raises(UserError, match="holds no tokenizer: looked for superbpe"):
-        formats.read(tmp_path)
+        Tokenizer.from_file(tmp_path)
     (tmp_path / "a.bin").write_text("")
     with pytest.raises(UserError, match=r"a\.bin is not known"):
-        formats.read(tmp_path / "a.bin")
+        Tokenizer.from_file(tmp_path / "a.bin")
     trained["gpt2"].save(tmp_path / "ours")
     with pytest.raises(UserError, match="of the kind superbpe, which takes no pattern"):
-        formats.read(tmp_path / "ours", pattern="gpt2")
+        Tokenizer.from_file(tmp_path / "ours", pattern="gpt2")
     formats.write(trained["gpt2"], tmp_path / "x.tiktoken", "tiktoken")
     (tmp_path / "x.tiktoken.json").unlink()
     with pytest.raises(UserError, match="holds no pattern; pass pattern="):
-        formats.read(tmp_path / "x.tiktoken")
-    read = formats.read(tmp_path / "x.tiktoken", pattern="gpt2", special_tokens={"<|endoftext|>": 1199})
+        Tokenizer.from_file(tmp_path / "x.tiktoken")
+    read = Tokenizer.from_file(tmp_path / "x.tiktoken", pattern="gpt2", special_tokens={"<|endoftext|>": 1199})
     assert read.vocab == trained["gpt2"].vocab
     for path, kind, message in [
         ("x", "tiktoken", "should end in .tiktoken"),
@@ -159,18 +159,18 @@ def test_two_pass_tokenizers_are_ours_alone(kind, trained, tmp_path):
 def test_tiktoken_is_refused_where_its_ranks_would_mean_something_else(tmp_path):
     file = hf_file(tmp_path, model_merges=["b c", "a b"])
     with pytest.raises(UserError, match="b'ab' has a lower id than b'bc', which is merged before it"):
-        tiktoken.export(formats.read(file))
+        tiktoken.export(Tokenizer.from_file(file))
     file = hf_file(tmp_path, model_merges=["a b", "b c"])
     with pytest.raises(UserError, match=r"merges leave b'abc' in two parts, which tiktoken would join"):
-        tiktoken.export(formats.read(file))
+        tiktoken.export(Tokenizer.from_file(file))
     file = hf_file(tmp_path, model_merges=["a b", "ab c", "b c"])
     with pytest.raises(UserError, match=r"merges never make the token b'xyz', but tiktoken takes"):
-        tiktoken.export(formats.read(file))
+        tiktoken.export(Tokenizer.from_file(file))
     file = hf_file(tmp_path, model_merges=["a b", "ab c", "a bc", "b c"], model_ignore_merges=True)
-    assert len(tiktoken.export(formats.read(file))["mergeable_ranks"]) == 260
+    assert len(tiktoken.export(Tokenizer.from_file(file))["mergeable_ranks"]) == 260
     file = hf_file(tmp_path, pre_tokenizer=sequence(split(r"(?=a)|b")), model_ignore_merges=True)
     with pytest.raises(UserError, match="can match nothing between two characters"):
-        tiktoken.export(formats.read(file))
+        tiktoken.export(Tokenizer.from_file(file))
 
 
 def test_special_strings_with_an_ordinary_tokens_name_are_refused(trained):

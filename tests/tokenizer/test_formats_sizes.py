@@ -16,20 +16,22 @@ def test_imported_tokenizers_are_cut_where_their_ids_allow(trained, tmp_path):
     vocab = dict(sorted((hf | bytes_backwards).items(), key=lambda item: item[1]))
     merges = [f"{printable(left)} {printable(right)}" for left, right in trained["gpt2"].merges]
     specials = [added("<s>", 1199), added("</s>", 1200)]
-    whole = formats.read(hf_file(tmp_path, model_vocab=vocab, model_merges=merges, added_tokens=specials))
+    whole = Tokenizer.from_file(hf_file(tmp_path, model_vocab=vocab, model_merges=merges, added_tokens=specials))
     cut = whole.cut(700)
     assert (cut.vocab_size, cut.special_tokens) == (700, {"<s>": 698, "</s>": 699})
     assert cut.vocab[:698] == whole.vocab[:698]
     assert cut.merges == whole.merges[: 698 - 256]
     first = {name: i + 1 for name, i in vocab.items()} | {"<s>": 0}
-    fixed = formats.read(hf_file(tmp_path, model_vocab=first, model_merges=merges, added_tokens=[added("<s>", 0)]))
+    fixed = Tokenizer.from_file(
+        hf_file(tmp_path, model_vocab=first, model_merges=merges, added_tokens=[added("<s>", 0)])
+    )
     assert fixed.cut(700).special_tokens == {"<s>": 0}
     assert fixed.cut(700).vocab == fixed.vocab[:700]
-    shuffled = formats.read(hf_file(tmp_path, model_merges=["b c", "a b"]))
+    shuffled = Tokenizer.from_file(hf_file(tmp_path, model_merges=["b c", "a b"]))
     with pytest.raises(UserError, match="its ids do not follow the order of its merges"):
         shuffled.cut(258)
     assert shuffled.cut(259).unmerged == {b"abc": 257}
-    derived = formats.read(hf_file(tmp_path, model_merges=["a b", "a bc", "b c"]))
+    derived = Tokenizer.from_file(hf_file(tmp_path, model_merges=["a b", "a bc", "b c"]))
     assert derived.cut(258).unmerged == {b"abc": 257}
     assert derived.cut(258).encode("abc") == [256, 99]
 
@@ -65,8 +67,8 @@ def test_extending_appends_and_changes_no_id(trained):
 def test_lists_that_say_too_little_are_not_given_as_ranks(tmp_path):
     for merges in (["a b", "ab c", "b c", "a bc"], ["a b", "b c"], ["ab c", "a b", "b c"]):
         with pytest.raises(UserError, match="a list of merges alone does not describe this tokenizer"):
-            formats.read(hf_file(tmp_path, model_merges=merges)).ranks()
-    tokenizer = formats.read(hf_file(tmp_path, model_merges=["b c", "ab c", "a b"]))
+            Tokenizer.from_file(hf_file(tmp_path, model_merges=merges)).ranks()
+    tokenizer = Tokenizer.from_file(hf_file(tmp_path, model_merges=["b c", "ab c", "a b"]))
     ordinary = tokenizer.ordinary_ids().tolist()
     assert ordinary[:2] == [ord("!"), ord('"')]
     assert ordinary[256:] == [258, 257, 256, 259]

@@ -25,7 +25,7 @@ from tokenizer import (
     count_pretokens,
     formats,
     patterns,
-    vocabulary,
+    spelling,
 )
 from tokenizer.errors import listed, quoted, shortened
 
@@ -158,16 +158,16 @@ def test_a_small_file_cannot_ask_for_a_large_vocabulary(monkeypatch):
     pairs += [(98 + i // 100, 98 + i % 100) for i in range(n)]
     pairs += [(270, 271 + i) for i in range(n)]
     merges = np.array([(*pair, 256 + i) for i, pair in enumerate(pairs)], np.uint32)
-    assert len(vocabulary.spell(range(256), merges[: 15 + n], {}, {})) == 256 + 15 + n
+    assert len(spelling.spell(range(256), merges[: 15 + n], {}, {})) == 256 + 15 + n
     for spell in (_native.spell, lambda *_: None):
         monkeypatch.setattr(_native, "spell", spell)
         tracemalloc.start()
-        with pytest.raises(UserError, match=rf"up to merge \d+ of 4215 have more than {vocabulary.MOST_BYTES} bytes"):
-            vocabulary.spell(range(256), merges, {}, {})
-        assert tracemalloc.get_traced_memory()[1] < 2 * vocabulary.MOST_BYTES
+        with pytest.raises(UserError, match=rf"up to merge \d+ of 4215 have more than {spelling.MOST_BYTES} bytes"):
+            spelling.spell(range(256), merges, {}, {})
+        assert tracemalloc.get_traced_memory()[1] < 2 * spelling.MOST_BYTES
         tracemalloc.stop()
     with pytest.raises(UserError, match="the tokens have more than 67108864 bytes together"):
-        vocabulary.spell(range(256), merges[:0], {b"a" * (1 << 26): 256}, {})
+        spelling.spell(range(256), merges[:0], {b"a" * (1 << 26): 256}, {})
 
 
 def test_ranks_of_long_tokens_are_read_in_time(tmp_path):
@@ -177,7 +177,7 @@ def test_ranks_of_long_tokens_are_read_in_time(tmp_path):
     path = tmp_path / "long.tiktoken"
     path.write_bytes(b"".join(base64.b64encode(token) + b" %d\n" % i for i, token in enumerate(ranks)))
     started = time.process_time()
-    tokenizer = formats.read(path, pattern="gpt2")
+    tokenizer = Tokenizer.from_file(path, pattern="gpt2")
     assert time.process_time() - started < 30
     assert tokenizer.merge_ids.tolist() == [[97, 97, 256], *([i - 1, i - 1, i] for i in range(257, 272))]
     assert list(tokenizer.unmerged.values()) == [272]
@@ -223,19 +223,19 @@ def test_errors_show_little_of_a_long_text(tmp_path):
     scored = CorpusConfig(paths=[str(tmp_path / "a.parquet")], score_field="score", min_score=1.0)
     plain = Tokenizer.from_ranks([], pattern=patterns.resolve("gpt2"), special_tokens=[long[:4096]])
     actions = (
-        lambda: formats.read(hf(merges=[long])),
-        lambda: formats.read(hf(vocab=vocab | {long: -1})),
-        lambda: formats.read(hf(vocab=vocab | {long + "日": 256})),
-        lambda: formats.read(hf(merges=[[long, "a"]])),
-        lambda: formats.read(gpt2()),
-        lambda: formats.read(tiktoken(), pattern="gpt2"),
+        lambda: Tokenizer.from_file(hf(merges=[long])),
+        lambda: Tokenizer.from_file(hf(vocab=vocab | {long: -1})),
+        lambda: Tokenizer.from_file(hf(vocab=vocab | {long + "日": 256})),
+        lambda: Tokenizer.from_file(hf(merges=[[long, "a"]])),
+        lambda: Tokenizer.from_file(gpt2()),
+        lambda: Tokenizer.from_file(tiktoken(), pattern="gpt2"),
         lambda: texts(scored),
         lambda: plain.encode(long),
         lambda: Tokenizer.from_ranks([], pattern=patterns.resolve("gpt2"), special_tokens=[long[:4097]]),
         lambda: plain.encode("a", allowed_special={long + "y"}),
         lambda: _native.split("a", "(" + long),
         lambda: patterns.resolve(long + "\n"),
-        lambda: vocabulary.spell(range(256), np.empty((0, 3), np.uint32), {long.encode(): 3}, {}),
+        lambda: spelling.spell(range(256), np.empty((0, 3), np.uint32), {long.encode(): 3}, {}),
     )
     for action in actions:
         with pytest.raises(UserError) as error:

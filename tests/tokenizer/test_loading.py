@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from tests.tokenizer.test_formats import edit
-from tokenizer import Tokenizer, UserError, _native, formats, patterns, vocabulary
+from tokenizer import Tokenizer, UserError, _native, formats, patterns, spelling
 
 
 @pytest.mark.parametrize("name", ["gpt2", "superwords", "two_pass"])
 def test_the_identity_is_the_hash_of_the_content(name, trained):
     tokenizer = trained[name]
-    content = json.dumps(formats.content(tokenizer), sort_keys=True)
+    content = json.dumps(formats.content(tokenizer.definition), sort_keys=True)
     assert tokenizer.sha256 == hashlib.sha256(content.encode()).hexdigest()
 
 
@@ -23,7 +23,7 @@ def test_a_name_that_looks_like_the_merges_does_not_change_the_identity(trained)
         tokenizer = Tokenizer.from_ranks(
             trained["gpt2"].ranks(), pattern=patterns.resolve("gpt2"), special_tokens=[string]
         )
-        content = json.dumps(formats.content(tokenizer), sort_keys=True)
+        content = json.dumps(formats.content(tokenizer.definition), sort_keys=True)
         assert tokenizer.sha256 == hashlib.sha256(content.encode()).hexdigest()
 
 
@@ -83,7 +83,7 @@ def test_vocabularies_are_spelled_alike_in_and_out_of_order(monkeypatch):
 
         def spelled(array=array, size=size):
             try:
-                return vocabulary.spell(range(256), array, {b"xyz": 256 + 9}, {"<s>": 256 + 10 + size})
+                return spelling.spell(range(256), array, {b"xyz": 256 + 9}, {"<s>": 256 + 10 + size})
             except UserError as error:
                 return str(error)
 

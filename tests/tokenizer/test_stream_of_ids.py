@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tokenizer import Batch, Tokenizer, UserError, patterns
-from tokenizer.tokenizer import ALPHABET
+from tokenizer.alphabet import ALPHABET
 
 TEXTS = ["the theory of the thing", "", "naïve 🙂\n\n", "the <|endoftext|> of it", "x" * 5000, "t", " the" * 3000]
 

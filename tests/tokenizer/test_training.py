@@ -17,9 +17,10 @@ from tokenizer import (
     formats,
     patterns,
     reference,
+    spelling,
     train_bpe,
-    vocabulary,
 )
+from tokenizer.definition import Definition
 from tokenizer.reference import TIE_BREAKS
 from tokenizer.train.summary import summary
 
@@ -216,13 +217,13 @@ def test_whatever_can_be_trained_can_be_saved(special_tokens, pattern):
 
 
 def test_training_from_a_tokenizer_makes_no_token_with_the_bytes_of_an_added_one(tmp_path):
-    start = formats.read(hf_file(tmp_path, added_tokens=[added("th", 260, special=False)]))
+    start = Tokenizer.from_file(hf_file(tmp_path, added_tokens=[added("th", 260, special=False)]))
     counts = count_pretokens([Batch.from_texts(["the thin that"] * 3)], start.pattern)
     grown = train_bpe(counts, 263, start=start)
     assert b"th" not in [grown.vocab[i] for i in grown.ordinary_ids()]
     formats.write(grown, tmp_path / "grown", "hf")
-    assert formats.read(tmp_path / "grown").encode("thin") == grown.encode("thin")
-    named = formats.read(hf_file(tmp_path, added_tokens=[added("Ġt", 260, special=False)]))
+    assert Tokenizer.from_file(tmp_path / "grown").encode("thin") == grown.encode("thin")
+    named = Tokenizer.from_file(hf_file(tmp_path, added_tokens=[added("Ġt", 260, special=False)]))
     with pytest.raises(UserError, match=r"'Ġt' is also how tokenizer\.json writes the ordinary token b' t'"):
         train_bpe(counts, 263, start=named)
 
@@ -319,13 +320,15 @@ def _imported(n_specials_inside):
         (at[ord("d")], at[ord("d")], dd),
     ]
     return Tokenizer(
-        byte_ids=byte_ids,
-        merge_ids=np.array(merges, np.uint32),
-        n_phase1_merges=len(merges),
-        pattern=patterns.resolve("none"),
-        special_tokens=specials,
-        ignore_merges=True,
-        unmerged={b"dada": first + 4},
+        Definition(
+            byte_ids=byte_ids,
+            merge_ids=np.array(merges, np.uint32),
+            n_phase1_merges=len(merges),
+            pattern=patterns.resolve("none"),
+            special_tokens=specials,
+            ignore_merges=True,
+            unmerged={b"dada": first + 4},
+        )
     )
 
 
@@ -419,14 +422,14 @@ def test_no_merge_makes_a_token_that_is_too_long():
     assert messages[0].startswith("2 pair(s) were not merged, since a token has at most 65,536 bytes")
     assert "Set max_token_bytes to" in messages[0]
     assert "ran out of pairs after 16 of 39 merges" in messages[1]
-    assert max(map(len, tokenizer.vocab)) == vocabulary.LONGEST_TOKEN == 65_536
+    assert max(map(len, tokenizer.vocab)) == spelling.LONGEST_TOKEN == 65_536
     assert tokenizer.provenance["phase1"]["too_long"] == summary(tokenizer)["too_long"] == 2
     assert tokenizer.decode(tokenizer.encode("=" * 200_000)) == "=" * 200_000
 
 
 @pytest.mark.parametrize("trainer", reference.EXACT)
 def test_the_longest_token_is_the_references(monkeypatch, trainer):
-    monkeypatch.setattr(vocabulary, "LONGEST_TOKEN", 5)
+    monkeypatch.setattr(spelling, "LONGEST_TOKEN", 5)
     corpus = {b"abcabcabcabc": 5, b"xyxyxyxyxy": 4, b"aaaaaaaaaaa": 3}
     merges = reference.TRAINERS[trainer](corpus, 30)
     assert max(len(left + right) for left, right, _ in merges) <= 5

@@ -10,14 +10,13 @@
 
 from __future__ import annotations
 
-from tokenizer.formats.alphabet import BYTE_CHARACTERS, BYTE_ORDER, printable, unprintable
+from tokenizer.alphabet import BYTE_CHARACTERS, printable, unprintable
 from tokenizer.formats.files import KINDS, read, write
 from tokenizer.formats.folder import FILE, content, identity, load, save
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_json
 
 __all__ = [
     "BYTE_CHARACTERS",
-    "BYTE_ORDER",
     "FILE",
     "HF_CONFIG_FILE",
     "HF_FILE",

@@ -6,17 +6,14 @@ import json
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tokenizer.definition import Described, Stored
 from tokenizer.durable import partial_name
 from tokenizer.errors import UserError
 from tokenizer.formats import folder, gpt2, hf_import, tiktoken
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.formats.text import check_members, read_json, write_files
 from tokenizer.patterns import Pattern
-
-if TYPE_CHECKING:
-    from tokenizer.tokenizer import Tokenizer
 
 KINDS = ("superbpe", "hf", "gpt2", "tiktoken")
 _ABOUT = ".json"  # after a .tiktoken file's name: what that does not hold
@@ -28,8 +25,8 @@ def read(
     pattern: str | Pattern | None = None,
     special_tokens: Mapping[str, int] | None = None,
     ignore: Collection[str] = (),
-) -> Tokenizer:
-    """The tokenizer at a path, whatever its format.
+) -> Stored:
+    """The tokenizer at a path, whatever its format: see `Tokenizer.from_file`.
 
     Args:
         path: a tokenizer's folder or file: see the table of `tokenizer.formats`. In a folder with several kinds of
@@ -42,15 +39,13 @@ def read(
         UserError: there is no tokenizer, or it is damaged, or it cannot be followed exactly, or an argument does not
             belong to its format.
     """
-    from tokenizer.tokenizer import Tokenizer
-
     kind, files = _detect(Path(path))
     given = {"pattern": pattern is not None, "special_tokens": special_tokens is not None, "ignore": bool(ignore)}
     used = {"superbpe": (), "hf": ("ignore",), "gpt2": ("pattern",), "tiktoken": ("pattern", "special_tokens")}[kind]
     if extra := [name for name, is_given in given.items() if is_given and name not in used]:
         raise UserError(f"{path} is of the kind {kind}, which takes no {extra[0]}")
     if kind == "superbpe":
-        return Tokenizer.load(files[0])
+        return folder.load(files[0])
     if kind == "hf":
         return hf_import.read(files[0], ignore)
     if kind == "gpt2":
@@ -97,7 +92,7 @@ def _detect(path: Path) -> tuple[str, list[Path]]:
     )
 
 
-def write(tokenizer: Tokenizer, path: Path | str, kind: str, *, any_pattern: bool = False) -> list[Path]:
+def write(tokenizer: Described, path: Path | str, kind: str, *, any_pattern: bool = False) -> list[Path]:
     """Writes a tokenizer in another program's format, if that gives the same ids; whole or not at all.
 
     Args:
@@ -112,7 +107,7 @@ def write(tokenizer: Tokenizer, path: Path | str, kind: str, *, any_pattern: boo
     Raises:
         UserError: the format cannot express the tokenizer, the path does not fit the kind, or a file exists already.
     """
-    path = Path(path)
+    definition, path = tokenizer.definition, Path(path)
     if kind not in KINDS:
         raise UserError(f"the format {kind!r} is not known; there are {', '.join(KINDS)}")
     if any_pattern and kind != "gpt2":
@@ -125,7 +120,9 @@ def write(tokenizer: Tokenizer, path: Path | str, kind: str, *, any_pattern: boo
         text = json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=2)
         single = path.suffix == ".json"
         files = (
-            {path.name: text} if single else {HF_FILE: text, HF_CONFIG_FILE: json.dumps(hf_config(tokenizer), indent=2)}
+            {path.name: text}
+            if single
+            else {HF_FILE: text, HF_CONFIG_FILE: json.dumps(hf_config(definition), indent=2)}
         )
         target = path.parent if single else path
     elif kind == "gpt2":
@@ -139,7 +136,7 @@ def write(tokenizer: Tokenizer, path: Path | str, kind: str, *, any_pattern: boo
             "pat_str": parts["pat_str"],
             "special_tokens": parts["special_tokens"],
             # The regex as it was: pat_str also matches the gaps between its matches.
-            "pattern": (tokenizer.fence or tokenizer.pattern).regex or "none",
+            "pattern": (definition.fence or definition.pattern).regex or "none",
         }
         files = {
             path.name: tiktoken.file_text(parts["mergeable_ranks"]),
@@ -155,12 +152,12 @@ def write(tokenizer: Tokenizer, path: Path | str, kind: str, *, any_pattern: boo
     return [target / name for name in files]
 
 
-def _write_folder(tokenizer: Tokenizer, path: Path) -> list[Path]:
+def _write_folder(tokenizer: Described, path: Path) -> list[Path]:
     if path.exists() and any(path.iterdir() if path.is_dir() else [path]):
         raise UserError(f"{path} exists already; name a new folder")
     partial = partial_name(path)
     try:
-        tokenizer.save(partial)
+        folder.save(tokenizer, partial)
         if path.exists():
             path.rmdir()
         partial.rename(path)

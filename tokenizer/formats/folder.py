@@ -8,21 +8,19 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, files, patterns
+from tokenizer.definition import Definition, Described, Stored
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
 from tokenizer.formats.portable import unportable_part
 from tokenizer.formats.text import check_members, write_files
 from tokenizer.patterns import Pattern
 from tokenizer.preparation import Preparation
-
-if TYPE_CHECKING:
-    from tokenizer.tokenizer import Tokenizer
 
 FILE = "superbpe.json"
 # 2 has tokens that merges do not make, 3 eligible pretokens, 4 a preparation of text; without them, less is written.
@@ -32,31 +30,31 @@ _MERGES = b'"merges": '
 _NO_MERGES = _MERGES + b"[]"  # a quotation mark inside a string has a backslash, so that this is the key and its value
 
 
-def content(tokenizer: Tokenizer, merges: Sequence[Any] | None = None) -> dict[str, Any]:
+def content(definition: Definition, merges: Sequence[Any] | None = None) -> dict[str, Any]:
     """What decides which ids a text gets, as JSON values; `merges` in the place of its own."""
     known: dict[str, Any] = {
-        "mode": tokenizer.mode,
-        "pattern": tokenizer.pattern.regex,
-        "fence": None if tokenizer.fence is None else tokenizer.fence.regex,
-        "byte_ids": list(tokenizer.byte_ids),
-        "merges": tokenizer.merge_ids.tolist() if merges is None else list(merges),
-        "phase1_merges": tokenizer.n_phase1_merges,
-        "special_tokens": tokenizer.special_tokens,
+        "mode": definition.mode,
+        "pattern": definition.pattern.regex,
+        "fence": None if definition.fence is None else definition.fence.regex,
+        "byte_ids": list(definition.byte_ids),
+        "merges": definition.merge_ids.tolist() if merges is None else list(merges),
+        "phase1_merges": definition.n_phase1_merges,
+        "special_tokens": definition.special_tokens,
     }
     # Only where they are used: what has none of them keeps its hash.
-    if tokenizer.eligible is not None:
-        known["eligible"] = tokenizer.eligible
-    if tokenizer.ignore_merges:
+    if definition.eligible is not None:
+        known["eligible"] = definition.eligible
+    if definition.ignore_merges:
         known["ignore_merges"] = True
-    known |= tokenizer.preparation.content()
-    if tokenizer.unmerged:
-        known["unmerged"] = [[token.hex(), token_id] for token, token_id in sorted(tokenizer.unmerged.items())]
+    known |= definition.preparation.content()
+    if definition.unmerged:
+        known["unmerged"] = [[token.hex(), token_id] for token, token_id in sorted(definition.unmerged.items())]
     return known
 
 
-def identity(tokenizer: Tokenizer) -> str:
+def identity(definition: Definition) -> str:
     """The hash of `content`."""
-    return _identity(content(tokenizer, merges=()), _native.write_merges(tokenizer.merge_ids.reshape(-1)).encode())
+    return _identity(content(definition, merges=()), _native.write_merges(definition.merge_ids.reshape(-1)).encode())
 
 
 def _identity(content: dict[str, Any], merges: bytes) -> str:
@@ -74,7 +72,7 @@ def _stored_identity(stored: dict[str, Any], written_merges: bytes | None) -> st
     return _identity(stored, written_merges)
 
 
-def save(tokenizer: Tokenizer, folder: Path, config: dict[str, Any] | None = None) -> None:
+def save(tokenizer: Described, folder: Path, config: dict[str, Any] | None = None) -> None:
     """Writes the folder. Where `tokenizer.json` could not be exact there is none, so that stock loaders fail loudly.
 
     Args:
@@ -82,45 +80,46 @@ def save(tokenizer: Tokenizer, folder: Path, config: dict[str, Any] | None = Non
         folder: Made if missing.
         config: What `tokenizer_config.json` says, if more than `hf_config`.
     """
-    texts = {HF_CONFIG_FILE: json.dumps(config or hf_config(tokenizer), indent=2) + "\n"}
-    part = unportable_part(tokenizer.fence or tokenizer.pattern)
+    definition = tokenizer.definition
+    texts = {HF_CONFIG_FILE: json.dumps(config or hf_config(definition), indent=2) + "\n"}
+    part = unportable_part(definition.fence or definition.pattern)
     if part is not None:
         warnings.warn(
             f"no {HF_FILE} is written: HF's regex engine may read {part} of the pattern otherwise", stacklevel=3
         )
-    elif tokenizer.mode == "one-pass":
+    elif definition.mode == "one-pass":
         texts[HF_FILE] = json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=1) + "\n"
-    fence = tokenizer.fence
+    fence = definition.fence
     about = {
         "format": "superbpe-tokenizer",
-        "version": _version(tokenizer),
-        "sha256": tokenizer.sha256,
+        "version": _version(definition),
+        "sha256": identity(definition),
         "files": {name: _hash(text.encode()) for name, text in texts.items()},
-        "pattern_name": tokenizer.pattern.name,
+        "pattern_name": definition.pattern.name,
         "fence_name": None if fence is None else fence.name,
         "provenance": tokenizer.provenance,
-        "content": content(tokenizer),
+        "content": content(definition),
     }
     # Last: a folder without it is no tokenizer, and beside files of another one it is refused.
     texts[FILE] = json.dumps(about) + "\n"
     write_files(folder, texts, remove=() if HF_FILE in texts else (HF_FILE,))
 
 
-def _version(tokenizer: Tokenizer) -> int:
+def _version(definition: Definition) -> int:
     """The oldest version that says all of it, so that older programs read what they can."""
-    if tokenizer.preparation:
+    if definition.preparation:
         return 4
-    if tokenizer.eligible is not None:
+    if definition.eligible is not None:
         return 3
-    return 2 if tokenizer.ignore_merges or tokenizer.unmerged else 1
+    return 2 if definition.ignore_merges or definition.unmerged else 1
 
 
 def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def load(folder: Path) -> dict[str, Any]:
-    """Arguments of `Tokenizer` out of a folder, checked.
+def load(folder: Path) -> Stored:
+    """What a folder holds, checked.
 
     Raises:
         UserError: files are missing or damaged, or what decides the ids was changed.
@@ -138,27 +137,27 @@ def load(folder: Path) -> dict[str, Any]:
     check_members(about, _ABOUT, path, end=end)
     check_members(stored, _CONTENT, path, "content.", end)
     try:
-        arguments = {
-            "byte_ids": stored["byte_ids"],
-            "merge_ids": np.array(stored["merges"], dtype=np.uint32).reshape(-1, 3) if merges is None else merges,
-            "n_phase1_merges": stored["phase1_merges"],
-            "pattern": _pattern(about["pattern_name"], stored["pattern"]),
-            "fence": None if stored["fence"] is None else _pattern(about.get("fence_name"), stored["fence"]),
-            "mode": stored["mode"],
-            "eligible": stored.get("eligible"),
-            "special_tokens": stored["special_tokens"],
-            "ignore_merges": stored.get("ignore_merges", False),
-            "unmerged": {bytes.fromhex(token): token_id for token, token_id in stored.get("unmerged", [])},
-            "preparation": Preparation.of(stored),
-            "provenance": about.get("provenance") or {},
-        }
         "".join(stored["special_tokens"]).encode()
+        definition = Definition(
+            byte_ids=stored["byte_ids"],
+            merge_ids=np.array(stored["merges"], dtype=np.uint32) if merges is None else merges,
+            n_phase1_merges=stored["phase1_merges"],
+            pattern=_pattern(about["pattern_name"], stored["pattern"]),
+            fence=None if stored["fence"] is None else _pattern(about.get("fence_name"), stored["fence"]),
+            mode=stored["mode"],
+            eligible=stored.get("eligible"),
+            special_tokens=stored["special_tokens"],
+            ignore_merges=stored.get("ignore_merges", False),
+            unmerged={bytes.fromhex(token): token_id for token, token_id in stored.get("unmerged", [])},
+            preparation=Preparation.of(stored),
+        )
     except UserError:
         raise
     except (ValueError, OverflowError) as error:  # ids out of range, surrogates, digits that are not hexadecimal
         raise UserError(f"{path} is damaged ({quoted(error)}){end}") from None
-    _check_hf_files(folder, about["files"], arguments)
-    return arguments
+    found = Stored(definition, about.get("provenance") or {})
+    _check_hf_files(folder, about["files"], found)
+    return found
 
 
 _ABOUT = {
@@ -228,17 +227,16 @@ _HF_PARTS = (
 """What of tokenizer.json decides ids or text."""
 
 
-def _check_hf_files(folder: Path, written: dict[str, str], arguments: dict[str, Any]) -> None:
+def _check_hf_files(folder: Path, written: dict[str, str], tokenizer: Stored) -> None:
     """Refuses HF files that no longer say what the tokenizer is; other edits only warn."""
-    from tokenizer.tokenizer import Tokenizer
-
+    definition = tokenizer.definition
     path = folder / HF_FILE
-    if HF_FILE not in written or arguments["mode"] == "two-pass":
+    if HF_FILE not in written or definition.mode == "two-pass":
         if path.exists():
             raise UserError(f"{path} must not exist: this tokenizer has no exact tokenizer.json. Delete it")
     elif _hash(files.read_bytes(path) if path.exists() else b"") != written.get(HF_FILE):
         found = _read(path, f"{path} is missing; restore it or train again")
-        expected = hf_json(Tokenizer(**arguments))
+        expected = hf_json(tokenizer)
         for part in _HF_PARTS:
             if found.get(part) != expected[part]:
                 raise UserError(f"{path} was changed in its {part!r}: it would give other ids than {FILE}. Restore it")
@@ -247,7 +245,7 @@ def _check_hf_files(folder: Path, written: dict[str, str], arguments: dict[str, 
     if not config.exists():
         warnings.warn(f"{config} is missing: transformers may guess another class and give wrong ids", stacklevel=4)
     elif _hash(files.read_bytes(config)) != written.get(HF_CONFIG_FILE):
-        _check_hf_config(config, {*arguments["special_tokens"], *arguments["preparation"].added_tokens})
+        _check_hf_config(config, {*definition.special_tokens, *definition.preparation.added_tokens})
         warnings.warn(f"{config} was edited after it was written; ids here do not depend on it", stacklevel=4)
 
 

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tokenizer import patterns
+from tokenizer.alphabet import BYTE_CHARACTERS, missing_byte, printable, unprintable
+from tokenizer.definition import Definition, Described, Stored
 from tokenizer.errors import UserError, quoted
-from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, printable, unprintable
 from tokenizer.formats.text import check_ids, read_json, read_text
 from tokenizer.patterns import Pattern
 from tokenizer.preparation import refuse
-from tokenizer.vocabulary import NO_TOKEN
-
-if TYPE_CHECKING:
-    from tokenizer.tokenizer import Tokenizer
+from tokenizer.spelling import NO_TOKEN
 
 PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 """Names of the vocabulary's file and the merges' file that go together."""
 _HEADER = "#version"
 
 
-def read(vocab_file: Path, merges_file: Path, pattern: str | Pattern = "gpt2") -> Tokenizer:
+def read(vocab_file: Path, merges_file: Path, pattern: str | Pattern = "gpt2") -> Stored:
     """The tokenizer of a vocabulary and a list of merges, with or without a "#version" line above it.
 
     What the vocabulary has beyond bytes and merges are special tokens.
@@ -37,8 +34,6 @@ def read(vocab_file: Path, merges_file: Path, pattern: str | Pattern = "gpt2") -
     Raises:
         UserError: a file is missing or damaged, or they do not fit together.
     """
-    from tokenizer.tokenizer import Tokenizer
-
     vocab = read_json(vocab_file)
     check_ids(vocab, vocab_file)
     if missing := missing_byte(lambda byte: BYTE_CHARACTERS[byte] in vocab):
@@ -60,17 +55,17 @@ def read(vocab_file: Path, merges_file: Path, pattern: str | Pattern = "gpt2") -
     merges = np.array(rows, dtype=np.uint32).reshape(-1, 3)
     byte_ids = [vocab.get(BYTE_CHARACTERS[byte], NO_TOKEN) for byte in range(256)]
     ordinary = set(byte_ids) | set(merges[:, 2].tolist())
-    return Tokenizer(
+    definition = Definition(
         byte_ids=byte_ids,
         merge_ids=merges,
         n_phase1_merges=len(merges),
         pattern=patterns.resolve(pattern),
         special_tokens={name: i for name, i in vocab.items() if i not in ordinary},
-        provenance={"imported": {"format": "gpt2", "header": header}},
     )
+    return Stored(definition, {"imported": {"format": "gpt2", "header": header}})
 
 
-def files(tokenizer: Tokenizer, *, any_pattern: bool = False) -> dict[str, str]:
+def files(tokenizer: Described, *, any_pattern: bool = False) -> dict[str, str]:
     """Contents of `vocab.json` and `merges.txt`, by name.
 
     Args:
@@ -80,14 +75,15 @@ def files(tokenizer: Tokenizer, *, any_pattern: bool = False) -> dict[str, str]:
     Raises:
         UserError: the files could not say what the tokenizer is.
     """
-    cut = tokenizer.fence or tokenizer.pattern
-    if tokenizer.mode != "one-pass":
+    definition = tokenizer.definition
+    cut = definition.fence or definition.pattern
+    if definition.mode != "one-pass":
         raise UserError("a two-pass tokenizer cannot be written as vocab.json and merges.txt: they hold one pass")
-    refuse(tokenizer.preparation, "the tokenizer cannot be written as vocab.json and merges.txt, which do not say so")
-    if tokenizer.ignore_merges or tokenizer.unmerged:
+    refuse(definition.preparation, "the tokenizer cannot be written as vocab.json and merges.txt, which do not say so")
+    if definition.ignore_merges or definition.unmerged:
         raise UserError(
             "vocab.json and merges.txt hold only tokens that merges make, and this tokenizer has others (ignore_merges "
-            f"is {tokenizer.ignore_merges}, {len(tokenizer.unmerged)} tokens without a merge); write it as hf"
+            f"is {definition.ignore_merges}, {len(definition.unmerged)} tokens without a merge); write it as hf"
         )
     if cut.regex != patterns.resolve("gpt2").regex and not any_pattern:
         raise UserError(
@@ -95,16 +91,16 @@ def files(tokenizer: Tokenizer, *, any_pattern: bool = False) -> dict[str, str]:
             f"({quoted(cut.regex)}) "
             "they would give other ids. Write it as hf, or pass any_pattern=True (--any-pattern) and tell the reader"
         )
-    special_ids = {i: string for string, i in tokenizer.special_tokens.items()}
-    names = [special_ids.get(i) or printable(token) for i, token in enumerate(tokenizer.vocab)]
+    special_ids = {i: string for string, i in definition.special_tokens.items()}
+    names = [special_ids.get(i) or printable(token) for i, token in enumerate(definition.vocab)]
     vocab = {name: i for i, name in enumerate(names) if name}
     if len(vocab) < sum(map(bool, names)):
         clash = min(
-            string for string, i in tokenizer.special_tokens.items() if vocab[string] != i or names.count(string) > 1
+            string for string, i in definition.special_tokens.items() if vocab[string] != i or names.count(string) > 1
         )
         raise UserError(f"the special token {quoted(clash)} is also how vocab.json writes an ordinary token")
     header = (tokenizer.provenance.get("imported") or {}).get("header", "#version: 0.2")
-    lines = [f"{names[left]} {names[right]}" for left, right in tokenizer.merge_ids[:, :2].tolist()]
+    lines = [f"{names[left]} {names[right]}" for left, right in definition.merge_ids[:, :2].tolist()]
     return {
         "vocab.json": json.dumps(vocab, ensure_ascii=False),
         "merges.txt": "".join(f"{line}\n" for line in ([header] if header else []) + lines),

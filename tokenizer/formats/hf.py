@@ -8,15 +8,15 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tokenizer.alphabet import named_as_text, printable, unprintable
+from tokenizer.definition import Definition, Described
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats import cuts
-from tokenizer.formats.alphabet import named_as_text, printable, unprintable
 from tokenizer.formats.portable import unportable_part
 from tokenizer.preparation import FORMS
 
 if TYPE_CHECKING:
     from tokenizer.patterns import Pattern
-    from tokenizer.tokenizer import Tokenizer
 
 HF_FILE = "tokenizer.json"
 HF_CONFIG_FILE = "tokenizer_config.json"
@@ -38,7 +38,7 @@ NEVER_APPLY = ("unk_token", "fuse_unk", "byte_fallback")
 """Options of the model for what is unknown; every byte is a token, so nothing is."""
 
 
-def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
+def hf_json(tokenizer: Described) -> dict[str, Any]:
     """The tokenizer as HF `tokenizers` reads it.
 
     One that was read from a tokenizer.json keeps what that said of post-processing, decoding and added tokens.
@@ -47,21 +47,22 @@ def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
         UserError: it is two-pass, which that format cannot express; its pattern means something else there; or a
             special token has the name of an ordinary one.
     """
-    if tokenizer.mode != "one-pass":
+    definition = tokenizer.definition
+    if definition.mode != "one-pass":
         raise UserError(
             "a two-pass tokenizer cannot be written as tokenizer.json: phase 2 runs over whole phase-1 tokens there, "
             "which HF tokenizers cannot express; train with phase1_fence=lifted for an exact export"
         )
-    cut = tokenizer.fence or tokenizer.pattern
+    cut = definition.fence or definition.pattern
     if (part := unportable_part(cut)) is not None:
         raise UserError(
             f"the pattern {quoted(cut.regex)} cannot be written as tokenizer.json: "
             f"HF's regex engine may read {part} otherwise"
         )
     template = _parts(tokenizer.provenance, TEMPLATE)
-    added = tokenizer.special_tokens | dict(tokenizer.preparation.added_tokens)
+    added = definition.special_tokens | dict(definition.preparation.added_tokens)
     special_ids = set(added.values())
-    names = [printable(token) for token in tokenizer.vocab]
+    names = [printable(token) for token in definition.vocab]
     vocab = {name: i for i, name in enumerate(names) if name and i not in special_ids}
     if clash := set(added) & set(vocab):
         raise UserError(
@@ -70,24 +71,24 @@ def hf_json(tokenizer: Tokenizer) -> dict[str, Any]:
             "id there; use another special string"
         )
     inside = _specials_in_vocab(added, len(vocab), template.get("specials_in_vocab"))
-    if tokenizer.ignore_merges and (name := named_as_text(inside)) is not None:
+    if definition.ignore_merges and (name := named_as_text(inside)) is not None:
         raise UserError(
             f"the special token {quoted(name)} is how tokenizer.json writes {quoted(unprintable(name))}, and with "
             "ignore_merges "
             "that text would get its id there; use another special string"
         )
     vocab |= inside
-    merges = [[names[left], names[right]] for left, right in tokenizer.merge_ids[:, :2].tolist()]
+    merges = [[names[left], names[right]] for left, right in definition.merge_ids[:, :2].tolist()]
     return {
         "version": template.get("version", "1.0"),
         "truncation": template.get("truncation"),
         "padding": template.get("padding"),
-        "added_tokens": added_tokens(tokenizer, _parts(template, "added_tokens")),
-        "normalizer": normalizer(tokenizer.preparation.forms, template.get("normalizer")),
+        "added_tokens": added_tokens(definition, _parts(template, "added_tokens")),
+        "normalizer": normalizer(definition.preparation.forms, template.get("normalizer")),
         "pre_tokenizer": _pre_tokenizer(cut, template),
         "post_processor": template.get("post_processor"),
         "decoder": template.get("decoder", BYTE_LEVEL),
-        "model": _model(tokenizer, _parts(template, "model"))
+        "model": _model(definition, _parts(template, "model"))
         | {
             "vocab": dict(sorted(vocab.items(), key=lambda item: item[1])),
             "merges": [" ".join(pair) for pair in merges] if template.get("merges") == "strings" else merges,
@@ -101,12 +102,12 @@ def _parts(parent: dict[str, Any], key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def added_tokens(tokenizer: Tokenizer, flags: dict[str, Any]) -> list[dict[str, Any]]:
+def added_tokens(definition: Definition, flags: dict[str, Any]) -> list[dict[str, Any]]:
     """Special and other added tokens by id; where it decides no ids, `normalized` is as it was."""
-    preparation = tokenizer.preparation
+    preparation = definition.preparation
     tokens = {
         string: {"special": special, "normalized": string in preparation.late}
-        for strings, special in ((tokenizer.special_tokens, True), (preparation.added_tokens, False))
+        for strings, special in ((definition.special_tokens, True), (preparation.added_tokens, False))
         for string in strings
     }
     kept = {
@@ -115,7 +116,7 @@ def added_tokens(tokenizer: Tokenizer, flags: dict[str, Any]) -> list[dict[str, 
     }
     if not preparation.forms and not preparation.late and not overlap(kept):
         tokens = kept
-    ids = tokenizer.special_tokens | dict(preparation.added_tokens)
+    ids = definition.special_tokens | dict(preparation.added_tokens)
     ordered = sorted(ids.items(), key=lambda item: item[1])
     return [{"id": token_id, "content": string} | ADDED_TOKEN | tokens[string] for string, token_id in ordered]
 
@@ -164,13 +165,13 @@ def overlap(added: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
     return None
 
 
-def _model(tokenizer: Tokenizer, template: dict[str, Any]) -> dict[str, Any]:
+def _model(definition: Definition, template: dict[str, Any]) -> dict[str, Any]:
     """What the model says beside vocabulary and merges: as it was read where that decides no ids."""
     kept = {key: template[key] for key in template if key in NEVER_APPLY or (key in MODEL and not template[key])}
     if template.get("type") == "BPE":
         kept = {"type": "BPE"} | kept
-    if tokenizer.ignore_merges or not template or "ignore_merges" in template:
-        kept["ignore_merges"] = tokenizer.ignore_merges
+    if definition.ignore_merges or not template or "ignore_merges" in template:
+        kept["ignore_merges"] = definition.ignore_merges
     return kept if template else MODEL | kept
 
 
@@ -203,13 +204,13 @@ def _pre_tokenizer(cut: Pattern, template: dict[str, Any]) -> dict[str, Any]:
     return {"type": "Sequence", "pretokenizers": [*splits, BYTE_LEVEL]}
 
 
-def hf_config(tokenizer: Tokenizer) -> dict[str, Any]:
+def hf_config(definition: Definition) -> dict[str, Any]:
     """`tokenizer_config.json`. Without the class, transformers guesses one from the model and gives wrong ids."""
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": 10**30,
         "clean_up_tokenization_spaces": False,
     }
-    if "<|endoftext|>" in tokenizer.special_tokens:
+    if "<|endoftext|>" in definition.special_tokens:
         config |= {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
     return config

@@ -7,27 +7,25 @@ import warnings
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tokenizer import _native, files, patterns
+from tokenizer.alphabet import BYTE_CHARACTERS, missing_byte, named_as_text, unprintable, unprintable_all
+from tokenizer.definition import Definition, Stored
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats import cuts
-from tokenizer.formats.alphabet import BYTE_CHARACTERS, missing_byte, named_as_text, unprintable, unprintable_all
 from tokenizer.formats.hf import NEVER_APPLY, TEMPLATE, forms_of, overlap
 from tokenizer.formats.portable import unportable_part
 from tokenizer.formats.text import check_ids, check_members, may_hold_surrogates, parse_json, read_bytes
 from tokenizer.preparation import FORMS, Preparation, normalized
-from tokenizer.vocabulary import NO_TOKEN
-
-if TYPE_CHECKING:
-    from tokenizer.tokenizer import Tokenizer
+from tokenizer.spelling import NO_TOKEN
 
 IGNORABLE = ("normalizer", "dropout", "regex", "lstrip", "rstrip", "single_word", "normalized")
 
 
-def read(path: Path, ignore: Collection[str] = ()) -> Tokenizer:
+def read(path: Path, ignore: Collection[str] = ()) -> Stored:
     """The tokenizer of a tokenizer.json.
 
     Its special tokens are special here: text has them where the caller allows it. Its other added tokens are found in
@@ -61,10 +59,10 @@ class _Model:
     Attributes:
         n_tokens: in the vocabulary.
         ids: name to id; at least of the added tokens that are in the vocabulary.
-        byte_ids: as of `Tokenizer`.
+        byte_ids: as of `Definition`.
         merges: uint32 [n, 3].
         written: how merges are: "strings" or "pairs".
-        unmerged: as of `Tokenizer`.
+        unmerged: as of `Definition`.
     """
 
     n_tokens: int
@@ -77,7 +75,7 @@ class _Model:
 
 def parse(
     found: dict[str, Any], path: Path | None = None, ignore: Collection[str] = (), model: _Model | None = None
-) -> Tokenizer:
+) -> Stored:
     """`read` for the content of the file; `path` is for its errors. `model` is what was read of it already."""
     if unknown := set(ignore) - set(IGNORABLE):
         raise UserError(
@@ -85,16 +83,14 @@ def parse(
         )
     path = path or Path("tokenizer.json")
     try:
-        return _tokenizer(found, path, set(ignore), model)
+        return _stored(found, path, set(ignore), model)
     except KeyError as error:
         raise UserError(f"{path} is damaged: the key {error} is missing in one of its parts") from None
     except (AttributeError, IndexError, TypeError, OverflowError) as error:
         raise UserError(f"{path} is damaged ({quoted(error)})") from None
 
 
-def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str], read: _Model | None) -> Tokenizer:
-    from tokenizer.tokenizer import Tokenizer
-
+def _stored(found: dict[str, Any], path: Path, ignore: set[str], read: _Model | None) -> Stored:
     check_members(found, _MEMBERS, path)
     model = found["model"]
     _check_model(model, path, ignore)
@@ -135,7 +131,7 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str], read: _Model
             key: None if key in ignore else value for key, value in model.items() if key not in ("vocab", "merges")
         },
     }
-    return Tokenizer(
+    definition = Definition(
         byte_ids=known.byte_ids,
         merge_ids=known.merges,
         n_phase1_merges=len(known.merges),
@@ -144,8 +140,8 @@ def _tokenizer(found: dict[str, Any], path: Path, ignore: set[str], read: _Model
         ignore_merges=ignore_merges,
         unmerged=known.unmerged,
         preparation=preparation,
-        provenance={"imported": {"format": "hf", "ignored": sorted(ignore)}, TEMPLATE: template},
     )
+    return Stored(definition, {"imported": {"format": "hf", "ignored": sorted(ignore)}, TEMPLATE: template})
 
 
 _MEMBERS = {

@@ -11,7 +11,7 @@ from typing import Any
 from tokenizer import files
 from tokenizer.durable import naming, partial_name, sync
 from tokenizer.errors import UserError, quoted
-from tokenizer.vocabulary import MOST_IDS
+from tokenizer.spelling import MOST_IDS
 
 _SHOWN = 60  # characters of a wrong value in a message
 

@@ -14,22 +14,20 @@ import warnings
 from collections.abc import Collection, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, patterns
+from tokenizer.alphabet import missing_byte
+from tokenizer.definition import Definition, Described, Stored
 from tokenizer.errors import UserError, quoted
-from tokenizer.formats.alphabet import missing_byte
 from tokenizer.formats.cuts import COVERING
 from tokenizer.formats.text import read_text
 from tokenizer.patterns import Pattern
 from tokenizer.preparation import refuse
-from tokenizer.vocabulary import MOST_IDS, NO_TOKEN
-
-if TYPE_CHECKING:
-    from tokenizer.tokenizer import Tokenizer
+from tokenizer.spelling import MOST_IDS, NO_TOKEN
 
 
 def parse(path: Path) -> dict[bytes, int]:
@@ -65,7 +63,7 @@ def from_ranks(
     *,
     pattern: str | Pattern,
     special_tokens: Mapping[str, int] | None = None,
-) -> Tokenizer:
+) -> Stored:
     """The tokenizer that gives tiktoken's ids.
 
     Args:
@@ -77,8 +75,6 @@ def from_ranks(
     Raises:
         UserError: a byte is no token, or ranks are taken twice or out of range.
     """
-    from tokenizer.tokenizer import Tokenizer
-
     if wrong := [token for token, rank in ranks.items() if not 0 <= rank < MOST_IDS]:
         raise UserError(
             f"the rank {ranks[wrong[0]]} of {quoted(wrong[0])} is out of range: ranks are ids, from 0 to {MOST_IDS - 1}"
@@ -98,7 +94,7 @@ def from_ranks(
     parts = _native.Encoder.recover_merges(ordered).reshape(-1, 2)
     made = parts[:, 0] != np.iinfo(np.uint32).max
     merges = np.column_stack([ids[parts[made]], ids[made]])
-    return Tokenizer(
+    definition = Definition(
         byte_ids=[ranks.get(bytes([byte]), NO_TOKEN) for byte in range(256)],
         merge_ids=merges.astype(np.uint32),
         n_phase1_merges=len(merges),
@@ -108,54 +104,55 @@ def from_ranks(
         unmerged={
             token: ranks[token] for token, is_made in zip(ordered, made, strict=True) if len(token) > 1 and not is_made
         },
-        provenance={"imported": {"format": "tiktoken"}},
     )
+    return Stored(definition, {"imported": {"format": "tiktoken"}})
 
 
-def from_encoding(encoding: Any) -> Tokenizer:
+def from_encoding(encoding: Any) -> Stored:
     """The tokenizer that gives the ids of a `tiktoken.Encoding`."""
     return from_ranks(encoding._mergeable_ranks, pattern=encoding._pat_str, special_tokens=encoding._special_tokens)
 
 
-def export(tokenizer: Tokenizer) -> dict[str, Any]:
+def export(tokenizer: Described) -> dict[str, Any]:
     """`pat_str`, `mergeable_ranks` and `special_tokens` with which tiktoken gives the same ids.
 
     Raises:
         UserError: it would not, for the reason named.
     """
-    if tokenizer.mode != "one-pass":
+    definition = tokenizer.definition
+    if definition.mode != "one-pass":
         raise UserError("a two-pass tokenizer cannot be written for tiktoken, which knows one pass")
-    refuse(tokenizer.preparation, "the tokenizer cannot be written for tiktoken, which encodes text as it is")
-    if (pair := prefix_pair(tokenizer.special_tokens)) is not None:
+    refuse(definition.preparation, "the tokenizer cannot be written for tiktoken, which encodes text as it is")
+    if (pair := prefix_pair(definition.special_tokens)) is not None:
         raise UserError(
             f"the tokenizer cannot be written for tiktoken: its special token {pair[0]!r} begins another one, "
             f"{pair[1]!r}, and in a text that holds both tiktoken may find the shorter. Write it as hf"
         )
-    ordinary = tokenizer.ordinary_ids()
-    ranks = {tokenizer.vocab[i]: i for i in ordinary.tolist()}
+    ordinary = definition.ordinary_ids()
+    ranks = {definition.vocab[i]: i for i in ordinary.tolist()}
     # tiktoken also merges two parts for which there is no merge here, if their bytes together are a token. No token's
     # own bytes may end up as two parts: then its merges are ours, and ours all of them.
-    in_tokens = tokenizer._encoder.tokens_in_tokens()
-    _check_order(tokenizer, in_tokens == 1)
+    in_tokens = definition.encoder.tokens_in_tokens()
+    _check_order(definition, in_tokens == 1)
     parts = in_tokens[ordinary]
     if (parts == 2).any():
-        token = tokenizer.vocab[ordinary[int(np.flatnonzero(parts == 2)[0])]]
+        token = definition.vocab[ordinary[int(np.flatnonzero(parts == 2)[0])]]
         raise UserError(
             f"the tokenizer cannot be written for tiktoken: merges leave {quoted(token)} in two parts, which "
             "tiktoken would "
             f"join since it is a token ({int((parts == 2).sum())} such tokens). Write it as hf"
         )
-    if not tokenizer.ignore_merges and (parts > 1).any():
-        token = tokenizer.vocab[ordinary[int(np.flatnonzero(parts > 1)[0])]]
+    if not definition.ignore_merges and (parts > 1).any():
+        token = definition.vocab[ordinary[int(np.flatnonzero(parts > 1)[0])]]
         raise UserError(
             f"the tokenizer cannot be written for tiktoken: merges never make the token {quoted(token)}, but "
             "tiktoken takes "
             f"a whole pretoken that is a token as it is ({int((parts > 1).sum())} such tokens). Write it as hf"
         )
     return {
-        "pat_str": covering(tokenizer.fence or tokenizer.pattern),
+        "pat_str": covering(definition.fence or definition.pattern),
         "mergeable_ranks": dict(sorted(ranks.items(), key=lambda item: item[1])),
-        "special_tokens": dict(tokenizer.special_tokens),
+        "special_tokens": dict(definition.special_tokens),
     }
 
 
@@ -169,13 +166,13 @@ def prefix_pair(special_tokens: Collection[str]) -> tuple[str, str] | None:
     return next(((one, other) for one, other in pairwise(ordered) if other.startswith(one)), None)
 
 
-def _check_order(tokenizer: Tokenizer, made: npt.NDArray[np.bool_]) -> None:
+def _check_order(definition: Definition, made: npt.NDArray[np.bool_]) -> None:
     """There one number is a token's id and the rank of its merge. `made`: by id, whether merges make it."""
-    products = tokenizer.merge_ids[tokenizer._encoder.live_merges(), 2].astype(np.int64)
+    products = definition.merge_ids[definition.encoder.live_merges(), 2].astype(np.int64)
     products = products[made[products]]
     wrong = np.flatnonzero(np.diff(products) < 0)
     if len(wrong):
-        first, second = (tokenizer.vocab[i] for i in products[wrong[0] : wrong[0] + 2])
+        first, second = (definition.vocab[i] for i in products[wrong[0] : wrong[0] + 2])
         raise UserError(
             f"the tokenizer cannot be written for tiktoken: there ids are ranks, and {quoted(second)} has a lower "
             "id than "
@@ -220,7 +217,7 @@ def _may_be_empty(regex: str) -> bool:
         return True
 
 
-def to_encoding(tokenizer: Tokenizer, name: str = "superbpe") -> Any:
+def to_encoding(tokenizer: Described, name: str = "superbpe") -> Any:
     """A `tiktoken.Encoding` that gives the same ids.
 
     Raises:

@@ -71,7 +71,7 @@ def _vocabulary_json(tokenizer: Tokenizer) -> dict[str, Any]:
         "version": "1.0",
         "truncation": template.get("truncation"),
         "padding": template.get("padding"),
-        "added_tokens": added_tokens(tokenizer, template.get("added_tokens") or {}),
+        "added_tokens": added_tokens(tokenizer.definition, template.get("added_tokens") or {}),
         "normalizer": normalizer(tokenizer.preparation.forms, None),
         "pre_tokenizer": None,
         "post_processor": template.get("post_processor"),
@@ -97,7 +97,7 @@ class TextEncoder:
         self.forget_added_tokens()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (arguments(self.tokenizer),)
+        return TextEncoder, (self.tokenizer,)
 
     @cached_property
     def _lengths(self) -> npt.NDArray[np.int32]:
@@ -136,7 +136,7 @@ class TextEncoder:
         return self._sets.resolve(frozenset() if split_special_tokens else "all", ())[0]
 
     def _encode_prepared(self, texts: Sequence[str], preparation: Any, *, spans: bool) -> Encoded:
-        encoder = self.tokenizer._encoder
+        encoder = self.tokenizer.definition.encoder
         if not spans:
             return Encoded(*encoder.encode_batch(list(texts), thread_count(_threads()), preparation))
         found = [encoder.encode_spans(text, preparation) for text in texts]
@@ -202,7 +202,7 @@ class TextEncoder:
         words = np.repeat(np.arange(len(pieces)), np.diff(encoded.offsets))
         preparation = self._prepare(backend, split_special_tokens=split_special_tokens)
         if isinstance(text, str) and preparation is not None and self.tokenizer.preparation:
-            words = self.tokenizer._encoder.encode_words(text, preparation)[2]
+            words = self.tokenizer.definition.encoder.encode_words(text, preparation)[2]
         elif isinstance(text, str):
             starts = self._word_starts(text, split_special_tokens)
             words = np.searchsorted(starts, encoded.spans[:, 0], side="right") - 1
@@ -247,19 +247,6 @@ def _spans(text: str, lengths: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         characters = np.concatenate(([0], np.cumsum(begins)))
         starts, stops = characters[starts] - ~begins[starts], characters[stops]
     return np.column_stack((starts, stops))
-
-
-def arguments(tokenizer: Tokenizer) -> dict[str, Any]:
-    """What `Tokenizer` made it of."""
-    names = [
-        *("byte_ids", "merge_ids", "n_phase1_merges", "pattern", "fence", "mode", "eligible"),
-        *("special_tokens", "ignore_merges", "unmerged", "preparation", "provenance"),
-    ]
-    return {name: getattr(tokenizer, name) for name in names}
-
-
-def _restored(found: dict[str, Any]) -> TextEncoder:
-    return TextEncoder(Tokenizer(**found))
 
 
 def template_ids(post_processor: Any, *, add_special_tokens: bool) -> tuple[list[int], list[int], list[int]] | None:

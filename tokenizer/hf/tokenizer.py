@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -37,7 +38,7 @@ from tokenizer.hf.batches import (
     rows_of,
     windows,
 )
-from tokenizer.hf.encoding import TextEncoder, arguments, backend, template_ids
+from tokenizer.hf.encoding import TextEncoder, backend, template_ids
 from tokenizer.preparation import Preparation
 from tokenizer.tokenizer import Tokenizer
 
@@ -81,7 +82,7 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
     @classmethod
     def from_tokenizer(cls, tokenizer: Tokenizer, **kwargs: Any) -> Self:
         """The same for a tokenizer that is no folder yet; other settings as for the class."""
-        config = hf_config(tokenizer)
+        config = hf_config(tokenizer.definition)
         del config["tokenizer_class"]
         return cls(superbpe=tokenizer, **{**config, **kwargs})
 
@@ -240,12 +241,9 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
             added_tokens={token.content: i for i, token in added.items() if not token.special},
             late=frozenset(name for name, flag in flags.items() if flag["normalized"] and (forms or overlap(flags))),
         )
-        made = {
-            "special_tokens": {token.content: i for i, token in added.items() if token.special},
-            "preparation": preparation,
-            "provenance": {**tokenizer.provenance, TEMPLATE: template},
-        }
-        return Tokenizer(**(arguments(tokenizer) | made))
+        special_tokens = {token.content: i for i, token in added.items() if token.special}
+        definition = replace(tokenizer.definition, special_tokens=special_tokens, preparation=preparation)
+        return Tokenizer(definition, {**tokenizer.provenance, TEMPLATE: template})
 
     def _save_pretrained(
         self,

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokenizer import _native
+from tokenizer.alphabet import ALPHABET
 from tokenizer.patterns import resolve
 from tokenizer.reference.pairs import byte_alphabet
-from tokenizer.tokenizer import ALPHABET, Tokenizer
-from tokenizer.vocabulary import longest_token
+from tokenizer.spelling import longest_token
+from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -15,7 +15,7 @@ from tokenizer.reference.pairs import Ties, byte_alphabet
 from tokenizer.reference.parallel import ParallelWords
 from tokenizer.reference.selection import CachedTopPairs, HeapPairs, PairCounts, RecountedPairs, Selection, SortedPairs
 from tokenizer.reference.words import IndexedWords, InPlaceWords, RecountedWords, TrackedWords, Words
-from tokenizer.vocabulary import longest_token
+from tokenizer.spelling import longest_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -171,7 +171,7 @@ class Trainer(Protocol):
             n_merges: how many merges to learn; fewer come back if no pair is left.
             tie_break: one of `TIE_BREAKS`.
             min_count: the least count of a pair that is merged.
-            max_token_bytes: the longest token allowed, in bytes; see `tokenizer.vocabulary.longest_token`.
+            max_token_bytes: the longest token allowed, in bytes; see `tokenizer.spelling.longest_token`.
             special_tokens: strings that no token may spell.
         """
 

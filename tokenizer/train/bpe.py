@@ -15,13 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, patterns
+from tokenizer.alphabet import ALPHABET
+from tokenizer.definition import Definition
 from tokenizer.errors import UserError, check_whole, quoted
 from tokenizer.progress import Progress, Throttle
 from tokenizer.special import check_special_tokens
-from tokenizer.tokenizer import ALPHABET, Tokenizer
+from tokenizer.spelling import LONGEST_TOKEN, longest_token
+from tokenizer.tokenizer import Tokenizer
 from tokenizer.train.checkpoint import Checkpoint, Merges
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, PretokenCounts
-from tokenizer.vocabulary import LONGEST_TOKEN, has_own_layout, longest_token
 
 
 def train_bpe(
@@ -124,7 +126,7 @@ def train_bpe(
         return Tokenizer.from_ranks(
             found.ranks, pattern=counts.pattern, special_tokens=special_tokens, provenance=provenance
         )
-    if keep_ids or "imported" in start.provenance or not has_own_layout(start):
+    if keep_ids or "imported" in start.provenance or not start.definition.has_own_layout():
         return start.extended(_ids(start, found.ranks), provenance=provenance)
     return Tokenizer.from_ranks(
         np.concatenate([start.ranks(), found.ranks]),
@@ -208,12 +210,14 @@ def _segment(
     """
     base = start.extended(_ids(start, found.ranks))
     uncut = Tokenizer(
-        byte_ids=base.byte_ids,
-        merge_ids=base.merge_ids,
-        n_phase1_merges=len(base.merge_ids),
-        pattern=patterns.resolve("none"),
-        ignore_merges=base.ignore_merges,
-        unmerged=base.unmerged,
+        Definition(
+            byte_ids=base.byte_ids,
+            merge_ids=base.merge_ids,
+            n_phase1_merges=len(base.merge_ids),
+            pattern=patterns.resolve("none"),
+            ignore_merges=base.ignore_merges,
+            unmerged=base.unmerged,
+        )
     )
     by_rank = np.concatenate([start.ordinary_ids(), np.arange(start.vocab_size, base.vocab_size)])
     rank_of_id = np.zeros(base.vocab_size, dtype=np.uint32)

@@ -17,7 +17,7 @@ import regex
 
 from experiments.benchmarks.ladder.measure import PATTERN, Curve, Seconds, Work, corpus, fresh
 from tokenizer import Batch, PretokenCounts, count_pretokens, patterns
-from tokenizer.formats import printable
+from tokenizer.alphabet import printable
 from tokenizer.reference import RUNGS, TRAINERS, Ties, as_words, byte_alphabet, divergence, learn
 from tokenizer.reference.native import as_tokenizer
 from tokenizer.reference.native import train as train_native

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.arms import resolve_arms
 from experiments.cli.console import Reporter
-from experiments.cli.main import main
 from experiments.logging.tracking import Tracker, tables
 from experiments.stages import documents, text
 from experiments.stages.context import Context
@@ -167,7 +166,3 @@ def _torch_threads(threads: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-if __name__ == "__main__":
-    main("report")

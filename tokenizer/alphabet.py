@@ -6,7 +6,8 @@ import codecs
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, pairwise
 
-from tokenizer.vocabulary import NOT_IN_UTF8
+NOT_IN_UTF8 = frozenset([0xC0, 0xC1, *range(0xF5, 0x100)])
+"""Bytes that no text has; imported tokenizers may have no token for them."""
 
 
 def _byte_characters() -> dict[int, str]:
@@ -16,7 +17,8 @@ def _byte_characters() -> dict[int, str]:
 
 
 BYTE_CHARACTERS = _byte_characters()
-BYTE_ORDER = bytes(byte for byte, _ in sorted(BYTE_CHARACTERS.items(), key=lambda item: item[1]))
+ALPHABET = bytes(byte for byte, _ in sorted(BYTE_CHARACTERS.items(), key=lambda item: item[1]))
+"""The 256 byte values in the order of their characters, which is their order by rank."""
 _TABLE = {byte: ord(character) for byte, character in BYTE_CHARACTERS.items()}
 # Encoding by this table as latin-1 gives the bytes; characters outside the alphabet must fail, not pass as themselves.
 _BACK = {ord(character): byte for byte, character in BYTE_CHARACTERS.items()}

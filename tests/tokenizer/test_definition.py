@@ -1,0 +1,59 @@
+"""What a tokenizer is, apart from what it does with text."""
+
+import pickle
+from dataclasses import FrozenInstanceError, fields, replace
+
+import pytest
+
+from tests.tokenizer.other_formats import ONE_PASS
+from tokenizer import Definition, Tokenizer, UserError, formats
+
+KINDS = ("gpt2", "superwords", "two_pass")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_tokenizer_shows_all_of_its_definition(name, trained):
+    tokenizer = trained[name]
+    for field in fields(Definition):
+        assert getattr(tokenizer, field.name) is getattr(tokenizer.definition, field.name)
+    assert tokenizer.vocab_size == tokenizer.definition.vocab_size == len(tokenizer.vocab)
+
+
+def test_a_variant_is_checked_and_the_original_stays(trained):
+    definition = trained["gpt2"].definition
+    with pytest.raises(FrozenInstanceError):
+        definition.mode = "two-pass"
+    with pytest.raises(UserError, match="a two-pass tokenizer needs a fence"):
+        replace(definition, mode="two-pass")
+    renamed = replace(definition, special_tokens={"<s>": definition.vocab_size - 1})
+    assert renamed.vocab[-1] == b"<s>"
+    assert trained["gpt2"].vocab[-1] == b"<|endoftext|>"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_pickles_hold_no_native_objects(name, trained):
+    tokenizer = Tokenizer(trained[name].definition, {"made": "here"})
+    ids = tokenizer.encode("of the operation")
+    again = pickle.loads(pickle.dumps(tokenizer))
+    assert (again.encode("of the operation"), again.sha256) == (ids, tokenizer.sha256)
+    assert again.provenance == {"made": "here"}
+
+
+@pytest.mark.parametrize("name", ONE_PASS)
+@pytest.mark.parametrize("kind", ["superbpe", "hf"])
+def test_formats_read_what_they_wrote(name, kind, trained, tmp_path):
+    formats.write(trained[name], tmp_path / "one", kind)
+    stored = formats.read(tmp_path / "one")
+    formats.write(stored, tmp_path / "two", kind)
+    for file in (tmp_path / "one").iterdir():
+        assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
+
+
+def test_parts_as_arguments_are_deprecated(trained):
+    definition = trained["gpt2"].definition
+    parts = {field.name: getattr(definition, field.name) for field in fields(Definition) if field.init}
+    with pytest.warns(DeprecationWarning, match="is now Tokenizer\\(Definition"):
+        tokenizer = Tokenizer(**parts, provenance={"a": 1})
+    assert (tokenizer.sha256, tokenizer.provenance) == (trained["gpt2"].sha256, {"a": 1})
+    with pytest.raises(TypeError, match="takes a definition and a provenance, not pattern"):
+        Tokenizer(definition, pattern=definition.pattern)

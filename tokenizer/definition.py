@@ -1,0 +1,373 @@
+"""What a tokenizer is: ids, merges, patterns and preparation, without what it does with text."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer import _native
+from tokenizer.alphabet import ALPHABET
+from tokenizer.errors import UserError, check_whole, quoted
+from tokenizer.patterns import Pattern
+from tokenizer.preparation import NOTHING, Preparation
+from tokenizer.spelling import NO_TOKEN, spell
+
+SPECIAL_LAYOUTS = ("last", "first", "after-bytes")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Definition:
+    """Everything that decides which ids a text gets. `dataclasses.replace` makes a variant.
+
+    Attributes:
+        byte_ids: ids of the 256 bytes; -1 where an imported tokenizer has no token for a byte that UTF-8 never uses.
+        merge_ids: uint32 [n_merges, 3]: (left, right, new) ids, by rank. Of a repeated pair the last rank counts, as
+            in HF `tokenizers`. Several merges may make one token; at most one of them ever applies, since merging
+            inside a token's bytes does not depend on what surrounds them.
+        n_phase1_merges: how many of the merges, from the first, are phase 1's.
+        pattern: phase 1's pretokenization pattern.
+        fence: what phase-2 merges may not cross; None for plain BPE.
+        mode: "one-pass" (the fence, or without one the pattern, cuts the text; then merges apply by rank) or
+            "two-pass" (phase-1 merges inside the pattern's pretokens, then phase-2 merges across them, up to
+            the fence).
+        eligible: two-pass only: a regex. Phase 2 merges only whole pretokens which are one phase-1 token and in which
+            it is found; None for any tokens.
+        special_tokens: string to id.
+        ignore_merges: a whole pretoken that is a token becomes it, also where merges would not make it. As in
+            tokenizer.json; and what tiktoken does.
+        unmerged: bytes to id, of ordinary tokens that no merge makes. Text only holds them where `ignore_merges`.
+        preparation: what happens to text first, of imported tokenizers: added tokens, normalisation.
+        vocab: bytes of each token, by id; a special token's are its UTF-8 string, an unused id's are b"".
+
+    Raises:
+        UserError: the parts do not fit each other.
+    """
+
+    byte_ids: Sequence[int]
+    merge_ids: npt.NDArray[np.uint32]
+    n_phase1_merges: int
+    pattern: Pattern
+    fence: Pattern | None = None
+    mode: str = "one-pass"
+    eligible: str | None = None
+    special_tokens: dict[str, int] = field(default_factory=dict)
+    ignore_merges: bool = False
+    unmerged: dict[bytes, int] = field(default_factory=dict)
+    preparation: Preparation = NOTHING
+    vocab: list[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Normalize the types, spell the tokens and check that the parts fit each other."""
+        self._set("byte_ids", tuple(int(i) for i in self.byte_ids))
+        self._set("merge_ids", np.ascontiguousarray(self.merge_ids, dtype=np.uint32).reshape(-1, 3))
+        self._set("special_tokens", dict(self.special_tokens))
+        self._set("unmerged", dict(self.unmerged))
+        if clash := set(self.special_tokens) & set(self.preparation.added_tokens):
+            raise UserError(f"{quoted(min(clash))} is a special token and an added one")
+        named = self.special_tokens | dict(self.preparation.added_tokens)
+        if unknown := self.preparation.late - set(named):
+            raise UserError(f"{quoted(min(unknown))} is to be found in normalised text, but is no token")
+        self._set("vocab", spell(self.byte_ids, self.merge_ids, self.unmerged, named))
+        if self.mode not in ("one-pass", "two-pass"):
+            raise UserError(f"mode is {quoted(self.mode)}; it is one of: one-pass, two-pass")
+        if not 0 <= self.n_phase1_merges <= len(self.merge_ids):
+            raise UserError(f"{self.n_phase1_merges} phase-1 merges do not fit {len(self.merge_ids)} merges")
+        if self.fence is None and self.n_phase1_merges < len(self.merge_ids):
+            raise UserError("a tokenizer with phase-2 merges needs a fence (pattern 'none' cuts nothing)")
+        if self.mode == "two-pass" and self.fence is None:
+            raise UserError("a two-pass tokenizer needs a fence (pattern 'none' cuts nothing)")
+        if self.mode == "two-pass" and self.ignore_merges:
+            raise UserError("a two-pass tokenizer cannot ignore merges: its pretokens are not its last pieces")
+        if self.eligible is not None:
+            self._check_eligible(self.eligible)
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_eligible(self, eligible: str) -> None:
+        """Refuses superwords of what is not eligible: they would never be made."""
+        if self.mode != "two-pass":
+            raise UserError("only a two-pass tokenizer has eligible pretokens: one pass knows no pretokens")
+        phase2 = self.merge_ids[self.n_phase1_merges :]
+        atoms = np.setdiff1d(phase2[:, :2], phase2[:, 2])
+        tokens = [self.vocab[i] for i in atoms.tolist()]
+        for token, found in zip(tokens, _native.eligible(tokens, eligible), strict=True):
+            if not found:
+                raise UserError(
+                    f"a superword is made of {quoted(token)}, in which the eligibility pattern {quoted(eligible)} "
+                    "is not found"
+                )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), **{part.name: getattr(self, part.name) for part in fields(self) if part.init}), ()
+
+    @classmethod
+    def from_ranks(
+        cls,
+        merges: npt.ArrayLike,
+        *,
+        pattern: Pattern,
+        special_tokens: Sequence[str] = (),
+        special_layout: str = "last",
+        n_phase1_merges: int | None = None,
+        fence: Pattern | None = None,
+        mode: str = "one-pass",
+        eligible: str | None = None,
+    ) -> Definition:
+        """A definition out of merges by rank, with ids of our own.
+
+        Args:
+            merges: [n, 2] ranks: below 256 a byte's place in `ALPHABET`, then 256 + the rank of a merge.
+            special_tokens: strings, in the order of their ids.
+            special_layout: "last": bytes, merges, specials; "first": specials, bytes, merges; "after-bytes".
+            n_phase1_merges: all, unless given.
+            pattern: as the attribute, like the rest.
+            fence: see the class.
+            mode: see the class.
+            eligible: see the class.
+        """
+        ranks = _rows(merges, "merges are pairs of ranks")
+        if isinstance(special_tokens, str) or not all(isinstance(string, str) for string in special_tokens):
+            raise UserError(f"special_tokens={quoted(special_tokens)} is no list of strings")
+        n, n_specials = len(ranks), len(special_tokens)
+        wrong = np.flatnonzero((ranks < 0).any(axis=1) | (ranks >= 256 + n).any(axis=1))
+        if len(wrong):
+            first = int(wrong[0])
+            raise UserError(f"merge {first} joins ranks {ranks[first].tolist()}, of which one does not exist")
+        if special_layout not in SPECIAL_LAYOUTS:
+            raise UserError(f"special_layout is {quoted(special_layout)}; it is one of: {', '.join(SPECIAL_LAYOUTS)}")
+        first_byte, first_merge, first_special = _first_ids(special_layout, n, n_specials)
+        id_of_rank = np.concatenate(
+            [np.frombuffer(ALPHABET, np.uint8).astype(np.int64) + first_byte, np.arange(n) + first_merge]
+        )
+        return cls(
+            byte_ids=range(first_byte, first_byte + 256),
+            merge_ids=np.column_stack([id_of_rank[ranks], np.arange(n) + first_merge]).astype(np.uint32),
+            n_phase1_merges=n if n_phase1_merges is None else n_phase1_merges,
+            pattern=pattern,
+            fence=fence,
+            mode=mode,
+            eligible=eligible,
+            special_tokens={string: first_special + i for i, string in enumerate(special_tokens)},
+        )
+
+    @property
+    def vocab_size(self) -> int:
+        """One more than the highest id: all tokens, and unused ids between them; without padding."""
+        return len(self.vocab)
+
+    def ranks(self) -> npt.NDArray[np.int64]:
+        """The merges by rank, [n, 2], as `from_ranks` takes them: ids play no part in them.
+
+        Raises:
+            UserError: they do not say all of it: a token is made by several merges or by none, or used before it is
+                made.
+        """
+        n = len(self.merge_ids)
+        rank_of_id = np.full(self.vocab_size, -1, dtype=np.int64)
+        rank_of_id[[self.byte_ids[byte] for byte in ALPHABET]] = np.arange(256)
+        whole = min(self.byte_ids) >= 0 and not self.unmerged
+        rank_of_id[self.merge_ids[:, 2]] = 256 + np.arange(n)
+        ranks: npt.NDArray[np.int64] = rank_of_id[self.merge_ids[:, :2]]
+        if not whole or len(np.unique(self.merge_ids[:, 2])) < n or (ranks >= 256 + np.arange(n)[:, None]).any():
+            raise UserError(
+                "a list of merges alone does not describe this tokenizer: some token is made by several merges or by "
+                "none, or is used before it is made, or some byte has no token. Work with its ids instead: merge_ids, "
+                "ordinary_ids, extended"
+            )
+        return ranks
+
+    def ordinary_ids(self) -> npt.NDArray[np.int64]:
+        """Ids of all but special tokens, by rank: bytes in the order of `ALPHABET`, then each token where the first
+        merge that makes it stands, then tokens that no merge makes.
+        """
+        products, first = np.unique(self.merge_ids[:, 2], return_index=True)
+        parts = [
+            [self.byte_ids[byte] for byte in ALPHABET if self.byte_ids[byte] >= 0],
+            products[np.argsort(first)],
+            sorted(self.unmerged.values()),
+        ]
+        return np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
+
+    @property
+    def special_layout(self) -> str:
+        """Which of `SPECIAL_LAYOUTS` the ids follow.
+
+        Raises:
+            UserError: none of them, so that a list of merges alone does not say what the ids are.
+        """
+        n, n_specials = len(self.merge_ids), len(self.special_tokens)
+        for layout in SPECIAL_LAYOUTS:
+            byte, merge, special = _first_ids(layout, n, n_specials)
+            if (
+                not self.unmerged
+                and self.byte_ids == tuple(range(byte, byte + 256))
+                and np.array_equal(self.merge_ids[:, 2], np.arange(merge, merge + n))
+                and sorted(self.special_tokens.values()) == list(range(special, special + n_specials))
+            ):
+                return layout
+        raise UserError("the tokenizer's ids are not laid out as bytes, merges and special tokens in a row")
+
+    def has_own_layout(self) -> bool:
+        """Whether the merges and the place of special tokens say everything, as in tokenizers that we train."""
+        if self.ignore_merges or self.preparation:
+            return False
+        try:
+            self.ranks()
+            return bool(self.special_layout)
+        except UserError:
+            return False
+
+    def cut(self, size: int) -> Definition:
+        """The first tokens only, and every merge whose parts and product are among them; see `Tokenizer.cut`."""
+        check_whole("vocab_size", size, 0)
+        added, total = self.preparation.added_tokens, self.vocab_size
+        specials = self.special_tokens | dict(added)
+        bytes_ = [i for i in self.byte_ids if i != NO_TOKEN]
+        ordinary = np.array([*bytes_, *self.merge_ids[:, 2].tolist(), *self.unmerged.values()])
+        # Special tokens after all others move down; the rest of the ids stay.
+        tail = {string: i for string, i in specials.items() if i > ordinary.max()}
+        fixed = [*bytes_, *(i for string, i in specials.items() if string not in tail)]
+        least = max(fixed) + 1 + len(tail)
+        if not least <= size <= total:
+            raise UserError(
+                f"a vocabulary of {size} cannot be cut out of one of {total}: it has to have from {least} to {total} "
+                "tokens"
+            )
+        if sorted(tail.values()) != list(range(total - len(tail), total)) or total - len(tail) != ordinary.max() + 1:
+            raise UserError(
+                "the tokenizer cannot be cut: there are unused ids around its last special tokens, so that their ids "
+                "in a smaller vocabulary are unclear"
+            )
+        end = size - len(tail)
+        if not self.vocab[end - 1]:
+            raise UserError(
+                f"the tokenizer cannot be cut to {size}: no token has the id {end - 1}, which would be the last"
+            )
+        made = self.merge_ids[:, 2].astype(np.int64)
+        # Of several merges that make a token, the first gives its rank.
+        products, ranks = np.unique(made, return_index=True)
+        dropped = products >= end
+        if ranks[~dropped].max(initial=-1) > ranks[dropped].min(initial=len(made)):
+            raise UserError(
+                f"the tokenizer cannot be cut to {size}: its ids do not follow the order of its merges, so that the "
+                f"first {size} ids are not the first tokens"
+            )
+        keep = self.merge_ids.max(axis=1, initial=0) < end
+        merges = self.merge_ids[keep]
+        n_phase1 = int(keep[: self.n_phase1_merges].sum())
+        # What is no longer made stays a token, with the bytes that it has.
+        lost = set(products[~dropped].tolist()) - set(merges[:, 2].tolist())
+        unmerged = {token: i for token, i in self.unmerged.items() if i < end}
+        moved = {string: i - (total - size) if string in tail else i for string, i in specials.items()}
+        shorter: dict[str, Any] = {
+            "merge_ids": merges,
+            "n_phase1_merges": n_phase1,
+            "special_tokens": {string: moved[string] for string in self.special_tokens},
+            "preparation": replace(self.preparation, added_tokens={string: moved[string] for string in added}),
+            "unmerged": unmerged | {self.vocab[i]: i for i in sorted(lost)},
+        }
+        if n_phase1 == len(merges):
+            shorter |= {"fence": None, "mode": "one-pass", "eligible": None}
+        return replace(self, **shorter)
+
+    def extended(self, new_merges: npt.ArrayLike, *, fence: Pattern | None, mode: str) -> Definition:
+        """The definition with more merges; see `Tokenizer.extended`."""
+        if fence is not None and self.fence is not None:
+            raise UserError("the tokenizer has a phase 2 already: leave out the fence to extend it")
+        merges = self.merges_with(new_merges)
+        if fence is not None:
+            return replace(self, merge_ids=merges, fence=fence, mode=mode)
+        n_phase1 = len(merges) if self.fence is None else self.n_phase1_merges
+        return replace(self, merge_ids=merges, n_phase1_merges=n_phase1)
+
+    def merges_with(self, pairs: npt.ArrayLike) -> npt.NDArray[np.uint32]:
+        """`merge_ids` and new merges of [k, 2] ids, whose tokens are numbered after the highest id.
+
+        Raises:
+            UserError: a merge joins what does not exist, or a special token.
+        """
+        new = _rows(pairs, "new merges are pairs of ids")
+        ids = self.vocab_size + np.arange(len(new))
+        if len(new) and (new.min() < 0 or (new.max(axis=1) >= ids).any()):
+            first = int(np.flatnonzero((new < 0).any(axis=1) | (new.max(axis=1) >= ids))[0])
+            raise UserError(f"new merge {first} joins ids {new[first].tolist()}, of which one does not exist yet")
+        specials = {*self.special_tokens.values(), *self.preparation.added_tokens.values()}
+        for left, right in new.tolist():
+            if specials & {left, right}:
+                raise UserError(f"new merge of ids {left} and {right}: special tokens are not merged")
+        return np.concatenate([self.merge_ids, np.column_stack([new, ids]).astype(np.uint32)])
+
+    @cached_property
+    def encoder(self) -> _native.Encoder:
+        """The native encoder."""
+        encoder = _native.Encoder(
+            self.vocab,
+            # For bytes that no text has: any other byte's id, not that of a token which bytes do not make.
+            [self.byte_ids[0] if i < 0 else i for i in self.byte_ids],
+            self.merge_ids.reshape(-1),
+            phase1=self.n_phase1_merges,
+            pattern=self.pattern.regex,
+            fence=None if self.fence is None else self.fence.regex,
+            two_pass=self.mode == "two-pass",
+            whole=(self.ordinary_ids() if self.ignore_merges else np.empty(0)).astype(np.uint32),
+            eligible=self.eligible,
+        )
+        if encoder.late_merges:
+            warnings.warn(
+                f"{encoder.late_merges} merges rank before those of superwords, but join what only superword merges "
+                "make; they are applied among these, which is as exact and can be slower",
+                stacklevel=5,
+            )
+        return encoder
+
+
+class Described(Protocol):
+    """A definition with its provenance: a `Tokenizer`, or what a file holds."""
+
+    @property
+    def definition(self) -> Definition:
+        """What the tokenizer is."""
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """JSON about how it was made."""
+
+
+class Stored(NamedTuple):
+    """What a file holds: a definition, and JSON about how the tokenizer was made."""
+
+    definition: Definition
+    provenance: dict[str, Any]
+
+
+def _first_ids(layout: str, n_merges: int, n_specials: int) -> tuple[int, int, int]:
+    """The first id of the bytes, of the merges and of the special tokens."""
+    return {
+        "last": (0, 256, 256 + n_merges),
+        "first": (n_specials, 256 + n_specials, 0),
+        "after-bytes": (0, 256 + n_specials, 256),
+    }[layout]
+
+
+def _rows(pairs: npt.ArrayLike, what: str) -> npt.NDArray[np.int64]:
+    """Pairs as int64 [n, 2].
+
+    Raises:
+        UserError: they are something else.
+    """
+    try:
+        found = np.asarray(pairs)
+    except ValueError:
+        found = np.empty(0, object)
+    if not found.size and found.dtype != object:
+        return np.empty((0, 2), np.int64)
+    if found.ndim != 2 or found.shape[1] != 2 or found.dtype.kind not in "iu":
+        raise UserError(f"{what}, whole numbers [n, 2], not {pairs!r:.80}")
+    return found.astype(np.int64)
