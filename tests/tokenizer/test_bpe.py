@@ -10,7 +10,7 @@ from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, re
 from tokenizer.patterns import Pattern
 from tokenizer.vocabulary import NOT_IN_UTF8
 
-ONE_PASS = ["gpt2", "llama3", "superbpe", "none", "superwords", "seed_superwords", "unfenced"]
+ONE_PASS = ["gpt2", "llama3", "superbpe", "none", "superwords", "spans_superwords", "unfenced"]
 TWO_PASS = ["two_pass", "two_pass_unfenced"]
 
 

@@ -10,7 +10,7 @@ from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, tr
 from tokenizer.formats import BYTE_ORDER, hf_json, printable
 from tokenizer.patterns import Pattern
 
-NAMES = ["gpt2", "none", "superwords", "seed_superwords", "two_pass"]
+NAMES = ["gpt2", "none", "superwords", "spans_superwords", "two_pass"]
 
 
 @pytest.fixture
