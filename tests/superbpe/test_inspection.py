@@ -5,7 +5,7 @@ import pytest
 
 from superbpe.inspection import vocabulary as inspection
 from tokenizer import patterns
-from tokenizer.tokenizer import ALPHABET, Tokenizer
+from tokenizer.tokenizer import ALPHABET, Tokenizer, n_words
 
 _RANK = {byte: rank for rank, byte in enumerate(ALPHABET)}
 
@@ -24,7 +24,7 @@ def _tokenizer() -> Tokenizer:
 
 
 def test_words_are_the_parts_between_white_space() -> None:
-    assert [inspection.n_words(token) for token in (b"", b" ", b" a", b"bc a", b" a  a ", b"a\nb")] == [
+    assert [n_words(token) for token in (b"", b" ", b" a", b"bc a", b" a  a ", b"a\nb")] == [
         0,
         0,
         1,
