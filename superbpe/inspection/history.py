@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from superbpe.inspection.vocabulary import display, n_words
+from superbpe.inspection.vocabulary import display
 from superbpe.transition import times_applied
 from tokenizer import _native
 from tokenizer.errors import UserError
-from tokenizer.tokenizer import Tokenizer
+from tokenizer.tokenizer import Tokenizer, n_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,13 +117,14 @@ def merge_log(
     """A row for each merge, by rank, to be written as Parquet or JSON lines.
 
     Columns: `rank`, `phase` (1 or 2), `vocab_size` (with this merge), `text` (bytes that are not UTF-8 as hex escapes),
-    `left` and `right` likewise, `bytes`, `words` (non-empty parts between spaces), `superword`; with `counts`, `count`
-    (null where it is not known); with `history`, `applied`, `tokens` and `bytes_per_token` of its text.
+    `left` and `right` in the same way, `bytes`, `words` (non-empty parts between white space), `superword` (of phase 2,
+    with two words or more); with `counts`, `count` (null where it is not known); with `history`, `applied`, `tokens`
+    and `bytes_per_token` of its text.
 
     Args:
         tokenizer: any with one derivation per token.
         counts: counts of the pairs when they were merged, phase by phase, as training reports them. A phase 1 that
-            went on further than the transition is cut.
+            continued after the transition is cut.
         history: of this tokenizer.
 
     Raises:
@@ -131,7 +132,7 @@ def merge_log(
     """
     import pyarrow as pa
 
-    tokenizer.ranks()  # refuses what has no order of merges
+    tokenizer.ranks()  # rejects a tokenizer without an order of merges
     n, n_phase1 = len(tokenizer.merge_ids), tokenizer.n_phase1_merges
     parts = tokenizer.merges
     tokens = [left + right for left, right in parts]
@@ -160,7 +161,7 @@ def merge_log(
 
 
 def _by_rank(counts: Sequence[npt.ArrayLike], n_phase1: int, n: int) -> list[int | None]:
-    """Counts of both phases in a row; None for merges that no phase told about."""
+    """Counts of both phases in a row; None for merges without a count."""
     if len(counts) > 2:
         raise UserError(f"there are counts of {len(counts)} phases; give those of phase 1 and of phase 2")
     found: list[int | None] = []

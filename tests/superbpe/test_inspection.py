@@ -6,7 +6,7 @@ import pytest
 from superbpe.inspection import vocabulary as inspection
 from tokenizer import patterns
 from tokenizer.alphabet import ALPHABET
-from tokenizer.tokenizer import Tokenizer
+from tokenizer.tokenizer import Tokenizer, n_words
 
 _RANK = {byte: rank for rank, byte in enumerate(ALPHABET)}
 
@@ -24,18 +24,18 @@ def _tokenizer() -> Tokenizer:
     )
 
 
-def test_words_are_the_parts_between_spaces() -> None:
-    assert [inspection.n_words(token) for token in (b"", b" ", b" a", b"bc a", b" a  a ", b"a\nb")] == [
+def test_words_are_the_parts_between_white_space() -> None:
+    assert [n_words(token) for token in (b"", b" ", b" a", b"bc a", b" a  a ", b"a\nb")] == [
         0,
         0,
         1,
         2,
         2,
-        1,
+        2,
     ]
 
 
-def test_superwords_are_the_phase_2_tokens_that_the_pattern_would_cut() -> None:
+def test_superwords_are_the_phase_2_tokens_of_two_words() -> None:
     words = inspection.superwords(_tokenizer())
     assert [(word.text, word.n_bytes, word.n_words, word.count) for word in words] == [
         ("bc a", 4, 2, 0),

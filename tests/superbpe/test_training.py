@@ -13,10 +13,9 @@ from tests.superbpe.oracle import batches, expected, expected_lists, pairs
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, spelling, train_bpe
 from tokenizer.reference import TIE_BREAKS
 
-SEED = replace(PRESETS["seed"], sample=1.0)
 RULES = {
     **PRESETS,
-    "seed": SEED,
+    "spans": replace(PRESETS["spans"], sample=1.0),
     "nothing": Rules(),
     "kept": Rules(phase1_fence="kept"),
     "kept, uw fence": Rules(phase1_fence="kept", fence="uw-2025-fence", unit="line"),
@@ -26,7 +25,7 @@ RULES = {
     "bytes": Rules(unit="line", max_bytes=7),
     "veto": Rules(forbid=("e ", ".", "é")),
     "rare": Rules(min_count=3, fence="punctuation-fence"),
-    "spans": Rules(span_trigger=7, span_cap=3),
+    "short spans": Rules(span_trigger=7, span_cap=3),
     "wide spans": Rules(span_trigger=2, span_cap=9, unit="line"),
     "truncated": Rules(fence="punctuation-fence", truncate_quantile=0.6, unit="line"),
     "truncated, kept": Rules(
@@ -217,7 +216,7 @@ def trained(larger, rules, size=None, **options) -> Tokenizer:
     )
 
 
-@pytest.mark.parametrize("name", ["uw-2025", "seed", "kept, uw fence", "nothing", "runs", "boundless"])
+@pytest.mark.parametrize("name", ["uw-2025", "spans", "kept, uw fence", "nothing", "runs", "boundless"])
 @pytest.mark.parametrize(
     "options",
     [
@@ -243,10 +242,10 @@ def test_too_high_a_threshold_is_lowered_and_counted(larger):
     assert tokenizer.sha256 == trained(larger, RULES["uw-2025"]).sha256
 
 
-@pytest.mark.parametrize("name", ["uw-2025", "spans", "kept, uw fence", "runs", "boundless"])
+@pytest.mark.parametrize("name", ["uw-2025", "short spans", "kept, uw fence", "runs", "boundless"])
 def test_memory_changes_nothing_but_the_passes(name, larger):
     unlimited = trained(larger, RULES[name], threshold=2)
-    with pytest.warns(UserWarning, match="phase 2 needs more memory than 0 MB, also for a few merges at a time"):
+    with pytest.warns(UserWarning, match="phase 2 needs more memory than 0 MB even for a few merges at a time"):
         tight = trained(larger, RULES[name], threshold=2, memory_bytes=1)
     assert tight.sha256 == unlimited.sha256
     assert tight.provenance["phase2"]["last_count"] == unlimited.provenance["phase2"]["last_count"]
@@ -287,7 +286,7 @@ def test_less_memory_takes_more_stages_and_leaves_fewer_fragments(larger):
 
 
 def test_rules_change_merges(larger):
-    names = ["uw-2025", "seed", "kept, uw fence", "nothing", "words", "bytes", "spans", "truncated"]
+    names = ["uw-2025", "spans", "kept, uw fence", "nothing", "words", "bytes", "short spans", "truncated"]
     assert len({trained(larger, RULES[name]).sha256 for name in names}) == len(names)
 
 
@@ -440,14 +439,17 @@ def test_running_out_of_pairs_warns_and_is_on_record(phase1):
     assert tokenizer.vocab_size < 901
 
 
-def test_superwords_are_those_that_the_pattern_would_cut(larger):
-    tokenizer = trained(larger, RULES["uw-2025"])
-    superwords = tokenizer.superword_ids()
+def test_superwords_are_the_phase_2_tokens_of_two_words(larger):
+    tokenizer = trained(larger, RULES["nothing"])
+    superwords, crossing = tokenizer.superword_ids(), tokenizer.crossing_ids()
     phase2 = tokenizer.merge_ids[tokenizer.n_phase1_merges :, 2].tolist()
-    assert 0 < len(superwords) <= len(phase2)
+    assert 0 < len(superwords) < len(crossing) <= len(phase2)
     for i in phase2:
-        crosses = len(patterns.split(tokenizer.vocab[i].decode(errors="replace"), tokenizer.pattern)) > 1
-        assert crosses == (i in superwords)
+        text = tokenizer.vocab[i].decode(errors="replace")
+        assert (len(patterns.split(text, tokenizer.pattern)) > 1) == (i in crossing)
+        assert (len(text.split()) > 1) == (i in superwords)
+    assert set(superwords) <= set(crossing)
+    assert all(len(tokenizer.vocab[i].split()) < 2 for i in set(crossing) - set(superwords))
     assert any(b" of the" in tokenizer.vocab[i] for i in superwords)
     assert len(larger[1].superword_ids()) == 0
 
