@@ -37,11 +37,16 @@ class DocumentStream:
         """Tokens of the stream from position `start` to `stop`; positions count on across epochs."""
         return self._gather(self._shards.tokens, start, stop)
 
-    def covered_bytes(self, start: int, stop: int) -> int:
-        """Bytes of text that the tokens from position `start` to `stop` stand for, of shards with `covered_bytes`."""
+    def text_bytes(self, start: int, stop: int) -> int:
+        """Bytes of text that the tokens from position `start` to `stop` stand for, of shards with `covered_bytes`.
+
+        Bytes that no token stands for are shared out among all tokens, so that an epoch has the bytes of its documents.
+        """
         covered = self._shards.covered_bytes
         assert covered is not None
-        return int(self._gather(lambda first, last: covered[first:last].astype(np.int64), start, stop).sum())
+        found = self._gather(lambda first, last: covered[first:last].astype(np.int64), start, stop).sum()
+        n_bytes = self._shards.n_bytes
+        return round(int(found) * n_bytes / max(1, n_bytes - self._shards.text_loss.unaccounted_bytes))
 
     def _gather(self, source: Callable[[int, int], NDArray[np.int64]], start: int, stop: int) -> NDArray[np.int64]:
         """What `source` has of the stream from position `start` to `stop`."""
