@@ -18,6 +18,7 @@ from lm.evaluate.evaluation import EvalConfig, evaluate
 from lm.evaluate.token_statistics import TokenFacts, loss_by_phase, token_counts
 from lm.evaluate.undertrained import categories, unused_ids
 from lm.evaluate.windows import plan_windows
+from lm.hf.export import export_hf
 from lm.model.generation import SamplingConfig, generate
 from lm.model.language_model import LanguageModel
 from lm.model.transformer import ModelConfig
@@ -201,6 +202,13 @@ def test_byte_probabilities_are_rejected_with_the_reason(opened):
         UserError, match=r"byte probabilities need a byte-level BPE tokenizer, and <ExternalTok.* is not"
     ):
         ByteModel(lm)
+
+
+def test_an_export_is_rejected_with_the_reason(opened, tmp_path):
+    lm = tiny.language_model(opened("unigram"))
+    with pytest.raises(UserError, match=r"an export for transformers needs a byte-level BPE tokenizer"):
+        export_hf(lm.model, lm.tokenizer, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_model_of_plain_bytes(make_shards, tmp_path):

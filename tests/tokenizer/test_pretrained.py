@@ -11,7 +11,7 @@ import pytest
 
 from tests import other_tokenizers
 from tests.other_tokenizers import JSON, SENTENCEPIECE, TEXTS
-from tokenizer import Batch, Tokenizer, UserError, patterns
+from tokenizer import Batch, Tokenizer, UserError, formats, patterns
 from tokenizer.pretrained import ExternalTokenizer, hub, load_pretrained, load_saved
 from tokenizer.pretrained.external import covered_bytes
 from tokenizer.pretrained.software import Encoded
@@ -325,3 +325,15 @@ def test_damaged_files_are_errors(tmp_path, files):
         load_pretrained(tmp_path / "empty")
     with pytest.raises(UserError, match="half a surrogate"):
         load_pretrained(files("unigram")).tokenizer.encode_ordinary("\ud800")
+
+
+@pytest.mark.parametrize("pattern", ["none", "gpt2"])
+def test_a_tokenizer_without_merges_is_written_in_every_format(tmp_path, pattern):
+    tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve(pattern), special_tokens=[END])
+    for kind, name in (("superbpe", "folder"), ("hf", "tokenizer.json"), ("tiktoken", "bytes.tiktoken")):
+        formats.write(tokenizer, tmp_path / name, kind)
+        again = load_pretrained(tmp_path / name, add_special_tokens=[END]).tokenizer
+        assert isinstance(again, Tokenizer)
+        assert again.special_tokens == {END: 256}
+        for text in TEXTS:
+            assert again.encode_ordinary(text) == list(text.encode())

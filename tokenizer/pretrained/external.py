@@ -255,18 +255,17 @@ def covered_bytes(text: bytes, encoded: Encoded, vocab: Sequence[bytes]) -> npt.
         return np.zeros(0, np.int64)
     starts, ends = encoded.spans.T
     reached = np.maximum.accumulate(ends)
-    before = np.concatenate(([0], reached[:-1]))
-    if (starts[1:] >= reached[:-1]).all():
-        return np.asarray(reached - np.maximum(starts, before))
-    covered = np.zeros(len(starts), np.int64)
+    before = np.append(0, reached[:-1])
+    covered = np.maximum(reached - np.maximum(starts, before), 0)
+    following = np.append(starts[1:], len(text))
+    shared = following < reached
+    places = np.flatnonzero(shared)
     at = 0
-    for i, (token, start, end) in enumerate(zip(encoded.ids.tolist(), starts.tolist(), reached.tolist(), strict=True)):
-        first = max(at, start)
-        following = int(starts[i + 1]) if i + 1 < len(starts) else end
-        if following < end:
-            at = max(first + _common_prefix(text[first:end], vocab[token]), following)
-        else:
-            at = max(first, end)
+    for i in np.union1d(places, places + 1).tolist():
+        first = max(int(starts[i]), at if i and shared[i - 1] else int(before[i]))
+        at = max(first, int(reached[i]))
+        if shared[i]:
+            at = max(first + _common_prefix(text[first:at], vocab[encoded.ids[i]]), int(following[i]))
         covered[i] = at - first
     return covered
 
