@@ -256,7 +256,7 @@ def covered_bytes(text: bytes, encoded: Encoded, vocab: Sequence[bytes]) -> npt.
     starts, ends = encoded.spans.T
     reached = np.maximum.accumulate(ends)
     before = np.append(0, reached[:-1])
-    covered = np.maximum(reached - np.maximum(starts, before), 0)
+    covered: npt.NDArray[np.int64] = np.maximum(reached - np.maximum(starts, before), 0)
     following = np.append(starts[1:], len(text))
     shared = following < reached
     places = np.flatnonzero(shared)
