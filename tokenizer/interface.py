@@ -17,18 +17,25 @@ from tokenizer.tokenizer import Tokenizer
 
 
 class TokenizerLike(Protocol):
-    """A tokenizer that models can be trained with: `Tokenizer`, or `tokenizer.pretrained.ExternalTokenizer`.
+    """A tokenizer that models can be trained with: `Tokenizer`, or `tokenizer.pretrained.ExternalTokenizer`."""
 
-    Attributes:
-        vocab: Bytes of each token, by id. A special token's are its string, an unused id's are b"". Of an external
-            tokenizer several tokens may have the same bytes.
-        special_tokens: String to id.
-        byte_ids: Ids of the 256 bytes, -1 where there is no token for a byte.
-    """
+    @property
+    def vocab(self) -> list[bytes]:
+        """Bytes of each token, by id. A special token's are its string, an unused id's are b"".
 
-    vocab: list[bytes]
-    special_tokens: dict[str, int]
-    byte_ids: tuple[int, ...]
+        Of an external tokenizer several tokens may have the same bytes.
+        """
+        ...
+
+    @property
+    def special_tokens(self) -> dict[str, int]:
+        """String to id."""
+        ...
+
+    @property
+    def byte_ids(self) -> Sequence[int]:
+        """Ids of the 256 bytes, -1 where there is no token for a byte."""
+        ...
 
     @property
     def vocab_size(self) -> int:

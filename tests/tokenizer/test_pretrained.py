@@ -197,6 +197,18 @@ def test_our_core_runs_what_it_can(tmp_path):
     assert load_saved(tmp_path / "ours").sha256 == tokenizer.sha256
 
 
+def test_a_model_file_of_tiktoken_is_run_by_our_core(tmp_path):
+    tokenizer = trained(special_tokens=[END])
+    formats.write(tokenizer, tmp_path / "llama.tiktoken", "tiktoken")
+    (tmp_path / "llama.tiktoken").rename(tmp_path / "tokenizer.model")
+    options = {"pattern": "gpt2", "special_tokens": {"<s>": 258}}
+    found = load_pretrained(tmp_path / "tokenizer.model", add_special_tokens=[END], **options)
+    assert isinstance(found.tokenizer, Tokenizer)
+    assert found.tokenizer.special_tokens == {"<s>": 258, END: 259}
+    with pytest.raises(UserError, match="holds no pattern"):
+        load_pretrained(tmp_path / "tokenizer.model")
+
+
 def test_special_tokens_are_added_to_our_own(tmp_path):
     tokenizer = trained(special_tokens=["<s>"])
     tokenizer.save(tmp_path / "ours")

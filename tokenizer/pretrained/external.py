@@ -135,10 +135,12 @@ class ExternalTokenizer:
         """
         ids: list[npt.NDArray[np.int64]] = []
         covers: list[npt.NDArray[np.int64]] = []
-        changed, marked = [], None
+        changed, sizes, marked = [], [], None
         for i, (text, encoded) in enumerate(self._encode(_strings(batch))):
             ids += [np.array([mark]), encoded.ids]
-            covers += [np.zeros(1, np.int64), covered_bytes(text.encode(), encoded, self.vocab)]
+            data = text.encode()
+            covers += [np.zeros(1, np.int64), covered_bytes(data, encoded, self.vocab)]
+            sizes.append(len(data))
             changed.append(self.decode(encoded.ids) != text)
             if marked is None and mark in encoded.ids:
                 marked = i
@@ -149,7 +151,7 @@ class ExternalTokenizer:
             ends=np.cumsum([1 + len(row) for row in ids[1::2]], dtype=np.int64),
             spelled=spelled,
             marked=marked,
-            expected=spelled,
+            expected=np.minimum(spelled, sizes),  # text may be dropped, and is never counted twice
             changed=np.array(changed, np.bool_),
             covered=np.concatenate(covers).astype(np.uint32),
         )

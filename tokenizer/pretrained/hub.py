@@ -10,7 +10,7 @@ from tokenizer.formats import FILE
 
 FILES = (
     *(FILE, "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "vocab.txt"),
-    *("tokenizer.model", "spiece.model", "sentencepiece.model", "sentencepiece.bpe.model", "spm.model"),
+    *("tokenizer.model", "spiece.model", "sentencepiece.model", "sentencepiece.bpe.model", "spm.model", "*.tiktoken"),
 )
 """What is downloaded: the files that some tokenizer is read from, at the top of a repository."""
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")

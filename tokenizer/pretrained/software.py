@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer.errors import UserError, quoted, shortened
-from tokenizer.formats.alphabet import unprintable
+from tokenizer.formats import unprintable
 
 _INSTALL = "install it with: pip install 'superbpe-framework[hf]'"
 _META_SPACE = "▁"
