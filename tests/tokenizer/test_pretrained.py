@@ -220,6 +220,21 @@ def test_special_tokens_are_added_to_our_own(tmp_path):
     assert hf.Tokenizer.from_file(str(tmp_path / "more" / "tokenizer.json")).token_to_id(END) == 259
 
 
+def test_an_added_token_becomes_special_and_keeps_its_id(tmp_path):
+    trained(special_tokens=[END, "<s>"]).save(tmp_path / "ours")
+    content = json.loads((tmp_path / "ours" / "tokenizer.json").read_text())
+    for token in content["added_tokens"]:
+        token["special"] = False
+    (tmp_path / "plain.json").write_text(json.dumps(content))
+    bare = load_pretrained(tmp_path / "plain.json").tokenizer
+    assert bare.encode_ordinary(f"a{END}b<s>") == [97, 258, 98, 259]
+    found = load_pretrained(tmp_path / "plain.json", add_special_tokens=[END])
+    assert (found.added, found.tokenizer.special_tokens) == ((), {END: 258})
+    assert found.tokenizer.encode_ordinary(f"{END}<s>") == [*END.encode(), 259]
+    found.tokenizer.save(tmp_path / "saved")
+    assert load_saved(tmp_path / "saved").sha256 == found.tokenizer.sha256
+
+
 @pytest.mark.parametrize("config", [{}, {"extra_ids": 3}])
 def test_byt5_is_run_by_our_core(tmp_path, config):
     transformers = pytest.importorskip("transformers")

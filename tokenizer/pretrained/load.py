@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +93,9 @@ def load_pretrained(
     if isinstance(found, ExternalTokenizer):
         found.provenance = {"source": str(source), "revision": commit} | found.provenance
         return Pretrained(found, str(source), commit, tuple(found.added))
-    missing = [string for string in add_special_tokens if string not in found.special_tokens]
-    return Pretrained(_with_special_tokens(found, missing), str(source), commit, tuple(missing))
+    with_specials = _with_special_tokens(found, add_special_tokens)
+    added = [string for string, i in with_specials.special_tokens.items() if i >= found.vocab_size]
+    return Pretrained(with_specials, str(source), commit, tuple(added))
 
 
 def load_saved(folder: Path | str) -> TokenizerLike:
@@ -187,9 +188,14 @@ def _byt5(config: dict[str, Any], path: Path) -> Tokenizer:
 
 
 def _with_special_tokens(tokenizer: Tokenizer, strings: Sequence[str]) -> Tokenizer:
-    """The tokenizer with more special tokens after all other ids."""
-    if not strings:
+    """The tokenizer with more special tokens: an added token of that name becomes one, others get new ids."""
+    missing = [string for string in strings if string not in tokenizer.special_tokens]
+    if not missing:
         return tokenizer
+    found = tokenizer.preparation.added_tokens
+    new = [string for string in missing if string not in found]
+    ids = {string: found[string] for string in missing if string in found}
+    ids |= {string: tokenizer.vocab_size + i for i, string in enumerate(new)}
     return Tokenizer(
         byte_ids=tokenizer.byte_ids,
         merge_ids=tokenizer.merge_ids,
@@ -198,9 +204,11 @@ def _with_special_tokens(tokenizer: Tokenizer, strings: Sequence[str]) -> Tokeni
         fence=tokenizer.fence,
         mode=tokenizer.mode,
         eligible=tokenizer.eligible,
-        special_tokens=tokenizer.special_tokens | {s: tokenizer.vocab_size + i for i, s in enumerate(strings)},
+        special_tokens=tokenizer.special_tokens | ids,
         ignore_merges=tokenizer.ignore_merges,
         unmerged=tokenizer.unmerged,
-        preparation=tokenizer.preparation,
+        preparation=replace(
+            tokenizer.preparation, added_tokens={string: i for string, i in found.items() if string not in ids}
+        ),
         provenance=tokenizer.provenance,
     )
