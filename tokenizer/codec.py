@@ -52,12 +52,20 @@ class Stream(NamedTuple):
         ends: int64 [documents]: where each document ends in `ids`.
         spelled: int64 [documents]: bytes that the tokens of each spell.
         marked: the first document that has the id that parts documents among its own; None if none has.
+        expected: int64 [documents]: bytes that the tokens should spell, where not those of the documents: the tokenizer
+            normalises text, or does not account for all of it.
+        changed: bool [documents]: which documents decode to another text; None if none can.
+        covered: uint32 [n]: bytes of the document that each token stands for, 0 for the id in front; None where a token
+            always stands for the same bytes.
     """
 
     ids: npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
     ends: npt.NDArray[np.int64]
     spelled: npt.NDArray[np.int64]
     marked: int | None
+    expected: npt.NDArray[np.int64] | None = None
+    changed: npt.NDArray[np.bool_] | None = None
+    covered: npt.NDArray[np.uint32] | None = None
 
 
 def _number(value: Any) -> float:
@@ -80,6 +88,21 @@ class Codec(ABC):
     @property
     @abstractmethod
     def _encoder(self) -> _native.Encoder: ...
+
+    @property
+    def changes_text(self) -> bool:
+        """Whether a text may decode to another one: an imported tokenizer normalises text."""
+        return bool(self.preparation.forms)
+
+    @property
+    def unknown_id(self) -> None:
+        """None: every byte is a token."""
+        return
+
+    @property
+    def fixed_bytes(self) -> bool:
+        """True: a token spells the same bytes wherever it occurs."""
+        return True
 
     @cached_property
     def _decoder(self) -> _native.Decoder:
@@ -191,7 +214,11 @@ class Codec(ABC):
             token_bytes: uint32 [vocab_size], bytes of each token.
             narrow: whether ids are uint16, which the vocabulary must fit, or uint32.
         """
-        return Stream(*self._encoder.encode_stream(batch, mark, token_bytes, narrow, self._specials.ordinary))
+        stream = Stream(*self._encoder.encode_stream(batch, mark, token_bytes, narrow, self._specials.ordinary))
+        if not self.changes_text:
+            return stream
+        expected, changed = self.normalized_sizes(batch, threads=1)
+        return stream._replace(expected=expected, changed=changed)
 
     def encode_with_offsets(
         self,

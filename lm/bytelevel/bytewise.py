@@ -28,6 +28,7 @@ from lm.bytelevel.covering_tree import CoveringTree
 from lm.bytelevel.covers import Covers, Group
 from lm.model.kv_cache import KeyValueCache
 from tokenizer.errors import UserError, quoted
+from tokenizer.interface import byte_level_bpe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +95,7 @@ class ByteModel:
         if method not in METHODS:
             raise UserError(f"method={method!r}; it is one of: {', '.join(METHODS)}")
         self.lm, self.method = lm, method
-        self.covers = Covers(lm.tokenizer)
+        self.covers = Covers(byte_level_bpe(lm.tokenizer, "byte probabilities need"))
         self.cost = Cost()
         self._cache = KeyValueCache(lm.model)
         self._cached: list[int] = []

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
 
-from lm.data.shards import END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED
+from lm.data.shards import COVERED, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED, TextLoss
 from tokenizer.durable import check_files, checksum, read_sealed, recorded, remember_checksum, write_sealed, write_whole
 from tokenizer.errors import UserError
 
@@ -25,31 +25,34 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tokenizer._native import Batch
-    from tokenizer.tokenizer import Tokenizer
+    from tokenizer.interface import TokenizerLike
 
 IN_ORDER = "in-order"
 """The folder inside, with the documents in the order of the corpus, from which a shuffled one is made."""
 _SETTINGS = "settings.json"
-_LISTS = ("document_ends.bin", "document_bytes.bin")
+_LISTS = {"document_ends.bin": 8, "document_bytes.bin": 8}
+"""Bytes of each document's number in the files that are written beside the tokens."""
 
 
 @dataclass(frozen=True)
 class Encoded:
     """Documents as they are written: stream[n_tokens], and for each its end in the stream and its bytes of text.
 
-    `normalized` are the bytes of what became of it where the tokenizer's normaliser changed it, else 0.
+    `normalized` and `covered` are the numbers of `Shards.normalized_bytes` and `Shards.covered_bytes`.
     """
 
     stream: NDArray[Any]
     ends: NDArray[np.int64]
     sizes: NDArray[np.int64]
     normalized: NDArray[np.int64]
+    covered: NDArray[np.uint32] | None
 
     def without(self, documents: int) -> Encoded:
         """The same without the first documents."""
         start = int(self.ends[documents - 1]) if documents else 0
         rest = self.ends[documents:] - start
-        return Encoded(self.stream[start:], rest, self.sizes[documents:], self.normalized[documents:])
+        covered = None if self.covered is None else self.covered[start:]
+        return Encoded(self.stream[start:], rest, self.sizes[documents:], self.normalized[documents:], covered)
 
 
 class Writer:
@@ -65,7 +68,7 @@ class Writer:
     def __init__(
         self,
         folder: Path,
-        tokenizer: Tokenizer,
+        tokenizer: TokenizerLike,
         tokens_per_shard: int,
         shuffle_seed: int | None,
     ) -> None:
@@ -86,18 +89,18 @@ class Writer:
             "tokens_per_shard": tokens_per_shard,
             "shuffle_seed": shuffle_seed,
         }
-        self._normalizes = bool(tokenizer.preparation.forms)
-        self._lists = (*_LISTS, NORMALIZED) if self._normalizes else _LISTS
+        self._changes_text, self._unknown_id = tokenizer.changes_text, tokenizer.unknown_id
+        self._document_lists = _LISTS | ({NORMALIZED: 8} if self._changes_text else {})
+        self._token_lists = {} if tokenizer.fixed_bytes else {COVERED: 4}
         self.manifest = self._whole()
         self._shards = self.manifest["shards"] if self.manifest else self._finished()
         self.n_documents = self._total("n_documents")
         self.n_bytes = self._total("n_bytes")
         self._n_tokens = self._total("n_tokens")
-        self.n_normalized = 0
-        if self._normalizes:
-            self.n_normalized = int(np.count_nonzero(np.fromfile(folder / NORMALIZED, "<u8", self.n_documents)))
+        self._text_loss = sum((TextLoss(**shard.get("text_loss", {})) for shard in self._shards), TextLoss())
         self._sizes_written = np.fromfile(folder / "document_bytes.bin", "<u8", self.n_documents).astype(np.int64)
-        self._list_files = [_Hashed(folder / name, keep=True) for name in self._lists]
+        lists = (*self._document_lists, *self._token_lists)
+        self._list_files = {name: _Hashed(folder / name, keep=True) for name in lists}
         self._shard: _Shard | None = None
 
     def _total(self, key: str) -> int:
@@ -109,7 +112,7 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for file in (self._shard, *self._list_files):
+        for file in (self._shard, *self._list_files.values()):
             if file is not None:
                 file.close()
 
@@ -145,19 +148,25 @@ class Writer:
             if not path.exists() or checksum(path) != record["xxh3_128"]:
                 break
             found.append(record)
-        documents = sum(record["n_documents"] for record in found)
+        sizes = self._list_sizes(found)
         if found and any(
-            _checksum_of_first(self.folder / name, 8 * documents) != found[-1]["lists"][name] for name in self._lists
+            _checksum_of_first(self.folder / name, size) != found[-1]["lists"].get(name) for name, size in sizes.items()
         ):
-            found, documents = [], 0
+            found, sizes = [], self._list_sizes([])
         kept = {name for record in found for name in (record["name"], _record_name(record["name"]))}
         for path in [*self.folder.glob("tokens-*"), *self.folder.glob(".*.partial")]:
             if path.name not in kept:
                 path.unlink()
-        for name in self._lists:
+        for name, size in sizes.items():
             with (self.folder / name).open("ab") as file:
-                file.truncate(8 * documents)
+                file.truncate(size)
         return found
+
+    def _list_sizes(self, records: list[dict[str, Any]]) -> dict[str, int]:
+        """Bytes of the lists that belong to these shards."""
+        documents, tokens = (sum(record[key] for record in records) for key in ("n_documents", "n_tokens"))
+        sizes = {name: width * documents for name, width in self._document_lists.items()}
+        return sizes | {name: width * tokens for name, width in self._token_lists.items()}
 
     def check_sizes(self, first: int, sizes: NDArray[np.int64]) -> None:
         """Refuse documents, from number `first` on, that are not as long as those of the finished shards."""
@@ -169,14 +178,14 @@ class Writer:
                 f"and had {self._sizes_written[first + at]}; bring back that text, or delete that folder to start anew"
             )
 
-    def encode(self, tokenizer: Tokenizer, batch: Batch, first: int) -> Encoded:
+    def encode(self, tokenizer: TokenizerLike, batch: Batch, first: int) -> Encoded:
         """Encode documents, the first of which has the number `first`, on the calling thread."""
         stream = tokenizer.encode_stream(batch, self._eos, self._lengths, narrow=self._dtype == "uint16")
         sizes = np.diff(batch.offsets)
-        expected, normalized = sizes, np.zeros(len(sizes), np.int64)
-        if self._normalizes:
-            expected, changed = tokenizer.normalized_sizes(batch, threads=1)
-            normalized[changed] = expected[changed]
+        expected = sizes if stream.expected is None else stream.expected
+        normalized = np.zeros(len(sizes), np.int64)
+        if stream.changed is not None:
+            normalized[stream.changed] = np.where(expected == 0, -1, expected)[stream.changed]
         # Every loss per byte rests on this: the tokens of a document have exactly its bytes.
         wrong = np.flatnonzero(stream.spelled != expected)
         if len(wrong):
@@ -187,7 +196,7 @@ class Writer:
             )
         if stream.marked is not None:
             raise UserError(f"the tokenizer encoded ordinary text as {END_OF_TEXT}; it must never do that")
-        return Encoded(stream.ids, stream.ends, sizes, normalized)
+        return Encoded(stream.ids, stream.ends, sizes, normalized, stream.covered)
 
     def add(self, encoded: Encoded) -> None:
         """Append documents; a file takes whole ones until it is full."""
@@ -202,12 +211,17 @@ class Writer:
             stop = int(ends[stop_document - 1])
             n_bytes = int(sizes[document:stop_document].sum())
             self._shard.write(stream[start:stop], stop_document - document, n_bytes)
-            numbers = (ends[document:stop_document] - start + self._n_tokens, sizes[document:stop_document])
-            for file, listed in zip(
-                self._list_files, (*numbers, encoded.normalized[document:stop_document]), strict=False
-            ):
-                file.write(listed.astype("<u8").data)
-            self.n_normalized += int(np.count_nonzero(encoded.normalized[document:stop_document]))
+            numbers = (
+                ends[document:stop_document] - start + self._n_tokens,
+                sizes[document:stop_document],
+                encoded.normalized[document:stop_document],
+            )
+            for name, listed in zip(self._document_lists, numbers, strict=False):
+                self._list_files[name].write(listed.astype("<i8").data)
+            if encoded.covered is not None:
+                self._list_files[COVERED].write(encoded.covered[start:stop].astype("<u4").data)
+            if self._changes_text:
+                self._shard.text_loss += self._loss(encoded, start, stop, document, stop_document)
             self._n_tokens += stop - start
             self.n_documents += stop_document - document
             self.n_bytes += n_bytes
@@ -215,12 +229,31 @@ class Writer:
             if self._shard.n_tokens >= self._tokens_per_shard:
                 self._finish_shard()
 
+    def _loss(self, encoded: Encoded, start: int, stop: int, document: int, stop_document: int) -> TextLoss:
+        """What the tokens `start` to `stop`, those of the given documents, lack of the text."""
+        changed = int(np.count_nonzero(encoded.normalized[document:stop_document]))
+        if encoded.covered is None:
+            return TextLoss(changed_documents=changed)
+        covered = encoded.covered[start:stop].astype(np.int64)
+        ends = encoded.ends[document:stop_document] - start
+        lacking = encoded.sizes[document:stop_document] - np.diff(np.append(0, covered.cumsum())[ends], prepend=0)
+        unknown = encoded.stream[start:stop] == (-1 if self._unknown_id is None else self._unknown_id)
+        return TextLoss(
+            changed_documents=changed,
+            unaccounted_documents=int(np.count_nonzero(lacking)),
+            unaccounted_bytes=int(lacking.sum()),
+            unknown_tokens=int(np.count_nonzero(unknown)),
+            unknown_bytes=int(covered[unknown].sum()),
+        )
+
     def _finish_shard(self) -> None:
         """Bring the shard to disk, then its record: with that it is finished."""
         if self._shard is None:
             return
-        lists = {name: file.sync() for name, file in zip(self._lists, self._list_files, strict=True)}
-        record = {**self._shard.finish(), "lists": lists}
+        record = {**self._shard.finish(), "lists": {name: file.sync() for name, file in self._list_files.items()}}
+        if self._changes_text:
+            record["text_loss"] = asdict(self._shard.text_loss)
+            self._text_loss += self._shard.text_loss
         write_sealed(self.folder / _record_name(record["name"]), record)
         self._shards.append(record)
         self._shard = None
@@ -233,7 +266,7 @@ class Writer:
         self.__exit__(None, None, None)
         write_whole(self.folder / "token_bytes.bin", self._lengths.astype("<u4").tobytes())
         records = [_record_name(shard["name"]) for shard in self._shards]
-        files = [*(shard["name"] for shard in self._shards), *records, *self._lists, "token_bytes.bin"]
+        files = [*(shard["name"] for shard in self._shards), *records, *self._list_files, "token_bytes.bin"]
         manifest = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -245,7 +278,7 @@ class Writer:
             "n_documents": self.n_documents,
             "n_bytes": self.n_bytes,
             # Only where it can happen: the bytes above are of the documents as they came.
-            **({"n_normalized": self.n_normalized} if self._normalizes else {}),
+            **({"text_loss": asdict(self._text_loss)} if self._changes_text else {}),
             "shards": self._shards,
             "files": recorded(self.folder, files),
         }
@@ -262,6 +295,7 @@ class _Shard:
         self._path = path
         self._partial = path.with_name(path.name + ".partial")
         self._file = _Hashed(self._partial)
+        self.text_loss = TextLoss()
         self._first_document = first_document
         self._n_documents = self._n_bytes = 0
 

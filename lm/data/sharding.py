@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tokenizer._native import Batch
+    from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
-    from tokenizer.tokenizer import Tokenizer
 
 # A shuffled folder is put together in steps of about so many tokens, and of at most so many documents.
 _STEP_TOKENS, _STEP_DOCUMENTS = 1 << 20, 1 << 16
@@ -64,7 +64,7 @@ class ShardConfig:
 
 def write_shards(
     folder: Path,
-    tokenizer: Tokenizer,
+    tokenizer: TokenizerLike,
     batches: Iterable[Batch],
     config: ShardConfig | None = None,
     *,
@@ -111,7 +111,7 @@ def write_shards(
 
 def _write(
     partial: Path,
-    tokenizer: Tokenizer,
+    tokenizer: TokenizerLike,
     batches: Iterable[Batch],
     config: ShardConfig,
     threads: int | None,
@@ -138,7 +138,7 @@ def _write(
         return writer.finish()
 
 
-def _encode(tokenizer: Tokenizer, batches: Iterable[Batch], threads: int, writer: Writer) -> Generator[Encoded]:
+def _encode(tokenizer: TokenizerLike, batches: Iterable[Batch], threads: int, writer: Writer) -> Generator[Encoded]:
     """Encode the documents that the writer lacks, in order; each thread takes a batch, so that none waits for another.
 
     The batches are read, and the results written, on the caller's thread meanwhile.
@@ -180,5 +180,6 @@ def _shuffled(shards: Shards, seed: int, start: int) -> Generator[Encoded]:
         ends = ends[: int(np.searchsorted(ends, _STEP_TOKENS)) + 1]
         chosen = order[start : start + len(ends)]
         sizes = np.asarray(shards.document_bytes[chosen])
-        yield Encoded(shards.stored(chosen), ends, sizes, shards.normalized_bytes[chosen])
+        covered = shards.stored_covered_bytes(chosen)
+        yield Encoded(shards.stored(chosen), ends, sizes, shards.normalized_bytes[chosen], covered)
         start += len(ends)

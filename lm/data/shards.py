@@ -9,13 +9,16 @@ A folder of shards holds
 - `tokens-00000.json`, ...: of each such file its tokens, documents, bytes of text, checksum, and which documents;
 - `document_ends.bin`: uint64, position in the whole stream just after each document;
 - `document_bytes.bin`: uint64, UTF-8 bytes of each original document;
-- `normalized_bytes.bin`, where the tokenizer normalises text: uint64, bytes of what became of the document, 0 where it
-  stayed as it was;
+- `normalized_bytes.bin`, where the tokenizer may change text: int64, for a document that decodes to another text, the
+  bytes that its tokens stand for, or -1 where they stand for none; 0 for any other document;
+- `covered_bytes.bin`, where the bytes of a token depend on the text (`TokenizerLike.fixed_bytes`): uint32, for each
+  token of the stream, how many bytes of its document it stands for;
 - `token_bytes.bin`: uint32, bytes of each token of the vocabulary, 0 for special tokens.
 """
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,14 +32,38 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tokenizer.tokenizer import Tokenizer
+    from tokenizer.interface import TokenizerLike
 
 FORMAT = "superbpe-shards"
 FORMAT_VERSION = 2
 MANIFEST = "shards.json"
 NORMALIZED = "normalized_bytes.bin"
+COVERED = "covered_bytes.bin"
 END_OF_TEXT = "<|endoftext|>"
 DTYPES = {"uint16": "<u2", "uint32": "<u4"}
+
+
+@dataclass(frozen=True)
+class TextLoss:
+    """What an encoded corpus lacks of its text; nothing, unless the tokenizer may change text.
+
+    Attributes:
+        changed_documents: Documents that do not decode to their own text.
+        unaccounted_documents: Documents with bytes that no token stands for.
+        unaccounted_bytes: These bytes.
+        unknown_tokens: Tokens for what the vocabulary cannot spell.
+        unknown_bytes: Bytes that they stand for.
+    """
+
+    changed_documents: int = 0
+    unaccounted_documents: int = 0
+    unaccounted_bytes: int = 0
+    unknown_tokens: int = 0
+    unknown_bytes: int = 0
+
+    def __add__(self, other: TextLoss) -> TextLoss:
+        mine, theirs = asdict(self), asdict(other)
+        return TextLoss(**{name: mine[name] + theirs[name] for name in mine})
 
 
 class Shards:
@@ -52,7 +79,11 @@ class Shards:
         tokenizer_sha256: Name of the tokenizer.
         document_ends: int64[n_documents], position in the stream just after each document.
         document_bytes: int64[n_documents], UTF-8 bytes of each original document.
-        normalized_bytes: int64[n_documents], bytes of what each document was normalised to, 0 where it was not.
+        normalized_bytes: int64[n_documents], for a document that decodes to another text, the bytes that its tokens
+            stand for, -1 for none; 0 for any other document.
+        covered_bytes: uint32[n_tokens], bytes of the document that each token stands for; None where these are always
+            its `token_byte_lengths`.
+        text_loss: What the tokens lack of the text.
         token_byte_lengths: int64[vocab_size], bytes of each token, 0 for special tokens.
     """
 
@@ -74,11 +105,17 @@ class Shards:
         self.normalized_bytes = np.zeros(self.n_documents, np.int64)
         if NORMALIZED in manifest["files"]:
             self.normalized_bytes = np.fromfile(folder / NORMALIZED, "<i8")
+        self.covered_bytes: NDArray[np.uint32] | None = None
+        if COVERED in manifest["files"]:
+            self.covered_bytes = np.asarray(np.memmap(folder / COVERED, "<u4", "r"))
+        self.text_loss = TextLoss(
+            **manifest.get("text_loss", {"changed_documents": int(np.count_nonzero(self.normalized_bytes))})
+        )
         self.token_byte_lengths = np.fromfile(folder / "token_bytes.bin", "<u4").astype(np.int64)
         self._check()
 
     @classmethod
-    def open(cls, folder: Path, tokenizer: Tokenizer | None = None, *, verify: Verify = "once") -> Shards:
+    def open(cls, folder: Path, tokenizer: TokenizerLike | None = None, *, verify: Verify = "once") -> Shards:
         """Map the shards in `folder`.
 
         Args:
@@ -98,8 +135,17 @@ class Shards:
         return shards
 
     def spelled_bytes(self, i: int) -> int:
-        """Bytes that the tokens of document `i` spell: its own, or of the text that it was normalised to."""
+        """Bytes that the tokens of document `i` stand for: its own, unless the tokenizer changed or dropped text."""
+        if self.covered_bytes is not None:
+            return int(self.document_token_bytes(i).sum())
         return int(self.normalized_bytes[i] or self.document_bytes[i])
+
+    def document_token_bytes(self, i: int) -> NDArray[np.int64]:
+        """Bytes that each token of document `i` stands for, without the leading `<|endoftext|>`."""
+        if self.covered_bytes is None:
+            return self.token_byte_lengths[self.document(i)]
+        start = int(self.document_ends[i - 1]) if i else 0
+        return self.covered_bytes[start + 1 : int(self.document_ends[i])].astype(np.int64)
 
     def document(self, i: int) -> NDArray[np.int64]:
         """Tokens of document `i`, without the leading `<|endoftext|>`."""
@@ -128,12 +174,23 @@ class Shards:
 
     def stored(self, documents: NDArray[np.int64]) -> NDArray[Any]:
         """Tokens of these documents one after another as they are stored, each after its `<|endoftext|>`."""
-        stops = self.document_ends[documents]
-        starts = np.where(documents > 0, self.document_ends[documents - 1], 0)
+        starts, stops = self._places(documents)
         files = np.searchsorted(self._starts, starts, side="right") - 1
         shift = self._starts[files]
         places = zip(files.tolist(), (starts - shift).tolist(), (stops - shift).tolist(), strict=True)
         return np.concatenate([self._files[file][start:stop] for file, start, stop in places])
+
+    def stored_covered_bytes(self, documents: NDArray[np.int64]) -> NDArray[np.uint32] | None:
+        """The part of `covered_bytes` that belongs to `stored`."""
+        if self.covered_bytes is None:
+            return None
+        starts, stops = self._places(documents)
+        places = zip(starts.tolist(), stops.tolist(), strict=True)
+        return np.concatenate([self.covered_bytes[start:stop] for start, stop in places])
+
+    def _places(self, documents: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where these documents start and end in the stream."""
+        return np.where(documents > 0, self.document_ends[documents - 1], 0), self.document_ends[documents]
 
     def _check(self) -> None:
         """What can be checked without reading all tokens; `tokens` checks the rest as it reads."""
@@ -144,6 +201,8 @@ class Shards:
             raise UserError(self._damage("its document files do not match the number of documents"))
         if ends[0] < 1 or ends[-1] != self.n_tokens or (np.diff(ends) < 1).any():
             raise UserError(self._damage("its document boundaries are out of order"))
+        if self.covered_bytes is not None and len(self.covered_bytes) != self.n_tokens:
+            raise UserError(self._damage(f"{COVERED} does not have {self.n_tokens} numbers"))
         if (sizes < 0).any() or int(sizes.sum()) != self.n_bytes:
             raise UserError(self._damage(f"its documents do not add up to {self.n_bytes} bytes"))
         if len(self.token_byte_lengths) != self.vocab_size or not 0 <= self.eos_id < self.vocab_size:

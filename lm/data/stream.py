@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from lm.data.shards import Shards
@@ -33,6 +35,21 @@ class DocumentStream:
 
     def read(self, start: int, stop: int) -> NDArray[np.int64]:
         """Tokens of the stream from position `start` to `stop`; positions count on across epochs."""
+        return self._gather(self._shards.tokens, start, stop)
+
+    def text_bytes(self, start: int, stop: int) -> int:
+        """Bytes of text that the tokens from position `start` to `stop` stand for, of shards with `covered_bytes`.
+
+        Bytes that no token stands for are shared out among all tokens, so that an epoch has the bytes of its documents.
+        """
+        covered = self._shards.covered_bytes
+        assert covered is not None
+        found = self._gather(lambda first, last: covered[first:last].astype(np.int64), start, stop).sum()
+        n_bytes = self._shards.n_bytes
+        return round(int(found) * n_bytes / max(1, n_bytes - self._shards.text_loss.unaccounted_bytes))
+
+    def _gather(self, source: Callable[[int, int], NDArray[np.int64]], start: int, stop: int) -> NDArray[np.int64]:
+        """What `source` has of the stream from position `start` to `stop`."""
         parts: list[NDArray[np.int64]] = []
         while start < stop:
             epoch, position = divmod(start, self._shards.n_tokens)
@@ -42,7 +59,7 @@ class DocumentStream:
             # Position inside the document -> position in the shards.
             shift = int(self._shards.document_ends[self._order[i]]) - int(self._ends[i])
             length = min(int(self._ends[i]) - position, stop - start)
-            parts.append(self._shards.tokens(position + shift, position + shift + length))
+            parts.append(source(position + shift, position + shift + length))
             start += length
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 

@@ -168,7 +168,10 @@ def _score(
     limited = short = context_sum = forward = padded = 0
     for document in group:
         x = np.concatenate(([shards.eos_id], shards.document(document), [shards.eos_id]))
-        before = np.concatenate(([0], np.cumsum(lengths[x[:-1]])))
+        # By the given lengths, or by what each token covers of this document.
+        fixed = shards.covered_bytes is None
+        sizes = lengths[x] if fixed else np.concatenate(([0], shards.document_token_bytes(document), [0]))
+        before = np.concatenate(([0], np.cumsum(sizes[:-1])))
         if before[-1] != shards.spelled_bytes(document):
             raise UserError(
                 f"document {document} has {shards.spelled_bytes(document)} bytes, but its tokens have "
@@ -176,7 +179,7 @@ def _score(
             )
         for window in plan(before):
             targets = slice(window.first, window.last + 1)
-            weights = lengths[x[targets]]
+            weights = sizes[targets]
             context = before[targets] - before[window.start]
             context_sum += int(context @ weights)
             limited += int(weights.sum()) if window.limited else 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lm.data.shards import Shards
-    from tokenizer.tokenizer import Tokenizer
+    from tokenizer.interface import TokenizerLike
 
 PHASES = ("byte", "subword", "superword", "special")
 """Single bytes; tokens of at most one word, of either phase; phase-2 tokens of several words; special tokens."""
@@ -42,7 +42,7 @@ class TokenFacts:
     phase: NDArray[np.int64]
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer) -> TokenFacts:
+    def of(cls, tokenizer: TokenizerLike) -> TokenFacts:
         """The facts about a tokenizer's tokens."""
         special = list(tokenizer.special_tokens.values())
         phase = np.full(tokenizer.vocab_size, PHASES.index("subword"))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lm.model.transformer import Transformer
-    from tokenizer.tokenizer import Tokenizer
+    from tokenizer.interface import TokenizerLike
 
 CATEGORIES = ("ordinary", "byte", "special", "unreachable", "partial UTF-8", "no token")
 _PROMPTS: tuple[tuple[str | None, ...], ...] = (
@@ -96,7 +96,7 @@ class Undertrained:
         """Share of well-trained tokens that the model does repeat."""
         return float((self.control_probability >= self.threshold).mean()) if len(self.controls) else 0.0
 
-    def summary(self, tokenizer: Tokenizer, counts: NDArray[np.int64] | None = None) -> dict[str, Any]:
+    def summary(self, tokenizer: TokenizerLike, counts: NDArray[np.int64] | None = None) -> dict[str, Any]:
         """All of it for a report, JSON-able.
 
         Args:
@@ -147,7 +147,7 @@ class Undertrained:
 
 def find_undertrained(
     model: Transformer,
-    tokenizer: Tokenizer,
+    tokenizer: TokenizerLike,
     *,
     unused: Sequence[int] | None = None,
     share: float = 0.02,
@@ -214,13 +214,13 @@ def find_undertrained(
     )
 
 
-def unused_ids(tokenizer: Tokenizer) -> list[int]:
+def unused_ids(tokenizer: TokenizerLike) -> list[int]:
     """Ids that no text has: of bytes that UTF-8 never uses, and those without a token."""
     impossible = [tokenizer.byte_ids[byte] for byte in sorted(NOT_IN_UTF8)]
     return sorted([*(i for i in impossible if i >= 0), *(i for i, token in enumerate(tokenizer.vocab) if not token)])
 
 
-def categories(tokenizer: Tokenizer) -> NDArray[np.int64]:
+def categories(tokenizer: TokenizerLike) -> NDArray[np.int64]:
     """What kind of token each id is, int64[vocab_size], an index into `CATEGORIES`.
 
     The first that fits of: no token; special; byte (a single one); partial UTF-8 (not whole characters); unreachable
@@ -274,7 +274,7 @@ def _cosine_distance(rows: torch.Tensor, unused: torch.Tensor) -> NDArray[np.flo
 
 @torch.no_grad()
 def repetition_probability(
-    model: Transformer, tokenizer: Tokenizer, ids: NDArray[np.int64], *, batch_tokens: int = 8192
+    model: Transformer, tokenizer: TokenizerLike, ids: NDArray[np.int64], *, batch_tokens: int = 8192
 ) -> NDArray[np.float64]:
     """The highest probability that the model gives each token when its context repeats it.
 
@@ -313,7 +313,7 @@ def repetition_probability(
     return best.cpu().numpy()
 
 
-def _prompt(tokenizer: Tokenizer, parts: tuple[str | None, ...], length: int) -> list[int | None]:
+def _prompt(tokenizer: TokenizerLike, parts: tuple[str | None, ...], length: int) -> list[int | None]:
     """`parts` again and again behind <|endoftext|>, cut to a length; None for the token."""
     prompt: list[int | None] = [tokenizer.special_tokens[END_OF_TEXT]]
     while len(prompt) < length:

@@ -38,7 +38,7 @@ def plan_windows(
 
     Args:
         before: int64[n + 2]; before[i] is the number of text bytes in front of x[i].
-        context_bytes: Most bytes of context; no token may be longer.
+        context_bytes: Most bytes of context. A longer token is alone in the context of the next one.
         min_context_bytes: Fewest bytes of context; below `context_bytes`.
         context_tokens: Most inputs of a forward pass.
 
@@ -54,7 +54,8 @@ def plan_windows(
     windows: list[Window] = []
     first, start, limited = 1, 0, False
     while True:
-        by_bytes = min(end, int(np.searchsorted(before, before[start] + context_bytes, side="right")) - 1)
+        fitting = int(np.searchsorted(before, before[start] + context_bytes, side="right")) - 1
+        by_bytes = max(first, min(end, fitting))
         last = min(by_bytes, start + context_tokens)
         windows.append(Window(start, first, last, limited or last < by_bytes))
         if last == end:

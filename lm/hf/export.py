@@ -21,6 +21,7 @@ from lm.train.checkpoint import model_tensors, write_tensors
 from tokenizer import formats
 from tokenizer.errors import UserError
 from tokenizer.formats.hf import hf_config
+from tokenizer.interface import byte_level_bpe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from lm.model.transformer import Transformer
+    from tokenizer.interface import TokenizerLike
     from tokenizer.tokenizer import Tokenizer
 
 
@@ -56,7 +58,7 @@ class Exported:
     tokenizer_note: str
 
 
-def export_hf(model: Transformer, tokenizer: Tokenizer, folder: Path, texts: Sequence[str] = ()) -> Exported:
+def export_hf(model: Transformer, tokenizer: TokenizerLike, folder: Path, texts: Sequence[str] = ()) -> Exported:
     """Write `folder`: config, weights (safetensors, fp32), generation config and tokenizer, whole or not at all.
 
     Before it gets its name it is opened in a fresh process with `transformers` alone. Its logits must be ours within
@@ -72,9 +74,10 @@ def export_hf(model: Transformer, tokenizer: Tokenizer, folder: Path, texts: Seq
         texts: Held-out text to compare on; the more like the use, the better.
 
     Raises:
-        UserError: Model and tokenizer do not belong together, the folder exists, `transformers` is missing, or the
-            exported folder means something else to it.
+        UserError: Model and tokenizer do not belong together, other software runs the tokenizer, the folder exists,
+            `transformers` is missing, or the exported folder means something else to it.
     """
+    tokenizer = byte_level_bpe(tokenizer, "an export for transformers needs")
     _check(model, tokenizer, folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))

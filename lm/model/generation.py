@@ -175,7 +175,10 @@ class _Row:
         self, lm: LanguageModel, index: int, prompt: str, prompt_ids: list[int], config: SamplingConfig
     ) -> None:
         self.lm, self.prompt, self.prompt_ids, self.config = lm, prompt, prompt_ids, config
-        given, spelled = prompt.encode(), lm.tokenizer.decode_bytes(prompt_ids)
+        tokenizer = lm.tokenizer
+        # What the prompt's own tokens spell: another text where the tokenizer normalises.
+        given = tokenizer.decode_bytes(tokenizer.encode_ordinary(prompt)) if tokenizer.changes_text else prompt.encode()
+        spelled = tokenizer.decode_bytes(prompt_ids)
         if not spelled.startswith(given):
             raise ValueError(
                 f"the tokens spell {quoted(spelled)}, which does not begin with the prompt {quoted(given)}"

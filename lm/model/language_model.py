@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from lm.model.transformer import Transformer
-    from tokenizer.tokenizer import Tokenizer
+    from tokenizer.interface import TokenizerLike
 
 
 class LanguageModel:
@@ -27,14 +27,14 @@ class LanguageModel:
         model: The model.
         tokenizer: Its tokenizer.
         eos_id: Id of `<|endoftext|>`.
-        text_ids: bool[padded vocabulary], on the CPU: ids of bytes and merges. The others are special tokens, ids
+        text_ids: bool[padded vocabulary], on the CPU: ids of text. The others are special tokens, ids
             that the tokenizer does not use, and padding.
 
     Raises:
         UserError: If the two do not belong together, or there is no `<|endoftext|>`.
     """
 
-    def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
+    def __init__(self, model: Transformer, tokenizer: TokenizerLike) -> None:
         if model.vocab_size != tokenizer.vocab_size or model.tokenizer_sha256 not in ("", tokenizer.sha256):
             raise UserError(
                 f"the model was trained with tokenizer {model.tokenizer_sha256[:12] or '(unnamed)'} of "

@@ -170,6 +170,8 @@ class Run:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         step_bytes = self.lengths[targets].sum()
+        if self.shards.covered_bytes is not None:
+            step_bytes.fill_(self.stream.text_bytes(start + 1, start + self.tokens_per_step + 1))
         self.bytes_seen += step_bytes
         self.step += 1
         entry = None

@@ -15,7 +15,7 @@ from experiments import inspect_vocab
 from experiments.cli.main import run as run_stage
 from experiments.report.training_counts import tokenizer_folder, training_counts
 from tests import texts
-from tokenizer import Tokenizer
+from tokenizer import Tokenizer, patterns
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +42,18 @@ def test_one_tokenizer_without_a_text(
     outside_scripts = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     assert re.findall(r'(?:src|href)="(?!#)[^"]*"', outside_scripts) == []
     assert "bytes per token" not in capsys.readouterr().out
+
+
+def test_a_tokenizer_without_merges(folders: Path, tmp_path: Path) -> None:
+    Tokenizer.from_ranks([], pattern=patterns.resolve("none"), special_tokens=["<|endoftext|>"]).save(
+        tmp_path / "bytes"
+    )
+    command = [str(tmp_path / "bytes"), "--against", str(folders / "gpt2"), "--text", str(folders / "text.txt")]
+    assert inspect_vocab.run([*command, "--out", str(tmp_path / "out")]) == 0
+    report = json.loads((tmp_path / "out" / "vocabulary.json").read_text(encoding="utf-8"))
+    found = report["tokenizers"][0]
+    assert (found["ordinary"], found["merges"], found["superwords"]) == (256, 0, 0)
+    assert found["on_text"]["bytes_per_token"] == 1
 
 
 def test_two_tokenizers_on_a_text(

@@ -13,7 +13,6 @@ import pytest
 from lm.data.sharding import ShardConfig, write_shards
 from lm.data.shards import Shards
 from tokenizer.codec import Stream
-from tokenizer.preparation import NOTHING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +38,7 @@ class ToyTokenizer:
         self.vocab.append(b"<|endoftext|>")
         self.vocab_size = len(self.vocab)
         self.special_tokens = {"<|endoftext|>": self.vocab_size - 1}
-        self.preparation = NOTHING
+        self.changes_text, self.fixed_bytes, self.unknown_id = False, True, None
         self.sha256 = hashlib.sha256(b"|".join(self.vocab)).hexdigest()
         self._words = {word: 256 + i for i, word in enumerate(words)}
         parts = [re.escape(w) for w in sorted(words, key=len, reverse=True)]

@@ -19,6 +19,7 @@ from lm.model.transformer import ModelConfig, Transformer
 from lm.train.checkpoint import model_tensors, save_tensors
 from superbpe import train_superbpe
 from tests import texts
+from tests.lm import tiny
 from tests.superbpe.oracle import batches
 from tokenizer import Batch, count_pretokens, train_bpe
 from tokenizer.errors import UserError
@@ -128,6 +129,12 @@ def test_layouts(tokenizers, tmp_path, in_process, qk_norm, tied):
     assert (config["vocab_size"], config["eos_token_id"], config["bos_token_id"]) == (350, 349, 349)
     assert config["tie_word_embeddings"] == tied
     assert ("lm_head.weight" in load_file(tmp_path / "out" / "model.safetensors")) != tied
+
+
+def test_a_tokenizer_without_merges(tmp_path, in_process):
+    tokenizer = tiny.bytes_only()
+    made = export_hf(build(tokenizer), tokenizer, tmp_path / "out", ["déjà vu 🙂"])
+    assert (made.vocab_size, made.tokenizer_note) == (257, "")
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ def test_tokens_spell_the_normalised_text_and_sizes_are_the_originals(tmp_path, 
     tokenizer = nfc_tokenizer()
     config = ShardConfig(8, seed)
     manifest = write_shards(tmp_path / "s", tokenizer, [Batch.from_texts(TEXTS)], config)
-    assert manifest["n_normalized"] == len(CHANGED) == 3
+    assert manifest["text_loss"]["changed_documents"] == len(CHANGED) == 3
     assert manifest["n_bytes"] == sum(len(text.encode()) for text in TEXTS)
     shards = Shards.open(tmp_path / "s", tokenizer)
     assert sorted(shards.document_bytes.tolist()) == sorted(len(text.encode()) for text in TEXTS)
@@ -53,6 +53,6 @@ def test_others_have_nothing_more(tmp_path):
     plain = Tokenizer.from_ranks([], pattern=patterns.resolve("gpt2"), special_tokens=["<|endoftext|>"])
     write_shards(tmp_path / "s", plain, [Batch.from_texts(TEXTS)])
     assert not (tmp_path / "s" / "normalized_bytes.bin").exists()
-    assert "n_normalized" not in json.loads((tmp_path / "s" / "shards.json").read_text())
+    assert "text_loss" not in json.loads((tmp_path / "s" / "shards.json").read_text())
     shards = Shards.open(tmp_path / "s", plain)
     assert [shards.spelled_bytes(i) for i in range(len(TEXTS))] == shards.document_bytes.tolist()

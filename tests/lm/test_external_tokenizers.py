@@ -1,0 +1,231 @@
+"""Shards, training, evaluation and samples of models whose tokenizer other software runs, and of plain bytes."""
+
+from __future__ import annotations
+
+import json
+import math
+import unicodedata
+
+import numpy as np
+import pytest
+import torch
+
+from lm.bytelevel.bytewise import ByteModel
+from lm.data.sharding import ShardConfig, write_shards
+from lm.data.shards import Shards, TextLoss
+from lm.data.stream import DocumentStream
+from lm.evaluate.evaluation import EvalConfig, evaluate
+from lm.evaluate.token_statistics import TokenFacts, loss_by_phase, token_counts
+from lm.evaluate.undertrained import categories, unused_ids
+from lm.evaluate.windows import plan_windows
+from lm.hf.export import export_hf
+from lm.model.generation import SamplingConfig, generate
+from lm.model.language_model import LanguageModel
+from lm.model.transformer import ModelConfig
+from lm.train.config import TrainConfig
+from lm.train.training import load_model, train
+from tests import other_tokenizers
+from tests.lm import tiny
+from tests.other_tokenizers import JSON, SENTENCEPIECE, TEXTS
+from tokenizer import Batch, Tokenizer, UserError, patterns
+from tokenizer.pretrained import load_pretrained
+
+END = "<|endoftext|>"
+CONFIG = EvalConfig(context_bytes=128, min_context_bytes=16, batch_tokens=256, bootstrap_samples=20)
+NAMES = [*SENTENCEPIECE, *JSON]
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    folder, found = tmp_path_factory.mktemp("pretrained"), {}
+
+    def open_(name):
+        if name not in found:
+            path = other_tokenizers.write(folder, name)
+            found[name] = load_pretrained(path, add_special_tokens=[END]).tokenizer
+        return found[name]
+
+    return open_
+
+
+@pytest.fixture
+def make_shards(tmp_path):
+    def make(texts, tokenizer):
+        write_shards(tmp_path / "shards", tokenizer, [Batch.from_texts(texts)])
+        return Shards.open(tmp_path / "shards", tokenizer)
+
+    return make
+
+
+def interrupted_after(batches, n):
+    yield from batches[:n]
+    raise InterruptedError
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", [None, 3])
+def test_shards_state_the_bytes_of_each_token_and_what_is_lost(opened, tmp_path, name, seed):
+    tokenizer = opened(name)
+    folder = tmp_path / "s"
+    manifest = write_shards(folder, tokenizer, [Batch.from_texts(TEXTS)], ShardConfig(40, seed), threads=1)
+    shards = Shards.open(folder, tokenizer)
+    order = range(len(TEXTS)) if seed is None else np.random.default_rng(seed).permutation(len(TEXTS)).tolist()
+    loss = dict.fromkeys(TextLoss.__dataclass_fields__, 0)
+    for i, text in enumerate(TEXTS[place] for place in order):
+        ids, covered = shards.document(i), shards.document_token_bytes(i)
+        assert ids.tolist() == tokenizer.encode_ordinary(text)
+        assert len(covered) == len(ids)
+        assert shards.document_bytes[i] == len(text.encode())
+        assert shards.spelled_bytes(i) == covered.sum()
+        lacking = len(text.encode()) - int(covered.sum())
+        changed = tokenizer.decode(ids) != text
+        assert shards.normalized_bytes[i] == ((covered.sum() or -1) if changed else 0)
+        loss["changed_documents"] += changed
+        loss["unaccounted_documents"] += lacking != 0
+        loss["unaccounted_bytes"] += lacking
+        loss["unknown_tokens"] += int((ids == tokenizer.unknown_id).sum())
+        loss["unknown_bytes"] += int(covered[ids == tokenizer.unknown_id].sum())
+    assert manifest["n_bytes"] == sum(len(text.encode()) for text in TEXTS)
+    assert manifest["text_loss"] == loss
+    assert shards.text_loss == TextLoss(**loss)
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_interrupted_shards_are_continued_to_the_same_bytes(opened, tmp_path, seed):
+    tokenizer, config = opened("unigram"), ShardConfig(40, seed)
+    batches = [Batch.from_texts([text]) for text in TEXTS]
+    write_shards(tmp_path / "s", tokenizer, batches, config)
+    for n in (3, 9, len(TEXTS)):
+        folder = tmp_path / f"again{n}"
+        with pytest.raises(InterruptedError):
+            write_shards(folder, tokenizer, interrupted_after(batches, n), config, threads=1)
+        write_shards(folder, tokenizer, batches, config)
+        for path in folder.iterdir():
+            assert path.read_bytes() == (tmp_path / "s" / path.name).read_bytes()
+
+
+def test_unknown_tokens_are_counted(opened, tmp_path):
+    tokenizer = opened("words")
+    texts = ["the quick zebra", "unheard of words", "the fox"]
+    write_shards(tmp_path / "s", tokenizer, [Batch.from_texts(texts)])
+    found = Shards.open(tmp_path / "s").text_loss
+    assert (found.unknown_tokens, found.unknown_bytes) == (4, len("zebraunheardofwords"))
+    assert (found.changed_documents, found.unaccounted_documents, found.unaccounted_bytes) == (2, 3, 5)
+
+
+def test_normalised_documents_are_counted(opened, tmp_path):
+    tokenizer = opened("unigram")
+    texts = ["the fox", "the ﬁox", "cafe\u0301", "café", "again"]
+    write_shards(tmp_path / "s", tokenizer, [Batch.from_texts(texts)])
+    shards = Shards.open(tmp_path / "s")
+    decoded = [tokenizer.decode(shards.document(i)) for i in range(len(texts))]
+    assert decoded == [unicodedata.normalize("NFKC", text) for text in texts]
+    assert np.flatnonzero(shards.normalized_bytes).tolist() == [1, 2]
+    assert shards.text_loss.changed_documents == 2
+    assert shards.text_loss.unknown_tokens == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bits_per_byte_are_all_nats_over_the_bytes_of_the_original_text(opened, make_shards, name):
+    tokenizer = opened(name)
+    texts = [text[:200] for text in TEXTS]
+    shards = make_shards(texts, tokenizer)
+    model = tiny.model(tokenizer.vocab_size, 32, sha256=tokenizer.sha256)
+    found = evaluate(model, shards, tokenizer.token_byte_lengths(), CONFIG)
+    assert found.document_bytes.tolist() == [len(text.encode()) for text in texts]
+    by_hand = 0.0
+    for text, nats in zip(texts, found.text_nats, strict=True):
+        ids = [tokenizer.special_tokens[END], *tokenizer.encode_ordinary(text)]
+        covered = sum(map(int, shards.document_token_bytes(texts.index(text))))
+        if len(ids) <= 32 and covered <= 128:  # in one window
+            with torch.no_grad():
+                scores = model(torch.tensor([ids[:-1] or ids])).double().log_softmax(-1)[0]
+            expected = -sum(float(scores[i, target]) for i, target in enumerate(ids[1:]))
+            assert nats == pytest.approx(expected, rel=1e-5, abs=1e-6)
+        by_hand += float(nats)
+    n_bytes = sum(len(text.encode()) for text in texts)
+    assert found.bits_per_byte == pytest.approx(by_hand / math.log(2) / n_bytes)
+
+
+def test_a_token_longer_than_the_context_is_scored(opened, make_shards):
+    tokenizer = opened("word_pieces")
+    shards = make_shards(["the " + "🙂" * 30 + " fox jumps over the " + "x" * 300], tokenizer)
+    assert shards.document_token_bytes(0).max() > CONFIG.context_bytes
+    model = tiny.model(tokenizer.vocab_size, 32, sha256=tokenizer.sha256)
+    found = evaluate(model, shards, tokenizer.token_byte_lengths(), CONFIG)
+    assert np.isfinite(found.text_nats).all()
+    assert found.token_counts.sum() == len(shards.document(0)) + 1
+
+
+def test_windows_pass_tokens_longer_than_the_context():
+    before = np.array([0, 0, 3, 50, 53, 103, 203, 204])
+    windows = plan_windows(before, context_bytes=9, min_context_bytes=3, context_tokens=9)
+    assert [i for window in windows for i in range(window.first, window.last + 1)] == list(range(1, len(before)))
+
+
+@pytest.mark.parametrize("name", ["byte_fallback", "word_pieces"])
+def test_training_reports_the_bytes_of_the_original_text(opened, make_shards, tmp_path, name):
+    tokenizer = opened(name)
+    texts = other_tokenizers.ENGLISH[:40] + TEXTS[:9]
+    shards = make_shards(texts, tokenizer)
+    config = TrainConfig(train_bytes=shards.n_bytes, bytes_per_step=512, context_bytes=128, device="cpu")
+    train(ModelConfig(depth=1, width=16, head_width=16, vocab_multiple=16), config, shards, tmp_path / "lm")
+    summary = json.loads((tmp_path / "lm" / "summary.json").read_text())
+    stream = DocumentStream(shards, seed=config.seed, shuffle=config.shuffle)
+    assert stream.text_bytes(0, shards.n_tokens) == shards.n_bytes
+    assert stream.text_bytes(shards.n_tokens - 5, shards.n_tokens + 5) > 0
+    assert summary["bytes"] == pytest.approx(stream.text_bytes(1, summary["tokens"] + 1), abs=config.steps)
+    assert summary["bytes"] == pytest.approx(config.train_bytes, rel=0.1)
+    model = load_model(tmp_path / "lm", "cpu")
+    found = evaluate(model, shards, tokenizer.token_byte_lengths(), CONFIG)
+    assert found.bits_per_byte < 8
+
+
+@pytest.mark.parametrize("name", ["unigram.model", "byte_fallback", "word_pieces"])
+def test_samples_and_tables_of_tokens(opened, make_shards, name):
+    tokenizer = opened(name)
+    lm = tiny.language_model(tokenizer, context_tokens=24)
+    for sample in generate(lm, ["the fox ", "", "É ﬁ 🙂"], SamplingConfig(max_new_bytes=40)):
+        assert tokenizer.unknown_id not in sample.ids
+        assert len(sample.data) <= 40
+    facts = TokenFacts.of(tokenizer)
+    counts = token_counts(make_shards(TEXTS, tokenizer))
+    rows = loss_by_phase(counts * 2.0, counts, facts)
+    assert sum(row["tokens"] for row in rows) == counts.sum()
+    assert len(categories(tokenizer)) == tokenizer.vocab_size
+    assert all(not tokenizer.vocab[i] or i in tokenizer.byte_ids for i in unused_ids(tokenizer))
+
+
+def test_byte_probabilities_are_rejected_with_the_reason(opened):
+    lm = tiny.language_model(opened("unigram"))
+    with pytest.raises(
+        UserError, match=r"byte probabilities need a byte-level BPE tokenizer, and <ExternalTok.* is not"
+    ):
+        ByteModel(lm)
+
+
+def test_an_export_is_rejected_with_the_reason(opened, tmp_path):
+    lm = tiny.language_model(opened("unigram"))
+    with pytest.raises(UserError, match=r"an export for transformers needs a byte-level BPE tokenizer"):
+        export_hf(lm.model, lm.tokenizer, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_of_plain_bytes(make_shards, tmp_path):
+    tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("none"), special_tokens=[END])
+    for text in TEXTS:
+        assert tokenizer.encode_ordinary(text) == list(text.encode())
+        assert tokenizer.decode(tokenizer.encode_ordinary(text)) == text
+    shards = make_shards(TEXTS, tokenizer)
+    assert (shards.covered_bytes, shards.text_loss) == (None, TextLoss())
+    config = TrainConfig(train_bytes=shards.n_bytes, bytes_per_step=512, context_bytes=128, device="cpu")
+    train(ModelConfig(depth=1, width=16, head_width=16, vocab_multiple=16), config, shards, tmp_path / "lm")
+    model = load_model(tmp_path / "lm", "cpu")
+    found = evaluate(model, shards, tokenizer.token_byte_lengths(), CONFIG)
+    assert found.document_tokens.tolist() == found.document_bytes.tolist()
+    assert found.bits_per_byte == pytest.approx(found.text_nats.sum() / math.log(2) / shards.n_bytes)
+    lm = LanguageModel(model, tokenizer)
+    total = sum(math.exp(ByteModel(lm).log_prob(bytes([byte]))) for byte in range(0x80))
+    assert 0 < total < 1
+    tokenizer.save(tmp_path / "bytes")
+    assert load_pretrained(tmp_path / "bytes").tokenizer.sha256 == tokenizer.sha256

@@ -1,0 +1,154 @@
+"""Small tokenizers of other kinds than byte-level BPE, made by the software that runs them."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+ENGLISH = [f"the quick brown fox jumps over the lazy dog {i} times, and again." for i in range(300)]
+OTHERS = ["naïve café déjà vu", "привет мир как дела", "日本語のテキスト", "ἄνθρωπος"] * 50
+TEXTS = [
+    "the quick brown fox",
+    "  leading and trailing  ",
+    "CRLF\r\nand\ttab\n\n",
+    "e\u0301te\u0301 and a\u0323\u0301 marks",
+    "ﬁne ﬂags ½ Ⅳ ＡＢＣ",
+    "🙂🙂 👩‍👩‍👧 日本語のテキスト",
+    "NUL \x00 and \u200b zero width",
+    "a \u2581 literal ▁mark",
+    "<s>the</s><unk> [UNK] <0x41> <|endoftext|>",
+    "x" * 3000 + " " * 500 + "é" * 300,
+    "привет, мир",
+    "",
+    "   ",
+    "\U0010ffff\ud7ff\ufeff",
+]
+
+
+def sentencepiece_model(kind, **options):
+    """The content of a SentencePiece model."""
+    spm = pytest.importorskip("sentencepiece")
+    out = io.BytesIO()
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(ENGLISH + OTHERS),
+        model_writer=out,
+        model_type=kind,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **options,
+    )
+    return out.getvalue()
+
+
+def unigram_model():
+    return sentencepiece_model("unigram", vocab_size=250)
+
+
+def byte_fallback_model():
+    options = {"byte_fallback": True, "normalization_rule_name": "identity", "remove_extra_whitespaces": False}
+    return sentencepiece_model("bpe", vocab_size=480, character_coverage=0.98, **options)
+
+
+def _trained(model, trainer, **parts):
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.Tokenizer(model)
+    for name, part in parts.items():
+        setattr(tokenizer, name, part)
+    tokenizer.train_from_iterator(ENGLISH + OTHERS, trainer)
+    return json.loads(tokenizer.to_str())
+
+
+def unigram():
+    """Unigram with NFKC and Metaspace, as T5."""
+    hf = pytest.importorskip("tokenizers")
+    return _trained(
+        hf.models.Unigram(),
+        hf.trainers.UnigramTrainer(
+            vocab_size=250, unk_token="<unk>", special_tokens=["<unk>", "</s>"], show_progress=False
+        ),
+        normalizer=hf.normalizers.NFKC(),
+        pre_tokenizer=hf.pre_tokenizers.Metaspace(),
+        decoder=hf.decoders.Metaspace(),
+        post_processor=hf.processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)]),
+    )
+
+
+def byte_fallback():
+    """BPE with byte fallback and no pre-tokenizer, as Llama 2."""
+    hf = pytest.importorskip("tokenizers")
+    specials = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    found = _trained(
+        hf.models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True),
+        hf.trainers.BpeTrainer(vocab_size=500, limit_alphabet=30, special_tokens=specials, show_progress=False),
+        normalizer=hf.normalizers.Sequence([hf.normalizers.Prepend("▁"), hf.normalizers.Replace(" ", "▁")]),
+        decoder=hf.decoders.Sequence(
+            [
+                hf.decoders.Replace("▁", " "),
+                hf.decoders.ByteFallback(),
+                hf.decoders.Fuse(),
+                hf.decoders.Strip(" ", 1, 0),
+            ]
+        ),
+    )
+    found["added_tokens"] = found["added_tokens"][:3]
+    return found
+
+
+def word_pieces():
+    """WordPiece, as BERT."""
+    hf = pytest.importorskip("tokenizers")
+    return _trained(
+        hf.models.WordPiece(unk_token="[UNK]"),
+        hf.trainers.WordPieceTrainer(
+            vocab_size=250, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], show_progress=False
+        ),
+        normalizer=hf.normalizers.BertNormalizer(),
+        pre_tokenizer=hf.pre_tokenizers.BertPreTokenizer(),
+        decoder=hf.decoders.WordPiece(),
+    )
+
+
+def words():
+    """One token per word."""
+    hf = pytest.importorskip("tokenizers")
+    return _trained(
+        hf.models.WordLevel(unk_token="<unk>"),
+        hf.trainers.WordLevelTrainer(vocab_size=50, special_tokens=["<unk>"], show_progress=False),
+        pre_tokenizer=hf.pre_tokenizers.Whitespace(),
+    )
+
+
+def lowercased_bytes():
+    """Byte-level BPE that our core does not read, since it lower-cases."""
+    hf = pytest.importorskip("tokenizers")
+    return _trained(
+        hf.models.BPE(),
+        hf.trainers.BpeTrainer(
+            vocab_size=400,
+            initial_alphabet=hf.pre_tokenizers.ByteLevel.alphabet(),
+            special_tokens=["<|endoftext|>"],
+            show_progress=False,
+        ),
+        normalizer=hf.normalizers.Lowercase(),
+        pre_tokenizer=hf.pre_tokenizers.ByteLevel(add_prefix_space=False),
+        decoder=hf.decoders.ByteLevel(),
+        post_processor=hf.processors.ByteLevel(trim_offsets=True),
+    )
+
+
+SENTENCEPIECE = {"unigram.model": unigram_model, "byte-fallback.model": byte_fallback_model}
+JSON = {made.__name__: made for made in (unigram, byte_fallback, word_pieces, words, lowercased_bytes)}
+
+
+def write(folder, name):
+    """Write one of them; returns its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / (name if name in SENTENCEPIECE else f"{name}.json")
+    if not path.exists():
+        if name in SENTENCEPIECE:
+            path.write_bytes(SENTENCEPIECE[name]())
+        else:
+            path.write_text(json.dumps(JSON[name](), ensure_ascii=False), encoding="utf-8")
+    return path

@@ -1,0 +1,293 @@
+"""A tokenizer that other software runs, with what shards, language models and reports need of one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tokenizer import _native, documents
+from tokenizer.codec import Ids, Offsets, Stream
+from tokenizer.documents import Texts
+from tokenizer.durable import write_whole
+from tokenizer.errors import UserError
+from tokenizer.files import read_bytes, read_json
+from tokenizer.formats.text import check_members
+from tokenizer.interface import multiword_ids
+from tokenizer.pretrained.software import Encoded, HuggingFace, SentencePiece, Software
+
+FILE = "external.json"
+FORMAT, FORMAT_VERSION = "superbpe-external-tokenizer", 1
+_CHUNK = 1 << 18
+"""Characters of text that are encoded at a time: an id and its offsets take some 200 bytes as Python objects."""
+
+
+class ExternalTokenizer:
+    """A tokenizer whose ids are those of the software that made it; see `tokenizer.interface.TokenizerLike`.
+
+    Args:
+        software: Encodes and decodes.
+        special_tokens: Strings that must be special tokens. Where the tokenizer has none of that name, or finds it in
+            ordinary text, the string gets a new id after all others.
+        reason: Why our core does not run the tokenizer.
+        provenance: JSON about where it came from; not part of its identity.
+    """
+
+    changes_text = True
+    fixed_bytes = False
+
+    def __init__(
+        self,
+        software: Software,
+        *,
+        special_tokens: Sequence[str] = (),
+        reason: str = "",
+        provenance: dict[str, Any] | None = None,
+    ) -> None:
+        self.software = software
+        self.reason = reason
+        self.provenance = dict(provenance or {})
+        self.vocab = list(software.vocab)
+        self.special_tokens = dict(software.special_tokens)
+        self.byte_ids = software.byte_ids
+        self.unknown_id = software.unknown_id
+        self.added = []
+        for string in special_tokens:
+            found = self.special_tokens.get(string)
+            if found is None or found in software.encode([string])[0].ids:
+                self.special_tokens[string] = len(self.vocab)
+                self.vocab.append(string.encode())
+                self.added.append(string)
+
+    @property
+    def vocab_size(self) -> int:
+        """One more than the highest id."""
+        return len(self.vocab)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the model and of the special tokens that were added to it."""
+        return hashlib.sha256(
+            json.dumps([self.software.kind, self.added]).encode() + b"\n" + self.software.content
+        ).hexdigest()
+
+    @property
+    def name(self) -> str:
+        """A short name for folders and tables."""
+        return self.sha256[:12]
+
+    def token_byte_lengths(self) -> npt.NDArray[np.int32]:
+        """int32 [vocab_size]: bytes of each token's name, 0 for special tokens.
+
+        A token may cover other bytes of a text: see `encode_stream`.
+        """
+        lengths = np.fromiter(map(len, self.vocab), dtype=np.int32, count=self.vocab_size)
+        lengths[list(self.special_tokens.values())] = 0
+        return lengths
+
+    def ordinary_ids(self) -> npt.NDArray[np.int64]:
+        """Ids of the tokens that are text."""
+        return np.flatnonzero(self.token_byte_lengths()).astype(np.int64)
+
+    def superword_ids(self) -> npt.NDArray[np.int64]:
+        """Ids of the tokens that span at least two words."""
+        special = {*self.special_tokens.values()}
+        return np.array([i for i in multiword_ids(self.vocab) if i not in special], np.int64)
+
+    def encode_ordinary(self, text: str) -> list[int]:
+        """Ids of a text in which special strings are ordinary text."""
+        documents.check_text(text)
+        ids: list[int] = self.software.encode([text])[0].ids.tolist()
+        return ids
+
+    def encode_batch(self, texts: Texts, *, threads: int | None = None) -> tuple[Ids, Offsets]:
+        """Ids of many texts, special strings in them as ordinary text.
+
+        Args:
+            texts: As in `Tokenizer.encode_batch`.
+            threads: Has no effect: the software chooses.
+
+        Returns:
+            ids: uint32, of all texts in order.
+            offsets: int64 [len(texts) + 1]; text i has `ids[offsets[i]:offsets[i + 1]]`.
+        """
+        rows = [encoded.ids for _, encoded in self._encode(_strings(texts))]
+        ends = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        return np.concatenate([np.empty(0, np.int64), *rows]).astype(np.uint32), ends
+
+    def encode_stream(
+        self, batch: _native.Batch, mark: int, token_bytes: npt.NDArray[np.uint32], *, narrow: bool
+    ) -> Stream:
+        """Documents as files of tokens hold them, with the bytes of the document that each token covers.
+
+        Args:
+            batch: The documents.
+            mark: The id in front of each.
+            token_bytes: Not used: what a token covers depends on the text.
+            narrow: Whether ids are uint16, which the vocabulary must fit, or uint32.
+        """
+        ids: list[npt.NDArray[np.int64]] = []
+        covers: list[npt.NDArray[np.int64]] = []
+        changed, sizes, marked = [], [], None
+        for i, (text, encoded) in enumerate(self._encode(_strings(batch))):
+            ids += [np.array([mark]), encoded.ids]
+            data = text.encode()
+            covers += [np.zeros(1, np.int64), covered_bytes(data, encoded, self.vocab)]
+            sizes.append(len(data))
+            changed.append(self.decode(encoded.ids) != text)
+            if marked is None and mark in encoded.ids:
+                marked = i
+        stream = np.concatenate(ids)
+        spelled = np.array([int(row.sum()) for row in covers[1::2]], np.int64)
+        return Stream(
+            ids=stream.astype(np.uint16) if narrow else stream.astype(np.uint32),
+            ends=np.cumsum([1 + len(row) for row in ids[1::2]], dtype=np.int64),
+            spelled=spelled,
+            marked=marked,
+            expected=np.minimum(spelled, sizes),  # text may be dropped, and is never counted twice
+            changed=np.array(changed, np.bool_),
+            covered=np.concatenate(covers).astype(np.uint32),
+        )
+
+    def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, errors: str = "replace") -> str:
+        """The text that ids spell; added special tokens spell their strings."""
+        row = documents.ids(ids, self.vocab_size).tolist()
+        if row and max(row) >= self.vocab_size:
+            raise UserError(f"the id {max(row)} is not in the vocabulary: ids are below {self.vocab_size}")
+        runs: list[list[int]] = [[]]
+        added: list[str] = [""]
+        for token in row:
+            if token < len(self.software.vocab):
+                runs[-1].append(token)
+            else:
+                added.append(self.vocab[token].decode())
+                runs.append([])
+        return "".join(mark + text for mark, text in zip(added, self.software.decode(runs), strict=True))
+
+    def decode_bytes(self, ids: Iterable[int] | npt.NDArray[np.integer]) -> bytes:
+        """`decode` as UTF-8."""
+        return self.decode(ids).encode()
+
+    def save(self, folder: Path | str) -> None:
+        """Write the folder that `tokenizer.pretrained.load_saved` reads."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / self.software.file, self.software.content)
+        about = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "software": self.software.kind,
+            "special_tokens": self.added,
+            "sha256": self.sha256,
+            "reason": self.reason,
+            "provenance": self.provenance,
+        }
+        write_whole(folder / FILE, (json.dumps(about, indent=2) + "\n").encode())
+
+    @classmethod
+    def load(cls, folder: Path | str) -> ExternalTokenizer:
+        """Read a folder that `save` wrote.
+
+        Raises:
+            UserError: It is missing or damaged, or its files were changed.
+        """
+        path = Path(folder) / FILE
+        about = read_json(path)
+        if (about.get("format"), about.get("format_version")) != (FORMAT, FORMAT_VERSION):
+            raise UserError(f"{path} is not an external tokenizer of format version {FORMAT_VERSION}; import it again")
+        check_members(
+            about,
+            {"software": "a string", "special_tokens": "a list", "sha256": "a string", "provenance": "an object"},
+            path,
+        )
+        kind = about["software"]
+        if kind == SentencePiece.kind:
+            file = path.with_name(SentencePiece.file)
+            software: Software = SentencePiece(read_bytes(file), str(file))
+        elif kind == HuggingFace.kind:
+            file = path.with_name(HuggingFace.file)
+            software = HuggingFace(read_json(file), str(file))
+        else:
+            raise UserError(f"{path} was written for the software {kind!r}, which is not known; import it again")
+        found = cls(
+            software,
+            special_tokens=about["special_tokens"],
+            reason=str(about.get("reason", "")),
+            provenance=about["provenance"],
+        )
+        if found.sha256 != about["sha256"]:
+            raise UserError(f"{file} was changed after it was written; import the tokenizer again")
+        return found
+
+    def _encode(self, texts: Sequence[str]) -> Iterator[tuple[str, Encoded]]:
+        start = 0
+        while start < len(texts):
+            stop, size = start, 0
+            while stop < len(texts) and (stop == start or size + len(texts[stop]) <= _CHUNK):
+                size += len(texts[stop])
+                stop += 1
+            yield from zip(texts[start:stop], self.software.encode(texts[start:stop]), strict=True)
+            start = stop
+
+    def __repr__(self) -> str:
+        return f"<ExternalTokenizer {self.name}: {self.vocab_size} tokens, run by {self.software.version}>"
+
+
+def covered_bytes(text: bytes, encoded: Encoded, vocab: Sequence[bytes]) -> npt.NDArray[np.int64]:
+    """Bytes of a text that each of its tokens stands for: no byte twice, and none that no token's span contains.
+
+    Where several tokens share a character, each takes what it spells of it, and the last one takes the rest.
+
+    Args:
+        text: UTF-8.
+        encoded: The text's tokens.
+        vocab: Bytes of each token, by id.
+
+    Returns:
+        int64 [tokens].
+    """
+    if not len(encoded.ids):
+        return np.zeros(0, np.int64)
+    starts, ends = encoded.spans.T
+    reached = np.maximum.accumulate(ends)
+    before = np.append(0, reached[:-1])
+    covered: npt.NDArray[np.int64] = np.maximum(reached - np.maximum(starts, before), 0)
+    following = np.append(starts[1:], len(text))
+    shared = following < reached
+    places = np.flatnonzero(shared)
+    at = 0
+    for i in np.union1d(places, places + 1).tolist():
+        first = max(int(starts[i]), at if i and shared[i - 1] else int(before[i]))
+        at = max(first, int(reached[i]))
+        if shared[i]:
+            at = max(first + _common_prefix(text[first:at], vocab[encoded.ids[i]]), int(following[i]))
+        covered[i] = at - first
+    return covered
+
+
+def _common_prefix(first: bytes, second: bytes) -> int:
+    n = 0
+    for left, right in zip(first, second, strict=False):
+        if left != right:
+            break
+        n += 1
+    return n
+
+
+def _strings(texts: Texts) -> list[str]:
+    given = documents.given(texts)
+    if isinstance(given, list):
+        for i, text in enumerate(given):
+            documents.check_text(text, f"text {i}")
+        return given
+    if isinstance(given, _native.Batch):
+        return [given.text(i) for i in range(len(given))]
+    assert isinstance(texts, pa.Array | pa.ChunkedArray)
+    return list(texts.to_pylist())

@@ -1,0 +1,295 @@
+"""Software that runs the tokenizers our core cannot: the packages `tokenizers` and `sentencepiece`."""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tokenizer.errors import UserError, quoted, shortened
+from tokenizer.formats import unprintable
+
+_INSTALL = "install it with: pip install 'superbpe-framework[hf]'"
+_META_SPACE = "▁"
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+class Encoded(NamedTuple):
+    """One text as the software encodes it.
+
+    Attributes:
+        ids: int64 [n].
+        spans: int64 [n, 2]: start and end of each token in the text's UTF-8. Tokens that share a character may have the
+            same span, and dropped text is in none.
+    """
+
+    ids: npt.NDArray[np.int64]
+    spans: npt.NDArray[np.int64]
+
+
+class Software(ABC):
+    """A tokenizer opened by other software.
+
+    Attributes:
+        kind: "tokenizers" or "sentencepiece": the package, and what a saved folder says.
+        file: Name of the file that `content` is written to.
+        content: That file; it decides all ids.
+        version: Package and version.
+        vocab: Bytes of each token, by id, as it stands in text; b"" for an unused id.
+        special_tokens: String to id of the tokens that are not text, the unknown token included.
+        byte_ids: Ids of the 256 bytes, -1 where there is none.
+        unknown_id: Id of the unknown token; None if there is none.
+    """
+
+    kind: str
+    file: str
+    content: bytes
+    version: str
+    vocab: list[bytes]
+    special_tokens: dict[str, int]
+    byte_ids: tuple[int, ...]
+    unknown_id: int | None
+
+    @abstractmethod
+    def encode(self, texts: Sequence[str]) -> list[Encoded]:
+        """Encode texts, special strings in them as ordinary text, nothing added around them."""
+
+    @abstractmethod
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """The texts that rows of ids decode to."""
+
+
+class SentencePiece(Software):
+    """A SentencePiece model, Unigram or BPE, run by the package that made it.
+
+    Raises:
+        UserError: The package is missing, or the content is not a model.
+    """
+
+    kind, file = "sentencepiece", "tokenizer.model"
+
+    def __init__(self, content: bytes, name: str) -> None:
+        try:
+            import sentencepiece
+        except ImportError:
+            raise UserError(f"{name} is a SentencePiece model; to read it, {_missing('sentencepiece')}") from None
+        if not hasattr(sentencepiece.SentencePieceProcessor, "encode_as_offset_mapping"):
+            raise UserError(f"sentencepiece {sentencepiece.__version__} gives no offsets; {_INSTALL}")
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=content)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise UserError(f"{name} is not a SentencePiece model ({shortened(error)})") from None
+        self.content, self.version = content, f"sentencepiece {sentencepiece.__version__}"
+        model = self._processor
+        pieces = [str(model.id_to_piece(i)) for i in range(model.vocab_size())]
+        self.unknown_id = int(model.unk_id())
+        special = [i for i in range(len(pieces)) if model.is_control(i) or model.is_unknown(i)]
+        self.special_tokens = {pieces[i]: i for i in special}
+        in_bytes = {i: _byte(pieces[i]) for i in range(len(pieces)) if model.is_byte(i)}
+        self.byte_ids = _byte_ids(in_bytes)
+        self.vocab = [
+            b""
+            if model.is_unused(i)
+            else bytes([in_bytes[i]])
+            if i in in_bytes
+            else piece.encode()
+            if i in special
+            else piece.replace(_META_SPACE, " ").encode()
+            for i, piece in enumerate(pieces)
+        ]
+
+    def encode(self, texts: Sequence[str]) -> list[Encoded]:
+        """Encode texts; bytes in give offsets in bytes."""
+        found = (self._processor.encode_as_offset_mapping(text.encode()) for text in texts)
+        return [Encoded(_row(one["ids"]), _row(one["offsets"]).reshape(-1, 2)) for one in found]
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """The texts that rows of ids decode to."""
+        return [str(self._processor.decode(list(row))) for row in ids]
+
+
+class HuggingFace(Software):
+    """A tokenizer.json, run by Hugging Face `tokenizers`.
+
+    Post-processing, truncation and padding are left out: they add or drop tokens around a text, or shorten offsets.
+
+    Args:
+        config: Content of a tokenizer.json.
+        name: What the messages call it.
+
+    Raises:
+        UserError: The package is missing, it cannot read the file, or the tokenizer gives random ids.
+    """
+
+    kind, file = "tokenizers", "tokenizer.json"
+
+    def __init__(self, config: dict[str, Any], name: str) -> None:
+        try:
+            import tokenizers
+        except ImportError:
+            raise UserError(f"our core cannot read {name}; to read it, {_missing('tokenizers')}") from None
+        config = config | {"post_processor": None, "truncation": None, "padding": None}
+        model = config.get("model")
+        if isinstance(model, dict) and model.get("dropout"):
+            raise UserError(f"{name} has a dropout of {quoted(model['dropout'])}, which gives random ids; set it to 0")
+        self.content = json.dumps(config, ensure_ascii=False, sort_keys=True).encode()
+        self.version = f"tokenizers {tokenizers.__version__}"
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_str(self.content.decode())
+        except Exception as error:  # it has no class of its own
+            raise UserError(f"tokenizers cannot read {name} ({shortened(error)})") from None
+        self._tokenizer.encode_special_tokens = True
+        added = self._tokenizer.get_added_tokens_decoder()
+        names: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
+        parsed = json.loads(self._tokenizer.to_str())
+        self.unknown_id = _unknown_id(parsed["model"], names)
+        self.special_tokens = {token.content: i for i, token in added.items() if token.special}
+        by_id = {i: string for string, i in names.items()}
+        if self.unknown_id is not None:
+            self.special_tokens.setdefault(by_id[self.unknown_id], self.unknown_id)
+        literal = {*added, *self.special_tokens.values()}
+        spelled = _spelling(parsed)
+        self.vocab = [b""] * (max(names.values(), default=-1) + 1)
+        for string, i in names.items():
+            self.vocab[i] = string.encode() if i in literal else spelled(string)
+        falls_back = _has(parsed, "ByteFallback") or parsed["model"].get("byte_fallback")
+        byte_level = _has(parsed, "ByteLevel")
+        in_bytes = {i: _byte(string) for string, i in names.items() if falls_back and _BYTE.fullmatch(string)}
+        if byte_level:
+            in_bytes = {i: self.vocab[i][0] for i in by_id if i not in literal and len(self.vocab[i]) == 1}
+        self.byte_ids = _byte_ids(in_bytes)
+
+    def encode(self, texts: Sequence[str]) -> list[Encoded]:
+        """Encode texts; offsets in characters become offsets in bytes."""
+        found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [
+            Encoded(_row(one.ids), _character_starts(text)[_row(one.offsets)].reshape(-1, 2))
+            for text, one in zip(texts, found, strict=True)
+        ]
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """The texts that rows of ids decode to."""
+        texts: list[str] = self._tokenizer.decode_batch([list(row) for row in ids], skip_special_tokens=False)
+        return texts
+
+
+def word_pieces(vocabulary: bytes, config: dict[str, Any], name: str) -> dict[str, Any]:
+    """The tokenizer.json of BERT's vocab.txt, as `transformers` builds it.
+
+    Args:
+        vocabulary: Content of vocab.txt: a token per line.
+        config: Content of tokenizer_config.json; {} for the defaults of `transformers`.
+        name: What the messages call the file.
+    """
+    try:
+        tokens = vocabulary.decode().removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{name} is not UTF-8 ({error})") from None
+    ids = {token.removesuffix("\r"): i for i, token in enumerate(tokens)}
+    unknown = config.get("unk_token", "[UNK]")
+    unknown = unknown["content"] if isinstance(unknown, dict) else unknown
+    if unknown not in ids:
+        raise UserError(f"{name} is not a BERT vocabulary: it has no token {quoted(unknown)}")
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    specials = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", unknown)
+    return {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": i, "content": token} | flags
+            for token, i in sorted(((token, ids[token]) for token in {*specials} & {*ids}), key=lambda pair: pair[1])
+        ],
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": config.get("tokenize_chinese_chars", True),
+            "strip_accents": config.get("strip_accents"),
+            "lowercase": config.get("do_lower_case", True),
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": unknown,
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+            "vocab": ids,
+        },
+    }
+
+
+def _missing(package: str) -> str:
+    return f"the package {package} is required; {_INSTALL}"
+
+
+def _row(values: Any) -> npt.NDArray[np.int64]:
+    return np.array(values, np.int64)
+
+
+def _byte(piece: str) -> int:
+    found = _BYTE.fullmatch(piece)
+    assert found is not None
+    return int(found[1], 16)
+
+
+def _byte_ids(in_bytes: dict[int, int]) -> tuple[int, ...]:
+    ids = [-1] * 256
+    for i, byte in in_bytes.items():
+        ids[byte] = i
+    return tuple(ids)
+
+
+def _character_starts(text: str) -> npt.NDArray[np.int64]:
+    """int64 [characters + 1]: where each character starts in the text's UTF-8, and its end."""
+    data = np.frombuffer(text.encode(), np.uint8)
+    return np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
+
+
+def _unknown_id(model: dict[str, Any], names: dict[str, int]) -> int | None:
+    if model["type"] == "Unigram":
+        found = model.get("unk_id")
+        return None if found is None else int(found)
+    return names.get(model.get("unk_token") or "")
+
+
+def _spelling(config: dict[str, Any]) -> Callable[[str], bytes]:
+    """What a token's name in the vocabulary stands for in text."""
+    model = config["model"]
+    if _has(config, "ByteLevel"):
+        return lambda name: name.encode() if (found := unprintable(name)) is None else found
+    spaces = {part.get("replacement", _META_SPACE) for part in _parts(config) if part.get("type") == "Metaspace"}
+    spaces |= {
+        part["pattern"]["String"]
+        for part in _parts(config.get("decoder"))
+        if part.get("type") == "Replace" and part.get("content") == " " and "String" in part["pattern"]
+    }
+    falls_back = _has(config, "ByteFallback") or model.get("byte_fallback")
+    prefix = model.get("continuing_subword_prefix") if model["type"] == "WordPiece" else None
+    suffix = model.get("end_of_word_suffix")
+
+    def spell(name: str) -> bytes:
+        if falls_back and _BYTE.fullmatch(name):
+            return bytes([_byte(name)])
+        for space in spaces:
+            name = name.replace(space, " ")
+        if prefix is not None:  # decoding puts a space in front of a word
+            name = name.removeprefix(prefix) if name.startswith(prefix) else f" {name}"
+        return (name.removesuffix(suffix) if suffix else name).encode()
+
+    return spell
+
+
+def _has(config: dict[str, Any], kind: str) -> bool:
+    return any(part.get("type") == kind for part in _parts({**config, "model": None}))
+
+
+def _parts(value: Any) -> Iterator[dict[str, Any]]:
+    """All objects inside a JSON value."""
+    if isinstance(value, dict):
+        yield value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _parts(part)
