@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tokenizer import patterns
+from tokenizer.definition import Definition
 from tokenizer.errors import UserError, listed, quoted
 from tokenizer.files import read_bytes, read_json
 from tokenizer.formats import FILE, HF_CONFIG_FILE, HF_FILE
@@ -179,11 +180,13 @@ def _byt5(config: dict[str, Any], path: Path) -> Tokenizer:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged ({quoted(error)})") from None
     return Tokenizer(
-        byte_ids=range(3, 259),
-        merge_ids=np.empty((0, 3), np.uint32),
-        n_phase1_merges=0,
-        pattern=patterns.resolve("none"),
-        special_tokens=specials,
+        Definition(
+            byte_ids=range(3, 259),
+            merge_ids=np.empty((0, 3), np.uint32),
+            n_phase1_merges=0,
+            pattern=patterns.resolve("none"),
+            special_tokens=specials,
+        )
     )
 
 
@@ -196,19 +199,9 @@ def _with_special_tokens(tokenizer: Tokenizer, strings: Sequence[str]) -> Tokeni
     new = [string for string in missing if string not in found]
     ids = {string: found[string] for string in missing if string in found}
     ids |= {string: tokenizer.vocab_size + i for i, string in enumerate(new)}
-    return Tokenizer(
-        byte_ids=tokenizer.byte_ids,
-        merge_ids=tokenizer.merge_ids,
-        n_phase1_merges=tokenizer.n_phase1_merges,
-        pattern=tokenizer.pattern,
-        fence=tokenizer.fence,
-        mode=tokenizer.mode,
-        eligible=tokenizer.eligible,
-        special_tokens=tokenizer.special_tokens | ids,
-        ignore_merges=tokenizer.ignore_merges,
-        unmerged=tokenizer.unmerged,
-        preparation=replace(
-            tokenizer.preparation, added_tokens={string: i for string, i in found.items() if string not in ids}
-        ),
-        provenance=tokenizer.provenance,
+    preparation = replace(
+        tokenizer.preparation, added_tokens={string: i for string, i in found.items() if string not in ids}
     )
+    special_tokens = tokenizer.special_tokens | ids
+    definition = replace(tokenizer.definition, special_tokens=special_tokens, preparation=preparation)
+    return Tokenizer(definition, tokenizer.provenance)
