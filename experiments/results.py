@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from lm.data.shards import TextLoss
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -102,8 +103,11 @@ class TokenizerFolder(Contents):
         vocab_size: Size of its vocabulary.
         mode: How it encodes.
         sha256: Its identity.
-        source: The file or repository that it was read from.
+        source: The file or repository that it was read from, if it was not trained here.
         revision: Commit of that repository.
+        added_special_tokens: Special tokens that it got here.
+        software: What runs it, if our core does not.
+        reason: Why our core does not.
     """
 
     vocab_size: int
@@ -111,6 +115,9 @@ class TokenizerFolder(Contents):
     sha256: str
     source: str | None = None
     revision: str | None = None
+    added_special_tokens: list[str] = field(default_factory=list)
+    software: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +153,8 @@ class ShardsFolder(Reading):
         n_bytes: Bytes of the documents.
         dtype: Type of the stored ids.
         vocab_size: Size of the vocabulary.
+        text_loss: Text that the tokenizer changes or cannot represent (`lm.data.shards.TextLoss`); None if it keeps
+            all text.
     """
 
     n_tokens: int
@@ -153,6 +162,13 @@ class ShardsFolder(Reading):
     n_bytes: int
     dtype: str
     vocab_size: int
+    text_loss: TextLoss | None = None
+
+    @classmethod
+    def load(cls, values: Mapping[str, Any]) -> Self:
+        """As `Contents.load`."""
+        found = values.get("text_loss")
+        return super().load({**values, "text_loss": None if found is None else TextLoss(**found)})
 
     @property
     def bytes_per_token(self) -> float:

@@ -19,7 +19,7 @@ from lm.evaluate.evaluation import compare_all
 from tokenizer.durable import digest
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
-from tokenizer.tokenizer import Tokenizer
+from tokenizer.pretrained import load_saved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -168,7 +168,7 @@ def _scored(label: str, group: _Group, seeds: Sequence[int]) -> ArmResult:
     arm = ArmTokenizer(
         key=label,
         label=label,
-        tokenizer=Tokenizer.load(artifact.path),
+        tokenizer=load_saved(artifact.path),
         artifact=artifact,
         record=next(iter(_open(store, [entry.training] if entry.training else [], TrainedTokenizer)), None),
         counts=next(iter(_open(store, [entry.counts] if entry.counts else [], Counts)), None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from experiments.report import diagnostics, texts
@@ -12,13 +13,14 @@ from lm.evaluate.token_statistics import TokenFacts, loss_by_bytes, loss_by_phas
 from superbpe.inspection import history
 from superbpe.inspection import vocabulary as inspection
 from tokenizer import Batch
+from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from experiments.config import ReportConfig
     from experiments.stages.comparison import ArmResult, Result
-    from tokenizer.tokenizer import Tokenizer
+    from tokenizer.interface import TokenizerLike
 
 _LOSS_POINTS = 200
 _SMOOTHING = 0.9
@@ -83,9 +85,12 @@ def gather(
 
 
 def _compression(
-    tokenizer: Tokenizer, documents: Sequence[str], points: int, threads: int | None
+    tokenizer: TokenizerLike, documents: Sequence[str], points: int, threads: int | None
 ) -> list[tuple[int, float]]:
-    """Vocabulary sizes, and bytes per token of the tokenizer cut to each."""
+    """Vocabulary sizes, and bytes per token of the tokenizer cut to each; one that cannot be cut has one point."""
+    if not isinstance(tokenizer, Tokenizer) or not tokenizer.definition.has_own_layout():
+        ids, _ = tokenizer.encode_batch(documents, threads=threads)
+        return [(tokenizer.vocab_size, sum(len(document.encode()) for document in documents) / max(len(ids), 1))]
     found = history.measure(tokenizer, [Batch.from_texts(documents)], threads=threads)
     values = found.bytes_per_token()
     return [(size, float(values[size - found.first_size])) for size in inspection.curve_sizes(tokenizer, points)]
@@ -118,7 +123,8 @@ def _tiles(result: Result) -> list[dict[str, str]]:
 def _row(each: ArmResult, labels: Sequence[str]) -> dict[str, Any]:
     tokenizer, model, scores = each.tokenizer, each.lm.contents, each.scores
     low, high = scores.bits_per_byte_interval or (None, None)
-    two_phases = len(tokenizer.merges) > tokenizer.n_phase1_merges
+    two_phases = isinstance(tokenizer, Tokenizer) and len(tokenizer.merges) > tokenizer.n_phase1_merges
+    loss = each.heldout.contents.text_loss
     return {
         "key": each.key,
         "label": each.label,
@@ -127,7 +133,9 @@ def _row(each: ArmResult, labels: Sequence[str]) -> dict[str, Any]:
         "sha256": tokenizer.sha256,
         "vocab_size": tokenizer.vocab_size,
         "vocab_used": int((each.evaluations[0].token_counts > 0).sum()),
-        "transition": 256 + tokenizer.n_phase1_merges if two_phases else None,
+        "transition": 256 + tokenizer.n_phase1_merges if two_phases else None,  # type: ignore[attr-defined]
+        "software": each.arm.artifact.contents.software,
+        "text_loss": None if loss is None else dataclasses.asdict(loss),
         "superwords": len(tokenizer.superword_ids()),
         "bytes_per_token": scores.bytes_per_token,
         "bits_per_byte": scores.bits_per_byte,

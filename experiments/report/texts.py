@@ -26,10 +26,15 @@ def documents(each: ArmResult) -> Iterator[str]:
         yield tokenizer.decode(shards.document(i))
 
 
+def original(result: Result) -> ArmResult:
+    """The first arm whose shards give back the documents as they were; the first of all, if every arm changes text."""
+    return next((each for each in result.arms if not each.tokenizer.changes_text), result.arms[0])
+
+
 def heldout(result: Result, n_bytes: int) -> list[str]:
     """The first held-out documents, of about `n_bytes` together."""
     taken, total = [], 0
-    for document in documents(result.arms[0]):
+    for document in documents(original(result)):
         taken.append(document)
         total += len(document.encode())
         if total >= n_bytes:
@@ -87,7 +92,7 @@ def segmented(result: Result, settings: ReportConfig) -> dict[str, Any]:
 def _choose(result: Result, settings: ReportConfig) -> tuple[int, str]:
     """Return the configured document, or else the first that fills the sample, or else the first of all."""
     first = ""
-    for number, document in enumerate(documents(result.arms[0])):
+    for number, document in enumerate(documents(original(result))):
         if settings.sample_document == number:
             return number, document
         if settings.sample_document is None and len(document.encode()) >= settings.sample_bytes:
@@ -122,7 +127,7 @@ def generated(result: Result, settings: ReportConfig) -> dict[str, Any]:
 def _prompts(result: Result, settings: ReportConfig) -> list[str]:
     """Beginnings of the first held-out documents that are long enough, cut in front of a space."""
     prompts: list[str] = []
-    for document in documents(result.arms[0]):
+    for document in documents(original(result)):
         if len(prompts) == settings.n_samples:
             break
         start = document.encode()[: settings.prompt_bytes].decode("utf-8", errors="ignore")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from experiments.results import ShardsFolder, TrainedModel
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
-    from tokenizer.tokenizer import Tokenizer
+    from tokenizer.interface import TokenizerLike
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ArmModels:
         return self.arm.label
 
     @property
-    def tokenizer(self) -> Tokenizer:
+    def tokenizer(self) -> TokenizerLike:
         """Its tokenizer."""
         return self.arm.tokenizer
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from experiments.arms import Arm
     from experiments.results import Counts, Reading
     from experiments.stages.context import Context
+    from tokenizer.interface import TokenizerLike
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class ArmTokenizer:
 
     key: str
     label: str
-    tokenizer: Tokenizer
+    tokenizer: TokenizerLike
     artifact: Artifact[TokenizerFolder]
     record: Artifact[TrainedTokenizer] | None = None
     counts: Artifact[Counts] | None = None
@@ -119,12 +120,22 @@ def points(context: Context, record: Artifact[TrainedTokenizer]) -> bool:
     return (context.store.root / record.contents.tokenizer).is_dir()
 
 
-def keep(context: Context, tokenizer: Tokenizer, inputs: Mapping[str, str]) -> Artifact[TokenizerFolder]:
-    """Save a tokenizer as an artifact."""
+def keep(
+    context: Context, tokenizer: TokenizerLike, inputs: Mapping[str, str], about: TokenizerFolder | None = None
+) -> Artifact[TokenizerFolder]:
+    """Save a tokenizer as an artifact.
+
+    Args:
+        context: Of the run.
+        tokenizer: The tokenizer.
+        inputs: Hashes of what it was made of.
+        about: What its manifest says; None for its size, mode and identity alone.
+    """
 
     def build(folder: Path) -> TokenizerFolder:
         tokenizer.save(folder)
-        return TokenizerFolder(vocab_size=tokenizer.vocab_size, mode=tokenizer.mode, sha256=tokenizer.sha256)
+        mode = tokenizer.mode if isinstance(tokenizer, Tokenizer) else "external"
+        return about or TokenizerFolder(vocab_size=tokenizer.vocab_size, mode=mode, sha256=tokenizer.sha256)
 
     identity = {"stage": "tokenizer", "inputs": dict(inputs), "format": FORMAT, "hash": tokenizer.sha256}
     return context.store.write(TokenizerFolder, f"tokenizer-{tokenizer.sha256[:12]}", identity, build)

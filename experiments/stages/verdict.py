@@ -13,12 +13,16 @@ if TYPE_CHECKING:
 
     from experiments.results import GROUPS
     from experiments.stages.context import Context
+    from lm.data.shards import TextLoss
 from experiments.stages.comparison import Result
 
 _GROUPS_SHOWN = 8
 # With more arms, a table has one row per arm, and these columns.
 _COLUMNS = 4
-_ONE_ROW_PER_ARM = ("vocabulary", "superwords", "bytes per token", "bits per byte", "training FLOPs", "parameters")
+_ONE_ROW_PER_ARM = (
+    *("vocabulary", "superwords", "bytes per token", "bits per byte", "held-out text lost"),
+    *("training FLOPs", "parameters"),
+)
 
 
 def show(context: Context, result: Result) -> None:
@@ -96,10 +100,22 @@ def _table(result: Result) -> list[list[str]]:
         row("decoding: FLOPs per byte", [c.decode_flops_per_byte for c in costs], si),
         row(f"KV cache ({costs[0].kv_dtype}): bytes per byte", [c.kv_bytes_per_byte for c in costs], si),
     ]
+    losses = [each.heldout.contents.text_loss for each in result.arms]
+    if any(losses):
+        rows.append(text("held-out text lost", ["none" if loss is None else text_loss(loss) for loss in losses]))
     seconds = [cost.decode_seconds_per_byte for cost in costs if cost.decode_seconds_per_byte is not None]
     if len(seconds) == len(costs):
         rows.append(row("decoding: µs per byte", [1e6 * value for value in seconds], "{:.0f}".format))
     return rows
+
+
+def text_loss(loss: TextLoss) -> str:
+    """Say how much of a text a tokenizer changes or cannot represent."""
+    if not (loss.changed_documents or loss.unknown_tokens or loss.unaccounted_bytes):
+        return "none"
+    unknown = f", {loss.unknown_tokens:,} unknown tokens" if loss.unknown_tokens else ""
+    lacking = f", {loss.unaccounted_bytes:,} bytes in no token" if loss.unaccounted_bytes else ""
+    return f"{loss.changed_documents:,} documents changed{unknown}{lacking}"
 
 
 def _groups(result: Result, name: str) -> list[list[str]]:

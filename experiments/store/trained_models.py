@@ -15,7 +15,7 @@ from lm.train.run import MODEL
 from lm.train.training import load_model
 from tokenizer.errors import UserError
 from tokenizer.formats import FILE
-from tokenizer.tokenizer import Tokenizer
+from tokenizer.pretrained import external, load_pretrained
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from experiments.store.artifacts import Artifact
     from lm.model.transformer import Transformer
+    from tokenizer.interface import TokenizerLike
+
+_FILES = (FILE, external.FILE)
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,9 @@ def load_models(paths: Sequence[str | Path], device: str = "auto") -> list[Saved
     ]
 
 
-def open_model(folder: Path, tokenizer: Path | None = None, *, device: str = "cpu") -> tuple[Transformer, Tokenizer]:
+def open_model(
+    folder: Path, tokenizer: Path | None = None, *, device: str = "cpu"
+) -> tuple[Transformer, TokenizerLike]:
     """Open a model and its tokenizer.
 
     Args:
@@ -83,13 +88,13 @@ def open_model(folder: Path, tokenizer: Path | None = None, *, device: str = "cp
     model = load_model(folder, device)
     name = f"tokenizer-{model.tokenizer_sha256[:12]}"
     places = [folder, folder.resolve().parent / name]
-    place = tokenizer or next((place for place in places if (place / FILE).is_file()), None)
+    place = tokenizer or next((place for place in places if any((place / file).is_file() for file in _FILES)), None)
     if place is None:
         raise UserError(
             f"the model's tokenizer is neither in {folder} nor at {places[1]}; keep a run's artifacts in one folder, "
             "or put the tokenizer there"
         )
-    found = Tokenizer.from_file(place)
+    found = load_pretrained(place).tokenizer
     if found.sha256 != model.tokenizer_sha256:
         raise UserError(
             f"{place} is tokenizer {found.name}, and the model was trained with {model.tokenizer_sha256[:12]}; use "

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from tokenizer.interface import TokenizerLike
     from tokenizer.tokenizer import Tokenizer
 
 
@@ -62,13 +63,13 @@ def display(token: bytes) -> str:
     return token.decode("utf-8", errors="backslashreplace")
 
 
-def token_counts(tokenizer: Tokenizer, texts: Sequence[str], *, threads: int | None = None) -> NDArray[np.int64]:
+def token_counts(tokenizer: TokenizerLike, texts: Sequence[str], *, threads: int | None = None) -> NDArray[np.int64]:
     """Return how often each id occurs in the encoded texts: int64[vocab_size]."""
     ids, _ = tokenizer.encode_batch(texts, threads=threads)
     return np.bincount(ids, minlength=tokenizer.vocab_size).astype(np.int64)
 
 
-def superwords(tokenizer: Tokenizer, counts: NDArray[np.int64] | None = None) -> list[Superword]:
+def superwords(tokenizer: TokenizerLike, counts: NDArray[np.int64] | None = None) -> list[Superword]:
     """Return the superwords of a vocabulary in order of their ids.
 
     Args:
@@ -107,7 +108,7 @@ def by_words(words: Iterable[Superword]) -> list[tuple[int, int, int]]:
     return [(n, *table[n]) for n in sorted(table)]
 
 
-def segment(tokenizer: Tokenizer, text: str) -> list[Piece]:
+def segment(tokenizer: TokenizerLike, text: str) -> list[Piece]:
     """Return the tokens of a text for display, in order."""
     vocab, special = tokenizer.vocab, set(tokenizer.superword_ids().tolist())
     pieces = []
