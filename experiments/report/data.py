@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from experiments.report import diagnostics, texts
 from experiments.results import GROUPS
 from experiments.stages.models import loss_curve
-from experiments.stages.verdict import conditions, detail, percent, signed, verdict
+from experiments.stages.verdict import conditions, detail, lost_text, percent, signed, verdict
 from lm.evaluate.token_statistics import TokenFacts, loss_by_bytes, loss_by_phase
 from superbpe.inspection import history
 from superbpe.inspection import vocabulary as inspection
@@ -124,7 +123,6 @@ def _row(each: ArmResult, labels: Sequence[str]) -> dict[str, Any]:
     tokenizer, model, scores = each.tokenizer, each.lm.contents, each.scores
     low, high = scores.bits_per_byte_interval or (None, None)
     two_phases = isinstance(tokenizer, Tokenizer) and len(tokenizer.merges) > tokenizer.n_phase1_merges
-    loss = each.heldout.contents.text_loss
     return {
         "key": each.key,
         "label": each.label,
@@ -135,7 +133,7 @@ def _row(each: ArmResult, labels: Sequence[str]) -> dict[str, Any]:
         "vocab_used": int((each.evaluations[0].token_counts > 0).sum()),
         "transition": 256 + tokenizer.n_phase1_merges if two_phases else None,  # type: ignore[attr-defined]
         "software": each.arm.artifact.contents.software,
-        "text_loss": None if loss is None else dataclasses.asdict(loss),
+        "text_lost": lost_text(each),
         "superwords": len(tokenizer.superword_ids()),
         "bytes_per_token": scores.bytes_per_token,
         "bits_per_byte": scores.bits_per_byte,

@@ -11,14 +11,12 @@ from experiments.stages.comparison import FEWEST_DOCUMENTS, FEWEST_SEEDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from experiments.results import GROUPS
+    from experiments.stages.comparison import ArmResult, Result
     from experiments.stages.context import Context
-    from lm.data.shards import TextLoss
-from experiments.stages.comparison import Result
 
 _GROUPS_SHOWN = 8
 # With more arms, a table has one row per arm, and these columns.
-_COLUMNS = 4
+_COLUMNS = 3
 _ONE_ROW_PER_ARM = (
     *("vocabulary", "superwords", "bytes per token", "bits per byte", "held-out text lost"),
     *("training FLOPs", "parameters"),
@@ -100,19 +98,20 @@ def _table(result: Result) -> list[list[str]]:
         row("decoding: FLOPs per byte", [c.decode_flops_per_byte for c in costs], si),
         row(f"KV cache ({costs[0].kv_dtype}): bytes per byte", [c.kv_bytes_per_byte for c in costs], si),
     ]
-    losses = [each.heldout.contents.text_loss for each in result.arms]
+    losses = [lost_text(each) for each in result.arms]
     if any(losses):
-        rows.append(text("held-out text lost", ["none" if loss is None else text_loss(loss) for loss in losses]))
+        rows.append(text("held-out text lost", [loss or "none" for loss in losses]))
     seconds = [cost.decode_seconds_per_byte for cost in costs if cost.decode_seconds_per_byte is not None]
     if len(seconds) == len(costs):
         rows.append(row("decoding: µs per byte", [1e6 * value for value in seconds], "{:.0f}".format))
     return rows
 
 
-def text_loss(loss: TextLoss) -> str:
-    """Say how much of a text a tokenizer changes or cannot represent."""
-    if not (loss.changed_documents or loss.unknown_tokens or loss.unaccounted_bytes):
-        return "none"
+def lost_text(each: ArmResult) -> str:
+    """Say how much of the held-out text an arm changes or cannot represent; empty if it keeps all."""
+    loss = each.heldout.contents.text_loss
+    if loss is None or not (loss.changed_documents or loss.unknown_tokens or loss.unaccounted_bytes):
+        return ""
     unknown = f", {loss.unknown_tokens:,} unknown tokens" if loss.unknown_tokens else ""
     lacking = f", {loss.unaccounted_bytes:,} bytes in no token" if loss.unaccounted_bytes else ""
     return f"{loss.changed_documents:,} documents changed{unknown}{lacking}"
@@ -298,7 +297,11 @@ def _lead(result: Result) -> str:
 
 def _unequal(result: Result) -> str:
     """What else differs between the two and takes part in the difference."""
-    notes = []
+    notes = [
+        f" {each.label} loses text ({lost}): its loss is of the text that it keeps."
+        for each in result.arms
+        if (lost := lost_text(each))
+    ]
     compared = [result.arms[i] for i in result.pair]
     models = [each.lm.contents for each in compared]
     sizes = [each.tokenizer.vocab_size for each in compared]

@@ -39,7 +39,7 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
     ]
     rows = [
         {
-            "key": key, "label": label, "series": "", "partner": None, "sha256": "ab" * 32, "vocab_size": 8192, "transition": transition, "superwords": n,
+            "key": key, "label": label, "series": "", "partner": None, "software": None, "text_lost": "", "sha256": "ab" * 32, "vocab_size": 8192, "transition": transition, "superwords": n,
             "bytes_per_token": bpt, "bits_per_byte": bpb, "low": bpb - 0.03, "high": bpb + 0.03,
             "train_tokens": int(12e6 / bpt), "train_bytes": 12_000_000, "train_flops": 1.4e14 / bpt, "parameters": 7_400_000,
             "train_seconds": 98.2 * 4.4 / bpt, "train_steps": 1464, "context_tokens": int(1024 / bpt), "vocab_used": 7777,

@@ -139,3 +139,22 @@ def test_six_arms_from_tokenizers_to_the_report(tiny: list[str], tmp_path: Path)
     page = report.with_name("report.html").read_text()
     assert all(label in page for label in labels)
     assert Tokenizer.load(file).sha256 == by_label["mine"]["sha256"]
+
+
+def test_a_tokenizer_of_other_software_is_an_arm(tiny: list[str], tmp_path: Path) -> None:
+    """WordPiece drops white space: its lost text is in the table, and its model is scored all the same."""
+    tokenizers = pytest.importorskip("tokenizers", reason="comes with the extra 'hf'")
+    file = tmp_path / "wordpiece.json"
+    words = ["[UNK]", *(chr(i) for i in range(33, 127)), *(f"##{chr(i)}" for i in range(33, 127))]
+    model = tokenizers.models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]")
+    made = tokenizers.Tokenizer(model)
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.save(str(file))
+    assert run("report", [*tiny, "arms=[bpe,words]", f"arms.words.file={file}", "report.n_samples=1"]) == 0
+    (report,) = (tmp_path / "artifacts").glob("report-*/report.json")
+    bpe, words_row = json.loads(report.read_text())["tokenizers"]
+    assert bpe["text_lost"] == ""
+    assert "documents changed" in words_row["text_lost"]
+    assert words_row["software"].startswith("tokenizers")
+    assert "words loses text" in json.loads(report.read_text())["verdict"]["detail"]
+    assert run("report", [*tiny, "arms=[bpe,words]", f"arms.words.file={file}", "report.n_samples=1"]) == 0  # reused

@@ -6,6 +6,7 @@ import pytest
 
 from experiments.stages.comparison import FEWEST_DOCUMENTS, ArmResult, Result
 from experiments.stages.verdict import detail, verdict
+from lm.data.shards import TextLoss
 from lm.evaluate.evaluation import Comparison
 
 _TOO_FEW = "Too few held-out {} to compare BPE and SuperBPE: there are {}, and at least 30 are required."
@@ -21,6 +22,7 @@ def scored(
         lm=model,
         lms=[model] * n_seeds,
         scores=SimpleNamespace(bits_per_byte=bits),
+        heldout=SimpleNamespace(contents=SimpleNamespace(text_loss=None)),
         partner=None,
     )
     return cast("ArmResult", found)
@@ -132,3 +134,10 @@ def test_the_winner_is_measured_against_its_own_baseline_and_the_next_best():
     assert "SuperBPE b − BPE b = −0.3000" in detail(found)
     assert "SuperBPE b − SuperBPE a = −0.1000 bits per byte (−0.1000 to −0.1000, p = 0.012 after" in detail(found)
     assert Result(four, pairs, fixed_reference=True).pair == (0, 3)
+
+
+def test_an_arm_that_loses_text_is_named():
+    found = result(FEWEST_DOCUMENTS, -0.2, "B better")
+    loss = TextLoss(changed_documents=3, unknown_tokens=5, unaccounted_bytes=7)
+    cast("Any", found.arms[1]).heldout.contents.text_loss = loss
+    assert "SuperBPE loses text (3 documents changed, 5 unknown tokens, 7 bytes in no token)" in detail(found)
