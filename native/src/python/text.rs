@@ -8,19 +8,20 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::{core, detached, given, user_error};
-use crate::corpus::{self, Filter, Split};
-use crate::documents;
-use crate::interrupt::poll;
-use crate::reading::{self, Format, Settings};
+use super::arrays;
+use super::calls::{core, detached, user_error};
+use crate::runtime::interrupt::poll;
+use crate::text::filter::{Filter, Split};
+use crate::text::read::settings::{Format, Settings};
+use crate::text::{batch, documents, read::reader};
 
 /// Documents as one UTF-8 buffer.
 #[pyclass(frozen, module = "tokenizer._native")]
-pub struct Batch(pub Arc<corpus::Batch>);
+pub struct Batch(pub Arc<batch::Batch>);
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        corpus::recycle(std::mem::take(&mut self.0));
+        batch::recycle(std::mem::take(&mut self.0));
     }
 }
 
@@ -31,7 +32,7 @@ impl Batch {
         if texts.is_instance_of::<PyString>() {
             return Err(user_error("a batch is made of a list of texts; put the one text in a list".to_string()));
         }
-        let mut batch = corpus::Batch::default();
+        let mut batch = batch::Batch::default();
         let each = texts.try_iter().map_err(|_| user_error("a batch is made of a list of texts".to_string()))?;
         for (i, text) in each.enumerate() {
             let text = text?;
@@ -60,9 +61,9 @@ impl Batch {
         offsets: PyReadonlyArray1<i64>,
         replace_invalid: bool,
     ) -> PyResult<Self> {
-        let (data, offsets) = (given::values(&data)?, given::owned(&offsets)?);
+        let (data, offsets) = (arrays::values(&data)?, arrays::owned(&offsets)?);
         let copy = || {
-            let mut batch = corpus::Batch::default();
+            let mut batch = batch::Batch::default();
             for (i, bounds) in offsets.windows(2).enumerate() {
                 let document = documents::between(&data, bounds, i)?;
                 poll(document.len());
@@ -100,12 +101,12 @@ impl Batch {
 
     #[getter]
     fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u8>>> {
-        given::array(py, &self.0.data)
+        arrays::array(py, &self.0.data)
     }
 
     #[getter]
     fn offsets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        given::array(py, &self.0.offsets)
+        arrays::array(py, &self.0.offsets)
     }
 
     fn text(&self, i: usize) -> PyResult<&str> {
@@ -173,7 +174,7 @@ impl DocumentFilter {
 
 /// Batches of documents out of files, read ahead on threads.
 #[pyclass(module = "tokenizer._native")]
-pub struct Reader(Mutex<reading::Reader>);
+pub struct Reader(Mutex<reader::Reader>);
 
 #[pymethods]
 impl Reader {
@@ -214,7 +215,7 @@ impl Reader {
             skip_above,
             parts,
         };
-        core(|| reading::Reader::start(files, settings, threads, in_order)).map(|reader| Self(Mutex::new(reader)))
+        core(|| reader::Reader::start(files, settings, threads, in_order)).map(|reader| Self(Mutex::new(reader)))
     }
 
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {

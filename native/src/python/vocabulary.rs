@@ -5,11 +5,12 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use super::{core, detached, given};
-use crate::documents::BYTES_PER_TOKEN;
-use crate::interrupt::poll;
-use crate::merging::Tokens;
-use crate::{hf_model, memory, spelling};
+use super::arrays;
+use super::calls::{core, detached};
+use crate::files::{hf_model, merges};
+use crate::runtime::{interrupt::poll, memory};
+use crate::text::documents::BYTES_PER_TOKEN;
+use crate::vocabulary::Tokens;
 
 /// Byte strings by id.
 pub fn table(tokens: &Bound<'_, PyList>) -> PyResult<Tokens> {
@@ -45,7 +46,7 @@ impl Decoder {
     }
 
     fn decode<'py>(&self, py: Python<'py>, ids: PyReadonlyArray1<u32>) -> PyResult<Bound<'py, PyBytes>> {
-        let ids = given::values(&ids)?;
+        let ids = arrays::values(&ids)?;
         let text = detached(py, || self.spell(&ids))?;
         bytes(py, &text)
     }
@@ -57,7 +58,7 @@ impl Decoder {
         ids: PyReadonlyArray1<u32>,
         offsets: PyReadonlyArray1<i64>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyArray1<i64>>)> {
-        let (ids, offsets) = (given::values(&ids)?, given::owned(&offsets)?);
+        let (ids, offsets) = (arrays::values(&ids)?, arrays::owned(&offsets)?);
         let (text, ends) = detached(py, || {
             let (mut text, mut ends) = (memory::room(BYTES_PER_TOKEN * ids.len()), memory::room(offsets.len()));
             ends.push(0);
@@ -104,7 +105,7 @@ impl Decoder {
 }
 
 fn triples(merges: &PyReadonlyArray1<u32>) -> PyResult<Vec<[u32; 3]>> {
-    Ok(given::owned(merges)?.chunks_exact(3).map(|ids| [ids[0], ids[1], ids[2]]).collect())
+    Ok(arrays::owned(merges)?.chunks_exact(3).map(|ids| [ids[0], ids[1], ids[2]]).collect())
 }
 
 /// `given` with the tokens that merges make put in; None where a merge cannot be spelled, where two tokens share an id
@@ -118,7 +119,7 @@ pub fn spell<'py>(
 ) -> PyResult<Option<Bound<'py, PyList>>> {
     let py = given.py();
     let (table, merges) = (table(given)?, triples(&merges)?);
-    let Some(made) = detached(py, || Ok(spelling::spell(&table, &merges, longest, most)))? else { return Ok(None) };
+    let Some(made) = detached(py, || Ok(merges::spell(&table, &merges, longest, most)))? else { return Ok(None) };
     let vocabulary = given.get_slice(0, given.len());
     for (id, token) in made {
         vocabulary.set_item(id as usize, PyBytes::new(py, &token))?;
@@ -142,7 +143,7 @@ pub fn read_hf_model<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Option<ReadM
 #[pyfunction]
 pub fn write_merges(merges: PyReadonlyArray1<u32>) -> PyResult<String> {
     let merges = triples(&merges)?;
-    core(|| Ok(spelling::write_merges(&merges)))
+    core(|| Ok(merges::write_merges(&merges)))
 }
 
 /// The merges that start at a place of a JSON text, flat, and where they end; None if they are written otherwise.
@@ -152,6 +153,6 @@ pub fn read_merges<'py>(
     text: &[u8],
     start: usize,
 ) -> PyResult<Option<(Bound<'py, PyArray1<u32>>, usize)>> {
-    let found = detached(py, || Ok(text.get(start..).and_then(spelling::read_merges)))?;
+    let found = detached(py, || Ok(text.get(start..).and_then(merges::read_merges)))?;
     Ok(found.map(|(merges, length)| (merges.into_pyarray(py), start + length)))
 }

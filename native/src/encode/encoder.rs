@@ -1,0 +1,248 @@
+//! The encoder: both levels over the scanner's pieces, for one text or many.
+
+use std::convert::Infallible;
+
+use super::{definition::Definition, level2::Level2, levels::Levels, rules::effective_rules, state::State};
+use crate::count::keys::SHORT;
+use crate::encode::{level1::pieces::Level1, level1::whole::WholeTokens, stream::cuts::Cuts};
+use crate::runtime::lock_free::{Once, Pool};
+use crate::runtime::{interrupt::poll, memory};
+use crate::text::unit::Unit;
+use crate::vocabulary::{Tokens, MOST_IDS, MOST_MERGES};
+
+/// Entries of a thread's cache of pieces, in pairs of 64 bytes: at most 16 MiB. Small vocabularies need less.
+const CACHE_PAIRS: std::ops::RangeInclusive<usize> = 1 << 6..=1 << 17;
+
+/// Tokens of level 1 that are gathered before level 2 merges them.
+pub(super) const GATHERED: usize = 1 << 10;
+
+/// Most states that are kept from one call to the next.
+const KEPT_STATES: usize = 256;
+
+pub struct Encoder {
+    pub(super) definition: Definition,
+    pub(super) level1: Level1,
+    pub(super) level2: Option<Level2>,
+    /// With `ignore_merges`: the tokens that a piece of the scanner becomes although merges do not make them.
+    pub(super) whole: Option<WholeTokens>,
+    /// Merges of phase 1 that join what phase 2 makes: the second level applies them too.
+    pub late_merges: usize,
+    /// States that no call uses.
+    states: Pool<State, KEPT_STATES>,
+    ignores_merges: bool,
+    cuts: Once<Cuts>,
+}
+
+impl Encoder {
+    /// # Panics
+    ///
+    /// If there are more than `MOST_IDS` tokens or `MOST_MERGES` merges.
+    pub fn new(definition: Definition) -> Self {
+        assert!(definition.tokens.len() <= MOST_IDS, "ids are below {MOST_IDS}");
+        assert!(definition.merges.len() <= MOST_MERGES, "ranks are below {MOST_MERGES}");
+        let superwords = definition.phase1 < definition.merges.len();
+        let cut_all = superwords && definition.fence.is_none();
+        let Levels { first, second, late, leaves } = Levels::new(&definition);
+        let n_tokens = definition.tokens.len();
+        let (level2, words) = if second.is_empty() {
+            (None, Vec::new())
+        } else {
+            let (level2, words) = Level2::new(n_tokens, &second, leaves);
+            (Some(level2), words)
+        };
+        Self {
+            level1: Level1::new(&definition, &first, cut_all, words),
+            level2,
+            whole: None,
+            late_merges: late,
+            definition,
+            states: Pool::new(),
+            ignores_merges: false,
+            cuts: Once::new(),
+        }
+    }
+
+    /// HF's `ignore_merges`: a whole piece of the scanner that is one of the tokens `ids` becomes it at once.
+    /// For one-pass tokenizers.
+    pub fn ignoring_merges(mut self, ids: &[u32]) -> Self {
+        self.ignores_merges = true;
+        // Merges give most tokens anyway; only the others need a look before merging.
+        let unknown: Vec<u32> = ids.iter().copied().filter(|&id| !self.level1.knows(self.tokens().get(id))).collect();
+        let made = self.tokens_in(&unknown);
+        let not_made: Vec<u32> = unknown.into_iter().zip(made).filter(|(_, n)| *n > 1).map(|(id, _)| id).collect();
+        if !not_made.is_empty() {
+            self.level1.know(&self.definition, &not_made);
+            self.whole = Some(WholeTokens::new(&self.definition.tokens, &not_made));
+            self.states = Pool::new(); // their caches have merged these tokens
+        }
+        self
+    }
+
+    /// Ranks of the merges that can apply: see `effective_rules`.
+    pub fn live_merges(&self) -> Vec<u32> {
+        effective_rules(&self.definition).iter().map(|rule| rule.rank).collect()
+    }
+
+    /// By id: how many tokens the merges make of the token's own bytes (1 if they make the token).
+    pub fn tokens_in_tokens(&self) -> Vec<u32> {
+        self.tokens_in(&(0..self.tokens().len() as u32).collect::<Vec<u32>>())
+    }
+
+    #[inline(never)]
+    fn tokens_in(&self, ids: &[u32]) -> Vec<u32> {
+        let (mut words, mut merged) = (Vec::new(), Vec::new());
+        self.with_state(|state| {
+            let mut count = |&id: &u32| {
+                poll(1 + self.tokens().get(id).len());
+                let bytes = self.tokens().get(id);
+                if bytes.is_empty() {
+                    return 0;
+                }
+                words.clear();
+                merged.clear();
+                self.level1.merged(bytes, state, &mut words);
+                match &self.level2 {
+                    None => words.len() as u32,
+                    Some(level2) => {
+                        level2.merge(&words, &mut state.scratch, &mut merged);
+                        merged.len() as u32
+                    }
+                }
+            };
+            Ok::<_, Infallible>(ids.iter().map(&mut count).collect())
+        })
+        .unwrap_or_else(|never| match never {})
+    }
+
+    pub(crate) fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    pub fn tokens(&self) -> &Tokens {
+        &self.definition.tokens
+    }
+
+    /// Runs `work` with a state per thread; states (and so caches) are kept for the next call, unless the work was left
+    /// before its end.
+    pub fn with_states<R, E>(
+        &self,
+        threads: usize,
+        work: impl FnOnce(&mut [Box<State>]) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let mut states: Vec<_> = (0..threads.max(1)).map(|_| self.state()).collect();
+        let result = work(&mut states)?;
+        states.into_iter().for_each(|state| self.states.put(state));
+        Ok(result)
+    }
+
+    /// The same with one state.
+    pub fn with_state<R, E>(&self, work: impl FnOnce(&mut State) -> Result<R, E>) -> Result<R, E> {
+        let mut state = self.state();
+        let result = work(&mut state)?;
+        self.states.put(state);
+        Ok(result)
+    }
+
+    fn state(&self) -> Box<State> {
+        self.states.take().unwrap_or_else(|| self.new_state())
+    }
+
+    fn new_state(&self) -> Box<State> {
+        let pairs = self.definition.merges.len().next_power_of_two().saturating_mul(4);
+        Box::new(State::new(pairs.clamp(*CACHE_PAIRS.start(), *CACHE_PAIRS.end())))
+    }
+
+    /// Where texts can be cut without changing ids.
+    pub fn cuts(&self) -> &Cuts {
+        self.cuts.get_or_make(|| Cuts::new(&self.definition, self.ignores_merges))
+    }
+
+    /// Ids of one text, appended to `out`.
+    pub fn encode(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
+        match (&self.level2, &self.whole) {
+            _ if self.definition.fence.is_some() => self.encode_in_spans(text, state, out),
+            (level2, Some(whole)) => self.encode_whole(text, whole, level2.as_ref(), state, out),
+            (None, None) => {
+                self.level1.begin::<false>(0, state);
+                let pieces = &self.definition.scanner;
+                pieces.pieces(text, |start, end| self.level1.cut::<false>(text, start, end, state, out))?;
+                self.level1.settle(text, state, out);
+                Ok(())
+            }
+            (Some(level2), None) => {
+                let mut words = std::mem::take(&mut state.words);
+                words.clear();
+                self.level1.begin::<true>(0, state);
+                let result = self.definition.scanner.pieces(text, |start, end| {
+                    if words.len() >= GATHERED {
+                        self.level1.settle(text, state, &mut words);
+                        level2.merge(&words, &mut state.scratch, out);
+                        words.clear();
+                    }
+                    self.level1.cut::<true>(text, start, end, state, &mut words);
+                });
+                self.level1.settle(text, state, &mut words);
+                level2.merge(&words, &mut state.scratch, out);
+                state.words = words;
+                result
+            }
+        }
+    }
+
+    /// `encode` of a two-pass tokenizer.
+    #[inline(never)]
+    fn encode_in_spans(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
+        let (mut words, mut scratch) = (std::mem::take(&mut state.words), std::mem::take(&mut state.scratch));
+        let result = self.spans(text, Unit::Document, state, |span| match &self.level2 {
+            None => memory::extend(out, span.iter().copied()),
+            Some(level2) => {
+                words.clear();
+                memory::extend(&mut words, span.iter().map(|&id| self.level1.word(id)));
+                level2.merge(&words, &mut scratch, out);
+            }
+        });
+        (state.words, state.scratch) = (words, scratch);
+        result
+    }
+
+    /// `encode` of a one-pass tokenizer, where some pieces become a token that merges do not make.
+    #[inline(never)]
+    fn encode_whole(
+        &self,
+        text: &[u8],
+        whole: &WholeTokens,
+        level2: Option<&Level2>,
+        state: &mut State,
+        out: &mut Vec<u32>,
+    ) -> Result<(), String> {
+        let mut words = std::mem::take(&mut state.words);
+        words.clear();
+        self.level1.begin::<true>(0, state);
+        let put = |words: &mut Vec<u32>, state: &mut State, out: &mut Vec<u32>| {
+            self.level1.settle(text, state, words);
+            match level2 {
+                None => memory::extend(out, words.iter().copied()),
+                Some(level2) => level2.merge(words, &mut state.scratch, out),
+            }
+            words.clear();
+        };
+        let result = self.definition.scanner.pieces(text, |start, end| {
+            // Level 1 knows the short ones, unless what it looks up are parts of pieces.
+            let found = if end - start > SHORT || self.level1.cut_all { whole.get(&text[start..end]) } else { None };
+            if found.is_some() || words.len() >= GATHERED {
+                put(&mut words, state, out);
+            }
+            match found {
+                Some(id) => {
+                    memory::push(out, id);
+                    self.level1.begin::<true>(end, state);
+                }
+                None if level2.is_none() => self.level1.cut::<false>(text, start, end, state, &mut words),
+                None => self.level1.cut::<true>(text, start, end, state, &mut words),
+            }
+        });
+        put(&mut words, state, out);
+        state.words = words;
+        result
+    }
+}

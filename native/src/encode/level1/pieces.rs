@@ -1,0 +1,208 @@
+//! Level 1: text is cut into pieces that are looked up instead of merged.
+
+use super::known::{Known, Origins};
+use super::queue::{MARK_FIRST, MARK_PART};
+use crate::count::keys::{short_key, SHORT};
+use crate::encode::merge::{merge, Scratch};
+use crate::encode::pairs::{found, FixedPairs, Found, PairTable, ABSENT};
+use crate::encode::{bits::Bits, definition::Definition, rules::Rule, state::State};
+use crate::pretokenize::masks::high_bits;
+use crate::runtime::{interrupt::poll, memory};
+
+/// See `Level1::dead`; of the high bits of 64 bytes a mask is made at once.
+const DEAD: u8 = 1 << 7;
+
+/// The merges of level 1, and what follows from them.
+pub(in crate::encode) struct Level1 {
+    pub(in crate::encode) pairs: FixedPairs,
+    /// Merges of two bytes, by the bytes.
+    pub(in crate::encode) bytes: Vec<Found>,
+    pub(in crate::encode) byte_words: [u32; 256],
+    /// By two bytes: `DEAD` where no merge joins a token that ends in the first to one that begins with the second.
+    dead: Box<[u8; 1 << 16]>,
+    /// Cut at dead byte pairs whatever the length: the scanner's pieces are long.
+    pub(in crate::encode) cut_all: bool,
+    /// What a whole piece of the scanner becomes although merges do not make it.
+    pub(in crate::encode) whole: Option<Known>,
+    /// What a piece becomes that is one token's bytes, for all threads.
+    pub(in crate::encode) known: Known,
+    /// By id: the word of each token. Empty where that is the id.
+    pub(in crate::encode) words: Vec<u32>,
+}
+
+impl Level1 {
+    pub(in crate::encode) fn new(definition: &Definition, rules: &[Rule], cut_all: bool, words: Vec<u32>) -> Self {
+        let Definition { tokens, byte_ids, .. } = definition;
+        let mut pairs = PairTable::new(rules.len());
+        let mut dead: Box<[u8; 1 << 16]> = vec![DEAD; 1 << 16].try_into().expect("a length");
+        for Rule { rank, merge } in rules {
+            pairs.insert(merge.left, merge.right, found(*rank, merge.new));
+            if let (Some(&last), Some(&first)) = (tokens.get(merge.left).last(), tokens.get(merge.right).first()) {
+                dead[byte_pair(last, first)] = 0;
+            }
+        }
+        let bytes = (0..=u16::MAX).map(|two| {
+            let [left, right] = two.to_le_bytes().map(usize::from);
+            match dead[two as usize] {
+                DEAD => ABSENT,
+                _ => pairs.get(byte_ids[left], byte_ids[right]),
+            }
+        });
+        let bytes = bytes.collect();
+        let pairs = FixedPairs::new(&pairs);
+        let mut level =
+            Self { pairs, bytes, byte_words: *byte_ids, dead, cut_all, whole: None, known: Known::default(), words };
+        level.known = level.known_tokens(definition, rules);
+        level
+    }
+
+    /// Tokens of up to 15 bytes that merging their own bytes gives.
+    fn known_tokens(&self, definition: &Definition, rules: &[Rule]) -> Known {
+        let tokens = &definition.tokens;
+        let origins = Origins::new(definition, rules);
+        let mut known = Known::new(tokens.len());
+        let (mut ids, mut scratch) = (Vec::new(), Scratch::default());
+        let mut makes_itself = |id: u32, bytes: &[u8]| {
+            self.merge_bytes(bytes, &mut ids, &mut scratch);
+            ids == [id]
+        };
+        // Whether each token makes itself, parts first: ranks are in that order where there are origins.
+        let mut whole = Bits::new(tokens.len());
+        definition.byte_ids.iter().for_each(|&id| whole.set(id as usize));
+        for Rule { merge, .. } in rules {
+            let (id, bytes) = (merge.new, tokens.get(merge.new));
+            let found = match &origins {
+                None => bytes.len() <= SHORT && makes_itself(id, bytes),
+                Some(origins) => {
+                    whole.get(merge.left as usize)
+                        && whole.get(merge.right as usize)
+                        && origins.meet(merge, |left, right| self.pairs.get(left, right))
+                }
+            };
+            if found {
+                whole.set(id as usize);
+                if bytes.len() <= SHORT {
+                    known.insert(short_key(bytes, 0, bytes.len()), id);
+                }
+            }
+        }
+        known
+    }
+
+    /// Makes pieces of up to 15 bytes that are one of these tokens become it, although merges do not make it.
+    /// Not with `cut_all`, where what is looked up are parts of pieces.
+    pub(in crate::encode) fn know(&mut self, definition: &Definition, ids: &[u32]) {
+        if self.cut_all {
+            return;
+        }
+        let mut whole = Known::new(definition.tokens.len());
+        for &id in ids {
+            let bytes = definition.tokens.get(id);
+            if (1..=SHORT).contains(&bytes.len()) {
+                whole.insert(short_key(bytes, 0, bytes.len()), id);
+            }
+        }
+        self.whole = Some(whole);
+    }
+
+    /// Whether the bytes are up to 15 that make one token.
+    pub(in crate::encode) fn knows(&self, bytes: &[u8]) -> bool {
+        bytes.len() <= SHORT && self.known.get(short_key(bytes, 0, bytes.len())).is_some()
+    }
+
+    /// The word of a token.
+    #[inline(always)]
+    pub(in crate::encode) fn word(&self, id: u32) -> u32 {
+        self.words[id as usize]
+    }
+
+    /// Forgets what is pending from another text, and goes on at a place in this one. `FIRSTS`: as with `cut`.
+    #[inline(always)]
+    pub(in crate::encode) fn begin<const FIRSTS: bool>(&self, at: usize, state: &mut State) {
+        state.queue.begin(at, FIRSTS || self.whole.is_some());
+        state.missed.clear();
+        state.block = usize::MAX;
+    }
+
+    /// Adds the words of a piece of the scanner to `out`, now or with `settle`; it starts where the one before ends.
+    /// `FIRSTS`: the first word has `words::FIRST`.
+    #[inline(always)]
+    pub(in crate::encode) fn cut<const FIRSTS: bool>(
+        &self,
+        text: &[u8],
+        start: usize,
+        end: usize,
+        state: &mut State,
+        out: &mut Vec<u32>,
+    ) {
+        let first = if FIRSTS { MARK_FIRST } else { 0 };
+        if self.cut_all || end - start > SHORT {
+            return self.cut_apart(text, start, end, first, state, out);
+        }
+        self.push(text, end as u64 | first, state, out);
+    }
+
+    /// The same for a piece in parts: cut where level 1 never merges.
+    #[inline(never)]
+    fn cut_apart(&self, text: &[u8], start: usize, end: usize, first: u64, state: &mut State, out: &mut Vec<u32>) {
+        // Parts of pieces are others than whole ones.
+        let part = if self.whole.is_some() { MARK_PART } else { 0 };
+        let (mut at, mut marks) = (start + 1, first | part);
+        while at < end {
+            let block = at & !63;
+            if block != state.block {
+                poll(64);
+                state.block = block;
+                state.dead = self.dead_pairs(text, block);
+            }
+            let stop = end.min(block + 64);
+            let mut cuts = state.dead & (u64::MAX << (at - block)) & (u64::MAX >> (block + 64 - stop));
+            while cuts != 0 {
+                let cut = block + cuts.trailing_zeros() as usize;
+                self.push(text, cut as u64 | marks, state, out);
+                marks = part;
+                cuts &= cuts - 1;
+            }
+            at = stop;
+        }
+        self.push(text, end as u64 | marks, state, out);
+    }
+
+    /// The words that merging alone makes of a text, which is not empty, also where a whole piece becomes another token.
+    pub(in crate::encode) fn merged(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
+        self.begin::<true>(0, state);
+        self.push(text, text.len() as u64 | MARK_PART, state, out);
+        self.settle(text, state, out);
+    }
+
+    /// Bit i: no merge of level 1 joins byte `block` + i to the one before.
+    #[inline(always)]
+    fn dead_pairs(&self, text: &[u8], block: usize) -> u64 {
+        let mut found = [0; 64];
+        match text.get(block.wrapping_sub(1)..block + 64) {
+            Some(bytes) => {
+                let bytes: &[u8; 65] = bytes.try_into().expect("65 bytes");
+                (0..64).for_each(|i| found[i] = self.dead[byte_pair(bytes[i], bytes[i + 1])]);
+            }
+            None => {
+                let first = block.max(1);
+                let bytes = &text[first - 1..text.len().min(block + 64)];
+                let found = &mut found[first - block..];
+                found.iter_mut().zip(bytes.windows(2)).for_each(|(to, two)| *to = self.dead[byte_pair(two[0], two[1])]);
+            }
+        }
+        high_bits(&found)
+    }
+
+    /// Ids of a piece of text.
+    pub(in crate::encode) fn merge_bytes(&self, bytes: &[u8], ids: &mut Vec<u32>, scratch: &mut Scratch) {
+        ids.clear();
+        memory::extend(ids, bytes.iter().map(|&byte| self.byte_words[byte as usize]));
+        merge(ids, |left, right| self.pairs.get(left, right), scratch);
+    }
+}
+
+#[inline(always)]
+pub(in crate::encode) fn byte_pair(left: u8, right: u8) -> usize {
+    u16::from_le_bytes([left, right]) as usize
+}

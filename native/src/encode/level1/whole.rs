@@ -1,0 +1,36 @@
+//! Tokens that a whole piece of the scanner becomes although merges do not make them (`ignore_merges`).
+
+use crate::vocabulary::Tokens;
+
+/// Tokens that are found by a whole piece's bytes.
+pub(in crate::encode) struct WholeTokens {
+    ids: hashbrown::HashMap<Box<[u8]>, u32, rustc_hash::FxBuildHasher>,
+    /// By a hash of the first two bytes: the lengths that occur, all from 63 on as one. Few tokens are in the table,
+    /// so that this answers for nearly every piece.
+    lengths: Vec<u64>,
+}
+
+impl WholeTokens {
+    pub(in crate::encode) fn new(tokens: &Tokens, ids: &[u32]) -> Self {
+        let mut whole = Self { ids: Default::default(), lengths: vec![0; 1 << 12] };
+        for &id in ids {
+            let bytes = tokens.get(id);
+            whole.lengths[Self::slot(bytes)] |= 1 << bytes.len().min(63);
+            whole.ids.insert(bytes.into(), id);
+        }
+        whole
+    }
+
+    #[inline(always)]
+    fn slot(bytes: &[u8]) -> usize {
+        ((bytes[0] as usize) << 4 ^ bytes[1] as usize) & 0xFFF
+    }
+
+    #[inline(always)]
+    pub(in crate::encode) fn get(&self, piece: &[u8]) -> Option<u32> {
+        if piece.len() < 2 || self.lengths[Self::slot(piece)] >> piece.len().min(63) & 1 == 0 {
+            return None;
+        }
+        self.ids.get(piece).copied()
+    }
+}

@@ -1,0 +1,274 @@
+//! Merging by rank, the leftmost first among equals: by scanning for the lowest rank, or by lists of places.
+//!
+//! `pair` says what is found for two neighbours (see `pairs`); it is asked about what merges make as well.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::pairs::{joins, made, rank, Found, ABSENT};
+use crate::runtime::interrupt::poll;
+use crate::runtime::memory::{self, room_on_huge_pages};
+
+const NONE: u32 = u32::MAX;
+
+/// Places after which the work may be stopped.
+const BLOCK: usize = 1 << 12;
+
+/// Sequences up to this length are merged by scanning for the lowest rank.
+pub(super) const SCAN: usize = 48;
+
+/// Longest sequence whose room to work is kept for the next one: 20 bytes for each token.
+const KEPT: usize = 1 << 20;
+
+/// Room to work, kept from one sequence to the next.
+#[derive(Default)]
+pub(super) struct Scratch {
+    pub(super) run: Vec<u32>,
+    pub(super) found: Vec<Found>,
+    long: Long,
+}
+
+/// Merges a sequence.
+#[inline(always)]
+pub(super) fn merge(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> Found, scratch: &mut Scratch) {
+    if ids.len() > SCAN {
+        return merge_long(ids, pair, scratch);
+    }
+    let found = &mut scratch.found;
+    found.clear();
+    found.extend(ids.windows(2).map(|two| pair(two[0], two[1])));
+    let n = merge_short(ids, found, pair);
+    ids.truncate(n);
+}
+
+/// The same in place for a short sequence, where `found[i]` belongs to ids i and i + 1; returns how many ids are left.
+#[inline(always)]
+pub(super) fn merge_short(ids: &mut [u32], found: &mut [Found], pair: impl Fn(u32, u32) -> Found) -> usize {
+    let mut n = ids.len();
+    while n > 1 && merge_lowest(&mut ids[..n], &mut found[..n - 1], &pair) {
+        n -= 1;
+    }
+    n
+}
+
+/// Applies one merge; false if there is none.
+#[inline(always)]
+pub(super) fn merge_lowest(ids: &mut [u32], found: &mut [Found], pair: impl Fn(u32, u32) -> Found) -> bool {
+    let (mut at, mut best) = (0, ABSENT);
+    for (i, &found) in found.iter().enumerate() {
+        if found < best {
+            (at, best) = (i, found);
+        }
+    }
+    if !joins(best) {
+        return false;
+    }
+    let (n, new) = (ids.len(), made(best));
+    ids.copy_within(at + 2..n, at + 1);
+    ids[at] = new;
+    found.copy_within(at + 1..n - 1, at);
+    if at + 2 < n {
+        found[at] = pair(new, ids[at + 1]);
+    }
+    if at > 0 {
+        found[at - 1] = pair(ids[at - 1], new);
+    }
+    true
+}
+
+/// Merges a sequence of any length, in time that grows as it does but for queues and sorting.
+///
+/// Mostly each rank comes up once, as merges rank behind those that make what they join, and all its places are merged
+/// from left to right. Imported lists may have a merge that makes a pair of lower rank: then that goes first, and the
+/// places of the higher rank wait.
+#[inline(never)]
+pub(super) fn merge_long(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> Found, scratch: &mut Scratch) {
+    let n = ids.len();
+    scratch.long.begin(ids, &pair);
+    while let Some((at, new)) = scratch.long.next_place(ids, &pair) {
+        poll(1);
+        scratch.long.merge_at(at, new, ids, &pair);
+    }
+    ids.retain(|&id| id != NONE);
+    if n > KEPT {
+        scratch.long = Long::default();
+    }
+}
+
+/// A long sequence: its pairs, and lists of the places of each rank.
+#[derive(Default)]
+struct Long {
+    /// By place: the next one that is left, and the one before.
+    next: Vec<u32>,
+    previous: Vec<u32>,
+    /// By place: the rank of the pair that begins there, or `NONE`.
+    ranks: Vec<u32>,
+    /// By place: its neighbours in the list of its rank. In front of the first is `NONE`.
+    after: Vec<u32>,
+    before: Vec<u32>,
+    /// By rank: the first place of the list. `NONE` everywhere between two sequences.
+    heads: Vec<u32>,
+    /// Ranks that have a list, some twice, some no longer.
+    queue: BinaryHeap<Reverse<u32>>,
+    /// Ranks at work, each lower than the one below that waits for it.
+    batches: Vec<Batch>,
+    spare: Vec<Batch>,
+}
+
+/// Places of one rank, which have left their list.
+#[derive(Default)]
+struct Batch {
+    rank: u32,
+    new: u32,
+    /// From left to right; `done` of them are merged.
+    places: Vec<u32>,
+    done: usize,
+    /// Those that came while the batch waited.
+    late: BinaryHeap<Reverse<u32>>,
+}
+
+/// In `before`: the place is in a batch.
+const IN_BATCH: u32 = NONE - 1;
+
+impl Long {
+    fn begin(&mut self, ids: &[u32], pair: &impl Fn(u32, u32) -> Found) {
+        let n = ids.len();
+        for row in [&mut self.next, &mut self.previous, &mut self.ranks, &mut self.after, &mut self.before] {
+            row.clear();
+            if row.capacity() < n {
+                *row = room_on_huge_pages(n);
+            }
+        }
+        memory::extend(&mut self.next, (0..n).map(|i| i as u32 + 1));
+        memory::extend(&mut self.previous, (0..n).map(|i| (i as u32).wrapping_sub(1)));
+        for row in [&mut self.ranks, &mut self.after, &mut self.before] {
+            memory::extend(row, (0..n).map(|_| NONE));
+        }
+        for at in (1..n).rev() {
+            if at % BLOCK == 0 {
+                poll(BLOCK);
+            }
+            self.set(at - 1, pair(ids[at - 1], ids[at]));
+        }
+    }
+
+    /// The leftmost place of the lowest rank, and what is made there.
+    #[inline(always)]
+    fn next_place(&mut self, ids: &[u32], pair: &impl Fn(u32, u32) -> Found) -> Option<(usize, u32)> {
+        loop {
+            let working = self.batches.last().map_or(NONE, |batch| batch.rank);
+            if self.queue.peek().is_some_and(|&Reverse(lowest)| lowest <= working) {
+                self.take_lowest(working, ids, pair);
+                continue;
+            }
+            let batch = self.batches.last_mut()?;
+            let place = match batch.late.peek() {
+                Some(&Reverse(late)) if batch.places.get(batch.done).is_none_or(|&place| late < place) => {
+                    batch.late.pop();
+                    late
+                }
+                _ => match batch.places.get(batch.done) {
+                    Some(&place) => {
+                        batch.done += 1;
+                        place
+                    }
+                    None => {
+                        self.spare.extend(self.batches.pop());
+                        continue;
+                    }
+                },
+            };
+            if self.ranks[place as usize] == batch.rank {
+                return Some((place as usize, batch.new));
+            }
+        }
+    }
+
+    /// Makes a batch of the lowest rank's list, or adds it to the batch that is at work on that rank.
+    fn take_lowest(&mut self, working: u32, ids: &[u32], pair: &impl Fn(u32, u32) -> Found) {
+        let Some(Reverse(lowest)) = self.queue.pop() else { return };
+        let mut at = std::mem::replace(&mut self.heads[lowest as usize], NONE);
+        if at == NONE {
+            return;
+        }
+        if lowest < working {
+            let new = made(pair(ids[at as usize], ids[self.next[at as usize] as usize]));
+            let mut batch = self.spare.pop().unwrap_or_default();
+            batch.places.clear();
+            self.batches.push(Batch { rank: lowest, new, done: 0, ..batch });
+        }
+        let batch = self.batches.last_mut().expect("a batch of this rank");
+        while at != NONE {
+            poll(1);
+            if lowest < working {
+                memory::push(&mut batch.places, at);
+            } else {
+                batch.late.push(Reverse(at));
+            }
+            self.before[at as usize] = IN_BATCH;
+            at = self.after[at as usize];
+        }
+        if lowest < working {
+            batch.places.sort_unstable(); // mostly in order, or in the opposite one
+        }
+    }
+
+    #[inline(always)]
+    fn merge_at(&mut self, at: usize, new: u32, ids: &mut [u32], pair: &impl Fn(u32, u32) -> Found) {
+        let gone = self.next[at] as usize;
+        let after = self.next[gone] as usize;
+        ids[at] = new;
+        ids[gone] = NONE;
+        self.forget(at);
+        self.forget(gone);
+        self.next[at] = after as u32;
+        if after < ids.len() {
+            self.previous[after] = at as u32;
+            self.set(at, pair(new, ids[after]));
+        }
+        let before = self.previous[at];
+        if before != NONE {
+            self.forget(before as usize);
+            self.set(before as usize, pair(ids[before as usize], new));
+        }
+    }
+
+    /// Puts a place into the list of its pair's rank.
+    #[inline(always)]
+    fn set(&mut self, at: usize, found: Found) {
+        if !joins(found) {
+            return;
+        }
+        let rank = rank(found);
+        self.ranks[at] = rank;
+        if rank as usize >= self.heads.len() {
+            self.heads.resize((rank as usize + 1).next_power_of_two(), NONE);
+        }
+        let head = std::mem::replace(&mut self.heads[rank as usize], at as u32);
+        if head == NONE {
+            self.queue.push(Reverse(rank));
+        } else {
+            self.before[head as usize] = at as u32;
+        }
+        self.after[at] = head;
+        self.before[at] = NONE;
+    }
+
+    /// Forgets the pair at a place.
+    #[inline(always)]
+    fn forget(&mut self, at: usize) {
+        let rank = std::mem::replace(&mut self.ranks[at], NONE);
+        let (before, after) = (self.before[at], self.after[at]);
+        if rank == NONE || before == IN_BATCH {
+            return;
+        }
+        if before == NONE {
+            self.heads[rank as usize] = after;
+        } else {
+            self.after[before as usize] = after;
+        }
+        if after != NONE {
+            self.before[after as usize] = before;
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What a list of merges means: which derivations ever apply, and where its superwords begin.
+
+use super::merge::{self, Scratch};
+use super::pairs::{found, made, rank, PairTable, ABSENT};
+use super::{bits::Bits, definition::Definition};
+use crate::vocabulary::MergeRule;
+
+const NONE: u32 = u32::MAX;
+
+/// A merge that can apply, and its rank.
+pub(super) struct Rule {
+    pub(super) rank: u32,
+    pub(super) merge: MergeRule,
+}
+
+/// The merges that can apply, by rank: of a repeated pair the last, of a token's derivations the live one.
+/// Two-pass tokenizers keep all: what is repeated in the other phase is another merge there.
+pub(super) fn effective_rules(definition: &Definition) -> Vec<Rule> {
+    let rules = definition.merges.iter().enumerate().map(|(rank, &merge)| Rule { rank: rank as u32, merge });
+    if definition.fence.is_some() {
+        return rules.collect();
+    }
+    let mut pairs = PairTable::new(definition.merges.len());
+    definition.merges.iter().enumerate().for_each(|(rank, m)| pairs.insert(m.left, m.right, found(rank as u32, m.new)));
+    let mut rules: Vec<Rule> = rules.filter(|r| rank(pairs.get(r.merge.left, r.merge.right)) == r.rank).collect();
+    keep_live(&mut rules, &pairs, definition);
+    rules
+}
+
+/// Drops the derivations that never apply.
+///
+/// Merging inside a stretch of text does not depend on what surrounds it as long as no merge crosses its ends: the
+/// lowest rank of all, if it lies inside, is the lowest inside. So wherever tokens c and d that spell t stand side by
+/// side, merging t's bytes alone passes through c, d as well; and as it goes one way, through no other two tokens.
+pub(super) fn keep_live(rules: &mut Vec<Rule>, pairs: &PairTable, definition: &Definition) {
+    let n = definition.tokens.len();
+    let (mut once, mut several) = (Bits::new(n), Bits::new(n));
+    let mut any = false;
+    for Rule { merge, .. } in rules.iter() {
+        if once.get(merge.new as usize) {
+            several.set(merge.new as usize);
+            any = true;
+        }
+        once.set(merge.new as usize);
+    }
+    if !any {
+        return;
+    }
+    let mut live: hashbrown::HashMap<u32, (u32, u32), rustc_hash::FxBuildHasher> = Default::default();
+    let (mut ids, mut scratch) = (Vec::new(), Scratch::default());
+    rules.retain(|Rule { merge, .. }| {
+        if !several.get(merge.new as usize) {
+            return true;
+        }
+        let last = *live.entry(merge.new).or_insert_with(|| {
+            // Merging without the last step: what makes the token joins all of its bytes, so that nothing follows it.
+            let pair = |left: u32, right: u32| match pairs.get(left, right) {
+                found if made(found) == merge.new => ABSENT,
+                found => found,
+            };
+            ids.clear();
+            let bytes = definition.tokens.get(merge.new);
+            ids.extend(bytes.iter().map(|&byte| definition.byte_ids[byte as usize]));
+            merge::merge(&mut ids, pair, &mut scratch);
+            match ids[..] {
+                [left, right] => (left, right),
+                _ => (NONE, NONE),
+            }
+        });
+        last == (merge.left, merge.right)
+    });
+}
+
+/// The rank at which a second level pays: from which on merges make tokens with a word's start inside, as superwords
+/// have, much more often than before. The number of merges if there is no such rank, as with every pattern that cuts
+/// there. Ids do not depend on it: see `levels`.
+pub fn superword_rank(definition: &Definition) -> usize {
+    let merges = &definition.merges;
+    change(merges.iter().map(|merge| holds_a_start(definition.tokens.get(merge.new)))).unwrap_or(merges.len())
+}
+
+/// Whether a space stands behind something else.
+fn holds_a_start(token: &[u8]) -> bool {
+    token.windows(2).any(|pair| pair[1] == b' ' && !pair[0].is_ascii_whitespace())
+}
+
+/// Superwords are at least this share of what later merges make. Tokens that hold a space are rarer in any plain BPE: they
+/// are odd white space, or behind punctuation.
+const SUPERWORDS: f64 = 0.05;
+
+/// Where a row of answers turns from mostly no to more often yes: the most likely place, with one rate on either side.
+fn change(answers: impl ExactSizeIterator<Item = bool> + Clone) -> Option<usize> {
+    let n = answers.len() as f64;
+    let all = answers.clone().filter(|&yes| yes).count() as f64;
+    let surprise = |yes: f64, of: f64| {
+        let term = |k: f64| if k > 0.0 { -k * (k / of).ln() } else { 0.0 };
+        term(yes) + term(of - yes)
+    };
+    let (mut best, mut place, mut before) = (surprise(all, n), None, 0.0);
+    for (i, yes) in answers.enumerate() {
+        let (i_before, i_after) = (i as f64, n - i as f64);
+        let (rate_before, rate_after) = (before / i_before.max(1.0), (all - before) / i_after);
+        if yes && rate_after >= SUPERWORDS && rate_after > rate_before {
+            let found = surprise(before, i_before) + surprise(all - before, i_after);
+            if found < best || i == 0 {
+                (best, place) = (found, Some(i));
+            }
+        }
+        before += yes as u8 as f64;
+    }
+    place
+}
+
+/// The merges that tiktoken's rule amounts to: any two neighbours whose bytes together are a token merge, the token of
+/// the lowest rank first. By `keep_live`'s argument each token is only ever made of the two parts into which its own
+/// bytes fall.
+///
+/// `tokens`: bytes by rank. Returns for each the ranks of its two parts, or None for single bytes, and for tokens that
+/// merging never makes of tokens.
+///
+/// What two parts spell is looked up by its fingerprint, which follows from theirs: comparing bytes instead would take
+/// time that is quadratic in the length of a token.
+pub fn recover_merges(tokens: &[Vec<u8>]) -> Vec<Option<(u32, u32)>> {
+    let n = tokens.len() as u32;
+    let mut fingerprints: Vec<Fingerprint> = tokens.iter().map(|token| Fingerprint::of(token)).collect();
+    let ranks: hashbrown::HashMap<[u64; 2], u32, rustc_hash::FxBuildHasher> =
+        fingerprints.iter().zip(0..).map(|(print, rank)| (print.value, rank)).collect();
+    // Bytes that are no tokens get numbers after the ranks.
+    let byte_ranks: Vec<u32> = (0..=255)
+        .map(|byte| {
+            let print = Fingerprint::of(&[byte]);
+            ranks.get(&print.value).copied().unwrap_or_else(|| {
+                fingerprints.push(print);
+                fingerprints.len() as u32 - 1
+            })
+        })
+        .collect();
+    let (mut parts, mut scratch) = (Vec::new(), Scratch::default());
+    tokens
+        .iter()
+        .zip(0..)
+        .map(|(token, rank)| {
+            // Without the last step, as in `keep_live`.
+            let pair = |left: u32, right: u32| {
+                let both = fingerprints[left as usize].followed_by(&fingerprints[right as usize]);
+                match ranks.get(&both) {
+                    Some(&new) if new != rank => found(new, new),
+                    _ => ABSENT,
+                }
+            };
+            parts.clear();
+            parts.extend(token.iter().map(|&byte| byte_ranks[byte as usize]));
+            merge::merge(&mut parts, pair, &mut scratch);
+            match parts[..] {
+                [left, right] if left < n && right < n => Some((left, right)),
+                _ => None,
+            }
+        })
+        .collect()
+}
+
+/// Polynomials of a byte string at two points modulo 2^61 - 1. Two strings of up to 2^n bytes share both values with a
+/// chance of 2^(2n - 122) if the points are chosen at random.
+struct Fingerprint {
+    value: [u64; 2],
+    /// The points to the power of the string's length.
+    shift: [u64; 2],
+}
+
+impl Fingerprint {
+    const MODULUS: u64 = (1 << 61) - 1;
+    const POINTS: [u64; 2] = [0x19FA_56DD_2AC0_D1B5, 0x0B3C_96F6_E73B_A4E1];
+
+    fn of(bytes: &[u8]) -> Self {
+        let mut print = Self { value: [0; 2], shift: [1; 2] };
+        for &byte in bytes {
+            let last = Self { value: [byte as u64 + 1; 2], shift: Self::POINTS };
+            print.value = print.followed_by(&last);
+            print.shift = std::array::from_fn(|i| Self::times(print.shift[i], Self::POINTS[i]));
+        }
+        print
+    }
+
+    /// The values of one string and then another.
+    fn followed_by(&self, next: &Self) -> [u64; 2] {
+        std::array::from_fn(|i| (Self::times(self.value[i], next.shift[i]) + next.value[i]) % Self::MODULUS)
+    }
+
+    fn times(a: u64, b: u64) -> u64 {
+        (a as u128 * b as u128 % Self::MODULUS as u128) as u64
+    }
+}

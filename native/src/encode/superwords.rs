@@ -1,0 +1,46 @@
+//! Merges that training has found, applied to phase-1 tokens.
+
+use super::{level2::Level2, merge::Scratch, rules::Rule};
+use crate::runtime::memory;
+use crate::vocabulary::MergeRule;
+
+/// Merges that training has found, for its text as phase 1 left it.
+pub struct Superwords {
+    level2: Level2,
+    words: Vec<u32>,
+}
+
+/// Room to apply them in.
+#[derive(Default)]
+pub struct Room {
+    words: Vec<u32>,
+    scratch: Scratch,
+}
+
+impl Superwords {
+    /// Merges (left, right) by rank: the first makes the token `n_phase1`, and each joins tokens that are there before.
+    pub fn new(n_phase1: usize, merges: impl Iterator<Item = (u32, u32)>) -> Self {
+        let rules: Vec<Rule> = merges
+            .enumerate()
+            .map(|(i, (left, right))| {
+                let merge = MergeRule { left, right, new: (n_phase1 + i) as u32 };
+                Rule { rank: i as u32, merge }
+            })
+            .collect();
+        let mut leftmost: Vec<u32> = (0..n_phase1 as u32).collect();
+        let mut rightmost = leftmost.clone();
+        for Rule { merge, .. } in &rules {
+            leftmost.push(leftmost[merge.left as usize]);
+            rightmost.push(rightmost[merge.right as usize]);
+        }
+        let (level2, words) = Level2::new(leftmost.len(), &rules, Some((leftmost, rightmost)));
+        Self { level2, words }
+    }
+
+    /// What the merges make of phase-1 tokens, appended to `out`.
+    pub fn apply(&self, ids: &[u32], room: &mut Room, out: &mut Vec<u32>) {
+        room.words.clear();
+        memory::extend(&mut room.words, ids.iter().map(|&id| self.words[id as usize]));
+        self.level2.merge(&room.words, &mut room.scratch, out);
+    }
+}

@@ -1,0 +1,104 @@
+//! Results that are made out of order, joined in order while others are still being made.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+use super::{
+    interrupt::poll,
+    memory::{self, room_on_huge_pages},
+};
+
+/// Parts whose memory is kept: enough for threads that take turns, little where many had to wait for one.
+const MOST_SPARE: usize = 16;
+
+/// What is made of some documents: items, and where each document's end.
+pub struct Part<T> {
+    pub items: Vec<T>,
+    pub ends: Vec<usize>,
+}
+
+impl<T> Default for Part<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), ends: Vec::new() }
+    }
+}
+
+/// All items, and where each document's begin and end.
+pub struct Joined<T> {
+    pub items: Vec<T>,
+    pub offsets: Vec<i64>,
+}
+
+impl<T: Copy> Joined<T> {
+    /// Room for about so many items.
+    pub fn new(items: usize, documents: usize) -> Self {
+        let mut offsets = memory::room(documents + 1);
+        offsets.push(0);
+        Self { items: room_on_huge_pages(items), offsets }
+    }
+
+    fn add(&mut self, part: &Part<T>) {
+        let before = self.items.len();
+        self.offsets.extend(part.ends.iter().map(|end| (before + end) as i64));
+        memory::reserve(&mut self.items, part.items.len());
+        self.items.extend_from_slice(&part.items);
+    }
+}
+
+/// Joins parts, by whichever thread comes with one. Nobody waits for it: while a thread joins, others leave theirs with it.
+/// So a part is copied while it is still in the processor's cache, and its memory is used for the next one.
+pub struct Joining<T>(Mutex<Parts<T>>);
+
+struct Parts<T> {
+    /// Parts whose turn has not come, by number, and the next one to join.
+    waiting: BTreeMap<usize, Part<T>>,
+    next: usize,
+    /// To be used again.
+    spare: Vec<Part<T>>,
+    /// None while a thread joins.
+    joined: Option<Joined<T>>,
+}
+
+impl<T: Copy> Joining<T> {
+    pub fn new(joined: Joined<T>) -> Self {
+        Self(Mutex::new(Parts { waiting: BTreeMap::new(), next: 0, spare: Vec::new(), joined: Some(joined) }))
+    }
+
+    fn parts(&self) -> MutexGuard<'_, Parts<T>> {
+        self.0.lock().expect("no panic while held")
+    }
+
+    /// An empty part.
+    pub fn part(&self) -> Part<T> {
+        self.parts().spare.pop().unwrap_or_default()
+    }
+
+    /// Takes the part with this number; each number comes once, from 0 on without gaps.
+    pub fn add(&self, number: usize, part: Part<T>) {
+        let mut parts = self.parts();
+        parts.waiting.insert(number, part);
+        let Some(mut joined) = parts.joined.take() else { return };
+        loop {
+            let next = parts.next;
+            let Some(mut part) = parts.waiting.remove(&next) else { break };
+            parts.next += 1;
+            drop(parts);
+            poll(part.items.len()); // others may make parts for as long as this thread joins them
+            joined.add(&part);
+            part.items.clear();
+            part.ends.clear();
+            parts = self.parts();
+            if parts.spare.len() < MOST_SPARE {
+                parts.spare.push(part);
+            }
+        }
+        parts.joined = Some(joined);
+    }
+
+    /// What all parts have become.
+    pub fn joined(self) -> Joined<T> {
+        let parts = self.0.into_inner().expect("no panic while held");
+        debug_assert!(parts.waiting.is_empty(), "a number did not come");
+        parts.joined.expect("no thread joins any more")
+    }
+}

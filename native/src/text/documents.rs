@@ -1,0 +1,183 @@
+//! Documents wherever they lie: in a batch of ours, in somebody's buffers, or in strings apart from each other.
+
+use std::borrow::Cow;
+
+use super::batch::Batch;
+use crate::runtime::ordered::{Joined, Joining};
+use crate::runtime::{interrupt::poll, memory, parallel};
+
+/// Bytes of documents that a thread takes at a time.
+pub const CHUNK_BYTES: usize = 1 << 17;
+
+/// Bytes of text for which room for a token is taken in advance.
+pub const BYTES_PER_TOKEN: usize = 4;
+
+/// Texts by number, and how long they are.
+pub trait Documents: Sync {
+    /// Running sum of their lengths in bytes, from 0; one more than there are documents.
+    fn offsets(&self) -> &[i64];
+
+    fn document(&self, i: usize) -> &[u8];
+
+    fn count(&self) -> usize {
+        self.offsets().len() - 1
+    }
+}
+
+impl<D: Documents + ?Sized> Documents for &D {
+    fn offsets(&self) -> &[i64] {
+        (**self).offsets()
+    }
+
+    fn document(&self, i: usize) -> &[u8] {
+        (**self).document(i)
+    }
+}
+
+impl Documents for Batch {
+    fn offsets(&self) -> &[i64] {
+        &self.offsets
+    }
+
+    fn document(&self, i: usize) -> &[u8] {
+        self.document(i)
+    }
+}
+
+/// Document `i`, between its two offsets, which come from outside.
+pub fn between<'a>(data: &'a [u8], bounds: &[i64], i: usize) -> Result<&'a [u8], String> {
+    let bounds = usize::try_from(bounds[0]).ok().zip(usize::try_from(bounds[1]).ok());
+    let document = bounds.and_then(|(start, end)| data.get(start..end));
+    document.ok_or_else(|| format!("offsets of document {i} do not fit the buffer"))
+}
+
+/// Arrow's layout: document i is `data[offsets[i]..offsets[i + 1]]`.
+pub struct Buffers<'a> {
+    data: Cow<'a, [u8]>,
+    offsets: Cow<'a, [i64]>,
+}
+
+impl<'a> Buffers<'a> {
+    /// Fails where the offsets do not fit the buffer, or a document is not UTF-8.
+    pub fn new(data: Cow<'a, [u8]>, offsets: Cow<'a, [i64]>) -> Result<Self, String> {
+        if offsets.is_empty() {
+            return Err("there are no offsets; n documents have n + 1".to_string());
+        }
+        for (i, bounds) in offsets.windows(2).enumerate() {
+            let document = between(&data, bounds, i)?;
+            poll(document.len());
+            if let Err(error) = std::str::from_utf8(document) {
+                return Err(format!("document {i} of the batch is not UTF-8 at its byte {}", error.valid_up_to()));
+            }
+        }
+        Ok(Self { data, offsets })
+    }
+}
+
+impl Documents for Buffers<'_> {
+    fn offsets(&self) -> &[i64] {
+        &self.offsets
+    }
+
+    fn document(&self, i: usize) -> &[u8] {
+        &self.data[self.offsets[i] as usize..self.offsets[i + 1] as usize]
+    }
+}
+
+/// Strings apart from each other.
+pub struct Strings<'a> {
+    texts: Vec<&'a [u8]>,
+    offsets: Vec<i64>,
+}
+
+impl<'a> Strings<'a> {
+    pub fn new(texts: Vec<&'a [u8]>) -> Self {
+        let mut offsets = memory::room(texts.len() + 1);
+        offsets.push(0);
+        let mut end = 0;
+        offsets.extend(texts.iter().map(|text| {
+            end += text.len() as i64;
+            end
+        }));
+        Self { texts, offsets }
+    }
+}
+
+impl Documents for Strings<'_> {
+    fn offsets(&self) -> &[i64] {
+        &self.offsets
+    }
+
+    fn document(&self, i: usize) -> &[u8] {
+        self.texts[i]
+    }
+}
+
+/// What `work(state, i, document, out)` appends for each document, on a thread per state, in the documents' order:
+/// all of it, and where each document's begins and ends. `room`: how many items to expect.
+pub fn map<S: Send, T: Copy + Send>(
+    documents: &(impl Documents + ?Sized),
+    states: &mut [S],
+    room: usize,
+    work: impl Fn(&mut S, usize, &[u8], &mut Vec<T>) -> Result<(), String> + Sync,
+) -> Result<(Vec<T>, Vec<i64>), String> {
+    let chunks = parallel::chunks(documents.offsets(), CHUNK_BYTES);
+    let threads = states.len().min(chunks.len()).max(1);
+    let mut joined = Joined::new(room, documents.count());
+    if threads == 1 {
+        for i in 0..documents.count() {
+            poll(documents.document(i).len());
+            work(&mut states[0], i, documents.document(i), &mut joined.items)?;
+            joined.offsets.push(joined.items.len() as i64);
+        }
+    } else {
+        let joining = Joining::new(joined);
+        parallel::for_each(&mut states[..threads], chunks.len(), |state, chunk| {
+            let mut part = joining.part();
+            for i in chunks[chunk].clone() {
+                poll(documents.document(i).len());
+                work(state, i, documents.document(i), &mut part.items)?;
+                memory::push(&mut part.ends, part.items.len());
+            }
+            joining.add(chunk, part);
+            Ok::<(), String>(())
+        })?;
+        joined = joining.joined();
+    }
+    joined.items.shrink_to_fit();
+    Ok((joined.items, joined.offsets))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_checked() {
+        let data = "aéb".as_bytes();
+        let new = |offsets: &'static [i64]| Buffers::new(data.into(), offsets.into());
+        assert_eq!(new(&[0, 1, 3, 3, 4]).unwrap().document(1), "é".as_bytes());
+        for offsets in [&[0, 5][..], &[-1, 1], &[2, 1], &[0, i64::MAX]] {
+            assert!(new(offsets).err().unwrap().contains("do not fit the buffer"), "{offsets:?}");
+        }
+        assert!(new(&[0, 2]).err().unwrap().contains("not UTF-8 at its byte 1"));
+        assert!(new(&[]).is_err());
+    }
+
+    #[test]
+    fn results_come_in_the_order_of_the_documents() {
+        let texts: Vec<String> = (0..1000).map(|i| "x".repeat(i % 700)).collect();
+        let documents = Strings::new(texts.iter().map(String::as_bytes).collect());
+        for threads in [1, 2, 5] {
+            let (out, offsets) = map(&documents, &mut vec![(); threads], 0, |(), i, text, out| {
+                out.extend(std::iter::repeat_n(i as u32, text.len()));
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(offsets, documents.offsets());
+            assert!((0..1000).all(|i| out[offsets[i] as usize..offsets[i + 1] as usize].iter().all(|&x| x == i as u32)));
+        }
+        let failed = map(&documents, &mut [(), ()], 0, |(), i, _, _: &mut Vec<u8>| Err(i.to_string()));
+        assert!(failed.is_err());
+    }
+}

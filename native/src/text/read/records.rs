@@ -1,0 +1,177 @@
+//! JSON lines: the two values that are wanted of each, and nothing else parsed into anything.
+
+use std::borrow::Cow;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+
+use crate::runtime::quoting::{listed, shortened};
+
+/// Appends the text of a line to `out`, as it is spelled there (it may not be UTF-8), and returns its score.
+pub fn parse(
+    line: &[u8],
+    field: &[String],
+    score_field: Option<&[String]>,
+    out: &mut Vec<u8>,
+) -> Result<Option<f64>, String> {
+    let mut record = Record { start: out.len(), text: out, found: false, score: None };
+    let mut json = serde_json::Deserializer::from_slice(line);
+    let wanted = Wanted { text: Some(field), score: score_field, record: &mut record, top: true };
+    wanted
+        .deserialize(&mut json)
+        .and_then(|()| json.end())
+        .map_err(|error| format!("not a JSON object with a text field: {}", shortened(&error.to_string())))?;
+    if record.found {
+        return Ok(record.score);
+    }
+    Err(format!(
+        "no field {:?} (the fields are: {}); set corpus.field to the one that holds the text",
+        field.join("."),
+        fields(line)
+    ))
+}
+
+/// The names of the fields of an object; values are not held, which can take many times the memory of the line.
+fn fields(line: &[u8]) -> String {
+    struct Names;
+    impl<'de> Visitor<'de> for Names {
+        type Value = String;
+
+        fn expecting(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+            formatter.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<String, A::Error> {
+            let next = || map.next_entry::<Cow<str>, IgnoredAny>().ok().flatten().map(|(name, _)| name);
+            Ok(listed(std::iter::from_fn(next)))
+        }
+    }
+    serde_json::Deserializer::from_slice(line).deserialize_map(Names).unwrap_or_else(|_| "unreadable".into())
+}
+
+struct Record<'o> {
+    /// Holds the text from `start` on.
+    text: &'o mut Vec<u8>,
+    start: usize,
+    found: bool,
+    score: Option<f64>,
+}
+
+impl Record<'_> {
+    /// Of a key listed twice, the last value counts.
+    fn set_text(&mut self, text: &[u8]) {
+        self.text.truncate(self.start);
+        self.text.extend_from_slice(text);
+        self.found = true;
+    }
+}
+
+/// Walks an object along the two paths and skips everything else.
+struct Wanted<'a, 'p, 'o> {
+    text: Option<&'p [String]>,
+    score: Option<&'p [String]>,
+    record: &'a mut Record<'o>,
+    /// Whether this is the line's own object, which must be one; below it, null stands for absent values.
+    top: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Wanted<'_, '_, '_> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        if self.text.is_some_and(<[String]>::is_empty) {
+            deserializer.deserialize_option(TextVisitor(self.record))
+        } else if self.text.is_none() && self.score.is_some_and(<[String]>::is_empty) {
+            deserializer.deserialize_any(ScoreVisitor(self.record))
+        } else if self.top {
+            deserializer.deserialize_map(self)
+        } else {
+            deserializer.deserialize_any(self)
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Wanted<'_, '_, '_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        if self.text.is_some() {
+            self.record.set_text(b"");
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<Cow<str>>()? {
+            let below =
+                |path: Option<&'_ [String]>| path.is_some_and(|path| path.first().is_some_and(|name| *name == *key));
+            let text = self.text.filter(|path| below(Some(path))).map(|path| &path[1..]);
+            let score = self.score.filter(|path| below(Some(path))).map(|path| &path[1..]);
+            if text.is_none() && score.is_none() {
+                map.next_value::<IgnoredAny>()?;
+            } else {
+                map.next_value_seed(Wanted { text, score, record: self.record, top: false })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct TextVisitor<'a, 'o>(&'a mut Record<'o>);
+
+impl<'de> Visitor<'de> for TextVisitor<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        formatter.write_str("a string (the text)")
+    }
+
+    fn visit_bytes<E>(self, text: &[u8]) -> Result<(), E> {
+        self.0.set_text(text);
+        Ok(())
+    }
+
+    fn visit_none<E>(self) -> Result<(), E> {
+        self.0.set_text(b""); // null: an empty document
+        Ok(())
+    }
+
+    fn visit_some<D: serde::Deserializer<'de>>(self, text: D) -> Result<(), D::Error> {
+        // As bytes: serde_json then leaves the check of UTF-8 (and of lone surrogates) to us.
+        text.deserialize_bytes(self)
+    }
+
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, _: A) -> Result<(), A::Error> {
+        Err(A::Error::custom("the text field holds a list, not a string"))
+    }
+}
+
+struct ScoreVisitor<'a, 'o>(&'a mut Record<'o>);
+
+impl<'de> Visitor<'de> for ScoreVisitor<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        formatter.write_str("a number (the score)")
+    }
+
+    fn visit_f64<E>(self, score: f64) -> Result<(), E> {
+        self.0.score = Some(score);
+        Ok(())
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, score: i64) -> Result<(), E> {
+        self.visit_f64(score as f64)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, score: u64) -> Result<(), E> {
+        self.visit_f64(score as f64)
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+}

@@ -1,0 +1,33 @@
+//! What to read, and how.
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub field: Vec<String>,
+    pub separator: Option<String>,
+    pub score_field: Option<Vec<String>>,
+    pub min_score: f64,
+    /// Malformed UTF-8 becomes U+FFFD instead of an error.
+    pub replace_invalid: bool,
+    pub batch_bytes: usize,
+    /// A longer document, or line of JSON, is an error: memory for one is bounded, whatever a file decompresses to.
+    pub limit: usize,
+    /// Documents longer than this are left out, and not held whole. At most `limit`.
+    pub skip_above: Option<usize>,
+    /// Give text files that are one long document in parts, cut between words (see `word_end`).
+    pub parts: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Text,
+    JsonLines,
+}
+
+pub(super) fn too_long(what: &str, base: u64, settings: &Settings) -> String {
+    format!(
+        "{what} that starts at byte {base} of the text has more than {} bytes: raise corpus.document_limit_bytes to read \
+         it, which takes several times its size of memory; or leave out long documents with corpus.max_document_bytes, or \
+         say with corpus.separator what stands between documents of a .txt file",
+        settings.limit
+    )
+}

@@ -1,0 +1,13 @@
+//! Places between words at which long text may be cut.
+
+/// The last place of `text` between an ASCII letter or digit and a space or line feed, or 0.
+///
+/// Scanners for which `Scanner::cuts_after_words` holds cut there whatever stands around it.
+pub fn word_end(text: &[u8]) -> usize {
+    (1..text.len()).rev().find(|&at| is_word_end(text, at)).unwrap_or(0)
+}
+
+#[inline]
+pub fn is_word_end(text: &[u8], at: usize) -> bool {
+    matches!(text[at], b' ' | b'\n') && text[at - 1].is_ascii_alphanumeric()
+}

@@ -1,0 +1,233 @@
+//! The merge loop of BPE, for both phases: weighted words in, merges out.
+//!
+//! One flat array of cells holds all words, a sentinel between them. A token that covers several cells stands in
+//! the first of them; the others are dead and tell its length, so that both neighbours are found in O(1).
+//! Where a pair occurs is written down once, when its newer member is created: no occurrence can be born later,
+//! and those that vanish are noticed when the pair's turn comes. So a merge costs what it touches, and all lists
+//! together hold at most three entries per cell. Pairs that are rarer than a threshold are not tracked at all,
+//! since counts only fall; when the queue runs dry the threshold is lowered and the cells are counted again.
+
+use super::candidates::{parts, Candidate, Queue};
+use super::cells::{Weights, Words, DEAD};
+use super::occurrences::{Map, Neighbour, Occurrence, Pair, NO_NEIGHBOUR};
+use super::options::{Refused, Special, Tie, Veto};
+use super::report::{Merge, Report, Stop};
+use crate::vocabulary::Tokens;
+use std::time::{Duration, Instant};
+
+/// The pair to merge next.
+struct Selected {
+    pair: u64,
+    place: Pair,
+}
+
+pub struct MergeLoop<'a> {
+    pub(super) cells: Vec<u32>,
+    pub(super) runs: Vec<(u32, u64)>,
+    weighted: u64,
+    pub(super) tokens: Tokens,
+    known: hashbrown::HashTable<u32>,
+    veto: &'a Veto,
+    special: Special<'a>,
+    min_count: u64,
+    pub(super) threshold: u64,
+    pub(super) pairs: Map<u64, Pair>,
+    pub(super) postings: Vec<u32>,
+    pub(super) queue: Queue,
+    pub(super) left: Vec<Neighbour>,
+    pub(super) right: Vec<Neighbour>,
+    pub(super) occurrences: Vec<Occurrence>,
+    pub report: Report,
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(bytes)
+}
+
+impl<'a> MergeLoop<'a> {
+    /// Ids in `words` are those of `tokens`; new tokens get the ids that follow. No count below `min_count` (at
+    /// least 1) is merged. Where phase 2 left seams out, `min_count` is the threshold it cut at.
+    pub fn new(words: Words, tokens: Tokens, tie: Tie, veto: &'a Veto, min_count: u64) -> Self {
+        Self::with(words, tokens, tie, veto, min_count, Special::default())
+    }
+
+    /// The same with what phase 2 asks besides.
+    pub fn with(
+        words: Words,
+        tokens: Tokens,
+        tie: Tie,
+        veto: &'a Veto,
+        min_count: u64,
+        mut special: Special<'a>,
+    ) -> Self {
+        let mut known = hashbrown::HashTable::with_capacity(tokens.len() * 2);
+        for id in 0..tokens.len() as u32 {
+            known.insert_unique(hash(tokens.get(id)), id, |&id| hash(tokens.get(id)));
+        }
+        if special.max_tokens.is_some() {
+            special.widths.resize(tokens.len(), 1);
+        }
+        Self {
+            cells: words.cells,
+            runs: words.runs,
+            weighted: words.weighted,
+            left: vec![NO_NEIGHBOUR; tokens.len()],
+            right: vec![NO_NEIGHBOUR; tokens.len()],
+            tokens,
+            known,
+            veto,
+            special,
+            min_count: min_count.max(1),
+            threshold: u64::MAX,
+            pairs: Map::default(),
+            postings: Vec::new(),
+            queue: Queue { heap: Vec::new(), tie },
+            occurrences: Vec::new(),
+            report: Report::default(),
+        }
+    }
+
+    /// A count that the last of `total` merges will probably reach. If it does not, lowering the threshold costs one
+    /// pass over the cells; a threshold that is far too low costs room for pairs that are never merged.
+    fn guess_threshold(&self, total: usize) -> u64 {
+        // By Zipf's law count times rank is nearly constant: 1/60 to 1/150 of English text, at 10,000 to 128,000.
+        (self.weighted / (128 * total.max(1) as u64)).max(self.min_count)
+    }
+
+    /// Merges until `total` merges are made; `progress(merges so far)` is called each time so much time has gone by,
+    /// and stops the loop with false.
+    pub fn run(&mut self, total: usize, every: Duration, mut progress: impl FnMut(&[Merge]) -> bool) -> Stop {
+        if self.threshold == u64::MAX {
+            self.threshold = self.guess_threshold(total);
+            self.index();
+        }
+        let mut reported = Instant::now();
+        while self.report.merges.len() < total {
+            let began = Instant::now();
+            if began - reported > every {
+                reported = began;
+                if !progress(&self.report.merges) {
+                    return Stop::Interrupted;
+                }
+            }
+            let (token, best) = match self.select() {
+                Ok(selected) => selected,
+                Err(stop) => return stop,
+            };
+            self.report.selecting += began.elapsed();
+            let (left, right) = parts(best.pair);
+            let id = self.tokens.push(&token);
+            if self.special.max_tokens.is_some() {
+                self.special.widths.push(self.width(left, right));
+            }
+            let tokens = &self.tokens;
+            self.known.insert_unique(hash(&token), id, |&id| hash(tokens.get(id)));
+            self.left.push(NO_NEIGHBOUR);
+            self.right.push(NO_NEIGHBOUR);
+            self.merge(left, right, id, best.place);
+            self.report.merges.push(Merge { left, right, count: best.place.count });
+        }
+        Stop::Full
+    }
+
+    /// Takes the best pair that may be merged out of the queue, with the bytes of the token that it makes.
+    fn select(&mut self) -> Result<(Vec<u8>, Selected), Stop> {
+        loop {
+            let Some(top) = self.queue.pop(&self.tokens) else {
+                if self.threshold == self.min_count {
+                    return Err(Stop::Exhausted);
+                }
+                self.threshold = (self.threshold / 2).max(self.min_count);
+                self.index();
+                continue;
+            };
+            let Some(&tracked) = self.pairs.get(&top.pair) else {
+                continue;
+            };
+            let (left, right) = parts(top.pair);
+            let mut pair = tracked;
+            if self.special.non_overlapping && left == right {
+                // Never more than the adjacent ones, which are tracked; and like those it only falls.
+                pair.count = self.mergeable_at_once(left, &tracked);
+            }
+            if pair.count != top.count {
+                if pair.count >= self.threshold {
+                    let fresh = Candidate { count: pair.count, pair: top.pair };
+                    self.queue.push(&self.tokens, fresh);
+                } else {
+                    self.pairs.remove(&top.pair);
+                }
+                continue;
+            }
+            self.pairs.remove(&top.pair);
+            if self.special.refused.contains(&top.pair) {
+                continue;
+            }
+            let (first, second) = (self.tokens.get(left), self.tokens.get(right));
+            let token = [first, second].concat();
+            let too_wide = self.special.max_tokens.is_some_and(|most| self.width(left, right) > most);
+            if too_wide || self.veto.rejects(&token) {
+                self.report.rejected += 1;
+                self.report.too_long += u64::from(self.veto.is_too_long(&token));
+            } else if self.known.find(hash(&token), |&id| *self.tokens.get(id) == *token).is_some() {
+                self.report.already_tokens += 1;
+            } else {
+                match self.special.judge.as_mut().map_or(Some(false), |judge| judge(first, second, pair.count)) {
+                    None => return Err(Stop::Interrupted),
+                    Some(false) => return Ok((token, Selected { pair: top.pair, place: pair })),
+                    Some(true) => self.report.rejected += 1,
+                }
+            }
+            // The cells are counted again at a lower threshold, and the pair is still in them.
+            self.special.refused.insert(top.pair);
+        }
+    }
+
+    /// Tokens of the start in the token that a pair makes.
+    fn width(&self, left: u32, right: u32) -> u32 {
+        self.special.widths[left as usize].saturating_add(self.special.widths[right as usize])
+    }
+
+    /// How many pairs of a token and itself one merge would make: in a row of k tokens, k / 2.
+    fn mergeable_at_once(&self, token: u32, pair: &Pair) -> u64 {
+        let mut weights = Weights::new(&self.runs);
+        let (mut count, mut free) = (0, 0);
+        for &position in &self.postings[pair.start..pair.start + pair.occurrences as usize] {
+            if position < free || self.cells[position as usize] != token {
+                continue;
+            }
+            let second = self.next(position);
+            if self.cells[second as usize] == token {
+                count += weights.at(position);
+                free = self.next(second);
+            }
+        }
+        count
+    }
+
+    /// Gives up the loop for what it found, and the pairs that it refused.
+    pub fn finish(self) -> (Report, Refused) {
+        (self.report, self.special.refused)
+    }
+
+    #[inline(always)]
+    pub(super) fn next(&self, position: u32) -> u32 {
+        let cell = self.cells[position as usize + 1];
+        if cell & DEAD != 0 {
+            position + (cell & !DEAD)
+        } else {
+            position + 1
+        }
+    }
+
+    /// The first cell of the token before `position`, or the sentinel's.
+    #[inline(always)]
+    pub(super) fn previous(&self, position: u32) -> u32 {
+        let cell = self.cells[position as usize - 1];
+        if cell & DEAD != 0 {
+            position - (cell & !DEAD)
+        } else {
+            position - 1
+        }
+    }
+}
