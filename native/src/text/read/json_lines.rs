@@ -1,12 +1,9 @@
 //! Files of one JSON object per line.
 
-use super::{
-    collector::Collector,
-    input::Window,
-    quick_records, records,
-    settings::{too_long, Settings},
-};
 use std::io::Read;
+
+use super::settings::{too_long, Settings};
+use super::{collector::Collector, input::Window, records};
 
 pub(super) fn read_lines(input: impl Read, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
     let mut window = Window::new(input);
@@ -44,11 +41,6 @@ fn read_line(mut line: &[u8], number: u64, settings: &Settings, collector: &mut 
     }
     let place = |error: String| format!("line {number}: {error}");
     let start = collector.batch.data.len();
-    if let ([field], None) = (&settings.field[..], &settings.score_field) {
-        if quick_records::parse(line, field, &mut collector.batch.data) {
-            return collector.close(0, settings).map_err(place);
-        }
-    }
     let score = records::parse(line, &settings.field, settings.score_field.as_deref(), &mut collector.batch.data)
         .map_err(place)?;
     if settings.score_field.is_some() && score.is_none_or(|score| score < settings.min_score) {

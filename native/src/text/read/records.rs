@@ -175,3 +175,39 @@ impl<'de> Visitor<'de> for ScoreVisitor<'_, '_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(line: &[u8]) -> Result<Vec<u8>, String> {
+        let mut out = b"before ".to_vec();
+        parse(line, &["text".to_string()], None, &mut out).map(|_| out.split_off(7))
+    }
+
+    #[test]
+    fn escapes_are_decoded_and_the_last_of_equal_keys_counts() {
+        for (line, expected) in [
+            (
+                r#" { "text" : "a\nb\\n\"\/\b\f\r\t" , "n": -1.5e3 , "o":{"text":[1,{"a":"}"}]}} "#,
+                "a\nb\\n\"/\u{8}\u{c}\r\t",
+            ),
+            (r#"{"id":"x\"y","text":"\u00e9\u20AC\ud83d\uDE00\u0000"}"#, "é€😀\0"),
+            (r#"{"te\u0078t":"a","text":"b"}"#, "b"),
+            (r#"{"text":null}"#, ""),
+            ("{\"text\":\"raw \u{1} \u{7f} é\"}\r", "raw \u{1} \u{7f} é"),
+        ] {
+            assert_eq!(text(line.as_bytes()).unwrap(), expected.as_bytes(), "{line}");
+        }
+        assert_eq!(text(b"{\"text\":\"\xff\"}").unwrap(), b"\xff", "the caller checks UTF-8");
+    }
+
+    #[test]
+    fn damaged_lines_are_errors() {
+        for line in
+            ["", "[]", r#"{"text":"a""#, r#"{"text":"a"} x"#, r#"{"text":"a",}"#, r#"{"text":["a"]}"#, r#"{"b":"a"}"#]
+        {
+            assert!(text(line.as_bytes()).is_err(), "{line}");
+        }
+    }
+}
