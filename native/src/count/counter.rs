@@ -76,7 +76,7 @@ impl Shared {
         }
         let stopped = match &*self.error.lock().expect("no panic while held") {
             Some(Failure::Error(error)) => return Err(error.clone()),
-            Some(Failure::Stopped(stopped)) => stopped.again(),
+            Some(Failure::Stopped(stopped)) => stopped.for_another_thread(),
             None => unreachable!("a failure has its reason"),
         };
         stopped.unwind() // with the lock open
@@ -258,7 +258,7 @@ impl Counter {
                 Err(TrySendError::Full(again)) => work = again,
                 Err(TrySendError::Disconnected(_)) => return Err("all counting threads died".into()),
             }
-            interrupt::look();
+            interrupt::check();
             std::thread::sleep(FULL);
         }
     }
@@ -271,7 +271,7 @@ impl Counter {
         while sources.len() < self.workers.len() && !self.shared.failed.load(Ordering::Acquire) {
             match self.sorted.get_mut().expect("no panic while held").recv_timeout(interrupt::WAIT) {
                 Ok(sorted) => sources.push(Source::Table(sorted)),
-                Err(RecvTimeoutError::Timeout) => interrupt::look(),
+                Err(RecvTimeoutError::Timeout) => interrupt::check(),
                 Err(RecvTimeoutError::Disconnected) => break, // after a failure
             }
         }

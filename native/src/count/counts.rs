@@ -19,7 +19,8 @@ impl Counts {
     pub fn sum(sources: Vec<Source>) -> Result<Self, String> {
         let most: usize = sources.iter().map(Source::len).sum();
         let mut sum = Sum::new(sources)?;
-        let mut this = Self { offsets: memory::room(most + 1), counts: memory::room(most), ..Self::default() };
+        let mut this =
+            Self { offsets: memory::with_capacity(most + 1), counts: memory::with_capacity(most), ..Self::default() };
         this.offsets.push(0);
         while let Some(count) = sum.next_onto(&mut this.data)? {
             poll(WORK_PER_SUM);

@@ -167,7 +167,7 @@ impl Table {
             (slot.high, slot.low) = ((ordered >> 64) as u64, ordered as u64);
         }
         short.sort_unstable_by_key(|slot| (slot.high, slot.low));
-        let mut long: Vec<Long> = memory::room(self.long.len());
+        let mut long: Vec<Long> = memory::with_capacity(self.long.len());
         long.extend(self.long);
         let arena = self.arena;
         let spelled = |long: &Long| &arena[long.start..][..long.length as usize];

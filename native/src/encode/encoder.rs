@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use super::{definition::Definition, level2::Level2, levels::Levels, rules::effective_rules, state::State};
 use crate::count::keys::SHORT;
-use crate::encode::{level1::pieces::Level1, level1::whole::WholeTokens, stream::cuts::Cuts};
+use crate::encode::{level1::pieces::Level1, level1::whole_tokens::WholeTokens, stream::cuts::Cuts};
 use crate::runtime::lock_free::{Once, Pool};
 use crate::runtime::{interrupt::poll, memory};
 use crate::text::unit::Unit;
@@ -44,14 +44,14 @@ impl Encoder {
         let cut_all = superwords && definition.fence.is_none();
         let Levels { first, second, late, leaves } = Levels::new(&definition);
         let n_tokens = definition.tokens.len();
-        let (level2, words) = if second.is_empty() {
+        let (level2, packed) = if second.is_empty() {
             (None, Vec::new())
         } else {
-            let (level2, words) = Level2::new(n_tokens, &second, leaves);
-            (Some(level2), words)
+            let (level2, packed) = Level2::new(n_tokens, &second, leaves);
+            (Some(level2), packed)
         };
         Self {
-            level1: Level1::new(&definition, &first, cut_all, words),
+            level1: Level1::new(&definition, &first, cut_all, packed),
             level2,
             whole: None,
             late_merges: late,
@@ -67,11 +67,12 @@ impl Encoder {
     pub fn ignoring_merges(mut self, ids: &[u32]) -> Self {
         self.ignores_merges = true;
         // Merges give most tokens anyway; only the others need a look before merging.
-        let unknown: Vec<u32> = ids.iter().copied().filter(|&id| !self.level1.knows(self.tokens().get(id))).collect();
+        let unknown: Vec<u32> =
+            ids.iter().copied().filter(|&id| !self.level1.is_token(self.tokens().get(id))).collect();
         let made = self.tokens_in(&unknown);
         let not_made: Vec<u32> = unknown.into_iter().zip(made).filter(|(_, n)| *n > 1).map(|(id, _)| id).collect();
         if !not_made.is_empty() {
-            self.level1.know(&self.definition, &not_made);
+            self.level1.set_whole_tokens(&self.definition, &not_made);
             self.whole = Some(WholeTokens::new(&self.definition.tokens, &not_made));
             self.states = Pool::new(); // their caches have merged these tokens
         }
@@ -90,7 +91,7 @@ impl Encoder {
 
     #[inline(never)]
     fn tokens_in(&self, ids: &[u32]) -> Vec<u32> {
-        let (mut words, mut merged) = (Vec::new(), Vec::new());
+        let (mut packed, mut merged) = (Vec::new(), Vec::new());
         self.with_state(|state| {
             let mut count = |&id: &u32| {
                 poll(1 + self.tokens().get(id).len());
@@ -98,13 +99,13 @@ impl Encoder {
                 if bytes.is_empty() {
                     return 0;
                 }
-                words.clear();
+                packed.clear();
                 merged.clear();
-                self.level1.merged(bytes, state, &mut words);
+                self.level1.merged(bytes, state, &mut packed);
                 match &self.level2 {
-                    None => words.len() as u32,
+                    None => packed.len() as u32,
                     Some(level2) => {
-                        level2.merge(&words, &mut state.scratch, &mut merged);
+                        level2.merge(&packed, &mut state.scratch, &mut merged);
                         merged.len() as u32
                     }
                 }
@@ -154,7 +155,7 @@ impl Encoder {
 
     /// Where texts can be cut without changing ids.
     pub fn cuts(&self) -> &Cuts {
-        self.cuts.get_or_make(|| Cuts::new(&self.definition, self.ignores_merges))
+        self.cuts.get_or_init(|| Cuts::new(&self.definition, self.ignores_merges))
     }
 
     /// Ids of one text, appended to `out`.
@@ -166,24 +167,24 @@ impl Encoder {
                 self.level1.begin::<false>(0, state);
                 let pieces = &self.definition.scanner;
                 pieces.pieces(text, |start, end| self.level1.cut::<false>(text, start, end, state, out))?;
-                self.level1.settle(text, state, out);
+                self.level1.flush(text, state, out);
                 Ok(())
             }
             (Some(level2), None) => {
-                let mut words = std::mem::take(&mut state.words);
-                words.clear();
+                let mut packed = std::mem::take(&mut state.packed);
+                packed.clear();
                 self.level1.begin::<true>(0, state);
                 let result = self.definition.scanner.pieces(text, |start, end| {
-                    if words.len() >= GATHERED {
-                        self.level1.settle(text, state, &mut words);
-                        level2.merge(&words, &mut state.scratch, out);
-                        words.clear();
+                    if packed.len() >= GATHERED {
+                        self.level1.flush(text, state, &mut packed);
+                        level2.merge(&packed, &mut state.scratch, out);
+                        packed.clear();
                     }
-                    self.level1.cut::<true>(text, start, end, state, &mut words);
+                    self.level1.cut::<true>(text, start, end, state, &mut packed);
                 });
-                self.level1.settle(text, state, &mut words);
-                level2.merge(&words, &mut state.scratch, out);
-                state.words = words;
+                self.level1.flush(text, state, &mut packed);
+                level2.merge(&packed, &mut state.scratch, out);
+                state.packed = packed;
                 result
             }
         }
@@ -192,16 +193,16 @@ impl Encoder {
     /// `encode` of a two-pass tokenizer.
     #[inline(never)]
     fn encode_in_spans(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
-        let (mut words, mut scratch) = (std::mem::take(&mut state.words), std::mem::take(&mut state.scratch));
+        let (mut packed, mut scratch) = (std::mem::take(&mut state.packed), std::mem::take(&mut state.scratch));
         let result = self.spans(text, Unit::Document, state, |span| match &self.level2 {
             None => memory::extend(out, span.iter().copied()),
             Some(level2) => {
-                words.clear();
-                memory::extend(&mut words, span.iter().map(|&id| self.level1.word(id)));
-                level2.merge(&words, &mut scratch, out);
+                packed.clear();
+                memory::extend(&mut packed, span.iter().map(|&id| self.level1.pack(id)));
+                level2.merge(&packed, &mut scratch, out);
             }
         });
-        (state.words, state.scratch) = (words, scratch);
+        (state.packed, state.scratch) = (packed, scratch);
         result
     }
 
@@ -215,34 +216,34 @@ impl Encoder {
         state: &mut State,
         out: &mut Vec<u32>,
     ) -> Result<(), String> {
-        let mut words = std::mem::take(&mut state.words);
-        words.clear();
+        let mut packed = std::mem::take(&mut state.packed);
+        packed.clear();
         self.level1.begin::<true>(0, state);
-        let put = |words: &mut Vec<u32>, state: &mut State, out: &mut Vec<u32>| {
-            self.level1.settle(text, state, words);
+        let put = |packed: &mut Vec<u32>, state: &mut State, out: &mut Vec<u32>| {
+            self.level1.flush(text, state, packed);
             match level2 {
-                None => memory::extend(out, words.iter().copied()),
-                Some(level2) => level2.merge(words, &mut state.scratch, out),
+                None => memory::extend(out, packed.iter().copied()),
+                Some(level2) => level2.merge(packed, &mut state.scratch, out),
             }
-            words.clear();
+            packed.clear();
         };
         let result = self.definition.scanner.pieces(text, |start, end| {
             // Level 1 knows the short ones, unless what it looks up are parts of pieces.
             let found = if end - start > SHORT || self.level1.cut_all { whole.get(&text[start..end]) } else { None };
-            if found.is_some() || words.len() >= GATHERED {
-                put(&mut words, state, out);
+            if found.is_some() || packed.len() >= GATHERED {
+                put(&mut packed, state, out);
             }
             match found {
                 Some(id) => {
                     memory::push(out, id);
                     self.level1.begin::<true>(end, state);
                 }
-                None if level2.is_none() => self.level1.cut::<false>(text, start, end, state, &mut words),
-                None => self.level1.cut::<true>(text, start, end, state, &mut words),
+                None if level2.is_none() => self.level1.cut::<false>(text, start, end, state, &mut packed),
+                None => self.level1.cut::<true>(text, start, end, state, &mut packed),
             }
         });
-        put(&mut words, state, out);
-        state.words = words;
+        put(&mut packed, state, out);
+        state.packed = packed;
         result
     }
 }

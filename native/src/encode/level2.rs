@@ -2,7 +2,7 @@
 
 use super::merge::{merge, merge_long, merge_short, Scratch, SCAN};
 use super::packed::{FIRST, ID, LEFT_OF_SEAM, LEFT_PART, RIGHT_OF_SEAM, RIGHT_PART};
-use super::pairs::{found, joins, made, FixedPairs, Found, PairTable, ABSENT, SEAM};
+use super::pairs::{is_merge, pair_merge, product, FixedPairs, PairMerge, PairTable, NO_MERGE, SEAM};
 use super::rules::Rule;
 use crate::runtime::{interrupt::poll, memory};
 
@@ -17,44 +17,44 @@ pub(super) struct Level2 {
 }
 
 impl Level2 {
-    /// The level, and by id the words of all tokens. `leaves`: the leftmost and the rightmost phase-1 token of each.
+    /// The level, and by id the packed of all tokens. `leaves`: the leftmost and the rightmost phase-1 token of each.
     pub(super) fn new(n_tokens: usize, rules: &[Rule], leaves: Option<(Vec<u32>, Vec<u32>)>) -> (Self, Vec<u32>) {
-        let mut words: Vec<u32> = (0..n_tokens as u32).collect();
+        let mut packed: Vec<u32> = (0..n_tokens as u32).collect();
         let seams = leaves.is_some();
         for Rule { merge, .. } in rules {
-            words[merge.left as usize] |= LEFT_PART;
-            words[merge.right as usize] |= RIGHT_PART;
+            packed[merge.left as usize] |= LEFT_PART;
+            packed[merge.right as usize] |= RIGHT_PART;
         }
         let mut pairs = PairTable::new(if seams { 2 * rules.len() } else { rules.len() });
         if let Some((leftmost, rightmost)) = leaves {
             for Rule { merge, .. } in rules {
                 let (left, right) = (rightmost[merge.left as usize], leftmost[merge.right as usize]);
-                words[left as usize] |= LEFT_OF_SEAM;
-                words[right as usize] |= RIGHT_OF_SEAM;
+                packed[left as usize] |= LEFT_OF_SEAM;
+                packed[right as usize] |= RIGHT_OF_SEAM;
                 pairs.insert(left, right, SEAM);
             }
         }
         for Rule { rank, merge } in rules {
-            pairs.insert(merge.left, merge.right, found(*rank, words[merge.new as usize]));
+            pairs.insert(merge.left, merge.right, pair_merge(*rank, packed[merge.new as usize]));
         }
-        (Self { pairs: FixedPairs::new(&pairs), seams }, words)
+        (Self { pairs: FixedPairs::new(&pairs), seams }, packed)
     }
 
     /// What merging two neighbours in a run gives.
     #[inline(always)]
-    fn pair(&self, left: u32, right: u32) -> Found {
+    fn pair(&self, left: u32, right: u32) -> PairMerge {
         if left & LEFT_PART == 0 || right & RIGHT_PART == 0 {
-            return ABSENT;
+            return NO_MERGE;
         }
         self.pairs.get(left & ID, right & ID)
     }
 
-    /// Ids of the merged words, appended to `out`. Words with `FIRST` have a closed seam in front.
+    /// Ids of the merged packed, appended to `out`. Words with `FIRST` have a closed seam in front.
     #[inline(always)]
-    pub(super) fn merge(&self, words: &[u32], scratch: &mut Scratch, out: &mut Vec<u32>) {
-        memory::reserve(out, words.len());
+    pub(super) fn merge(&self, packed: &[u32], scratch: &mut Scratch, out: &mut Vec<u32>) {
+        memory::reserve(out, packed.len());
         if !self.seams {
-            return self.merge_between_firsts(words, scratch, out);
+            return self.merge_between_firsts(packed, scratch, out);
         }
         // Whether phase 2 may cross a seam is unpredictable and its answer far away in memory: first all seams worth
         // asking about, then their places, then the answers, and branches only for those that may be crossed.
@@ -62,30 +62,30 @@ impl Level2 {
         let mut seams = [(0, 0); BLOCK];
         let mut run = std::mem::take(&mut scratch.found);
         run.clear();
-        for begin in (1..words.len()).step_by(BLOCK) {
+        for begin in (1..packed.len()).step_by(BLOCK) {
             let mut n = 0;
             poll(BLOCK);
-            for (i, two) in words[begin - 1..words.len().min(begin + BLOCK)].windows(2).enumerate() {
+            for (i, two) in packed[begin - 1..packed.len().min(begin + BLOCK)].windows(2).enumerate() {
                 seams[n & (BLOCK - 1)].0 = begin + i;
                 let (left, right) = (two[0] & LEFT_OF_SEAM != 0, two[1] & (RIGHT_OF_SEAM | FIRST) == RIGHT_OF_SEAM);
                 n += (left & right) as usize; // a branch would be wrong too often
             }
             for (at, place) in &mut seams[..n] {
-                *place = self.pairs.place_ahead(words[*at - 1] & ID, words[*at] & ID);
+                *place = self.pairs.place_ahead(packed[*at - 1] & ID, packed[*at] & ID);
             }
             for &(at, place) in &seams[..n] {
-                let found = self.pairs.get_at(place, words[at - 1] & ID, words[at] & ID);
-                if found == ABSENT {
+                let found = self.pairs.get_at(place, packed[at - 1] & ID, packed[at] & ID);
+                if found == NO_MERGE {
                     continue;
                 }
                 // A run of k tokens has k - 1 seams; it ends where the next one does not follow.
                 if run.is_empty() || at != done + run.len() + 1 {
-                    self.end_run(words, &mut done, &mut run, at - 1, scratch, out);
+                    self.end_run(packed, &mut done, &mut run, at - 1, scratch, out);
                 }
                 memory::push(&mut run, found);
             }
         }
-        self.end_run(words, &mut done, &mut run, words.len(), scratch, out);
+        self.end_run(packed, &mut done, &mut run, packed.len(), scratch, out);
         scratch.found = run;
     }
 
@@ -93,9 +93,9 @@ impl Level2 {
     #[inline(always)]
     fn end_run(
         &self,
-        words: &[u32],
+        packed: &[u32],
         done: &mut usize,
-        run: &mut Vec<Found>,
+        run: &mut Vec<PairMerge>,
         next: usize,
         scratch: &mut Scratch,
         out: &mut Vec<u32>,
@@ -103,26 +103,26 @@ impl Level2 {
         match **run {
             [] => {}
             [found] => {
-                if joins(found) {
-                    out.push(made(found) & ID);
+                if is_merge(found) {
+                    out.push(product(found) & ID);
                 } else {
-                    out.extend_from_slice(&[words[*done] & ID, words[*done + 1] & ID]);
+                    out.extend_from_slice(&[packed[*done] & ID, packed[*done + 1] & ID]);
                 }
                 *done += 2;
             }
             _ => {
                 let end = *done + run.len() + 1;
-                self.merge_long_run(&words[*done..end], run, scratch, out);
+                self.merge_long_run(&packed[*done..end], run, scratch, out);
                 *done = end;
             }
         }
         run.clear();
-        out.extend(words[*done..next].iter().map(|word| word & ID));
+        out.extend(packed[*done..next].iter().map(|word| word & ID));
         *done = next;
     }
 
     #[inline(never)]
-    fn merge_long_run(&self, run: &[u32], found: &mut [Found], scratch: &mut Scratch, out: &mut Vec<u32>) {
+    fn merge_long_run(&self, run: &[u32], found: &mut [PairMerge], scratch: &mut Scratch, out: &mut Vec<u32>) {
         let mut ids = std::mem::take(&mut scratch.run);
         ids.clear();
         memory::reserve(&mut ids, run.len());
@@ -139,15 +139,15 @@ impl Level2 {
     }
 
     #[inline(never)]
-    fn merge_between_firsts(&self, words: &[u32], scratch: &mut Scratch, out: &mut Vec<u32>) {
+    fn merge_between_firsts(&self, packed: &[u32], scratch: &mut Scratch, out: &mut Vec<u32>) {
         let mut start = 0;
-        while start < words.len() {
-            let length = words[start + 1..].iter().position(|word| word & FIRST != 0);
-            let end = length.map_or(words.len(), |length| start + 1 + length);
+        while start < packed.len() {
+            let length = packed[start + 1..].iter().position(|word| word & FIRST != 0);
+            let end = length.map_or(packed.len(), |length| start + 1 + length);
             let mut ids = std::mem::take(&mut scratch.run);
             ids.clear();
             memory::reserve(&mut ids, end - start);
-            ids.extend_from_slice(&words[start..end]);
+            ids.extend_from_slice(&packed[start..end]);
             merge(&mut ids, |left, right| self.pair(left, right), scratch);
             out.extend(ids.iter().map(|&word| word & ID));
             scratch.run = ids;

@@ -5,9 +5,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::pairs::{joins, made, rank, Found, ABSENT};
+use super::pairs::{is_merge, product, rank, PairMerge, NO_MERGE};
 use crate::runtime::interrupt::poll;
-use crate::runtime::memory::{self, room_on_huge_pages};
+use crate::runtime::memory::{self, huge_with_capacity};
 
 const NONE: u32 = u32::MAX;
 
@@ -24,13 +24,13 @@ const KEPT: usize = 1 << 20;
 #[derive(Default)]
 pub(super) struct Scratch {
     pub(super) run: Vec<u32>,
-    pub(super) found: Vec<Found>,
-    long: Long,
+    pub(super) found: Vec<PairMerge>,
+    lists: RankLists,
 }
 
 /// Merges a sequence.
 #[inline(always)]
-pub(super) fn merge(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> Found, scratch: &mut Scratch) {
+pub(super) fn merge(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> PairMerge, scratch: &mut Scratch) {
     if ids.len() > SCAN {
         return merge_long(ids, pair, scratch);
     }
@@ -43,7 +43,7 @@ pub(super) fn merge(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> Found, scratc
 
 /// The same in place for a short sequence, where `found[i]` belongs to ids i and i + 1; returns how many ids are left.
 #[inline(always)]
-pub(super) fn merge_short(ids: &mut [u32], found: &mut [Found], pair: impl Fn(u32, u32) -> Found) -> usize {
+pub(super) fn merge_short(ids: &mut [u32], found: &mut [PairMerge], pair: impl Fn(u32, u32) -> PairMerge) -> usize {
     let mut n = ids.len();
     while n > 1 && merge_lowest(&mut ids[..n], &mut found[..n - 1], &pair) {
         n -= 1;
@@ -53,17 +53,17 @@ pub(super) fn merge_short(ids: &mut [u32], found: &mut [Found], pair: impl Fn(u3
 
 /// Applies one merge; false if there is none.
 #[inline(always)]
-pub(super) fn merge_lowest(ids: &mut [u32], found: &mut [Found], pair: impl Fn(u32, u32) -> Found) -> bool {
-    let (mut at, mut best) = (0, ABSENT);
+pub(super) fn merge_lowest(ids: &mut [u32], found: &mut [PairMerge], pair: impl Fn(u32, u32) -> PairMerge) -> bool {
+    let (mut at, mut best) = (0, NO_MERGE);
     for (i, &found) in found.iter().enumerate() {
         if found < best {
             (at, best) = (i, found);
         }
     }
-    if !joins(best) {
+    if !is_merge(best) {
         return false;
     }
-    let (n, new) = (ids.len(), made(best));
+    let (n, new) = (ids.len(), product(best));
     ids.copy_within(at + 2..n, at + 1);
     ids[at] = new;
     found.copy_within(at + 1..n - 1, at);
@@ -82,22 +82,22 @@ pub(super) fn merge_lowest(ids: &mut [u32], found: &mut [Found], pair: impl Fn(u
 /// from left to right. Imported lists may have a merge that makes a pair of lower rank: then that goes first, and the
 /// places of the higher rank wait.
 #[inline(never)]
-pub(super) fn merge_long(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> Found, scratch: &mut Scratch) {
+pub(super) fn merge_long(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> PairMerge, scratch: &mut Scratch) {
     let n = ids.len();
-    scratch.long.begin(ids, &pair);
-    while let Some((at, new)) = scratch.long.next_place(ids, &pair) {
+    scratch.lists.begin(ids, &pair);
+    while let Some((at, new)) = scratch.lists.next_place(ids, &pair) {
         poll(1);
-        scratch.long.merge_at(at, new, ids, &pair);
+        scratch.lists.merge_at(at, new, ids, &pair);
     }
     ids.retain(|&id| id != NONE);
     if n > KEPT {
-        scratch.long = Long::default();
+        scratch.lists = RankLists::default();
     }
 }
 
 /// A long sequence: its pairs, and lists of the places of each rank.
 #[derive(Default)]
-struct Long {
+struct RankLists {
     /// By place: the next one that is left, and the one before.
     next: Vec<u32>,
     previous: Vec<u32>,
@@ -130,13 +130,13 @@ struct Batch {
 /// In `before`: the place is in a batch.
 const IN_BATCH: u32 = NONE - 1;
 
-impl Long {
-    fn begin(&mut self, ids: &[u32], pair: &impl Fn(u32, u32) -> Found) {
+impl RankLists {
+    fn begin(&mut self, ids: &[u32], pair: &impl Fn(u32, u32) -> PairMerge) {
         let n = ids.len();
         for row in [&mut self.next, &mut self.previous, &mut self.ranks, &mut self.after, &mut self.before] {
             row.clear();
             if row.capacity() < n {
-                *row = room_on_huge_pages(n);
+                *row = huge_with_capacity(n);
             }
         }
         memory::extend(&mut self.next, (0..n).map(|i| i as u32 + 1));
@@ -154,7 +154,7 @@ impl Long {
 
     /// The leftmost place of the lowest rank, and what is made there.
     #[inline(always)]
-    fn next_place(&mut self, ids: &[u32], pair: &impl Fn(u32, u32) -> Found) -> Option<(usize, u32)> {
+    fn next_place(&mut self, ids: &[u32], pair: &impl Fn(u32, u32) -> PairMerge) -> Option<(usize, u32)> {
         loop {
             let working = self.batches.last().map_or(NONE, |batch| batch.rank);
             if self.queue.peek().is_some_and(|&Reverse(lowest)| lowest <= working) {
@@ -185,14 +185,14 @@ impl Long {
     }
 
     /// Makes a batch of the lowest rank's list, or adds it to the batch that is at work on that rank.
-    fn take_lowest(&mut self, working: u32, ids: &[u32], pair: &impl Fn(u32, u32) -> Found) {
+    fn take_lowest(&mut self, working: u32, ids: &[u32], pair: &impl Fn(u32, u32) -> PairMerge) {
         let Some(Reverse(lowest)) = self.queue.pop() else { return };
         let mut at = std::mem::replace(&mut self.heads[lowest as usize], NONE);
         if at == NONE {
             return;
         }
         if lowest < working {
-            let new = made(pair(ids[at as usize], ids[self.next[at as usize] as usize]));
+            let new = product(pair(ids[at as usize], ids[self.next[at as usize] as usize]));
             let mut batch = self.spare.pop().unwrap_or_default();
             batch.places.clear();
             self.batches.push(Batch { rank: lowest, new, done: 0, ..batch });
@@ -214,7 +214,7 @@ impl Long {
     }
 
     #[inline(always)]
-    fn merge_at(&mut self, at: usize, new: u32, ids: &mut [u32], pair: &impl Fn(u32, u32) -> Found) {
+    fn merge_at(&mut self, at: usize, new: u32, ids: &mut [u32], pair: &impl Fn(u32, u32) -> PairMerge) {
         let gone = self.next[at] as usize;
         let after = self.next[gone] as usize;
         ids[at] = new;
@@ -235,8 +235,8 @@ impl Long {
 
     /// Puts a place into the list of its pair's rank.
     #[inline(always)]
-    fn set(&mut self, at: usize, found: Found) {
-        if !joins(found) {
+    fn set(&mut self, at: usize, found: PairMerge) {
+        if !is_merge(found) {
             return;
         }
         let rank = rank(found);

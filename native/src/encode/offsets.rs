@@ -7,7 +7,7 @@ use crate::runtime::{interrupt::poll, memory};
 /// A token that holds part of a character covers it whole in characters, as in HF `tokenizers`, so that the spans of
 /// its neighbours overlap. Fails where the tokens do not spell as many bytes as the text has.
 pub fn spans(text: &[u8], ids: &[u32], length: impl Fn(u32) -> usize) -> Result<(Vec<i64>, Vec<i64>), String> {
-    let (mut bytes, mut characters) = (memory::room(2 * ids.len()), memory::room(2 * ids.len()));
+    let (mut bytes, mut characters) = (memory::with_capacity(2 * ids.len()), memory::with_capacity(2 * ids.len()));
     let is_start = |byte: &&u8| **byte & 0xC0 != 0x80;
     let (mut at, mut begun) = (0, 0i64); // characters that begin before `at`
     for &id in ids {

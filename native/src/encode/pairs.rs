@@ -1,41 +1,41 @@
 //! Which token a pair of tokens makes, and how early.
 
-use crate::runtime::memory::{on_huge_pages, prefetch};
+use crate::runtime::memory::{huge_filled, prefetch};
 
 /// A rank in the upper half, what the merge makes in the lower: the smaller, the earlier.
-pub(super) type Found = u64;
+pub(super) type PairMerge = u64;
 
 /// No merge joins the pair.
-pub(super) const ABSENT: Found = u64::MAX;
+pub(super) const NO_MERGE: PairMerge = u64::MAX;
 
 /// No merge joins the pair now, but what is made of the two tokens may be joined here.
-pub(super) const SEAM: Found = u64::MAX - 1;
+pub(super) const SEAM: PairMerge = u64::MAX - 1;
 
 #[inline(always)]
-pub(super) fn found(rank: u32, new: u32) -> Found {
+pub(super) fn pair_merge(rank: u32, new: u32) -> PairMerge {
     (rank as u64) << 32 | new as u64
 }
 
 #[inline(always)]
-pub(super) fn rank(found: Found) -> u32 {
+pub(super) fn rank(found: PairMerge) -> u32 {
     (found >> 32) as u32
 }
 
-/// What a merge makes. Neither `ABSENT` nor `SEAM` is a merge.
+/// What a merge makes. Neither `NO_MERGE` nor `SEAM` is a merge.
 #[inline(always)]
-pub(super) fn made(found: Found) -> u32 {
+pub(super) fn product(found: PairMerge) -> u32 {
     found as u32
 }
 
 /// Whether it is a merge.
 #[inline(always)]
-pub(super) fn joins(found: Found) -> bool {
+pub(super) fn is_merge(found: PairMerge) -> bool {
     found < SEAM
 }
 
 /// Pairs of ids and what is found for them.
 pub struct PairTable {
-    slots: Vec<(u64, Found)>,
+    slots: Vec<(u64, PairMerge)>,
     shift: u32,
 }
 
@@ -45,7 +45,7 @@ impl PairTable {
     /// A table for up to `capacity` pairs.
     pub(super) fn new(capacity: usize) -> Self {
         let size = (capacity * 2).next_power_of_two().max(16);
-        Self { slots: on_huge_pages(size, (EMPTY, ABSENT)), shift: 64 - size.trailing_zeros() }
+        Self { slots: huge_filled(size, (EMPTY, NO_MERGE)), shift: 64 - size.trailing_zeros() }
     }
 
     #[inline(always)]
@@ -63,14 +63,14 @@ impl PairTable {
     }
 
     /// A repeated pair keeps what came last, as in HF `tokenizers`.
-    pub(super) fn insert(&mut self, left: u32, right: u32, found: Found) {
+    pub(super) fn insert(&mut self, left: u32, right: u32, found: PairMerge) {
         let pair = (left as u64) << 32 | right as u64;
         let at = self.slot(pair);
         self.slots[at] = (pair, found);
     }
 
     #[inline(always)]
-    pub(super) fn get(&self, left: u32, right: u32) -> Found {
+    pub(super) fn get(&self, left: u32, right: u32) -> PairMerge {
         self.slots[self.slot((left as u64) << 32 | right as u64)].1
     }
 }
@@ -78,17 +78,17 @@ impl PairTable {
 /// The same for good, at one probe for any pair: a pair's bucket says how to displace its hash so that no two pairs meet
 /// (hash and displace). Denser than open addressing, and without a branch on how full a place is.
 pub(super) struct FixedPairs {
-    slots: Vec<(u64, Found)>,
+    slots: Vec<(u64, PairMerge)>,
     displacements: Vec<u16>,
 }
 
 impl FixedPairs {
     pub(super) fn new(table: &PairTable) -> Self {
-        let mut pairs: Vec<(u64, Found)> = table.slots.iter().copied().filter(|slot| slot.0 != EMPTY).collect();
+        let mut pairs: Vec<(u64, PairMerge)> = table.slots.iter().copied().filter(|slot| slot.0 != EMPTY).collect();
         let n_buckets = pairs.len() / 4 + 1;
         let bucket = |pair: u64| reduce(mix(pair) as u32, n_buckets);
         pairs.sort_unstable_by_key(|slot| bucket(slot.0));
-        let mut buckets: Vec<&[(u64, Found)]> = pairs.chunk_by(|a, b| bucket(a.0) == bucket(b.0)).collect();
+        let mut buckets: Vec<&[(u64, PairMerge)]> = pairs.chunk_by(|a, b| bucket(a.0) == bucket(b.0)).collect();
         buckets.sort_by_key(|pairs| std::cmp::Reverse(pairs.len()));
         // A bucket that fits nowhere calls for more room; with a quarter free that is not to be expected.
         let mut size = pairs.len() + pairs.len() / 4 + 4;
@@ -100,8 +100,8 @@ impl FixedPairs {
         }
     }
 
-    fn place(buckets: &[&[(u64, Found)]], n_buckets: usize, size: usize) -> Option<Self> {
-        let mut slots = on_huge_pages(size, (EMPTY, ABSENT));
+    fn place(buckets: &[&[(u64, PairMerge)]], n_buckets: usize, size: usize) -> Option<Self> {
+        let mut slots = huge_filled(size, (EMPTY, NO_MERGE));
         let mut displacements = vec![0; n_buckets];
         let mut places = Vec::new();
         for pairs in buckets {
@@ -135,17 +135,17 @@ impl FixedPairs {
     }
 
     #[inline(always)]
-    pub(super) fn get_at(&self, at: usize, left: u32, right: u32) -> Found {
+    pub(super) fn get_at(&self, at: usize, left: u32, right: u32) -> PairMerge {
         let (pair, found) = self.slots[at];
         if pair == (left as u64) << 32 | right as u64 {
             found
         } else {
-            ABSENT
+            NO_MERGE
         }
     }
 
     #[inline(always)]
-    pub(super) fn get(&self, left: u32, right: u32) -> Found {
+    pub(super) fn get(&self, left: u32, right: u32) -> PairMerge {
         self.get_at(self.place_of((left as u64) << 32 | right as u64), left, right)
     }
 }

@@ -16,10 +16,10 @@ use crate::text::normalize::{aligned, normalized, Form};
 use crate::text::specials::{Part, Specials};
 
 pub struct Preparation {
-    /// Found in the text as it is.
+    /// PairMerge in the text as it is.
     pub early: Option<Specials>,
     pub forms: Vec<Form>,
-    /// Found in normalised text.
+    /// PairMerge in normalised text.
     pub late: Option<Specials>,
 }
 
@@ -118,7 +118,7 @@ impl Preparation {
         (0..first).for_each(|i| made.push(batch.document(i)));
         for i in first..batch.len() {
             let document = batch.document(i);
-            let mut text = memory::room(document.len());
+            let mut text = memory::with_capacity(document.len());
             let split = split(self.early.as_ref(), document, |part, start, end| {
                 let part = match part {
                     Part::Text(part) => normalized(&self.forms, part),
@@ -173,7 +173,7 @@ impl Preparation {
             return encoder.encode_batch(documents, threads);
         }
         if tokens.is_empty() {
-            let mut all = memory::room(documents.count());
+            let mut all = memory::with_capacity(documents.count());
             all.extend((0..documents.count()).map(|i| documents.document(i)));
             texts.iter().for_each(|(i, text)| all[*i] = text.as_slice());
             return encoder.encode_batch(&Strings::new(all), threads);

@@ -1,7 +1,7 @@
 //! What a list of merges means: which derivations ever apply, and where its superwords begin.
 
 use super::merge::{self, Scratch};
-use super::pairs::{found, made, rank, PairTable, ABSENT};
+use super::pairs::{pair_merge, product, rank, PairTable, NO_MERGE};
 use super::{bits::Bits, definition::Definition};
 use crate::vocabulary::MergeRule;
 
@@ -21,7 +21,11 @@ pub(super) fn effective_rules(definition: &Definition) -> Vec<Rule> {
         return rules.collect();
     }
     let mut pairs = PairTable::new(definition.merges.len());
-    definition.merges.iter().enumerate().for_each(|(rank, m)| pairs.insert(m.left, m.right, found(rank as u32, m.new)));
+    definition
+        .merges
+        .iter()
+        .enumerate()
+        .for_each(|(rank, m)| pairs.insert(m.left, m.right, pair_merge(rank as u32, m.new)));
     let mut rules: Vec<Rule> = rules.filter(|r| rank(pairs.get(r.merge.left, r.merge.right)) == r.rank).collect();
     keep_live(&mut rules, &pairs, definition);
     rules
@@ -55,7 +59,7 @@ pub(super) fn keep_live(rules: &mut Vec<Rule>, pairs: &PairTable, definition: &D
         let last = *live.entry(merge.new).or_insert_with(|| {
             // Merging without the last step: what makes the token joins all of its bytes, so that nothing follows it.
             let pair = |left: u32, right: u32| match pairs.get(left, right) {
-                found if made(found) == merge.new => ABSENT,
+                found if product(found) == merge.new => NO_MERGE,
                 found => found,
             };
             ids.clear();
@@ -144,8 +148,8 @@ pub fn recover_merges(tokens: &[Vec<u8>]) -> Vec<Option<(u32, u32)>> {
             let pair = |left: u32, right: u32| {
                 let both = fingerprints[left as usize].followed_by(&fingerprints[right as usize]);
                 match ranks.get(&both) {
-                    Some(&new) if new != rank => found(new, new),
-                    _ => ABSENT,
+                    Some(&new) if new != rank => pair_merge(new, new),
+                    _ => NO_MERGE,
                 }
             };
             parts.clear();

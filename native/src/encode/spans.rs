@@ -10,12 +10,12 @@ impl Encoder {
     /// Calls `span` with the phase-1 tokens of each stretch of text within which phase 2 may merge.
     /// `unit` adds boundaries that training has and encoding has not.
     pub fn spans(&self, text: &[u8], unit: Unit, state: &mut State, span: impl FnMut(&[u32])) -> Result<(), String> {
-        let (mut tokens, mut words) = (std::mem::take(&mut state.tokens), std::mem::take(&mut state.gathered));
+        let (mut tokens, mut packed) = (std::mem::take(&mut state.tokens), std::mem::take(&mut state.gathered));
         let result = match &self.definition.fence {
-            None => self.pieces_of_unit(text, unit, state, (&mut words, &mut tokens), span),
-            Some(_) => self.between_fences(text, unit, state, (&mut words, &mut tokens), span),
+            None => self.pieces_of_unit(text, unit, state, (&mut packed, &mut tokens), span),
+            Some(_) => self.between_fences(text, unit, state, (&mut packed, &mut tokens), span),
         };
-        (state.tokens, state.gathered) = (tokens, words);
+        (state.tokens, state.gathered) = (tokens, packed);
         result
     }
 
@@ -25,27 +25,27 @@ impl Encoder {
         text: &[u8],
         unit: Unit,
         state: &mut State,
-        (words, tokens): (&mut Vec<u32>, &mut Vec<u32>),
+        (packed, tokens): (&mut Vec<u32>, &mut Vec<u32>),
         mut span: impl FnMut(&[u32]),
     ) -> Result<(), String> {
-        let mut put = |words: &mut Vec<u32>| {
+        let mut put = |packed: &mut Vec<u32>| {
             tokens.clear();
-            memory::extend(tokens, words.iter().map(|word| word & ID));
-            by_firsts(words, |range| span(&tokens[range]));
-            words.clear();
+            memory::extend(tokens, packed.iter().map(|word| word & ID));
+            by_firsts(packed, |range| span(&tokens[range]));
+            packed.clear();
         };
-        words.clear();
+        packed.clear();
         unit.split(text, |text| {
             self.level1.begin::<true>(0, state);
             let result = self.definition.scanner.pieces(text, |start, end| {
-                if words.len() >= GATHERED {
-                    self.level1.settle(text, state, words);
-                    put(words);
+                if packed.len() >= GATHERED {
+                    self.level1.flush(text, state, packed);
+                    put(packed);
                 }
-                self.level1.cut::<true>(text, start, end, state, words);
+                self.level1.cut::<true>(text, start, end, state, packed);
             });
-            self.level1.settle(text, state, words);
-            put(words);
+            self.level1.flush(text, state, packed);
+            put(packed);
             result
         })
     }
@@ -56,18 +56,18 @@ impl Encoder {
         text: &[u8],
         unit: Unit,
         state: &mut State,
-        (words, tokens): (&mut Vec<u32>, &mut Vec<u32>),
+        (packed, tokens): (&mut Vec<u32>, &mut Vec<u32>),
         mut span: impl FnMut(&[u32]),
     ) -> Result<(), String> {
         let Definition { scanner, fence, tokens: table, eligible, .. } = &self.definition;
-        words.clear();
+        packed.clear();
         self.level1.begin::<true>(0, state);
-        scanner.pieces(text, |start, end| self.level1.cut::<true>(text, start, end, state, words))?;
-        self.level1.settle(text, state, words);
+        scanner.pieces(text, |start, end| self.level1.cut::<true>(text, start, end, state, packed))?;
+        self.level1.flush(text, state, packed);
 
         let (mut ends, mut boundaries) = (std::mem::take(&mut state.ends), std::mem::take(&mut state.boundaries));
         tokens.clear();
-        memory::extend(tokens, words.iter().map(|word| word & ID));
+        memory::extend(tokens, packed.iter().map(|word| word & ID));
         let mut at = 0;
         ends.clear();
         memory::extend(
@@ -81,7 +81,7 @@ impl Encoder {
         boundaries.clear();
         if let Some(eligible) = eligible {
             let mut start = 0;
-            by_firsts(words, |range| {
+            by_firsts(packed, |range| {
                 if range.len() > 1 || !eligible[tokens[range.start] as usize] {
                     memory::reserve(&mut boundaries, 1 + range.len());
                     boundaries.push(start);
@@ -109,17 +109,17 @@ impl Encoder {
     }
 }
 
-/// The ranges of words from each with `FIRST` to the next.
-fn by_firsts(words: &[u32], mut range: impl FnMut(std::ops::Range<usize>)) {
+/// The ranges of packed from each with `FIRST` to the next.
+fn by_firsts(packed: &[u32], mut range: impl FnMut(std::ops::Range<usize>)) {
     let mut start = 0;
-    for (at, word) in words.iter().enumerate() {
+    for (at, word) in packed.iter().enumerate() {
         if word & FIRST != 0 && at > start {
             range(start..at);
             start = at;
         }
     }
-    if start < words.len() {
-        range(start..words.len());
+    if start < packed.len() {
+        range(start..packed.len());
     }
 }
 

@@ -7,14 +7,14 @@ use crate::vocabulary::MergeRule;
 /// Merges that training has found, for its text as phase 1 left it.
 pub struct Superwords {
     level2: Level2,
-    words: Vec<u32>,
+    packed: Vec<u32>,
 }
 
-/// Room to apply them in.
+/// SuperwordScratch to apply them in.
 #[derive(Default)]
-pub struct Room {
-    words: Vec<u32>,
-    scratch: Scratch,
+pub struct SuperwordScratch {
+    packed: Vec<u32>,
+    merge: Scratch,
 }
 
 impl Superwords {
@@ -33,14 +33,14 @@ impl Superwords {
             leftmost.push(leftmost[merge.left as usize]);
             rightmost.push(rightmost[merge.right as usize]);
         }
-        let (level2, words) = Level2::new(leftmost.len(), &rules, Some((leftmost, rightmost)));
-        Self { level2, words }
+        let (level2, packed) = Level2::new(leftmost.len(), &rules, Some((leftmost, rightmost)));
+        Self { level2, packed }
     }
 
     /// What the merges make of phase-1 tokens, appended to `out`.
-    pub fn apply(&self, ids: &[u32], room: &mut Room, out: &mut Vec<u32>) {
-        room.words.clear();
-        memory::extend(&mut room.words, ids.iter().map(|&id| self.words[id as usize]));
-        self.level2.merge(&room.words, &mut room.scratch, out);
+    pub fn apply(&self, ids: &[u32], scratch: &mut SuperwordScratch, out: &mut Vec<u32>) {
+        scratch.packed.clear();
+        memory::extend(&mut scratch.packed, ids.iter().map(|&id| self.packed[id as usize]));
+        self.level2.merge(&scratch.packed, &mut scratch.merge, out);
     }
 }

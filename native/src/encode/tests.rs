@@ -387,7 +387,7 @@ fn long_runs_equal_plain_merging_whatever_the_order_of_merges() {
         }
         let mut table = pairs::PairTable::new(merges.len());
         for (rank, merge) in merges.iter().enumerate() {
-            table.insert(merge.left, merge.right, pairs::found(rank as u32, merge.new));
+            table.insert(merge.left, merge.right, pairs::pair_merge(rank as u32, merge.new));
         }
         let mut scratch = merge::Scratch::default();
         for _ in 0..4 {
@@ -491,7 +491,7 @@ fn known_tokens_are_those_that_make_themselves() {
             let bytes = tokens.get(id);
             let mut ids: Vec<u32> = bytes.iter().map(|&byte| byte as u32).collect();
             plain(&mut ids, &merges);
-            assert_eq!(encoder.level1.knows(bytes), ids == [id], "{merges:?} {id}");
+            assert_eq!(encoder.level1.is_token(bytes), ids == [id], "{merges:?} {id}");
             (known, others) = if ids == [id] { (known + 1, others) } else { (known, others + 1) };
         }
     }

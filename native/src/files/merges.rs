@@ -5,13 +5,13 @@ use rustc_hash::FxHashMap;
 
 use crate::vocabulary::Tokens;
 
-/// Ids and bytes of the tokens that merges make, given those of all others by id (none where nothing has the id).
+/// Ids and bytes of the tokens that merges make, tokens those of all others by id (none where nothing has the id).
 /// Imported lists may use a token before the merge that makes it: those merges wait.
 ///
 /// None where not all merges can be spelled: an operand is never made, a token has the id or the bytes of another one,
 /// is longer than `longest`, or what merges make has more than `most` bytes.
-pub fn spell(given: &Tokens, merges: &[[u32; 3]], longest: usize, most: usize) -> Option<Vec<(u32, Box<[u8]>)>> {
-    let n = given.len();
+pub fn spell(tokens: &Tokens, merges: &[[u32; 3]], longest: usize, most: usize) -> Option<Vec<(u32, Box<[u8]>)>> {
+    let n = tokens.len();
     let mut left_over = most;
     let mut place: Vec<Option<u32>> = vec![None; n]; // in `made`, by id
     let mut made: Vec<(u32, Box<[u8]>)> = Vec::with_capacity(merges.len());
@@ -26,7 +26,7 @@ pub fn spell(given: &Tokens, merges: &[[u32; 3]], longest: usize, most: usize) -
             }
             let bytes = |id: u32| match place[id as usize] {
                 Some(place) => &*made[place as usize].1,
-                None => given.get(id),
+                None => tokens.get(id),
             };
             if let Some(missing) = [left, right].into_iter().find(|&id| bytes(id).is_empty()) {
                 waiting.entry(missing).or_default().push(rank);
@@ -50,7 +50,7 @@ pub fn spell(given: &Tokens, merges: &[[u32; 3]], longest: usize, most: usize) -
         }
     }
     let mut seen: HashSet<&[u8], rustc_hash::FxBuildHasher> = HashSet::with_capacity_and_hasher(n, Default::default());
-    let others = (0..n as u32).map(|id| given.get(id)).filter(|token| !token.is_empty());
+    let others = (0..n as u32).map(|id| tokens.get(id)).filter(|token| !token.is_empty());
     let distinct = others.chain(made.iter().map(|(_, token)| &**token)).all(|token| seen.insert(token));
     drop(seen);
     (distinct && waiting.is_empty()).then_some(made)
@@ -110,7 +110,7 @@ pub fn read_merges(text: &[u8]) -> Option<(Vec<u32>, usize)> {
 mod tests {
     use super::*;
 
-    fn given(tokens: &[&[u8]]) -> Tokens {
+    fn tokens(tokens: &[&[u8]]) -> Tokens {
         let mut table = Tokens::default();
         tokens.iter().for_each(|token| {
             table.push(token);
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn merges_spell_their_parts() {
-        let table = given(&[b"a", b"b", b"", b""]);
+        let table = tokens(&[b"a", b"b", b"", b""]);
         let spelled = |merges: &[[u32; 3]]| {
             spell(&table, merges, 4, 5)
                 .map(|made| made.iter().map(|(id, token)| (*id, token.to_vec())).collect::<Vec<_>>())
@@ -139,9 +139,9 @@ mod tests {
         ] {
             assert_eq!(spelled(irregular), None, "{irregular:?}");
         }
-        assert!(spell(&given(&[b"a", b"a"]), &[], 4, 5).is_none());
+        assert!(spell(&tokens(&[b"a", b"a"]), &[], 4, 5).is_none());
         for (longest, most, fits) in [(3, 5, true), (2, 5, false), (3, 4, false)] {
-            let made = spell(&given(&[b"a", b"", b""]), &[[0, 0, 1], [1, 0, 2], [0, 0, 1]], longest, most);
+            let made = spell(&tokens(&[b"a", b"", b""]), &[[0, 0, 1], [1, 0, 2], [0, 0, 1]], longest, most);
             assert_eq!(made.is_some(), fits, "{longest} {most}");
         }
     }

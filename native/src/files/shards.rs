@@ -9,10 +9,10 @@ const PART: usize = 1 << 11;
 /// Lengths from this on are looked up in the table of long ones.
 const LONG: u8 = u8::MAX;
 
-/// Rooms for ids that nobody needs any more. Getting new ones from the system, page by page, takes half as long as
+/// BufferPool for ids that nobody needs any more. Getting new ones from the system, page by page, takes half as long as
 /// narrowing and measuring the ids.
-type Rooms<T> = Pool<Vec<T>, 8>;
-const LARGEST_ROOM: usize = 1 << 23;
+type BufferPool<T> = Pool<Vec<T>, 8>;
+const LARGEST_BUFFER: usize = 1 << 23;
 
 /// Ids as wide as a file has them.
 pub trait Width: Copy + 'static {
@@ -21,7 +21,7 @@ pub trait Width: Copy + 'static {
 
     fn of(id: u32) -> Self;
 
-    fn rooms() -> &'static Rooms<Self>;
+    fn buffers() -> &'static BufferPool<Self>;
 }
 
 impl Width for u16 {
@@ -31,9 +31,9 @@ impl Width for u16 {
         id as u16
     }
 
-    fn rooms() -> &'static Rooms<Self> {
-        static ROOMS: Rooms<u16> = Pool::new();
-        &ROOMS
+    fn buffers() -> &'static BufferPool<Self> {
+        static BUFFERS: BufferPool<u16> = Pool::new();
+        &BUFFERS
     }
 }
 
@@ -44,9 +44,9 @@ impl Width for u32 {
         id
     }
 
-    fn rooms() -> &'static Rooms<Self> {
-        static ROOMS: Rooms<u32> = Pool::new();
-        &ROOMS
+    fn buffers() -> &'static BufferPool<Self> {
+        static BUFFERS: BufferPool<u32> = Pool::new();
+        &BUFFERS
     }
 }
 
@@ -71,23 +71,23 @@ impl<'a> Lengths<'a> {
 }
 
 /// Room for about so many ids.
-fn room<T: Width>(ids: usize) -> Vec<T> {
-    let mut room = T::rooms().take().map_or_else(Vec::new, |room| *room);
-    memory::reserve(&mut room, ids);
-    room
+fn buffer<T: Width>(ids: usize) -> Vec<T> {
+    let mut buffer = T::buffers().take().map_or_else(Vec::new, |buffer| *buffer);
+    memory::reserve(&mut buffer, ids);
+    buffer
 }
 
 /// Keeps the room of ids for others.
 pub fn recycle<T: Width>(mut ids: Vec<T>) {
-    if (1..=LARGEST_ROOM).contains(&ids.capacity()) {
+    if (1..=LARGEST_BUFFER).contains(&ids.capacity()) {
         ids.clear();
-        T::rooms().put(Box::new(ids));
+        T::buffers().put(Box::new(ids));
     }
 }
 
 /// Documents one behind the other, each after the mark.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Stream<T> {
+pub struct TokenStream<T> {
     pub ids: Vec<T>,
     /// By document, where it ends in `ids`.
     pub ends: Vec<i64>,
@@ -97,7 +97,7 @@ pub struct Stream<T> {
     pub marked: Option<usize>,
 }
 
-impl<T: Width> Stream<T> {
+impl<T: Width> TokenStream<T> {
     /// The documents as `encode(text, ids)` appends the ids of each. `lengths`: bytes of a token by id.
     ///
     /// Fails where ids can be wider than the file's, or one has no length.
@@ -114,9 +114,9 @@ impl<T: Width> Stream<T> {
         let (lengths, count) = (Lengths::new(lengths), documents.count());
         let n_bytes = (documents.offsets()[count] - documents.offsets()[0]) as usize;
         let mut stream = Self {
-            ids: room(n_bytes / BYTES_PER_TOKEN + count),
-            ends: memory::room(count),
-            spelled: memory::room(count),
+            ids: buffer(n_bytes / BYTES_PER_TOKEN + count),
+            ends: memory::with_capacity(count),
+            spelled: memory::with_capacity(count),
             marked: None,
         };
         for i in 0..count {
@@ -153,8 +153,8 @@ mod tests {
     use crate::text::documents::Strings;
 
     /// Every byte is an id.
-    fn stream<T: Width>(texts: &[&[u8]], lengths: &[u32], mark: u32) -> Result<Stream<T>, String> {
-        Stream::of(&Strings::new(texts.to_vec()), lengths, mark, &mut vec![7], |text, ids| {
+    fn stream<T: Width>(texts: &[&[u8]], lengths: &[u32], mark: u32) -> Result<TokenStream<T>, String> {
+        TokenStream::of(&Strings::new(texts.to_vec()), lengths, mark, &mut vec![7], |text, ids| {
             ids.extend(text.iter().map(|&byte| u32::from(byte)));
             Ok(())
         })
@@ -165,7 +165,7 @@ mod tests {
         let lengths = [1, 2, 5, 0];
         let found = stream::<u16>(&[&[0, 1], &[], &[2, 2]], &lengths, 3).unwrap();
         let expected =
-            Stream { ids: vec![3, 0, 1, 3, 3, 2, 2], ends: vec![3, 4, 7], spelled: vec![3, 0, 10], marked: None };
+            TokenStream { ids: vec![3, 0, 1, 3, 3, 2, 2], ends: vec![3, 4, 7], spelled: vec![3, 0, 10], marked: None };
         assert_eq!(found, expected);
         let found = stream::<u32>(&[&[1], &[3], &[3]], &lengths, 3).unwrap();
         assert_eq!((found.ids, found.spelled, found.marked), (vec![3, 1, 3, 3, 3, 3], vec![2, 0, 0], Some(1)));

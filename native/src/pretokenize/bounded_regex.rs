@@ -129,7 +129,7 @@ impl Meter {
     #[cold]
     #[inline(never)]
     fn check(&self, regex: &Regex) {
-        interrupt::look();
+        interrupt::check();
         let (looks, now) = (self.looks.get(), thread_time());
         let first = self.first.get().unwrap_or(now);
         let bytes = self.bytes as u64;

@@ -28,7 +28,7 @@ pub fn contraction(text: &[u8], at: usize) -> usize {
 
 /// What may follow a number and still be of it: the mask path leaves these to this scanner.
 #[inline(always)]
-pub fn goes_on_behind_a_number(byte: u8) -> bool {
+pub fn may_continue_number(byte: u8) -> bool {
     matches!(byte, b',' | b'_' | b'.' | b'e' | b'E')
 }
 
@@ -83,7 +83,7 @@ fn symbol(classes: &Classes, text: &[u8], at: usize) -> Option<usize> {
 }
 
 /// What follows a number at `at`: an exponent, a group of thousands or the first decimals.
-fn behind_a_number(classes: &Classes, text: &[u8], at: usize) -> Option<usize> {
+fn after_number(classes: &Classes, text: &[u8], at: usize) -> Option<usize> {
     let percent = |end: usize| if text.get(end) == Some(&b'%') { end + 1 } else { end };
     match text[at] {
         b'e' | b'E' => {
@@ -120,8 +120,8 @@ pub fn seed_plus(classes: &Classes, text: &[u8], at: usize) -> usize {
             return end;
         }
     }
-    if goes_on_behind_a_number(text[at]) && classes.before(text, at) & NUMBER != 0 {
-        if let Some(end) = behind_a_number(classes, text, at) {
+    if may_continue_number(text[at]) && classes.before(text, at) & NUMBER != 0 {
+        if let Some(end) = after_number(classes, text, at) {
             return end;
         }
     }

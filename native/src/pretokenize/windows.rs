@@ -10,7 +10,7 @@
 use super::{
     masks::{Bytes, BLOCK},
     scalar::{contraction, small_contraction},
-    seed_plus::{self, goes_on_behind_a_number},
+    seed_plus::{self, may_continue_number},
 };
 
 /// What a window found out.
@@ -214,7 +214,7 @@ pub fn cl100k<B: Bytes, const DIGITS: usize>(bytes: &[u8; BLOCK], text: &[u8], a
 
 #[inline(always)]
 pub fn seed_plus<B: Bytes>(bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Window {
-    if goes_on_behind_a_number(bytes[0]) {
+    if may_continue_number(bytes[0]) {
         return Window { starts: 0, scalar: 1 };
     }
     let block = B::load(bytes);

@@ -24,22 +24,22 @@ const SHORT: usize = 1 << 16;
 /// cannot write through the array could only do so through another one that shares its memory; that is left to the
 /// caller, as with any buffer that is given away. Nothing then reads outside of buffers: all indices that come from
 /// borrowed values are checked where they are used, and text may be malformed for all scanners.
-pub fn values<'a, T: Element + Copy>(array: &'a PyReadonlyArray1<'_, T>) -> PyResult<Cow<'a, [T]>> {
+pub fn slice<'a, T: Element + Copy>(array: &'a PyReadonlyArray1<'_, T>) -> PyResult<Cow<'a, [T]>> {
     let values = array.as_slice()?;
     // SAFETY: the array is alive, and its flags are read with the GIL.
     if unsafe { (*array.as_array_ptr()).fields.flags } & NPY_ARRAY_WRITEABLE == 0 {
         return Ok(Cow::Borrowed(values));
     }
-    owned(array).map(Cow::Owned)
+    to_vec(array).map(Cow::Owned)
 }
 
 /// A copy of the values.
-pub fn owned<T: Element + Copy>(array: &PyReadonlyArray1<'_, T>) -> PyResult<Vec<T>> {
+pub fn to_vec<T: Element + Copy>(array: &PyReadonlyArray1<'_, T>) -> PyResult<Vec<T>> {
     copied(array.py(), array.as_slice()?)
 }
 
 /// An array with a copy of the values.
-pub fn array<'py, T: Element + Copy>(py: Python<'py>, values: &[T]) -> PyResult<Bound<'py, PyArray1<T>>> {
+pub fn from_slice<'py, T: Element + Copy>(py: Python<'py>, values: &[T]) -> PyResult<Bound<'py, PyArray1<T>>> {
     copied(py, values).map(|values| values.into_pyarray(py))
 }
 
@@ -69,9 +69,9 @@ pub fn list<'py>(py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyList>> {
 
 /// Gives something back when the array that views it is gone.
 #[pyclass(frozen, module = "tokenizer._native")]
-struct Lent(Option<Box<dyn FnOnce() + Send + Sync>>);
+struct Pooled(Option<Box<dyn FnOnce() + Send + Sync>>);
 
-impl Drop for Lent {
+impl Drop for Pooled {
     fn drop(&mut self) {
         if let Some(give_back) = self.0.take() {
             give_back();
@@ -80,9 +80,9 @@ impl Drop for Lent {
 }
 
 /// The ids as an array whose memory is used again after it.
-pub fn lent<T: Width + Element + Send + Sync>(py: Python<'_>, mut ids: Vec<T>) -> PyResult<Bound<'_, PyArray1<T>>> {
+pub fn pooled<T: Width + Element + Send + Sync>(py: Python<'_>, mut ids: Vec<T>) -> PyResult<Bound<'_, PyArray1<T>>> {
     let (start, length) = (ids.as_mut_ptr(), ids.len());
-    let owner = Bound::new(py, Lent(Some(Box::new(move || shards::recycle(ids)))))?;
+    let owner = Bound::new(py, Pooled(Some(Box::new(move || shards::recycle(ids)))))?;
     // SAFETY: the values stay where they are for as long as the owner lives, which the array holds, and so does every view
     // of it; until then nobody here reads or writes them.
     Ok(unsafe { PyArray1::borrow_from_array(&ArrayView1::from_shape_ptr(length, start), owner.into_any()) })

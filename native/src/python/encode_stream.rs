@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use super::{arrays::Array, calls::detached, encoder::Encoder, preparation::Preparation};
 use crate::encode::preparation;
-use crate::encode::stream::prepared::{Into, PreparedStream};
+use crate::encode::stream::prepared::{PreparedStream, Target};
 
 /// The encoding of a text that comes in parts.
 #[pyclass(module = "tokenizer._native")]
@@ -33,7 +33,7 @@ impl EncodeStream {
         let mut ids = Vec::new();
         detached(py, || {
             encoder.core.with_state(|state| {
-                let mut into = Into {
+                let mut target = Target {
                     preparation,
                     encoder: &encoder.core,
                     cuts: encoder.core.cuts(),
@@ -41,7 +41,7 @@ impl EncodeStream {
                     state,
                     out: &mut ids,
                 };
-                stream.push(part.as_bytes(), last, &mut into)
+                stream.push(part.as_bytes(), last, &mut target)
             })
         })?;
         Ok(ids.into_pyarray(py))

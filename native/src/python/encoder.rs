@@ -4,7 +4,7 @@ use numpy::{Element, IntoPyArray, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use super::arrays::{self, lent, list, Array};
+use super::arrays::{self, list, pooled, Array};
 use super::calls::{core, detached, user_error};
 use super::preparation::{prepared, Preparation};
 use super::{texts::Texts, vocabulary::table};
@@ -12,7 +12,7 @@ use crate::encode::definition::{self, Definition};
 use crate::encode::dropout::{Coins, Dropout};
 use crate::encode::rules::{recover_merges, superword_rank};
 use crate::encode::{encoder, offsets};
-use crate::files::shards::{Stream, Width};
+use crate::files::shards::{TokenStream, Width};
 use crate::pretokenize::scanner::Scanner;
 use crate::runtime::lock_free::Once;
 use crate::text::documents::{self, Documents};
@@ -54,8 +54,8 @@ impl Encoder {
     ) -> PyResult<Self> {
         let table = table(tokens)?;
         let n = table.len();
-        let whole = arrays::owned(&whole)?;
-        let merges: Vec<MergeRule> = arrays::owned(&merges)?
+        let whole = arrays::to_vec(&whole)?;
+        let merges: Vec<MergeRule> = arrays::to_vec(&merges)?
             .chunks_exact(3)
             .map(|ids| MergeRule { left: ids[0], right: ids[1], new: ids[2] })
             .collect();
@@ -150,7 +150,7 @@ impl Encoder {
         text: &str,
         preparation: Option<&Preparation>,
     ) -> PyResult<Array<'py, u32>> {
-        self.with_ids(py, text, preparation, |ids| arrays::array(py, ids))?
+        self.with_ids(py, text, preparation, |ids| arrays::from_slice(py, ids))?
     }
 
     #[pyo3(signature = (texts, threads, preparation=None))]
@@ -184,7 +184,7 @@ impl Encoder {
         narrow: bool,
         preparation: Option<&Preparation>,
     ) -> PyResult<Streamed<'py>> {
-        let (documents, lengths) = (texts.documents(py)?, arrays::owned(&lengths)?);
+        let (documents, lengths) = (texts.documents(py)?, arrays::to_vec(&lengths)?);
         if narrow {
             self.stream::<u16>(py, &*documents, mark, &lengths, preparation)
         } else {
@@ -272,7 +272,7 @@ impl Encoder {
         let documents = &*documents;
         let encode = || {
             let definition = self.core.definition();
-            let dropout = self.dropout.get_or_make(|| Dropout::new(definition));
+            let dropout = self.dropout.get_or_init(|| Dropout::new(definition));
             let mut states: Vec<_> = std::iter::repeat_with(Default::default).take(threads.max(1)).collect();
             documents::map(documents, &mut states, 0, |scratch, i, text, out| {
                 let mut coins = Coins::new(p, seed, i as u64);
@@ -296,7 +296,7 @@ impl Encoder {
         let encode = || {
             self.core.with_state(|state| {
                 let mut ids = std::mem::take(&mut state.ids);
-                let stream = Stream::<T>::of(documents, lengths, mark, &mut ids, |text, ids| {
+                let stream = TokenStream::<T>::of(documents, lengths, mark, &mut ids, |text, ids| {
                     prepared(preparation, text, ids, |text, ids| self.core.encode(text, state, ids))
                 });
                 if ids.capacity() <= KEPT_IDS {
@@ -305,8 +305,8 @@ impl Encoder {
                 stream
             })
         };
-        let Stream { ids, ends, spelled, marked } = detached(py, encode)?;
-        Ok((lent(py, ids)?.into_any(), ends.into_pyarray(py), spelled.into_pyarray(py), marked))
+        let TokenStream { ids, ends, spelled, marked } = detached(py, encode)?;
+        Ok((pooled(py, ids)?.into_any(), ends.into_pyarray(py), spelled.into_pyarray(py), marked))
     }
 
     /// Passes the ids of one text on, out of room that is there already.

@@ -33,7 +33,7 @@ pub fn train_bpe<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let tokens = ranked_tokens(&alphabet, &[])?;
     let veto = veto(max_token_bytes, None, Vec::new(), special_tokens);
-    let (data, offsets, counts) = (arrays::values(&data)?, arrays::owned(&offsets)?, arrays::owned(&counts)?);
+    let (data, offsets, counts) = (arrays::slice(&data)?, arrays::to_vec(&offsets)?, arrays::to_vec(&counts)?);
     check_counts(&data, &offsets, &counts)?;
     let words = || {
         let mut rank_of = [0u32; 256];
@@ -69,7 +69,7 @@ pub fn continue_bpe<'py>(
         table.push(token);
     });
     let veto = veto(max_token_bytes, None, Vec::new(), special_tokens);
-    let (ranks, offsets, counts) = (arrays::owned(&ranks)?, arrays::owned(&offsets)?, arrays::owned(&counts)?);
+    let (ranks, offsets, counts) = (arrays::to_vec(&ranks)?, arrays::to_vec(&offsets)?, arrays::to_vec(&counts)?);
     check_counts(&ranks, &offsets, &counts)?;
     if ranks.iter().any(|&rank| rank as usize >= tokens.len()) {
         return Err(user_error(format!("a pretoken has a rank that is not below the {} tokens", tokens.len())));

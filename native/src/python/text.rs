@@ -61,7 +61,7 @@ impl Batch {
         offsets: PyReadonlyArray1<i64>,
         replace_invalid: bool,
     ) -> PyResult<Self> {
-        let (data, offsets) = (arrays::values(&data)?, arrays::owned(&offsets)?);
+        let (data, offsets) = (arrays::slice(&data)?, arrays::to_vec(&offsets)?);
         let copy = || {
             let mut batch = batch::Batch::default();
             for (i, bounds) in offsets.windows(2).enumerate() {
@@ -101,12 +101,12 @@ impl Batch {
 
     #[getter]
     fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u8>>> {
-        arrays::array(py, &self.0.data)
+        arrays::from_slice(py, &self.0.data)
     }
 
     #[getter]
     fn offsets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        arrays::array(py, &self.0.offsets)
+        arrays::from_slice(py, &self.0.offsets)
     }
 
     fn text(&self, i: usize) -> PyResult<&str> {

@@ -23,7 +23,7 @@ impl Texts<'_> {
             Self::Batch(batch) => Box::new(batch.0.as_ref()),
             Self::Buffers(data, offsets) => {
                 // Offsets are small, and everything else rests on them.
-                let (data, offsets) = (arrays::values(data)?, arrays::owned(offsets)?);
+                let (data, offsets) = (arrays::slice(data)?, arrays::to_vec(offsets)?);
                 Box::new(detached(py, || Buffers::new(data, offsets.into()))?)
             }
             // Lone surrogates cannot be UTF-8: Python raises UnicodeEncodeError with their place.

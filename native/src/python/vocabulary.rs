@@ -46,7 +46,7 @@ impl Decoder {
     }
 
     fn decode<'py>(&self, py: Python<'py>, ids: PyReadonlyArray1<u32>) -> PyResult<Bound<'py, PyBytes>> {
-        let ids = arrays::values(&ids)?;
+        let ids = arrays::slice(&ids)?;
         let text = detached(py, || self.spell(&ids))?;
         bytes(py, &text)
     }
@@ -58,9 +58,10 @@ impl Decoder {
         ids: PyReadonlyArray1<u32>,
         offsets: PyReadonlyArray1<i64>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyArray1<i64>>)> {
-        let (ids, offsets) = (arrays::values(&ids)?, arrays::owned(&offsets)?);
+        let (ids, offsets) = (arrays::slice(&ids)?, arrays::to_vec(&offsets)?);
         let (text, ends) = detached(py, || {
-            let (mut text, mut ends) = (memory::room(BYTES_PER_TOKEN * ids.len()), memory::room(offsets.len()));
+            let (mut text, mut ends) =
+                (memory::with_capacity(BYTES_PER_TOKEN * ids.len()), memory::with_capacity(offsets.len()));
             ends.push(0);
             for (i, bounds) in offsets.windows(2).enumerate() {
                 let ids = usize::try_from(bounds[0])
@@ -79,7 +80,7 @@ impl Decoder {
 
 impl Decoder {
     fn spell(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
-        let mut text = memory::room(BYTES_PER_TOKEN * ids.len());
+        let mut text = memory::with_capacity(BYTES_PER_TOKEN * ids.len());
         self.append(ids, &mut text)?;
         Ok(text)
     }
@@ -105,7 +106,7 @@ impl Decoder {
 }
 
 fn triples(merges: &PyReadonlyArray1<u32>) -> PyResult<Vec<[u32; 3]>> {
-    Ok(arrays::owned(merges)?.chunks_exact(3).map(|ids| [ids[0], ids[1], ids[2]]).collect())
+    Ok(arrays::to_vec(merges)?.chunks_exact(3).map(|ids| [ids[0], ids[1], ids[2]]).collect())
 }
 
 /// `given` with the tokens that merges make put in; None where a merge cannot be spelled, where two tokens share an id

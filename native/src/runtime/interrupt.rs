@@ -45,7 +45,7 @@ impl Stopped {
     }
 
     /// The same for another thread.
-    pub fn again(&self) -> Self {
+    pub fn for_another_thread(&self) -> Self {
         match self {
             Self::Interrupted(_) => Self::Interrupted(None),
             Self::OutOfMemory => Self::OutOfMemory,
@@ -127,14 +127,14 @@ pub fn poll(work: usize) {
     if work < left {
         LEFT.set(left - work);
     } else {
-        look();
+        check();
     }
 }
 
 /// The same, whatever the work.
 #[cold]
 #[inline(never)]
-pub fn look() {
+pub fn check() {
     LEFT.set(WORK);
     let asked = CURRENT.with_borrow_mut(|current| {
         let current = current.as_mut()?;
@@ -159,7 +159,7 @@ pub fn look() {
 pub fn wait_until(done: impl Fn() -> bool) {
     while !done() {
         std::thread::park_timeout(PAUSE);
-        look();
+        check();
     }
 }
 

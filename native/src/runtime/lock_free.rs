@@ -74,7 +74,7 @@ impl<T> Once<T> {
     }
 
     #[inline(always)]
-    pub fn get_or_make(&self, make: impl FnOnce() -> T) -> &T {
+    pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         // SAFETY: a pointer that is not null came from a box, and stays until the end of `self`.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }.unwrap_or_else(|| self.make(make))
     }
@@ -91,7 +91,7 @@ impl<T> Once<T> {
                 other
             }
         };
-        // SAFETY: as in `get_or_make`.
+        // SAFETY: as in `get_or_init`.
         unsafe { &*kept }
     }
 }
@@ -113,7 +113,7 @@ impl<T> std::ops::Deref for Lazy<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        self.once.get_or_make(self.make)
+        self.once.get_or_init(self.make)
     }
 }
 
@@ -199,7 +199,7 @@ mod tests {
         let once = Once::new();
         let places: Vec<usize> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8)
-                .map(|_| scope.spawn(|| std::ptr::from_ref(once.get_or_make(|| Counted::new(&alive))) as usize))
+                .map(|_| scope.spawn(|| std::ptr::from_ref(once.get_or_init(|| Counted::new(&alive))) as usize))
                 .collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });

@@ -16,7 +16,7 @@ const BLOCK: usize = 1 << 16;
 
 thread_local! {
     /// Whether this thread deals with an allocation that fails.
-    static TRYING: Cell<bool> = const { Cell::new(false) };
+    static FALLIBLE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The system's memory. Without any, it ends the process unless the caller deals with that: what Rust does instead
@@ -52,15 +52,15 @@ unsafe impl GlobalAlloc for Allocator {
 #[inline(always)]
 fn checked(memory: *mut u8) -> *mut u8 {
     if memory.is_null() {
-        missing();
+        out_of_memory();
     }
     memory
 }
 
 #[cold]
 #[inline(never)]
-fn missing() {
-    if !TRYING.get() {
+fn out_of_memory() {
+    if !FALLIBLE.get() {
         const MESSAGE: &[u8] = b"out of memory\n";
         // SAFETY: writes bytes that are there; nothing is allocated.
         unsafe { libc::write(2, MESSAGE.as_ptr().cast(), MESSAGE.len()) };
@@ -69,14 +69,14 @@ fn missing() {
 }
 
 /// Runs what deals with memory that is missing by itself, and says so with an error.
-pub fn trying<R>(work: impl FnOnce() -> R) -> R {
+pub fn fallible<R>(work: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {
         fn drop(&mut self) {
-            TRYING.set(self.0);
+            FALLIBLE.set(self.0);
         }
     }
-    let _restore = Restore(TRYING.replace(true));
+    let _restore = Restore(FALLIBLE.replace(true));
     work()
 }
 
@@ -91,19 +91,19 @@ pub fn reserve<T>(vec: &mut Vec<T>, more: usize) {
 #[cold]
 #[inline(never)]
 fn grow<T>(vec: &mut Vec<T>, more: usize) {
-    trying(|| vec.try_reserve(more)).unwrap_or_else(|_| Stopped::OutOfMemory.unwind());
+    fallible(|| vec.try_reserve(more)).unwrap_or_else(|_| Stopped::OutOfMemory.unwind());
 }
 
 /// Makes room for `more` entries of a map.
 pub fn reserve_map<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>, more: usize) {
-    trying(|| map.try_reserve(more)).unwrap_or_else(|_| Stopped::OutOfMemory.unwind());
+    fallible(|| map.try_reserve(more)).unwrap_or_else(|_| Stopped::OutOfMemory.unwind());
 }
 
 /// Makes room for another entry of a table.
 #[inline(always)]
 pub fn reserve_table<T>(table: &mut HashTable<T>, hash: impl Fn(&T) -> u64) {
     if table.len() == table.capacity() {
-        trying(|| table.try_reserve(1, hash)).unwrap_or_else(|_| Stopped::OutOfMemory.unwind());
+        fallible(|| table.try_reserve(1, hash)).unwrap_or_else(|_| Stopped::OutOfMemory.unwind());
     }
 }
 
@@ -136,22 +136,22 @@ pub fn push<T>(vec: &mut Vec<T>, value: T) {
 }
 
 /// An empty vector with room for `n` values.
-pub fn room<T>(n: usize) -> Vec<T> {
+pub fn with_capacity<T>(n: usize) -> Vec<T> {
     let mut vec = Vec::new();
-    trying(|| vec.try_reserve_exact(n)).unwrap_or_else(|_| Stopped::OutOfMemory.unwind());
+    fallible(|| vec.try_reserve_exact(n)).unwrap_or_else(|_| Stopped::OutOfMemory.unwind());
     vec
 }
 
 /// `n` copies of `value`.
 pub fn filled<T: Clone>(n: usize, value: T) -> Vec<T> {
-    let mut vec = room(n);
+    let mut vec = with_capacity(n);
     fill(&mut vec, n, value);
     vec
 }
 
 /// A copy of the values.
 pub fn copied<T: Copy>(values: &[T]) -> Vec<T> {
-    let mut vec = room(values.len());
+    let mut vec = with_capacity(values.len());
     for block in values.chunks(BLOCK) {
         poll(size_of_val(block));
         vec.extend_from_slice(block);
@@ -161,15 +161,15 @@ pub fn copied<T: Copy>(values: &[T]) -> Vec<T> {
 
 /// `n` copies of `value`, on huge pages where the system has them: with small ones, most reads at random places of some
 /// megabytes also miss the table of pages (measured: a fifth to a quarter of the time of encoding).
-pub fn on_huge_pages<T: Clone>(n: usize, value: T) -> Vec<T> {
-    let mut vec = room_on_huge_pages(n);
+pub fn huge_filled<T: Clone>(n: usize, value: T) -> Vec<T> {
+    let mut vec = huge_with_capacity(n);
     fill(&mut vec, n, value); // the first touch, so that it finds the advice
     vec
 }
 
 /// Room for `n` values.
-pub fn room_on_huge_pages<T>(n: usize) -> Vec<T> {
-    let vec = room(n);
+pub fn huge_with_capacity<T>(n: usize) -> Vec<T> {
+    let vec = with_capacity(n);
     advise(&vec);
     vec
 }
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn memory_that_is_not_there_is_an_error() {
         let most = isize::MAX as usize;
-        for work in [|n| drop(room::<u8>(n)), |n| drop(filled(n, 1u8)), |n| reserve(&mut vec![1u8], n)] {
+        for work in [|n| drop(with_capacity::<u8>(n)), |n| drop(filled(n, 1u8)), |n| reserve(&mut vec![1u8], n)] {
             assert!(matches!(catch(|| work(most)), Err(Stopped::OutOfMemory)));
             assert!(matches!(catch(|| work(usize::MAX)), Err(Stopped::OutOfMemory)));
         }

@@ -1,11 +1,11 @@
-//! Results that are made out of order, joined in order while others are still being made.
+//! Results that are made out of order, output in order while others are still being made.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 use super::{
     interrupt::poll,
-    memory::{self, room_on_huge_pages},
+    memory::{self, huge_with_capacity},
 };
 
 /// Parts whose memory is kept: enough for threads that take turns, little where many had to wait for one.
@@ -24,17 +24,17 @@ impl<T> Default for Part<T> {
 }
 
 /// All items, and where each document's begin and end.
-pub struct Joined<T> {
+pub struct Output<T> {
     pub items: Vec<T>,
     pub offsets: Vec<i64>,
 }
 
-impl<T: Copy> Joined<T> {
+impl<T: Copy> Output<T> {
     /// Room for about so many items.
     pub fn new(items: usize, documents: usize) -> Self {
-        let mut offsets = memory::room(documents + 1);
+        let mut offsets = memory::with_capacity(documents + 1);
         offsets.push(0);
-        Self { items: room_on_huge_pages(items), offsets }
+        Self { items: huge_with_capacity(items), offsets }
     }
 
     fn add(&mut self, part: &Part<T>) {
@@ -47,7 +47,7 @@ impl<T: Copy> Joined<T> {
 
 /// Joins parts, by whichever thread comes with one. Nobody waits for it: while a thread joins, others leave theirs with it.
 /// So a part is copied while it is still in the processor's cache, and its memory is used for the next one.
-pub struct Joining<T>(Mutex<Parts<T>>);
+pub struct OrderedOutput<T>(Mutex<Parts<T>>);
 
 struct Parts<T> {
     /// Parts whose turn has not come, by number, and the next one to join.
@@ -56,12 +56,12 @@ struct Parts<T> {
     /// To be used again.
     spare: Vec<Part<T>>,
     /// None while a thread joins.
-    joined: Option<Joined<T>>,
+    output: Option<Output<T>>,
 }
 
-impl<T: Copy> Joining<T> {
-    pub fn new(joined: Joined<T>) -> Self {
-        Self(Mutex::new(Parts { waiting: BTreeMap::new(), next: 0, spare: Vec::new(), joined: Some(joined) }))
+impl<T: Copy> OrderedOutput<T> {
+    pub fn new(output: Output<T>) -> Self {
+        Self(Mutex::new(Parts { waiting: BTreeMap::new(), next: 0, spare: Vec::new(), output: Some(output) }))
     }
 
     fn parts(&self) -> MutexGuard<'_, Parts<T>> {
@@ -77,14 +77,14 @@ impl<T: Copy> Joining<T> {
     pub fn add(&self, number: usize, part: Part<T>) {
         let mut parts = self.parts();
         parts.waiting.insert(number, part);
-        let Some(mut joined) = parts.joined.take() else { return };
+        let Some(mut output) = parts.output.take() else { return };
         loop {
             let next = parts.next;
             let Some(mut part) = parts.waiting.remove(&next) else { break };
             parts.next += 1;
             drop(parts);
             poll(part.items.len()); // others may make parts for as long as this thread joins them
-            joined.add(&part);
+            output.add(&part);
             part.items.clear();
             part.ends.clear();
             parts = self.parts();
@@ -92,13 +92,13 @@ impl<T: Copy> Joining<T> {
                 parts.spare.push(part);
             }
         }
-        parts.joined = Some(joined);
+        parts.output = Some(output);
     }
 
     /// What all parts have become.
-    pub fn joined(self) -> Joined<T> {
+    pub fn output(self) -> Output<T> {
         let parts = self.0.into_inner().expect("no panic while held");
         debug_assert!(parts.waiting.is_empty(), "a number did not come");
-        parts.joined.expect("no thread joins any more")
+        parts.output.expect("no thread joins any more")
     }
 }

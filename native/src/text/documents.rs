@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::batch::Batch;
-use crate::runtime::ordered::{Joined, Joining};
+use crate::runtime::ordered::{OrderedOutput, Output};
 use crate::runtime::{interrupt::poll, memory, parallel};
 
 /// Bytes of documents that a thread takes at a time.
@@ -92,7 +92,7 @@ pub struct Strings<'a> {
 
 impl<'a> Strings<'a> {
     pub fn new(texts: Vec<&'a [u8]>) -> Self {
-        let mut offsets = memory::room(texts.len() + 1);
+        let mut offsets = memory::with_capacity(texts.len() + 1);
         offsets.push(0);
         let mut end = 0;
         offsets.extend(texts.iter().map(|text| {
@@ -123,29 +123,29 @@ pub fn map<S: Send, T: Copy + Send>(
 ) -> Result<(Vec<T>, Vec<i64>), String> {
     let chunks = parallel::chunks(documents.offsets(), CHUNK_BYTES);
     let threads = states.len().min(chunks.len()).max(1);
-    let mut joined = Joined::new(room, documents.count());
+    let mut output = Output::new(room, documents.count());
     if threads == 1 {
         for i in 0..documents.count() {
             poll(documents.document(i).len());
-            work(&mut states[0], i, documents.document(i), &mut joined.items)?;
-            joined.offsets.push(joined.items.len() as i64);
+            work(&mut states[0], i, documents.document(i), &mut output.items)?;
+            output.offsets.push(output.items.len() as i64);
         }
     } else {
-        let joining = Joining::new(joined);
+        let ordered = OrderedOutput::new(output);
         parallel::for_each(&mut states[..threads], chunks.len(), |state, chunk| {
-            let mut part = joining.part();
+            let mut part = ordered.part();
             for i in chunks[chunk].clone() {
                 poll(documents.document(i).len());
                 work(state, i, documents.document(i), &mut part.items)?;
                 memory::push(&mut part.ends, part.items.len());
             }
-            joining.add(chunk, part);
+            ordered.add(chunk, part);
             Ok::<(), String>(())
         })?;
-        joined = joining.joined();
+        output = ordered.output();
     }
-    joined.items.shrink_to_fit();
-    Ok((joined.items, joined.offsets))
+    output.items.shrink_to_fit();
+    Ok((output.items, output.offsets))
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ impl Filter {
         }
         let bytes: usize = taken.iter().map(|&i| batch.document(i).len()).sum();
         // A used buffer is as large as a whole batch, and stays so for as long as somebody keeps what is in it.
-        let data = if bytes > batch.data.len() / 2 { buffer(bytes) } else { memory::room(bytes) };
+        let data = if bytes > batch.data.len() / 2 { buffer(bytes) } else { memory::with_capacity(bytes) };
         let mut copy = Batch { data, ..Batch::default() };
         taken.into_iter().for_each(|i| copy.push(batch.document(i)));
         (Arc::new(copy), more)

@@ -82,7 +82,7 @@ impl Form {
 
     fn plain(self) -> &'static Plain {
         static PLAIN: [Once<Plain>; 4] = [const { Once::new() }; 4];
-        PLAIN[self as usize].get_or_make(|| Plain::of(self))
+        PLAIN[self as usize].get_or_init(|| Plain::of(self))
     }
 
     /// The characters of the form, each with what became of those that it was: 1 where it was added, -n where n more
@@ -184,7 +184,7 @@ pub fn aligned<'t>(forms: &[Form], text: &'t [u8]) -> (Cow<'t, [u8]>, Option<Vec
     }
     let mut normal = String::from_utf8(memory::copied(text)).expect("documents are UTF-8");
     let whole = |(at, c): (usize, char)| std::iter::repeat_n((at, at + c.len_utf8()), c.len_utf8());
-    let mut from: Vec<(usize, usize)> = memory::room(normal.len());
+    let mut from: Vec<(usize, usize)> = memory::with_capacity(normal.len());
     from.extend(normal.char_indices().flat_map(whole));
     for form in forms {
         let (mut made, mut made_from) = (String::new(), Vec::new());

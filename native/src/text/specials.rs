@@ -64,37 +64,37 @@ impl Specials {
 
 /// The end of a text that comes in parts, in which a string may have begun.
 #[derive(Default)]
-pub struct Held(Vec<u8>);
+pub struct PendingText(Vec<u8>);
 
-impl Held {
+impl PendingText {
     /// Takes up whole characters, and gives out what no later text can change; with `last`, all. Text between two
-    /// tokens may be given out in several parts.
+    /// tokens may be emitted out in several parts.
     pub fn push(
         &mut self,
         part: &[u8],
         specials: &Specials,
         last: bool,
-        mut give: impl FnMut(Part) -> Result<(), String>,
+        mut emit: impl FnMut(Part) -> Result<(), String>,
     ) -> Result<(), String> {
         memory::reserve(&mut self.0, part.len());
         self.0.extend_from_slice(part);
         let text = &self.0;
         // All strings that could start before this place are there as a whole.
         let sure = if last { text.len() } else { (text.len() + 1).saturating_sub(specials.longest) };
-        let (mut given, mut searched) = (0, 0);
+        let (mut emitted, mut searched) = (0, 0);
         for found in specials.matches(text).take_while(|found| found.start() < sure) {
             searched = found.end();
             let Some(id) = specials.ids[found.pattern().as_usize()] else { continue };
-            if given < found.start() {
-                give(Part::Text(&text[given..found.start()]))?;
+            if emitted < found.start() {
+                emit(Part::Text(&text[emitted..found.start()]))?;
             }
-            give(Part::Token(id))?;
-            given = found.end();
+            emit(Part::Token(id))?;
+            emitted = found.end();
         }
         let is_character = |at: &usize| text.get(*at).is_none_or(|byte| byte & 0xC0 != 0x80);
         let end = searched.max((0..=sure).rev().find(is_character).unwrap_or(0));
-        if given < end {
-            give(Part::Text(&text[given..end]))?;
+        if emitted < end {
+            emit(Part::Text(&text[emitted..end]))?;
         }
         self.0.drain(..end);
         Ok(())
@@ -144,7 +144,7 @@ mod tests {
             if start < text.len() {
                 whole.add(Part::Text(&text.as_bytes()[start..])).unwrap();
             }
-            let (mut held, mut found) = (Held::default(), Found::default());
+            let (mut held, mut found) = (PendingText::default(), Found::default());
             let mut rest = text.as_str();
             while !rest.is_empty() {
                 let (at, c) = rest.char_indices().nth(random.below(rest.chars().count())).unwrap();

@@ -21,7 +21,7 @@ pub struct Words {
 impl Words {
     /// `word(i)` gives the ids of word i; words of fewer than two ids have no pairs and are left out.
     pub fn new<I: ExactSizeIterator<Item = u32>>(weights: &[u64], word: impl Fn(usize) -> I) -> Result<Self, String> {
-        let mut order: Vec<u32> = memory::room(weights.len());
+        let mut order: Vec<u32> = memory::with_capacity(weights.len());
         order.extend((0..weights.len() as u32).filter(|&i| weights[i as usize] > 0 && word(i as usize).len() > 1));
         // The most frequent first, so that equal weights make few runs; and a fixed order of those.
         order.sort_unstable_by_key(|&i| (std::cmp::Reverse(weights[i as usize]), i));
@@ -33,7 +33,7 @@ impl Words {
         if total >= DEAD as usize {
             return Err(format!("{total} cells are too many for one merge loop (at most 2^31)"));
         }
-        let mut cells = memory::room(total);
+        let mut cells = memory::with_capacity(total);
         let mut runs: Vec<(u32, u64)> = Vec::new();
         cells.push(SENTINEL);
         for (n, i) in order.into_iter().enumerate() {

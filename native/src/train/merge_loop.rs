@@ -10,7 +10,7 @@
 use super::candidates::{parts, Candidate, Queue};
 use super::cells::{Weights, Words, DEAD};
 use super::occurrences::{Map, Neighbour, Occurrence, Pair, NO_NEIGHBOUR};
-use super::options::{Refused, Special, Tie, Veto};
+use super::options::{Phase2Options, RejectedPairs, Tie, Veto};
 use super::report::{Merge, Report, Stop};
 use crate::vocabulary::Tokens;
 use std::time::{Duration, Instant};
@@ -26,9 +26,9 @@ pub struct MergeLoop<'a> {
     pub(super) runs: Vec<(u32, u64)>,
     weighted: u64,
     pub(super) tokens: Tokens,
-    known: hashbrown::HashTable<u32>,
+    ids_by_hash: hashbrown::HashTable<u32>,
     veto: &'a Veto,
-    special: Special<'a>,
+    phase2: Phase2Options<'a>,
     min_count: u64,
     pub(super) threshold: u64,
     pub(super) pairs: Map<u64, Pair>,
@@ -48,24 +48,24 @@ impl<'a> MergeLoop<'a> {
     /// Ids in `words` are those of `tokens`; new tokens get the ids that follow. No count below `min_count` (at
     /// least 1) is merged. Where phase 2 left seams out, `min_count` is the threshold it cut at.
     pub fn new(words: Words, tokens: Tokens, tie: Tie, veto: &'a Veto, min_count: u64) -> Self {
-        Self::with(words, tokens, tie, veto, min_count, Special::default())
+        Self::with_phase2(words, tokens, tie, veto, min_count, Phase2Options::default())
     }
 
     /// The same with what phase 2 asks besides.
-    pub fn with(
+    pub fn with_phase2(
         words: Words,
         tokens: Tokens,
         tie: Tie,
         veto: &'a Veto,
         min_count: u64,
-        mut special: Special<'a>,
+        mut phase2: Phase2Options<'a>,
     ) -> Self {
-        let mut known = hashbrown::HashTable::with_capacity(tokens.len() * 2);
+        let mut ids_by_hash = hashbrown::HashTable::with_capacity(tokens.len() * 2);
         for id in 0..tokens.len() as u32 {
-            known.insert_unique(hash(tokens.get(id)), id, |&id| hash(tokens.get(id)));
+            ids_by_hash.insert_unique(hash(tokens.get(id)), id, |&id| hash(tokens.get(id)));
         }
-        if special.max_tokens.is_some() {
-            special.widths.resize(tokens.len(), 1);
+        if phase2.max_tokens.is_some() {
+            phase2.widths.resize(tokens.len(), 1);
         }
         Self {
             cells: words.cells,
@@ -74,9 +74,9 @@ impl<'a> MergeLoop<'a> {
             left: vec![NO_NEIGHBOUR; tokens.len()],
             right: vec![NO_NEIGHBOUR; tokens.len()],
             tokens,
-            known,
+            ids_by_hash,
             veto,
-            special,
+            phase2,
             min_count: min_count.max(1),
             threshold: u64::MAX,
             pairs: Map::default(),
@@ -117,11 +117,11 @@ impl<'a> MergeLoop<'a> {
             self.report.selecting += began.elapsed();
             let (left, right) = parts(best.pair);
             let id = self.tokens.push(&token);
-            if self.special.max_tokens.is_some() {
-                self.special.widths.push(self.width(left, right));
+            if self.phase2.max_tokens.is_some() {
+                self.phase2.widths.push(self.width(left, right));
             }
             let tokens = &self.tokens;
-            self.known.insert_unique(hash(&token), id, |&id| hash(tokens.get(id)));
+            self.ids_by_hash.insert_unique(hash(&token), id, |&id| hash(tokens.get(id)));
             self.left.push(NO_NEIGHBOUR);
             self.right.push(NO_NEIGHBOUR);
             self.merge(left, right, id, best.place);
@@ -146,7 +146,7 @@ impl<'a> MergeLoop<'a> {
             };
             let (left, right) = parts(top.pair);
             let mut pair = tracked;
-            if self.special.non_overlapping && left == right {
+            if self.phase2.non_overlapping && left == right {
                 // Never more than the adjacent ones, which are tracked; and like those it only falls.
                 pair.count = self.mergeable_at_once(left, &tracked);
             }
@@ -160,32 +160,32 @@ impl<'a> MergeLoop<'a> {
                 continue;
             }
             self.pairs.remove(&top.pair);
-            if self.special.refused.contains(&top.pair) {
+            if self.phase2.rejected_pairs.contains(&top.pair) {
                 continue;
             }
             let (first, second) = (self.tokens.get(left), self.tokens.get(right));
             let token = [first, second].concat();
-            let too_wide = self.special.max_tokens.is_some_and(|most| self.width(left, right) > most);
+            let too_wide = self.phase2.max_tokens.is_some_and(|most| self.width(left, right) > most);
             if too_wide || self.veto.rejects(&token) {
                 self.report.rejected += 1;
                 self.report.too_long += u64::from(self.veto.is_too_long(&token));
-            } else if self.known.find(hash(&token), |&id| *self.tokens.get(id) == *token).is_some() {
+            } else if self.ids_by_hash.find(hash(&token), |&id| *self.tokens.get(id) == *token).is_some() {
                 self.report.already_tokens += 1;
             } else {
-                match self.special.judge.as_mut().map_or(Some(false), |judge| judge(first, second, pair.count)) {
+                match self.phase2.judge.as_mut().map_or(Some(false), |judge| judge(first, second, pair.count)) {
                     None => return Err(Stop::Interrupted),
                     Some(false) => return Ok((token, Selected { pair: top.pair, place: pair })),
                     Some(true) => self.report.rejected += 1,
                 }
             }
             // The cells are counted again at a lower threshold, and the pair is still in them.
-            self.special.refused.insert(top.pair);
+            self.phase2.rejected_pairs.insert(top.pair);
         }
     }
 
     /// Tokens of the start in the token that a pair makes.
     fn width(&self, left: u32, right: u32) -> u32 {
-        self.special.widths[left as usize].saturating_add(self.special.widths[right as usize])
+        self.phase2.widths[left as usize].saturating_add(self.phase2.widths[right as usize])
     }
 
     /// How many pairs of a token and itself one merge would make: in a row of k tokens, k / 2.
@@ -205,9 +205,9 @@ impl<'a> MergeLoop<'a> {
         count
     }
 
-    /// Gives up the loop for what it found, and the pairs that it refused.
-    pub fn finish(self) -> (Report, Refused) {
-        (self.report, self.special.refused)
+    /// Gives up the loop for what it found, and the pairs that it rejected_pairs.
+    pub fn finish(self) -> (Report, RejectedPairs) {
+        (self.report, self.phase2.rejected_pairs)
     }
 
     #[inline(always)]

@@ -52,20 +52,20 @@ impl Veto {
 
 /// What only phase 2 asks of a merge loop.
 #[derive(Default)]
-pub struct Special<'a> {
+pub struct Phase2Options<'a> {
     /// Most tokens of the start in a new token.
     pub max_tokens: Option<u32>,
     /// How many tokens of the start each token consists of, where the table holds more than those: by id.
     pub widths: Vec<u32>,
     /// In a row of one token, count the pairs that can be merged at once, not all adjacent ones: (a, a, a) is one.
     pub non_overlapping: bool,
-    /// Pairs that were refused before, for good.
-    pub refused: Refused,
+    /// Pairs that were rejected_pairs before, for good.
+    pub rejected_pairs: RejectedPairs,
     /// Asked about every pair that nothing else refuses, with its parts' bytes and its count: whether to refuse it.
     /// None stops the loop.
     pub judge: Option<Judge<'a>>,
 }
 
-pub type Refused = hashbrown::HashSet<u64, FxBuildHasher>;
+pub type RejectedPairs = hashbrown::HashSet<u64, FxBuildHasher>;
 
 pub type Judge<'a> = &'a mut dyn FnMut(&[u8], &[u8], u64) -> Option<bool>;

@@ -72,13 +72,13 @@ impl MergeLoop<'_> {
             // Between two new tokens stood (right, left).
             let old = if after == new { left } else { after };
             let Neighbour { count, occurrences, .. } = self.right[after as usize];
-            self.fell(key(right, old), count);
-            self.right[after as usize].next = self.born(key(new, after), count, occurrences);
+            self.subtract(key(right, old), count);
+            self.right[after as usize].next = self.track(key(new, after), count, occurrences);
         }
         for &before in &touched_left {
             let Neighbour { count, occurrences, .. } = self.left[before as usize];
-            self.fell(key(before, left), count);
-            self.left[before as usize].next = self.born(key(before, new), count, occurrences);
+            self.subtract(key(before, left), count);
+            self.left[before as usize].next = self.track(key(before, new), count, occurrences);
         }
 
         // Write down where the new pairs are.
@@ -86,10 +86,10 @@ impl MergeLoop<'_> {
             poll(block.len());
             for occurrence in block {
                 if occurrence.after != SENTINEL {
-                    note(&mut self.right[occurrence.after as usize], &mut self.postings, occurrence.position);
+                    add_posting(&mut self.right[occurrence.after as usize], &mut self.postings, occurrence.position);
                 }
                 if occurrence.before != SENTINEL && occurrence.before != new {
-                    note(&mut self.left[occurrence.before as usize], &mut self.postings, occurrence.previous);
+                    add_posting(&mut self.left[occurrence.before as usize], &mut self.postings, occurrence.previous);
                 }
             }
         }
@@ -101,14 +101,14 @@ impl MergeLoop<'_> {
         }
     }
 
-    fn fell(&mut self, pair: u64, count: u64) {
+    fn subtract(&mut self, pair: u64, count: u64) {
         if let Some(pair) = self.pairs.get_mut(&pair) {
             pair.count -= count;
         }
     }
 
     /// Tracks a new pair if it is frequent enough; returns where its postings start, or usize::MAX.
-    fn born(&mut self, pair: u64, count: u64, occurrences: u32) -> usize {
+    fn track(&mut self, pair: u64, count: u64, occurrences: u32) -> usize {
         if count < self.threshold {
             return usize::MAX;
         }
@@ -122,7 +122,7 @@ impl MergeLoop<'_> {
 }
 
 #[inline(always)]
-fn note(neighbour: &mut Neighbour, postings: &mut [u32], position: u32) {
+fn add_posting(neighbour: &mut Neighbour, postings: &mut [u32], position: u32) {
     if neighbour.next != usize::MAX {
         postings[neighbour.next] = position;
         neighbour.next += 1;

@@ -1,4 +1,4 @@
-use super::options::{Special, Tie, Veto};
+use super::options::{Phase2Options, Tie, Veto};
 use super::report::{Merge, Stop};
 use super::{cells::Words, merge_loop::MergeLoop};
 use crate::vocabulary::Tokens;
@@ -79,11 +79,11 @@ fn fast<'a>(
     tie: Tie,
     veto: &'a Veto,
     min_count: u64,
-    special: Special<'a>,
+    phase2: Phase2Options<'a>,
 ) -> (Vec<Merge>, Stop) {
     let weights: Vec<u64> = words.iter().map(|(_, weight)| *weight).collect();
     let cells = Words::new(&weights, |i| words[i].0.iter().copied()).unwrap();
-    let mut merging = MergeLoop::with(cells, bytes(), tie, veto, min_count, special);
+    let mut merging = MergeLoop::with_phase2(cells, bytes(), tie, veto, min_count, phase2);
     let stop = merging.run(n, Duration::MAX, |_| true);
     (merging.report.merges, stop)
 }
@@ -114,8 +114,8 @@ fn equal_to_the_definition_on_generated_corpora() {
         let min_count = below(4);
         let non_overlapping = below(2) == 0;
         let max_tokens = (below(4) == 0).then(|| 2 + below(4) as u32);
-        let special = Special { non_overlapping, max_tokens, ..Special::default() };
-        let (merges, stop) = fast(&words, 12, tie, &veto, min_count, special);
+        let options = Phase2Options { non_overlapping, max_tokens, ..Phase2Options::default() };
+        let (merges, stop) = fast(&words, 12, tie, &veto, min_count, options);
         let expected = naive(&words, 12, tie, &veto, min_count, non_overlapping, max_tokens);
         assert_eq!(merges, expected, "{case}: {words:?} {tie:?} {veto:?} {non_overlapping} {max_tokens:?}");
         assert_eq!(stop == Stop::Full, merges.len() == 12);

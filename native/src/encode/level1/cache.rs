@@ -2,7 +2,7 @@
 
 use crate::count::keys::hash_key;
 use crate::encode::packed::{COUNT, COUNT_SHIFT};
-use crate::runtime::memory::{on_huge_pages, prefetch};
+use crate::runtime::memory::{huge_filled, prefetch};
 
 /// Most tokens of a piece that has an entry.
 pub(in crate::encode) const TOKENS: usize = 4;
@@ -19,60 +19,60 @@ const NO_KEY: u128 = u128::MAX;
 #[derive(Clone, Copy)]
 struct Entry {
     key: u128,
-    words: [u32; TOKENS],
+    packed: [u32; TOKENS],
 }
 
 /// Two entries, the one used last in front: one line of the processor's cache.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-pub(in crate::encode) struct Pair([Entry; 2]);
+pub(in crate::encode) struct Set([Entry; 2]);
 
 /// Pieces of up to 15 bytes by their keys (`keys::short_key`).
-pub(in crate::encode) struct Short {
-    pairs: Vec<Pair>,
+pub(in crate::encode) struct ShortPieces {
+    sets: Vec<Set>,
 }
 
-impl Short {
+impl ShortPieces {
     /// A cache of 64 bytes times `n`, a power of two.
     pub(in crate::encode) fn new(n: usize) -> Self {
-        Self { pairs: on_huge_pages(n, Pair([Entry { key: NO_KEY, words: [0; TOKENS] }; 2])) }
+        Self { sets: huge_filled(n, Set([Entry { key: NO_KEY, packed: [0; TOKENS] }; 2])) }
     }
 
     #[inline(always)]
-    pub(in crate::encode) fn pairs(&mut self) -> &mut [Pair] {
-        &mut self.pairs
+    pub(in crate::encode) fn sets(&mut self) -> &mut [Set] {
+        &mut self.sets
     }
 
     /// Where the key's entries are; asks for them.
     #[inline(always)]
-    pub(in crate::encode) fn place(pairs: &[Pair], key: u128) -> u32 {
-        let place = hash_key(key) as usize & (pairs.len() - 1);
-        prefetch(pairs, place);
+    pub(in crate::encode) fn place(sets: &[Set], key: u128) -> u32 {
+        let place = hash_key(key) as usize & (sets.len() - 1);
+        prefetch(sets, place);
         place as u32
     }
 
-    /// The words, their number less one in the first (`COUNT`).
+    /// The packed, their number less one in the first (`COUNT`).
     #[inline(always)]
-    pub(in crate::encode) fn get(pairs: &mut [Pair], place: u32, key: u128) -> Option<&[u32; TOKENS]> {
-        let pair = &mut pairs[place as usize].0;
-        if pair[0].key != key {
-            if pair[1].key != key {
+    pub(in crate::encode) fn get(sets: &mut [Set], place: u32, key: u128) -> Option<&[u32; TOKENS]> {
+        let set = &mut sets[place as usize].0;
+        if set[0].key != key {
+            if set[1].key != key {
                 return None;
             }
-            pair.swap(0, 1);
+            set.swap(0, 1);
         }
-        Some(&pair[0].words)
+        Some(&set[0].packed)
     }
 
     /// In place of the entry that was used longer ago, to be the first to go until it is used again: half of all pieces
     /// never come again, and one of them does not drive out another that does.
-    pub(in crate::encode) fn insert(&mut self, place: u32, key: u128, words: &[u32]) {
-        let mut entry = Entry { key, words: [0; TOKENS] };
-        entry.words[..words.len()].copy_from_slice(words);
-        entry.words[0] = entry.words[0] & !COUNT | (words.len() as u32 - 1) << COUNT_SHIFT;
-        let pair = &mut self.pairs[place as usize].0;
-        let way = (pair[0].key != key && pair[0].key != NO_KEY) as usize;
-        pair[way] = entry;
+    pub(in crate::encode) fn insert(&mut self, place: u32, key: u128, packed: &[u32]) {
+        let mut entry = Entry { key, packed: [0; TOKENS] };
+        entry.packed[..packed.len()].copy_from_slice(packed);
+        entry.packed[0] = entry.packed[0] & !COUNT | (packed.len() as u32 - 1) << COUNT_SHIFT;
+        let set = &mut self.sets[place as usize].0;
+        let way = (set[0].key != key && set[0].key != NO_KEY) as usize;
+        set[way] = entry;
     }
 }
 
@@ -85,17 +85,17 @@ pub(in crate::encode) struct LongPieces {
 
 impl LongPieces {
     pub(in crate::encode) fn get(&self, piece: &[u8]) -> Option<&[u32]> {
-        self.table.get(piece).map(|words| &**words)
+        self.table.get(piece).map(|packed| &**packed)
     }
 
-    pub(in crate::encode) fn insert(&mut self, piece: &[u8], words: &[u32]) {
+    pub(in crate::encode) fn insert(&mut self, piece: &[u8], packed: &[u32]) {
         if piece.len() > LONG_BYTES {
             return;
         }
-        self.memory += piece.len() + 4 * words.len() + 64;
+        self.memory += piece.len() + 4 * packed.len() + 64;
         if self.memory > LONG_MEMORY {
             *self = Self::default();
         }
-        self.table.insert(piece.into(), words.into());
+        self.table.insert(piece.into(), packed.into());
     }
 }

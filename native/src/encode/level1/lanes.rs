@@ -4,7 +4,7 @@
 //! a step takes all of it at once: no branch depends on how many tokens are left.
 
 use crate::count::keys::SHORT;
-use crate::encode::pairs::{made, rank, FixedPairs, Found};
+use crate::encode::pairs::{product, rank, FixedPairs, PairMerge};
 use crate::runtime::memory;
 use crate::vocabulary::MOST_MERGES;
 
@@ -61,7 +61,7 @@ impl Lanes {
 
     /// A sequence of up to `TOKENS`, to be merged; `found`: for every two neighbours.
     #[inline(always)]
-    pub(in crate::encode) fn add(&mut self, tokens: impl Iterator<Item = u32>, found: impl Iterator<Item = Found>) {
+    pub(in crate::encode) fn add(&mut self, tokens: impl Iterator<Item = u32>, found: impl Iterator<Item = PairMerge>) {
         let mut lane = Lane {
             number: self.ranges.len() as u32,
             length: 0,
@@ -113,9 +113,9 @@ impl Lanes {
 
 impl Lane {
     #[inline(always)]
-    fn put(&mut self, place: usize, found: Found) {
+    fn put(&mut self, place: usize, found: PairMerge) {
         self.ranks[place] = (rank(found).min(NO_RANK) << ROW.trailing_zeros()) as i32 | place as i32;
-        self.made[place] = made(found);
+        self.made[place] = product(found);
     }
 
     /// What the table says of the pairs that the latest merge has made.

@@ -1,10 +1,10 @@
 //! Level 1: text is cut into pieces that are looked up instead of merged.
 
-use super::known::{Known, Origins};
 use super::queue::{MARK_FIRST, MARK_PART};
+use super::token_index::{Origins, TokenIndex};
 use crate::count::keys::{short_key, SHORT};
 use crate::encode::merge::{merge, Scratch};
-use crate::encode::pairs::{found, FixedPairs, Found, PairTable, ABSENT};
+use crate::encode::pairs::{pair_merge, FixedPairs, PairMerge, PairTable, NO_MERGE};
 use crate::encode::{bits::Bits, definition::Definition, rules::Rule, state::State};
 use crate::pretokenize::masks::high_bits;
 use crate::runtime::{interrupt::poll, memory};
@@ -16,27 +16,27 @@ const DEAD: u8 = 1 << 7;
 pub(in crate::encode) struct Level1 {
     pub(in crate::encode) pairs: FixedPairs,
     /// Merges of two bytes, by the bytes.
-    pub(in crate::encode) bytes: Vec<Found>,
-    pub(in crate::encode) byte_words: [u32; 256],
+    pub(in crate::encode) bytes: Vec<PairMerge>,
+    pub(in crate::encode) packed_bytes: [u32; 256],
     /// By two bytes: `DEAD` where no merge joins a token that ends in the first to one that begins with the second.
     dead: Box<[u8; 1 << 16]>,
     /// Cut at dead byte pairs whatever the length: the scanner's pieces are long.
     pub(in crate::encode) cut_all: bool,
     /// What a whole piece of the scanner becomes although merges do not make it.
-    pub(in crate::encode) whole: Option<Known>,
+    pub(in crate::encode) whole: Option<TokenIndex>,
     /// What a piece becomes that is one token's bytes, for all threads.
-    pub(in crate::encode) known: Known,
+    pub(in crate::encode) token_index: TokenIndex,
     /// By id: the word of each token. Empty where that is the id.
-    pub(in crate::encode) words: Vec<u32>,
+    pub(in crate::encode) packed: Vec<u32>,
 }
 
 impl Level1 {
-    pub(in crate::encode) fn new(definition: &Definition, rules: &[Rule], cut_all: bool, words: Vec<u32>) -> Self {
+    pub(in crate::encode) fn new(definition: &Definition, rules: &[Rule], cut_all: bool, packed: Vec<u32>) -> Self {
         let Definition { tokens, byte_ids, .. } = definition;
         let mut pairs = PairTable::new(rules.len());
         let mut dead: Box<[u8; 1 << 16]> = vec![DEAD; 1 << 16].try_into().expect("a length");
         for Rule { rank, merge } in rules {
-            pairs.insert(merge.left, merge.right, found(*rank, merge.new));
+            pairs.insert(merge.left, merge.right, pair_merge(*rank, merge.new));
             if let (Some(&last), Some(&first)) = (tokens.get(merge.left).last(), tokens.get(merge.right).first()) {
                 dead[byte_pair(last, first)] = 0;
             }
@@ -44,23 +44,31 @@ impl Level1 {
         let bytes = (0..=u16::MAX).map(|two| {
             let [left, right] = two.to_le_bytes().map(usize::from);
             match dead[two as usize] {
-                DEAD => ABSENT,
+                DEAD => NO_MERGE,
                 _ => pairs.get(byte_ids[left], byte_ids[right]),
             }
         });
         let bytes = bytes.collect();
         let pairs = FixedPairs::new(&pairs);
-        let mut level =
-            Self { pairs, bytes, byte_words: *byte_ids, dead, cut_all, whole: None, known: Known::default(), words };
-        level.known = level.known_tokens(definition, rules);
+        let mut level = Self {
+            pairs,
+            bytes,
+            packed_bytes: *byte_ids,
+            dead,
+            cut_all,
+            whole: None,
+            token_index: TokenIndex::default(),
+            packed,
+        };
+        level.token_index = level.index_tokens(definition, rules);
         level
     }
 
     /// Tokens of up to 15 bytes that merging their own bytes gives.
-    fn known_tokens(&self, definition: &Definition, rules: &[Rule]) -> Known {
+    fn index_tokens(&self, definition: &Definition, rules: &[Rule]) -> TokenIndex {
         let tokens = &definition.tokens;
         let origins = Origins::new(definition, rules);
-        let mut known = Known::new(tokens.len());
+        let mut token_index = TokenIndex::new(tokens.len());
         let (mut ids, mut scratch) = (Vec::new(), Scratch::default());
         let mut makes_itself = |id: u32, bytes: &[u8]| {
             self.merge_bytes(bytes, &mut ids, &mut scratch);
@@ -82,20 +90,20 @@ impl Level1 {
             if found {
                 whole.set(id as usize);
                 if bytes.len() <= SHORT {
-                    known.insert(short_key(bytes, 0, bytes.len()), id);
+                    token_index.insert(short_key(bytes, 0, bytes.len()), id);
                 }
             }
         }
-        known
+        token_index
     }
 
     /// Makes pieces of up to 15 bytes that are one of these tokens become it, although merges do not make it.
     /// Not with `cut_all`, where what is looked up are parts of pieces.
-    pub(in crate::encode) fn know(&mut self, definition: &Definition, ids: &[u32]) {
+    pub(in crate::encode) fn set_whole_tokens(&mut self, definition: &Definition, ids: &[u32]) {
         if self.cut_all {
             return;
         }
-        let mut whole = Known::new(definition.tokens.len());
+        let mut whole = TokenIndex::new(definition.tokens.len());
         for &id in ids {
             let bytes = definition.tokens.get(id);
             if (1..=SHORT).contains(&bytes.len()) {
@@ -106,26 +114,26 @@ impl Level1 {
     }
 
     /// Whether the bytes are up to 15 that make one token.
-    pub(in crate::encode) fn knows(&self, bytes: &[u8]) -> bool {
-        bytes.len() <= SHORT && self.known.get(short_key(bytes, 0, bytes.len())).is_some()
+    pub(in crate::encode) fn is_token(&self, bytes: &[u8]) -> bool {
+        bytes.len() <= SHORT && self.token_index.get(short_key(bytes, 0, bytes.len())).is_some()
     }
 
     /// The word of a token.
     #[inline(always)]
-    pub(in crate::encode) fn word(&self, id: u32) -> u32 {
-        self.words[id as usize]
+    pub(in crate::encode) fn pack(&self, id: u32) -> u32 {
+        self.packed[id as usize]
     }
 
     /// Forgets what is pending from another text, and goes on at a place in this one. `FIRSTS`: as with `cut`.
     #[inline(always)]
     pub(in crate::encode) fn begin<const FIRSTS: bool>(&self, at: usize, state: &mut State) {
         state.queue.begin(at, FIRSTS || self.whole.is_some());
-        state.missed.clear();
+        state.misses.clear();
         state.block = usize::MAX;
     }
 
-    /// Adds the words of a piece of the scanner to `out`, now or with `settle`; it starts where the one before ends.
-    /// `FIRSTS`: the first word has `words::FIRST`.
+    /// Adds the packed of a piece of the scanner to `out`, now or with `settle`; it starts where the one before ends.
+    /// `FIRSTS`: the first word has `packed::FIRST`.
     #[inline(always)]
     pub(in crate::encode) fn cut<const FIRSTS: bool>(
         &self,
@@ -168,11 +176,11 @@ impl Level1 {
         self.push(text, end as u64 | marks, state, out);
     }
 
-    /// The words that merging alone makes of a text, which is not empty, also where a whole piece becomes another token.
+    /// The packed that merging alone makes of a text, which is not empty, also where a whole piece becomes another token.
     pub(in crate::encode) fn merged(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
         self.begin::<true>(0, state);
         self.push(text, text.len() as u64 | MARK_PART, state, out);
-        self.settle(text, state, out);
+        self.flush(text, state, out);
     }
 
     /// Bit i: no merge of level 1 joins byte `block` + i to the one before.
@@ -197,7 +205,7 @@ impl Level1 {
     /// Ids of a piece of text.
     pub(in crate::encode) fn merge_bytes(&self, bytes: &[u8], ids: &mut Vec<u32>, scratch: &mut Scratch) {
         ids.clear();
-        memory::extend(ids, bytes.iter().map(|&byte| self.byte_words[byte as usize]));
+        memory::extend(ids, bytes.iter().map(|&byte| self.packed_bytes[byte as usize]));
         merge(ids, |left, right| self.pairs.get(left, right), scratch);
     }
 }

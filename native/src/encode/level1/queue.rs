@@ -3,7 +3,7 @@
 /// Pieces that wait for each other.
 pub(in crate::encode) const AHEAD: usize = 64;
 
-/// What the queue says of a piece besides its end: that it begins with `words::FIRST`, and that its key has `PART`.
+/// What the queue says of a piece besides its end: that it begins with `packed::FIRST`, and that its key has `PART`.
 pub(in crate::encode) const MARK_FIRST: u64 = 1 << 63;
 pub(in crate::encode) const MARK_PART: u64 = 1 << 62;
 pub(in crate::encode) const END: u64 = MARK_PART - 1;
@@ -23,7 +23,7 @@ pub(in crate::encode) struct Queue {
     /// Their keys, 0 for long ones, and where their entries are.
     pub(in crate::encode) keys: [u128; AHEAD],
     pub(in crate::encode) places: [u32; AHEAD],
-    /// Which have no entry, and how many words are in front of theirs.
+    /// Which have no entry, and how many packed are in front of theirs.
     pub(in crate::encode) absent: Vec<(usize, usize)>,
 }
 
@@ -56,15 +56,15 @@ impl Queue {
 
 /// A piece that has no entry.
 #[derive(Clone, Copy)]
-pub(in crate::encode) struct Missed {
+pub(in crate::encode) struct Miss {
     pub(in crate::encode) key: u128,
     pub(in crate::encode) place: u32,
     pub(in crate::encode) start: usize,
     pub(in crate::encode) end: usize,
-    /// `words::FIRST` or 0.
+    /// `packed::FIRST` or 0.
     pub(in crate::encode) first: u32,
-    /// Where in the output its words belong.
+    /// Where in the output its packed belong.
     pub(in crate::encode) at: usize,
-    /// Whether its words are to be kept.
+    /// Whether its packed are to be kept.
     pub(in crate::encode) new: bool,
 }

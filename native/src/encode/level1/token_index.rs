@@ -1,9 +1,9 @@
 //! Tokens that a piece becomes at once: those that merging their own bytes gives.
 
 use crate::count::keys::hash_key;
-use crate::encode::pairs::{joins, rank, Found};
+use crate::encode::pairs::{is_merge, rank, PairMerge};
 use crate::encode::{definition::Definition, rules::Rule};
-use crate::runtime::memory::{on_huge_pages, prefetch};
+use crate::runtime::memory::{huge_filled, prefetch};
 use crate::vocabulary::MergeRule;
 
 /// What each token is made of, where every token is made by one merge, behind those that make its parts.
@@ -35,7 +35,7 @@ impl Origins {
     /// below that of the merge that takes its left token to the left, and not above that of the merge that takes its right
     /// token to the right: of equal ranks the leftmost comes first.
     #[inline(always)]
-    pub(in crate::encode) fn meet(&self, merge: &MergeRule, pair: impl Fn(u32, u32) -> Found) -> bool {
+    pub(in crate::encode) fn meet(&self, merge: &MergeRule, pair: impl Fn(u32, u32) -> PairMerge) -> bool {
         let (mut left, mut right) = (merge.left, merge.right);
         let (mut takes_left, mut takes_right) = (u32::MAX, u32::MAX);
         loop {
@@ -50,7 +50,7 @@ impl Origins {
                 (takes_right, right) = (from_right.2 - 1, from_right.0);
             }
             let found = pair(left, right);
-            if joins(found) && rank(found) < takes_left && rank(found) <= takes_right {
+            if is_merge(found) && rank(found) < takes_left && rank(found) <= takes_right {
                 return false;
             }
         }
@@ -59,7 +59,7 @@ impl Origins {
 
 /// Ids by keys: what a piece becomes that one token spells.
 #[derive(Default)]
-pub(in crate::encode) struct Known {
+pub(in crate::encode) struct TokenIndex {
     /// Part of a hash, and an id; few bytes, since most pieces that come here are no token.
     slots: Vec<(u32, u32)>,
     /// By id.
@@ -68,10 +68,10 @@ pub(in crate::encode) struct Known {
 
 const NO_ID: u32 = u32::MAX;
 
-impl Known {
+impl TokenIndex {
     pub(in crate::encode) fn new(n: usize) -> Self {
-        let slots = on_huge_pages((n * 3 / 2).next_power_of_two().max(16), (0, NO_ID));
-        Self { slots, keys: on_huge_pages(n, 0) }
+        let slots = huge_filled((n * 3 / 2).next_power_of_two().max(16), (0, NO_ID));
+        Self { slots, keys: huge_filled(n, 0) }
     }
 
     /// Where a key is, or would be.

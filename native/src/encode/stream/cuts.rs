@@ -71,7 +71,7 @@ fn place(scanner: &Scanner, seam: &Seam) -> Place {
 fn named(kind: Kind, seam: &Seam) -> Place {
     let &Seam { left, right, .. } = seam;
     match kind {
-        // Words. All of them end in front of white space that is not taken as a line's end, and take nothing into a
+        // Words. All of them end in front of white space that is not taken as a line's end, and take nothing target a
         // run of letters but letters, marks and contractions.
         Kind::Gpt2 | Kind::Cl100k | Kind::Llama3 | Kind::Digits1 | Kind::SeedPlus => words(kind, seam),
         Kind::O200k | Kind::Superbpe | Kind::UwPaper | Kind::Whitespace => words(kind, seam),

@@ -1,22 +1,22 @@
 //! A text that comes in parts and is prepared first.
 
-use super::{cuts::Cuts, text_stream::Stream};
+use super::{cuts::Cuts, text_stream::TextStream};
 use crate::encode::{encoder::Encoder, preparation::Preparation, state::State};
 use crate::text::normalize::{certain_end, normalized};
-use crate::text::specials::{Held, Part};
+use crate::text::specials::{Part, PendingText};
 
-/// A text that comes in parts, on its way through a preparation into a `Stream`.
+/// A text that comes in parts, on its way through a preparation target a `TextStream`.
 #[derive(Default)]
 pub struct PreparedStream {
-    early: Held,
+    early: PendingText,
     /// What the next character may still change.
     unnormalized: Vec<u8>,
-    late: Held,
-    stream: Stream,
+    late: PendingText,
+    stream: TextStream,
 }
 
 /// What encodes a stream.
-pub struct Into<'a> {
+pub struct Target<'a> {
     pub preparation: &'a Preparation,
     pub encoder: &'a Encoder,
     pub cuts: &'a Cuts,
@@ -29,62 +29,62 @@ pub struct Into<'a> {
 impl PreparedStream {
     /// Takes up a part, whole characters, and appends the ids that no later part can change; with `last`, all, and the
     /// stream is as new. Fails where more than the limit would have to wait.
-    pub fn push(&mut self, part: &[u8], last: bool, into: &mut Into) -> Result<(), String> {
+    pub fn push(&mut self, part: &[u8], last: bool, target: &mut Target) -> Result<(), String> {
         let Self { early, unnormalized, late, stream } = self;
-        let mut below = Below { unnormalized, late, stream };
-        match &into.preparation.early {
-            None => below.push(part, into)?,
+        let mut rest = Late { unnormalized, late, stream };
+        match &target.preparation.early {
+            None => rest.push(part, target)?,
             Some(specials) => early.push(part, specials, last, |part| match part {
-                Part::Text(text) => below.push(text, into),
+                Part::Text(text) => rest.push(text, target),
                 Part::Token(id) => {
-                    below.finish(into)?;
-                    into.out.push(id);
+                    rest.finish(target)?;
+                    target.out.push(id);
                     Ok(())
                 }
             })?,
         }
         if last {
-            below.finish(into)?;
+            rest.finish(target)?;
         }
         Ok(())
     }
 }
 
 /// All of it behind the search for early tokens.
-struct Below<'s> {
+struct Late<'s> {
     unnormalized: &'s mut Vec<u8>,
-    late: &'s mut Held,
-    stream: &'s mut Stream,
+    late: &'s mut PendingText,
+    stream: &'s mut TextStream,
 }
 
-impl Below<'_> {
-    fn push(&mut self, text: &[u8], into: &mut Into) -> Result<(), String> {
-        if into.preparation.forms.is_empty() {
-            return self.push_normalized(text, false, into);
+impl Late<'_> {
+    fn push(&mut self, text: &[u8], target: &mut Target) -> Result<(), String> {
+        if target.preparation.forms.is_empty() {
+            return self.push_normalized(text, false, target);
         }
         self.unnormalized.extend_from_slice(text);
-        let end = certain_end(&into.preparation.forms, self.unnormalized);
-        let normal = normalized(&into.preparation.forms, &self.unnormalized[..end]).into_owned();
+        let end = certain_end(&target.preparation.forms, self.unnormalized);
+        let normal = normalized(&target.preparation.forms, &self.unnormalized[..end]).into_owned();
         self.unnormalized.drain(..end);
-        if self.unnormalized.len() > into.limit {
+        if self.unnormalized.len() > target.limit {
             return Err(format!(
                 "{} bytes of the stream are one character and its marks, which is more than max_pending_bytes={}; raise \
                  it, or mend the text",
                 self.unnormalized.len(),
-                into.limit
+                target.limit
             ));
         }
-        self.push_normalized(&normal, false, into)
+        self.push_normalized(&normal, false, target)
     }
 
-    fn finish(&mut self, into: &mut Into) -> Result<(), String> {
+    fn finish(&mut self, target: &mut Target) -> Result<(), String> {
         let rest = std::mem::take(self.unnormalized);
-        self.push_normalized(&normalized(&into.preparation.forms, &rest), true, into)
+        self.push_normalized(&normalized(&target.preparation.forms, &rest), true, target)
     }
 
-    fn push_normalized(&mut self, text: &[u8], last: bool, into: &mut Into) -> Result<(), String> {
+    fn push_normalized(&mut self, text: &[u8], last: bool, target: &mut Target) -> Result<(), String> {
         let stream = &mut *self.stream;
-        let Into { preparation, encoder, cuts, limit, state, out } = into;
+        let Target { preparation, encoder, cuts, limit, state, out } = target;
         match &preparation.late {
             None => stream.push(text, encoder, cuts, *limit, state, out)?,
             Some(specials) => self.late.push(text, specials, last, |part| match part {

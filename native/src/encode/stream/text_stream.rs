@@ -6,14 +6,14 @@ use crate::runtime::memory;
 
 /// A text that comes in parts.
 #[derive(Default)]
-pub struct Stream {
+pub struct TextStream {
     /// What has no ids yet: from the last cut on.
     pending: Vec<u8>,
     /// No place before this one is a cut.
     searched: usize,
 }
 
-impl Stream {
+impl TextStream {
     /// Takes up a part, whole characters, and appends the ids that no later part can change. Fails where more than
     /// `limit` bytes would have to wait.
     pub fn push(

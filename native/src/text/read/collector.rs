@@ -37,7 +37,7 @@ impl Collector {
                     base + error.valid_up_to() as u64
                 ));
             }
-            let mut replaced = memory::room(length);
+            let mut replaced = memory::with_capacity(length);
             for chunk in self.batch.data[start..].utf8_chunks() {
                 replaced.extend_from_slice(chunk.valid().as_bytes());
                 if !chunk.invalid().is_empty() {

@@ -104,7 +104,7 @@ impl<T> Queue<T> {
             } else {
                 // Nothing is held while the caller may stop the wait.
                 drop(self.changed.wait_timeout(state, interrupt::WAIT).expect("no panic while held"));
-                interrupt::look();
+                interrupt::check();
                 state = self.state();
             }
         }

@@ -10,7 +10,7 @@ use super::worker::{Pass, Spans, Statistics, Worker};
 use crate::encode::{encoder::Encoder, state::State, superwords::Superwords};
 use crate::runtime::{interrupt::poll, parallel};
 use crate::text::{batch::Batch, specials::Specials};
-use crate::train::options::{Judge, Refused, Special, Tie, Veto};
+use crate::train::options::{Judge, Phase2Options, RejectedPairs, Tie, Veto};
 use crate::train::report::{Merge, Report, Stop};
 use crate::train::{cells::Words, merge_loop::MergeLoop};
 
@@ -39,7 +39,7 @@ pub struct Trainer {
     token_counts: Vec<u64>,
     /// What `merge` found until now, at thresholds that were too high for all of it.
     found: Report,
-    refused: Refused,
+    rejected_pairs: RejectedPairs,
     /// How many of those merges the passes apply to the text, and these.
     applied: usize,
     seen: Option<Superwords>,
@@ -58,7 +58,7 @@ impl Trainer {
             documents: 0,
             token_counts: Vec::new(),
             found: Report::default(),
-            refused: Refused::default(),
+            rejected_pairs: RejectedPairs::default(),
             applied: 0,
             seen: None,
         }
@@ -186,7 +186,7 @@ impl Trainer {
         progress: impl FnMut(&[Merge]) -> bool,
     ) -> Result<(Report, Stop), String> {
         let words = self.workers[0].fragments.words()?;
-        let mut merging = self.merge_loop(words, rules, 1, Refused::default(), None);
+        let mut merging = self.merge_loop(words, rules, 1, RejectedPairs::default(), None);
         let stop = merging.run(total, PROGRESS, progress);
         Ok((merging.finish().0, stop))
     }
@@ -203,12 +203,12 @@ impl Trainer {
         progress: impl FnMut(&[Merge]) -> bool,
     ) -> Result<(&Report, Stop), String> {
         assert_eq!(self.applied, self.found.merges.len(), "the fragments have seen all merges");
-        let refused = std::mem::take(&mut self.refused);
+        let rejected_pairs = std::mem::take(&mut self.rejected_pairs);
         let words = std::mem::take(&mut self.workers[0].fragments).into_words()?;
-        let mut merging = self.merge_loop(words, rules, min_count, refused, judge);
+        let mut merging = self.merge_loop(words, rules, min_count, rejected_pairs, judge);
         let stop = merging.run(total.saturating_sub(self.found.merges.len()), PROGRESS, progress);
-        let (report, refused) = merging.finish();
-        self.refused = refused;
+        let (report, rejected_pairs) = merging.finish();
+        self.rejected_pairs = rejected_pairs;
         self.found.merges.extend(report.merges);
         self.found.rejected += report.rejected;
         self.found.too_long += report.too_long;
@@ -222,7 +222,7 @@ impl Trainer {
         words: Words,
         rules: &MergeRules<'a>,
         min_count: u64,
-        refused: Refused,
+        rejected_pairs: RejectedPairs,
         judge: Option<Judge<'a>>,
     ) -> MergeLoop<'a> {
         let mut tokens = self.encoder.tokens().clone();
@@ -232,8 +232,13 @@ impl Trainer {
             tokens.push(&token);
             widths.push(widths[merge.left as usize].saturating_add(widths[merge.right as usize]));
         }
-        let special =
-            Special { max_tokens: rules.max_tokens, widths, non_overlapping: rules.non_overlapping, refused, judge };
-        MergeLoop::with(words, tokens, rules.tie, rules.veto, min_count, special)
+        let options = Phase2Options {
+            max_tokens: rules.max_tokens,
+            widths,
+            non_overlapping: rules.non_overlapping,
+            rejected_pairs,
+            judge,
+        };
+        MergeLoop::with_phase2(words, tokens, rules.tie, rules.veto, min_count, options)
     }
 }

@@ -1,7 +1,7 @@
 //! What one thread gathers in a pass over documents.
 
 use super::{fragments::Fragments, sketch::Sketch};
-use crate::encode::superwords::{Room, Superwords};
+use crate::encode::superwords::{SuperwordScratch, Superwords};
 use crate::text::unit::Unit;
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub(super) struct Worker {
     pub(super) lengths: BTreeMap<usize, u64>,
     /// How often each token occurs, by id.
     pub(super) tokens: Vec<u64>,
-    room: Room,
+    scratch: SuperwordScratch,
     merged: Vec<u32>,
 }
 
@@ -89,7 +89,7 @@ impl Worker {
         let Some(seen) = seen else { return gather(self, piece) };
         let mut merged = std::mem::take(&mut self.merged);
         merged.clear();
-        seen.apply(piece, &mut self.room, &mut merged);
+        seen.apply(piece, &mut self.scratch, &mut merged);
         gather(self, &merged);
         self.merged = merged;
     }
