@@ -1,7 +1,7 @@
 //! Byte-level BPE and SuperBPE: reading text, pretokenization, counting, training, encoding.
 //!
-//! Rooms, each of which uses only those before it: `runtime`, `text`, `pretokenize`, `count`, `encode`, `train`, `files`.
-//! `python` is the binding, behind a feature; nothing else knows Python.
+//! Rooms, each of which uses only those before it: `runtime`, `vocabulary`, `text`, `pretokenize`, `count`, `encode`,
+//! `train`, `files`. `python` is the binding, behind a feature; nothing else knows Python.
 
 pub mod count;
 pub mod encode;

@@ -5,10 +5,10 @@ use crate::runtime::memory;
 /// Ids are below this.
 pub const MOST_IDS: usize = 1 << 24;
 
-/// Merges are at most as many; a token can have several.
+/// Maximum number of merges; a token can have several.
 pub const MOST_MERGES: usize = 1 << 26;
 
-/// A merge by ids; its place in the list is its rank.
+/// A merge by ids. Its index in the list is its rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MergeRule {
     pub left: u32,
@@ -16,7 +16,7 @@ pub struct MergeRule {
     pub new: u32,
 }
 
-/// Byte strings of tokens by id.
+/// Bytes of tokens by id.
 #[derive(Clone, Default)]
 pub struct Tokens {
     data: Vec<u8>,

@@ -1,7 +1,7 @@
-//! Counts of distinct pretokens: threads that take pieces of batches from a queue, each with a table of its own.
+//! Counts distinct pretokens. Threads take chunks of batches from a queue, each with its own table.
 //!
-//! A table that outgrows its share of the memory limit is written to disk as a sorted run and starts anew; in the
-//! end tables and runs are added up in order. So the result depends neither on threads nor on memory.
+//! A table that exceeds its share of the memory limit is written to disk as a sorted run and emptied. At the end,
+//! tables and runs are merged in order, so the result depends neither on the number of threads nor on memory.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -20,21 +20,22 @@ use crate::runtime::{lock_free::Process, parallel};
 use crate::text::{batch::Batch, specials::Specials, unit::Unit, word_ends::is_word_end};
 
 const CHUNK_BYTES: usize = 1 << 18;
-/// Runs that are merged at once; each holds a file and less than half a megabyte.
+/// Runs merged at once. Each holds an open file and less than half a megabyte.
 const MOST_RUNS: usize = 64;
-/// How long to wait where the threads have enough to do; they have a chunk each in that time, and four wait.
+/// Time to sleep when the queue is full. Each thread has a chunk to work on meanwhile, and four more are queued per
+/// thread.
 const FULL: Duration = Duration::from_micros(500);
 
-/// Where tables go that have no room in memory.
+/// Where tables that exceed the memory limit are written.
 #[derive(Clone, Debug)]
 pub struct Spill {
-    /// Bytes that all tables together may take.
+    /// Bytes that all tables together may use.
     pub memory: usize,
-    /// A folder of our own.
+    /// A folder that nothing else writes to.
     pub folder: PathBuf,
 }
 
-/// A part of a batch that one thread counts at once.
+/// A part of a batch that one thread counts.
 struct Work {
     batch: Arc<Batch>,
     place: Place,
@@ -42,7 +43,7 @@ struct Work {
 
 enum Place {
     Documents(Range<usize>),
-    /// Bytes of a document that is too long for one thread.
+    /// A byte range of a document that is too long for one thread.
     Bytes(Range<usize>),
 }
 
@@ -51,7 +52,7 @@ pub(super) struct Shared {
     unit: Unit,
     specials: Specials,
     spill: Option<Spill>,
-    /// Per thread.
+    /// Limit per thread, in bytes.
     memory: usize,
     runs: Mutex<Vec<Run>>,
     pub(super) n_spilled: AtomicUsize,
@@ -79,7 +80,7 @@ impl Shared {
             Some(Failure::Stopped(stopped)) => stopped.for_another_thread(),
             None => unreachable!("a failure has its reason"),
         };
-        stopped.unwind() // with the lock open
+        stopped.unwind() // the lock is released by now
     }
 
     fn count(&self, work: &Work, table: &mut Table) -> Result<(), String> {
@@ -107,7 +108,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes a table to disk; where that makes too many files, makes them one.
+    /// Writes a table to disk. If that makes too many runs, merges them into one.
     fn write(&self, table: Table) -> Result<(), String> {
         let spill = self.spill.as_ref().expect("a place to spill to");
         let path = || spill.folder.join(format!("{:06}.run", self.n_spilled.fetch_add(1, Ordering::Relaxed)));
@@ -121,7 +122,7 @@ impl Shared {
             }
             std::mem::take(&mut *runs)
         };
-        // Without the lock: this takes long, and ends early where the call is to stop.
+        // Not under the lock: merging takes long and may be interrupted.
         let mut sum = Sum::new(many.drain(..).map(Source::Run).collect())?;
         let merged = Run::write(path(), |bytes| {
             bytes.clear();
@@ -132,13 +133,13 @@ impl Shared {
     }
 }
 
-/// What one thread counts, in order of bytes; None after a failure.
+/// Counts on one thread. Returns the sorted table, or None after a failure.
 fn work(shared: &Shared, queue: &Mutex<Receiver<Work>>) -> Option<Sorted> {
     let counted = catch(|| {
         let mut table = Table::new(shared.memory);
         loop {
             let received = queue.lock().expect("no panic while held").recv();
-            // After a failure the queue is only emptied, so that nobody waits for room in it.
+            // After a failure, only drain the queue, so that no sender blocks.
             let failed = shared.failed.load(Ordering::Acquire);
             match received {
                 Err(_) => return Ok((!failed).then(|| table.into_sorted())),
@@ -203,7 +204,7 @@ impl Counter {
             let send_sorted = send_sorted.clone();
             move || {
                 if let Some(sorted) = call.on_this_thread(None, || work(&shared, &receiver)) {
-                    let _ = send_sorted.send(sorted); // unless nobody waits for it any more
+                    let _ = send_sorted.send(sorted); // fails only if the receiver is gone
                 }
             }
         })?;
@@ -212,12 +213,12 @@ impl Counter {
         Ok(Self { shared, queue: Some(sender), workers, sorted, call, process, cuts })
     }
 
-    /// Whether documents may come in parts that were cut at the ends of words.
+    /// Whether documents may be passed in parts that were cut at word ends.
     pub fn takes_parts(&self) -> bool {
         self.cuts
     }
 
-    /// Hands a batch to the threads; waits while they have enough to do.
+    /// Queues a batch; blocks while the queue is full.
     pub fn add(&self, batch: &Arc<Batch>) -> Result<(), String> {
         self.check_process()?;
         for documents in parallel::chunks(&batch.offsets, CHUNK_BYTES) {
@@ -231,7 +232,7 @@ impl Counter {
         self.shared.check()
     }
 
-    /// A fork has none of the threads.
+    /// A forked child has none of the threads.
     fn check_process(&self) -> Result<(), String> {
         if self.process.is_current() {
             return Ok(());
@@ -263,7 +264,7 @@ impl Counter {
         }
     }
 
-    /// Everything that was counted, in order of bytes.
+    /// All counts, sorted by bytes.
     pub fn finish(mut self) -> Result<Counts, String> {
         self.check_process()?;
         drop(self.queue.take());
@@ -282,7 +283,7 @@ impl Counter {
 }
 
 impl Drop for Counter {
-    /// Waits for the threads to stop, so that nothing is written after it.
+    /// Joins the threads, so that nothing is written afterwards.
     fn drop(&mut self) {
         self.call.stop();
         drop(self.queue.take());

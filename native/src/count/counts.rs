@@ -3,10 +3,10 @@
 use super::spill::{Source, Sum};
 use crate::runtime::{interrupt::poll, memory};
 
-/// Work of adding up one string's counts, as `poll` takes it.
+/// Work of summing one string's counts, in units of `poll`.
 const WORK_PER_SUM: usize = 16;
 
-/// Distinct pretokens in order of bytes, laid end to end, and how often each occurs.
+/// Distinct pretokens, sorted and concatenated, with their counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub data: Vec<u8>,
@@ -15,7 +15,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds up sorted sources.
+    /// Merges sorted sources and sums their counts.
     pub fn sum(sources: Vec<Source>) -> Result<Self, String> {
         let most: usize = sources.iter().map(Source::len).sum();
         let mut sum = Sum::new(sources)?;

@@ -1,4 +1,4 @@
-//! Short byte strings as integers, for tables that are probed millions of times a second.
+//! Short byte strings as integer keys, for tables that are probed millions of times a second.
 
 /// Longest string that fits a key.
 pub const SHORT: usize = 15;
@@ -13,14 +13,14 @@ const MASKS: [u128; 16] = {
     masks
 };
 
-/// Up to 15 bytes and their number (in the top byte) as one integer.
+/// Up to 15 bytes and their length (in the top byte) as one integer.
 #[inline(always)]
 pub fn short_key(text: &[u8], start: usize, end: usize) -> u128 {
     let length = end - start;
     debug_assert!(length <= SHORT);
     let raw = match text.get(start..).and_then(<[u8]>::first_chunk) {
         Some(bytes) => u128::from_le_bytes(*bytes),
-        // Near the end: the last 16 bytes, without those in front.
+        // Near the end: load the last 16 bytes and shift out those before `start`.
         None if text.len() >= 16 && start < text.len() => {
             let last = u128::from_le_bytes(*text.last_chunk().expect("16 bytes"));
             last >> (8 * (start + 16 - text.len()))

@@ -1,4 +1,4 @@
-//! Sorted counts on disk, and the sum of many sorted counts.
+//! Sorted counts on disk, and the k-way merge of sorted counts.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -8,10 +8,10 @@ use super::table::{head, Sorted};
 use crate::runtime::{interrupt::poll, memory};
 
 const BUFFER: usize = 1 << 16;
-/// Log of the bytes that compression looks back on, and so of what each run takes in memory while it is read.
+/// Log2 of the compression window, which bounds the memory of each run while it is read.
 const WINDOW_LOG: u32 = 17;
 
-/// Something that gives byte strings in order, each with a count.
+/// A source of byte strings in sorted order, each with a count.
 pub enum Source {
     Table(Sorted),
     Run(Run),
@@ -19,7 +19,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Strings that it gives in all.
+    /// Total number of strings.
     pub fn len(&self) -> usize {
         match self {
             Self::Table(sorted) => sorted.len(),
@@ -41,7 +41,7 @@ impl Source {
     }
 }
 
-/// Strings laid end to end with their counts, which are multiplied by a weight.
+/// Concatenated strings and their counts, which are multiplied by a weight.
 pub struct Arrays {
     pub data: Vec<u8>,
     pub offsets: Vec<i64>,
@@ -67,23 +67,23 @@ fn too_many() -> String {
     "a pretoken's count does not fit 64 bits; use smaller weights".into()
 }
 
-/// A file of sorted strings: each as its length, its bytes and its count, compressed. Deleted when dropped.
+/// A compressed file of sorted strings: length, bytes and count of each. Deleted on drop.
 pub struct Run {
     path: PathBuf,
     length: usize,
-    /// Opened when the first string is wanted.
+    /// Opened on the first read.
     input: Option<Box<dyn Read + Send>>,
 }
 
 impl Run {
-    /// Writes what `next` gives, in its order.
+    /// Writes the strings that `next` returns, in that order.
     pub fn write(
         path: PathBuf,
         mut next: impl FnMut(&mut Vec<u8>) -> Result<Option<u64>, String>,
     ) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("{}: cannot spill counts: {error}", path.display());
         let file = BufWriter::with_capacity(BUFFER, File::create_new(&path).map_err(failed)?);
-        // From here on the file goes when the run does, also where writing it fails.
+        // From here on dropping the run deletes the file, also if writing fails.
         let mut run = Self { path: path.clone(), length: 0, input: None };
         let mut output = zstd::Encoder::new(file, 1).map_err(failed)?;
         output.window_log(WINDOW_LOG).map_err(failed)?;
@@ -130,10 +130,10 @@ impl Drop for Run {
     }
 }
 
-/// The sum of sorted sources: every string once, in order, with all its counts added up.
+/// K-way merge of sorted sources: every string once, in order, with the sum of its counts.
 pub struct Sum {
     sources: Vec<Source>,
-    /// The string that each source is at, its count, and a heap of sources by those strings.
+    /// The current string and count of each source, and a heap of sources by their strings.
     strings: Vec<Vec<u8>>,
     counts: Vec<u64>,
     heap: Vec<(u128, usize)>,

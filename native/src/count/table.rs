@@ -1,24 +1,25 @@
-//! Byte strings and how often each occurred: a table to count in, and what it holds in order of bytes.
+//! A hash table that counts byte strings, and its contents in sorted order.
+
+use hashbrown::hash_table::{Entry, HashTable};
 
 use super::keys::{hash_key, short_key, SHORT};
 use crate::runtime::interrupt::poll;
 use crate::runtime::memory::{self, prefetch};
-use hashbrown::hash_table::{Entry, HashTable};
 
 /// Keys gathered before the table is probed, so that cache misses overlap.
 const AHEAD: usize = 64;
 
 #[derive(Clone, Copy, Default)]
 struct Slot {
-    // The key's halves, not a u128, whose alignment would pad the slot from 24 bytes to 32.
+    // Two halves, not a u128: its alignment would pad the slot from 24 to 32 bytes.
     low: u64,
-    high: u64, // 0: empty (the top byte is the length)
+    high: u64, // 0 if empty (the top byte is the length)
     count: u64,
 }
 
 #[derive(Clone, Copy)]
 struct Long {
-    start: usize, // in the arena
+    start: usize, // into the arena
     length: u32,
     count: u64,
 }
@@ -27,7 +28,7 @@ struct Long {
 pub struct Table {
     slots: Vec<Slot>,
     used: usize,
-    pending: [(u128, u64); AHEAD], // key and its hash
+    pending: [(u128, u64); AHEAD], // keys and their hashes
     n_pending: usize,
     long: HashTable<Long>,
     arena: Vec<u8>,
@@ -42,7 +43,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// An empty table that says when it would take more than `limit` bytes of memory.
+    /// An empty table that reports `is_full` before it would use more than `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             slots: memory::filled(1 << 12, Slot::default()),
@@ -56,13 +57,13 @@ impl Table {
         }
     }
 
-    /// Whether the table should be emptied: it did not grow, or has grown past its limit.
+    /// Whether the table should be emptied: it could not grow, or grew beyond its limit.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.full
     }
 
-    /// Counts `text[start..end]`, which is not empty, once.
+    /// Counts the non-empty string `text[start..end]` once.
     #[inline(always)]
     pub fn add(&mut self, text: &[u8], start: usize, end: usize) {
         if end - start > SHORT {
@@ -78,11 +79,11 @@ impl Table {
         }
     }
 
-    /// Puts the pending keys into the table.
+    /// Inserts the pending keys.
     #[inline(never)]
     fn settle(&mut self) {
         if (self.used + AHEAD) * 5 > self.slots.len() * 3 {
-            // While it grows, both tables are there. Without growing there is room for what is pending, once.
+            // Growing holds both tables at once. Without growing, there is space for the pending keys one more time.
             self.full = self.memory() + 2 * self.slots.len() * size_of::<Slot>() > self.limit;
             if !self.full || self.used + AHEAD >= self.slots.len() {
                 self.grow();
@@ -150,17 +151,17 @@ impl Table {
         poll(bytes.len());
     }
 
-    /// Bytes of memory that the table takes.
+    /// Memory in use, in bytes.
     pub fn memory(&self) -> usize {
         self.slots.len() * size_of::<Slot>() + self.long.capacity() * 8 * size_of::<Long>() / 7 + self.arena.capacity()
     }
 
-    /// Everything that was counted, in order of bytes.
+    /// All counts, sorted by bytes.
     pub fn into_sorted(mut self) -> Sorted {
         self.settle();
         let mut short = self.slots;
         short.retain(|slot| slot.high != 0);
-        // Big-endian strings compare as their bytes do; of equal prefixes the shorter comes first.
+        // As big-endian integers, keys compare like strings; of equal prefixes the shorter comes first.
         for slot in &mut short {
             let key = (slot.high as u128) << 64 | slot.low as u128;
             let ordered = ordered_key(key);
@@ -176,13 +177,13 @@ impl Table {
     }
 }
 
-/// The bytes of a short key in big-endian order, their number in the lowest byte.
+/// The bytes of a short key in big-endian order, with the length in the lowest byte.
 fn ordered_key(key: u128) -> u128 {
     (key & ((1 << 120) - 1)).swap_bytes() | key >> 120
 }
 
-/// What orders strings: the first 15 bytes, big-endian, and the length (at most 16) in the lowest byte. Strings with
-/// equal heads are equal, unless both are longer than 15 bytes.
+/// Sort key of a string: its first 15 bytes in big-endian order, and its length (at most 16) in the lowest byte.
+/// Strings with equal heads are equal, unless both are longer than 15 bytes.
 pub fn head(bytes: &[u8]) -> u128 {
     let mut first = [0; 16];
     let length = bytes.len().min(SHORT);
@@ -191,7 +192,7 @@ pub fn head(bytes: &[u8]) -> u128 {
     u128::from_be_bytes(first)
 }
 
-/// A table's strings in order of bytes.
+/// The strings of a table in sorted order.
 pub struct Sorted {
     short: Vec<Slot>,
     long: Vec<Long>,
@@ -209,7 +210,7 @@ impl Sorted {
         self.len() == 0
     }
 
-    /// Puts the next string into `bytes` and returns its count; None at the end.
+    /// Writes the next string to `bytes` and returns its count; None at the end.
     pub fn next_into(&mut self, bytes: &mut Vec<u8>) -> Option<u64> {
         let short = self.short.get(self.next_short).map(|slot| (slot.high as u128) << 64 | slot.low as u128);
         let long = self.long.get(self.next_long).map(|long| &self.arena[long.start..][..long.length as usize]);

@@ -1,9 +1,11 @@
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
 use super::counter::{Counter, Spill};
 use super::counts::Counts;
 use crate::pretokenize::{named::NAMED, scanner::Scanner};
 use crate::text::{batch::Batch, specials::Specials, unit::Unit};
-use std::sync::atomic::Ordering;
-use std::sync::Arc;
+
 fn scanner() -> Scanner {
     Scanner::new(NAMED[0].1).unwrap()
 }

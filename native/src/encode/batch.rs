@@ -1,16 +1,16 @@
-//! Many documents at once, on several threads.
+//! Batches of documents, encoded on several threads.
 
 use super::encoder::Encoder;
 use crate::text::documents::{self, Documents, Strings, BYTES_PER_TOKEN, CHUNK_BYTES};
 
-/// Longer documents are cut for several threads.
+/// Longer documents are split for several threads.
 const LONG_BYTES: usize = 4 * CHUNK_BYTES;
 
-/// A document that has no cut up to here is not cut any more.
+/// A document without a cut within this many bytes is not split further.
 const SEARCHED_BYTES: usize = 8 * CHUNK_BYTES;
 
 impl Encoder {
-    /// Ids of all documents of a batch, and where each document's begin and end.
+    /// Ids of all documents of a batch, and the offsets of each document's ids.
     pub fn encode_batch(
         &self,
         batch: &(impl Documents + ?Sized),
@@ -24,8 +24,8 @@ impl Encoder {
         self.encode_apart(batch, threads)
     }
 
-    /// The documents, long ones in parts that give their ids; and by document the number of parts up to its last, from
-    /// 0 in front of the first.
+    /// The documents with long ones split into parts that encode to the same ids, and the cumulative number of parts
+    /// per document, from 0.
     pub(super) fn parts<'a>(&self, batch: &'a (impl Documents + ?Sized)) -> (Strings<'a>, Vec<usize>) {
         let (mut parts, mut last_parts) = (Vec::new(), vec![0]);
         for number in 0..batch.count() {
@@ -43,7 +43,7 @@ impl Encoder {
         (Strings::new(parts), last_parts)
     }
 
-    /// `encode_batch`, each document on one thread.
+    /// `encode_batch` with each document on one thread.
     fn encode_apart(&self, batch: &(impl Documents + ?Sized), threads: usize) -> Result<(Vec<u32>, Vec<i64>), String> {
         let n_bytes = (batch.offsets()[batch.count()] - batch.offsets()[0]) as usize;
         let threads = threads.min(n_bytes / CHUNK_BYTES + 1); // states are large

@@ -1,4 +1,4 @@
-//! Sets of small numbers.
+//! A bit set.
 
 pub(super) struct Bits(Vec<u64>);
 

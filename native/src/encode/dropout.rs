@@ -1,17 +1,18 @@
-//! BPE dropout (Provilkov, Emelianenko and Voita 2020, algorithm 1): encodings that differ from one time to the next.
+//! BPE dropout (Provilkov, Emelianenko and Voita 2020, algorithm 1): encodings that vary at random.
 //!
-//! In every step each merge that is possible, at each of its places, is dropped with a chance of `p`; of those left the
-//! one of the lowest rank, the leftmost of several, is applied; merging ends with the first step that drops all. Coins
-//! are thrown from the lowest rank and the leftmost place on, up to the first merge that is kept: what lies behind it
-//! would change nothing.
+//! In every step, each possible merge is dropped with probability `p` at each of its positions. Of the remaining ones,
+//! the merge of the lowest rank is applied, the leftmost if there are several. Merging ends with the first step that
+//! drops all merges. Coins are drawn in order of rank and position up to the first merge that is kept; later ones would
+//! not matter.
 //!
-//! The paper's steps are those of one word. Here a *stretch* has steps of its own: the longest run of symbols that the
-//! pattern, and for superwords the seams that no merge can join, leave together. In plain BPE that is the pretoken, as
-//! in the paper. Superword tokenizers have two kinds: bytes between which phase-1 merges can join, then phase-1 tokens
-//! between which phase-2 merges can. (Where a tokenizer does not say where its phase 2 begins, as imported superwords,
-//! the rank counts at which the encoder parts its levels.) Steps of a whole fenced piece, hundreds of bytes long, would
-//! hardly drop anything: a merge that one step drops is there again in the next, which is likely to be elsewhere. With
-//! p = 0.1 they gave 0.2 % more tokens of English than without, where stretches give 20 %, and words of plain BPE 15 %.
+//! The steps of the paper are those of one word. Here, each *stretch* has its own steps: the longest run of symbols
+//! that neither the pattern nor, for superwords, a seam that no merge can join divides. In plain BPE that is the
+//! pretoken, as in the paper. Superword tokenizers have two kinds: bytes between which phase-1 merges can join, then
+//! phase-1 tokens between which phase-2 merges can join. (If a tokenizer does not record where its phase 2 begins, like
+//! imported superwords, the rank at which the encoder splits its levels counts.) Steps over a whole fenced piece,
+//! hundreds of bytes long, would hardly drop anything: a merge that one step drops is possible again in the next step,
+//! which is likely to apply a merge elsewhere. With p = 0.1, such steps gave 0.2 % more tokens of English than no
+//! dropout; stretches give 20 %, and words of plain BPE 15 %.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -21,14 +22,14 @@ use crate::vocabulary::MergeRule;
 
 const NONE: u32 = u32::MAX;
 
-/// Coins: SplitMix64 (Steele, Lea and Flood 2014), one sequence for each seed and document.
+/// Random coins: SplitMix64 (Steele, Lea and Flood 2014), one sequence per seed and document.
 pub struct Coins {
     state: u64,
     below: u64,
 }
 
 impl Coins {
-    /// `p` is the chance of a drop, from 0 to 1.
+    /// `p`: probability of a drop, from 0 to 1.
     pub fn new(p: f64, seed: u64, document: u64) -> Self {
         let mut coins = Self { state: document, below: (p * (1u64 << 53) as f64) as u64 };
         coins.state = coins.next() ^ seed;
@@ -49,20 +50,21 @@ impl Coins {
     }
 }
 
-/// Pairs of ids to rank and new id.
+/// Pairs of ids, with the rank and the product of their merge.
 type Table = FxHashMap<(u32, u32), (u32, u32)>;
 
-/// Merges of a tokenizer for encoding with dropout.
+/// The merges of a tokenizer, for encoding with dropout.
 pub struct Dropout {
     phase1: Table,
     phase2: Table,
-    /// Last and first bytes of the parts of phase-1 merges: cuts the bytes of a one-pass tokenizer with superwords.
+    /// Last and first bytes of the parts of phase-1 merges. They split the bytes of a one-pass tokenizer with
+    /// superwords.
     joined_bytes: Option<FxHashSet<(u8, u8)>>,
-    /// Phase-1 tokens left and right of the seams that phase-2 merges join.
+    /// Phase-1 tokens to the left and right of the seams that phase-2 merges join.
     joined_tokens: Option<FxHashSet<(u32, u32)>>,
 }
 
-/// Room to work.
+/// Scratch space.
 #[derive(Default)]
 pub struct Scratch {
     next: Vec<u32>,
@@ -77,7 +79,7 @@ impl Dropout {
         let Definition { merges, tokens, fence, .. } = definition;
         let one_pass = fence.is_none();
         let leaves = (definition.phase1 < merges.len()).then(|| leaves(definition)).flatten();
-        // Without two levels that are alike to one, one pass has one.
+        // If the two levels do not equal plain merging, a one-pass tokenizer has a single level.
         let at = if one_pass && leaves.is_none() { merges.len() } else { definition.phase1 };
         let table = |ranks: std::ops::Range<usize>| -> Table {
             ranks.map(|rank| ((merges[rank].left, merges[rank].right), (rank as u32, merges[rank].new))).collect()
@@ -131,7 +133,7 @@ impl Dropout {
         Ok(())
     }
 
-    /// Phase-1 tokens of a piece.
+    /// Appends the phase-1 tokens of a piece.
     fn bytes(
         &self,
         definition: &Definition,
@@ -153,7 +155,7 @@ impl Dropout {
         scratch.run = run;
     }
 
-    /// What phase 2 makes of phase-1 tokens.
+    /// Appends the result of phase 2 on phase-1 tokens.
     fn superwords(&self, tokens: &[u32], coins: &mut Coins, scratch: &mut Scratch, out: &mut Vec<u32>) {
         if self.phase2.is_empty() {
             memory::reserve(out, tokens.len());
@@ -175,8 +177,8 @@ impl Dropout {
     }
 }
 
-/// The leftmost and the rightmost phase-1 token of every token, if each token is made by one merge, after its parts,
-/// and no phase-2 merge makes a part of a phase-1 merge.
+/// The leftmost and the rightmost phase-1 token of every token. None unless each token is made by one merge, after its
+/// parts, and no phase-2 merge makes a part of a phase-1 merge.
 fn leaves(definition: &Definition) -> Option<(Vec<u32>, Vec<u32>)> {
     let n = definition.tokens.len();
     let mut leftmost: Vec<u32> = vec![NONE; n];
@@ -196,7 +198,7 @@ fn leaves(definition: &Definition) -> Option<(Vec<u32>, Vec<u32>)> {
     Some((leftmost, rightmost))
 }
 
-/// The steps of one stretch.
+/// Runs the steps of one stretch.
 fn merge(ids: &mut Vec<u32>, table: &Table, coins: &mut Coins, scratch: &mut Scratch) {
     use std::cmp::Reverse;
     let n = ids.len() as u32;
@@ -215,7 +217,7 @@ fn merge(ids: &mut Vec<u32>, table: &Table, coins: &mut Coins, scratch: &mut Scr
     previous.extend((0..n).map(|i| i.wrapping_sub(1)));
     while let Some(Reverse((rank_then, at))) = heap.pop() {
         poll(1);
-        // Pairs of a place only get longer, so that no merge is in the heap twice.
+        // The pair at a position only gets longer, so no merge is in the heap twice.
         let right = next[at as usize];
         if ids[at as usize] == NONE || right >= n || rank(ids[at as usize], ids[right as usize]) != Some(rank_then) {
             continue;

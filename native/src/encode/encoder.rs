@@ -1,4 +1,4 @@
-//! The encoder: both levels over the scanner's pieces, for one text or many.
+//! The encoder: both levels on the scanner's pieces.
 
 use std::convert::Infallible;
 
@@ -10,24 +10,24 @@ use crate::runtime::{interrupt::poll, memory};
 use crate::text::unit::Unit;
 use crate::vocabulary::{Tokens, MOST_IDS, MOST_MERGES};
 
-/// Entries of a thread's cache of pieces, in pairs of 64 bytes: at most 16 MiB. Small vocabularies need less.
+/// Sets of the piece cache per thread, 64 bytes each: at most 8 MiB. Small vocabularies need fewer.
 const CACHE_PAIRS: std::ops::RangeInclusive<usize> = 1 << 6..=1 << 17;
 
-/// Tokens of level 1 that are gathered before level 2 merges them.
+/// Level-1 tokens gathered before level 2 merges them.
 pub(super) const GATHERED: usize = 1 << 10;
 
-/// Most states that are kept from one call to the next.
+/// States kept between calls.
 const KEPT_STATES: usize = 256;
 
 pub struct Encoder {
     pub(super) definition: Definition,
     pub(super) level1: Level1,
     pub(super) level2: Option<Level2>,
-    /// With `ignore_merges`: the tokens that a piece of the scanner becomes although merges do not make them.
+    /// With `ignore_merges`: tokens that replace a whole piece of the scanner although merges do not produce them.
     pub(super) whole: Option<WholeTokens>,
-    /// Merges of phase 1 that join what phase 2 makes: the second level applies them too.
+    /// Number of phase-1 merges that join products of phase 2. The second level applies them too.
     pub late_merges: usize,
-    /// States that no call uses.
+    /// States that no call is using.
     states: Pool<State, KEPT_STATES>,
     ignores_merges: bool,
     cuts: Once<Cuts>,
@@ -62,11 +62,11 @@ impl Encoder {
         }
     }
 
-    /// HF's `ignore_merges`: a whole piece of the scanner that is one of the tokens `ids` becomes it at once.
-    /// For one-pass tokenizers.
+    /// HF's `ignore_merges`: a whole piece of the scanner that equals one of the tokens `ids` becomes that token
+    /// without merging. For one-pass tokenizers.
     pub fn ignoring_merges(mut self, ids: &[u32]) -> Self {
         self.ignores_merges = true;
-        // Merges give most tokens anyway; only the others need a look before merging.
+        // Merges produce most tokens anyway; only the others need a lookup before merging.
         let unknown: Vec<u32> =
             ids.iter().copied().filter(|&id| !self.level1.is_token(self.tokens().get(id))).collect();
         let made = self.tokens_in(&unknown);
@@ -74,17 +74,17 @@ impl Encoder {
         if !not_made.is_empty() {
             self.level1.set_whole_tokens(&self.definition, &not_made);
             self.whole = Some(WholeTokens::new(&self.definition.tokens, &not_made));
-            self.states = Pool::new(); // their caches have merged these tokens
+            self.states = Pool::new(); // the caches hold these tokens merged
         }
         self
     }
 
-    /// Ranks of the merges that can apply: see `effective_rules`.
+    /// Ranks of the merges that can apply (see `effective_rules`).
     pub fn live_merges(&self) -> Vec<u32> {
         effective_rules(&self.definition).iter().map(|rule| rule.rank).collect()
     }
 
-    /// By id: how many tokens the merges make of the token's own bytes (1 if they make the token).
+    /// By id: number of tokens into which the merges turn the token's own bytes (1 if they produce the token).
     pub fn tokens_in_tokens(&self) -> Vec<u32> {
         self.tokens_in(&(0..self.tokens().len() as u32).collect::<Vec<u32>>())
     }
@@ -123,8 +123,8 @@ impl Encoder {
         &self.definition.tokens
     }
 
-    /// Runs `work` with a state per thread; states (and so caches) are kept for the next call, unless the work was left
-    /// before its end.
+    /// Runs `work` with one state per thread. States, and with them the caches, are kept for the next call unless
+    /// `work` fails.
     pub fn with_states<R, E>(
         &self,
         threads: usize,
@@ -136,7 +136,7 @@ impl Encoder {
         Ok(result)
     }
 
-    /// The same with one state.
+    /// Runs `work` with one state, like `with_states`.
     pub fn with_state<R, E>(&self, work: impl FnOnce(&mut State) -> Result<R, E>) -> Result<R, E> {
         let mut state = self.state();
         let result = work(&mut state)?;
@@ -153,12 +153,12 @@ impl Encoder {
         Box::new(State::new(pairs.clamp(*CACHE_PAIRS.start(), *CACHE_PAIRS.end())))
     }
 
-    /// Where texts can be cut without changing ids.
+    /// Where texts can be cut without changing their ids.
     pub fn cuts(&self) -> &Cuts {
         self.cuts.get_or_init(|| Cuts::new(&self.definition, self.ignores_merges))
     }
 
-    /// Ids of one text, appended to `out`.
+    /// Appends the ids of one text to `out`.
     pub fn encode(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
         match (&self.level2, &self.whole) {
             _ if self.definition.fence.is_some() => self.encode_in_spans(text, state, out),
@@ -206,7 +206,7 @@ impl Encoder {
         result
     }
 
-    /// `encode` of a one-pass tokenizer, where some pieces become a token that merges do not make.
+    /// `encode` of a one-pass tokenizer in which some whole pieces become a token that merges do not produce.
     #[inline(never)]
     fn encode_whole(
         &self,
@@ -228,7 +228,7 @@ impl Encoder {
             packed.clear();
         };
         let result = self.definition.scanner.pieces(text, |start, end| {
-            // Level 1 knows the short ones, unless what it looks up are parts of pieces.
+            // Level 1 looks up short pieces itself, unless it splits all pieces.
             let found = if end - start > SHORT || self.level1.cut_all { whole.get(&text[start..end]) } else { None };
             if found.is_some() || packed.len() >= GATHERED {
                 put(&mut packed, state, out);

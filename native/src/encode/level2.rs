@@ -1,4 +1,4 @@
-//! Level 2: phase-2 merges over runs of phase-1 tokens, cut at the seams that they cannot cross.
+//! Level 2: phase-2 merges on runs of phase-1 tokens, split at seams that no merge can cross.
 
 use super::merge::{merge, merge_long, merge_short, Scratch, SCAN};
 use super::packed::{FIRST, ID, LEFT_OF_SEAM, LEFT_PART, RIGHT_OF_SEAM, RIGHT_PART};
@@ -6,18 +6,18 @@ use super::pairs::{is_merge, pair_merge, product, FixedPairs, PairMerge, PairTab
 use super::rules::Rule;
 use crate::runtime::{interrupt::poll, memory};
 
-/// Seams that are looked up together.
+/// Seams looked up together.
 const BLOCK: usize = 256;
 
 /// Phase-2 merges, and the seams that they can cross, in one table.
 pub(super) struct Level2 {
     pairs: FixedPairs,
-    /// Whether seams are known: otherwise only those at the ends of the scanner's pieces are closed.
+    /// Whether the seams are in the table. Otherwise only those at the ends of the scanner's pieces are closed.
     seams: bool,
 }
 
 impl Level2 {
-    /// The level, and by id the packed of all tokens. `leaves`: the leftmost and the rightmost phase-1 token of each.
+    /// The level, and the packed tokens by id. `leaves`: leftmost and rightmost phase-1 token of each token.
     pub(super) fn new(n_tokens: usize, rules: &[Rule], leaves: Option<(Vec<u32>, Vec<u32>)>) -> (Self, Vec<u32>) {
         let mut packed: Vec<u32> = (0..n_tokens as u32).collect();
         let seams = leaves.is_some();
@@ -40,7 +40,7 @@ impl Level2 {
         (Self { pairs: FixedPairs::new(&pairs), seams }, packed)
     }
 
-    /// What merging two neighbours in a run gives.
+    /// The merge of two adjacent tokens of a run.
     #[inline(always)]
     fn pair(&self, left: u32, right: u32) -> PairMerge {
         if left & LEFT_PART == 0 || right & RIGHT_PART == 0 {
@@ -49,15 +49,15 @@ impl Level2 {
         self.pairs.get(left & ID, right & ID)
     }
 
-    /// Ids of the merged packed, appended to `out`. Words with `FIRST` have a closed seam in front.
+    /// Appends the ids of the merged tokens to `out`. Tokens with `FIRST` have a closed seam before them.
     #[inline(always)]
     pub(super) fn merge(&self, packed: &[u32], scratch: &mut Scratch, out: &mut Vec<u32>) {
         memory::reserve(out, packed.len());
         if !self.seams {
             return self.merge_between_firsts(packed, scratch, out);
         }
-        // Whether phase 2 may cross a seam is unpredictable and its answer far away in memory: first all seams worth
-        // asking about, then their places, then the answers, and branches only for those that may be crossed.
+        // Whether phase 2 can cross a seam is unpredictable, and the answer is a cache miss: collect the candidate
+        // seams, then prefetch their slots, then read the answers, and branch only for seams that can be crossed.
         let mut done = 0;
         let mut seams = [(0, 0); BLOCK];
         let mut run = std::mem::take(&mut scratch.found);
@@ -68,7 +68,7 @@ impl Level2 {
             for (i, two) in packed[begin - 1..packed.len().min(begin + BLOCK)].windows(2).enumerate() {
                 seams[n & (BLOCK - 1)].0 = begin + i;
                 let (left, right) = (two[0] & LEFT_OF_SEAM != 0, two[1] & (RIGHT_OF_SEAM | FIRST) == RIGHT_OF_SEAM);
-                n += (left & right) as usize; // a branch would be wrong too often
+                n += (left & right) as usize; // a branch would be mispredicted too often
             }
             for (at, place) in &mut seams[..n] {
                 *place = self.pairs.place_ahead(packed[*at - 1] & ID, packed[*at] & ID);
@@ -78,7 +78,7 @@ impl Level2 {
                 if found == NO_MERGE {
                     continue;
                 }
-                // A run of k tokens has k - 1 seams; it ends where the next one does not follow.
+                // A run of k tokens has k - 1 consecutive seams.
                 if run.is_empty() || at != done + run.len() + 1 {
                     self.end_run(packed, &mut done, &mut run, at - 1, scratch, out);
                 }
@@ -89,7 +89,7 @@ impl Level2 {
         scratch.found = run;
     }
 
-    /// Merges the run that begins at `done`, where there is one, and puts what stands alone up to `next`.
+    /// Merges the run that begins at `done`, if there is one, and copies the single tokens up to `next`.
     #[inline(always)]
     fn end_run(
         &self,

@@ -1,19 +1,19 @@
 //! Which merges each of the two levels applies.
 //!
-//! The first level has the merges of phase 1, the second those of phase 2. But a list may have a merge of phase 1 that
-//! joins what phase 2 makes: one that was moved, swapped or put together from several lists. Such a merge is *late*: it
-//! goes to the second level, at its own rank, and with it every merge that joins what it makes, and so on. Then the two
-//! levels, one after the other, equal plain merging by rank:
+//! The first level has the merges of phase 1, the second those of phase 2. But a list may have a phase-1 merge that
+//! joins products of phase 2, because merges were moved, swapped or combined from several lists. Such a merge is
+//! *late*: it goes to the second level, at its own rank, and so does every merge that joins its product, and so on.
+//! Then applying the two levels in turn equals plain merging by rank:
 //!
-//! 1. Plain merging applies no merge of phase 2 while one of phase 1 can apply. As long as none of phase 2 has, no late
-//!    merge can: each joins a token that only a merge of the second level makes (a token has one derivation, see
-//!    `keep_live`), and of those the first to apply is none of the late ones. So plain merging passes through what the
-//!    first level gives.
-//! 2. From there on no merge of the first level applies again: it would have to join a token made since, which is what
-//!    makes a merge late. So only the second level's merges are left, by rank.
+//! 1. Plain merging applies no phase-2 merge while a phase-1 merge can apply. Until a phase-2 merge has applied, no
+//!    late merge can: each joins a token that only merges of the second level make (a token has one derivation, see
+//!    `keep_live`), and the first of those to apply is not a late one. So plain merging passes through the result of
+//!    the first level.
+//! 2. From there on, no merge of the first level applies: it would have to join a token made since, and would then be
+//!    late. So only the merges of the second level are left, by rank.
 //!
-//! Which phase-1 tokens meet at the seams that the second level can cross follows from the derivations, whatever the
-//! order of the merges: `leaves`. In a list of the usual kind no merge is late, and nothing is paid for it.
+//! Which phase-1 tokens meet at the seams that the second level can cross follows from the derivations (`leaves`),
+//! whatever the order of the merges. Ordinary lists have no late merges and pay nothing for this.
 
 use super::{
     bits::Bits,
@@ -21,16 +21,16 @@ use super::{
     rules::{effective_rules, superword_rank, Rule},
 };
 
-/// The leftmost and the rightmost token of the first level in each token, by id.
+/// Leftmost and rightmost first-level token of each token, by id.
 pub(super) type Leaves = (Vec<u32>, Vec<u32>);
 
 pub(super) struct Levels {
-    /// By rank, as those of `second`.
+    /// In order of rank, like `second`.
     pub(super) first: Vec<Rule>,
     pub(super) second: Vec<Rule>,
-    /// Merges in `second` that rank before the split.
+    /// Number of merges in `second` that rank before the split.
     pub(super) late: usize,
-    /// None if the second level is empty, or some token has several derivations, which is only possible with two passes.
+    /// None if the second level is empty, or if a token has several derivations, which only two-pass tokenizers allow.
     pub(super) leaves: Option<Leaves>,
 }
 
@@ -42,7 +42,7 @@ impl Levels {
         if phase1 == rules.len() {
             return Self { first: rules, second: Vec::new(), late: 0, leaves: None };
         }
-        let one_pass = definition.fence.is_none(); // two passes never come back to phase 1
+        let one_pass = definition.fence.is_none(); // a two-pass tokenizer never returns to phase 1
         let n = definition.tokens.len();
         let mut in_second = Bits::new(rules.len());
         let (mut made, mut made_in_second, mut made_twice) = (Bits::new(n), Bits::new(n), false);
@@ -72,8 +72,8 @@ impl Levels {
     }
 }
 
-/// The rank from which on merges are the second level's. Superwords on the first level make its pieces long, so with one
-/// pass, where any split is exact, they begin the second: also those that a damaged list has in phase 1.
+/// The first rank of the second level. Superwords in the first level would make its pieces long. In a one-pass
+/// tokenizer any split is exact, so superwords start the second level even if a damaged list has them in phase 1.
 fn split(definition: &Definition) -> usize {
     let Definition { merges, phase1, fence, .. } = definition;
     if *phase1 < merges.len() && fence.is_none() {
@@ -83,7 +83,7 @@ fn split(definition: &Definition) -> usize {
     }
 }
 
-/// Places in `rules`, each behind those of the rules that make its parts: by rank if that is such an order.
+/// Indices into `rules` such that the rules for a rule's parts come first: by rank if possible.
 fn parts_first(definition: &Definition, rules: &[Rule]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rules.len()).collect();
     let mut made = Bits::new(definition.tokens.len());
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// Late merges by their definition: again and again, what joins what a merge of the second level makes.
+    /// Late merges by definition: repeatedly, every merge that joins a product of the second level.
     fn late(rules: &[Rule], phase1: usize) -> Vec<u32> {
         let mut second: Vec<&Rule> = rules.iter().filter(|rule| rule.rank as usize >= phase1).collect();
         let first = second.len();
@@ -197,7 +197,7 @@ mod tests {
                 assert_eq!(found, expected, "case {case}: {phase1} of {merges:?}, {text:?}");
             }
         }
-        // Most of what comes from phase 1 stays on the first level.
+        // Most phase-1 merges stay on the first level.
         assert!(damaged > 400 && on_first > 2 * on_second, "{damaged} damaged, {on_first} : {on_second}");
     }
 
@@ -221,7 +221,7 @@ mod tests {
         let levels = Levels::new(&definition(&tokens, &merges, 30, ""));
         assert_eq!((levels.first.len(), levels.second.len(), levels.late), (25, 27, 0));
         assert_eq!(levels.second.last().unwrap().rank, 51);
-        // With two passes phase 2 begins where it begins, and nothing is late.
+        // In a two-pass tokenizer the second level is phase 2, and no merge is late.
         let two_pass = Definition { fence: Some(Scanner::new("").unwrap()), ..definition(&tokens, &merges, 30, "") };
         let levels = Levels::new(&two_pass);
         assert_eq!((levels.first.len(), levels.second.len(), levels.late), (30, 22, 0));

@@ -1,6 +1,7 @@
-//! Merging by rank, the leftmost first among equals: by scanning for the lowest rank, or by lists of places.
+//! Merging by rank, the leftmost first among equals: by scanning for the lowest rank, or by lists of positions per
+//! rank.
 //!
-//! `pair` says what is found for two neighbours (see `pairs`); it is asked about what merges make as well.
+//! `pair` returns the merge of two adjacent tokens (see `pairs`), also of tokens that merges produce.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,16 +12,16 @@ use crate::runtime::memory::{self, huge_with_capacity};
 
 const NONE: u32 = u32::MAX;
 
-/// Places after which the work may be stopped.
+/// Positions between two calls of `poll`.
 const BLOCK: usize = 1 << 12;
 
 /// Sequences up to this length are merged by scanning for the lowest rank.
 pub(super) const SCAN: usize = 48;
 
-/// Longest sequence whose room to work is kept for the next one: 20 bytes for each token.
+/// Scratch space for longer sequences is freed after use: 20 bytes per token.
 const KEPT: usize = 1 << 20;
 
-/// Room to work, kept from one sequence to the next.
+/// Scratch space, kept between sequences.
 #[derive(Default)]
 pub(super) struct Scratch {
     pub(super) run: Vec<u32>,
@@ -41,7 +42,7 @@ pub(super) fn merge(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> PairMerge, sc
     ids.truncate(n);
 }
 
-/// The same in place for a short sequence, where `found[i]` belongs to ids i and i + 1; returns how many ids are left.
+/// Merges a short sequence in place. `found[i]` is the merge of ids i and i + 1. Returns the number of ids left.
 #[inline(always)]
 pub(super) fn merge_short(ids: &mut [u32], found: &mut [PairMerge], pair: impl Fn(u32, u32) -> PairMerge) -> usize {
     let mut n = ids.len();
@@ -76,11 +77,11 @@ pub(super) fn merge_lowest(ids: &mut [u32], found: &mut [PairMerge], pair: impl 
     true
 }
 
-/// Merges a sequence of any length, in time that grows as it does but for queues and sorting.
+/// Merges a sequence of any length in linear time, except for the queue and sorting.
 ///
-/// Mostly each rank comes up once, as merges rank behind those that make what they join, and all its places are merged
-/// from left to right. Imported lists may have a merge that makes a pair of lower rank: then that goes first, and the
-/// places of the higher rank wait.
+/// Usually each rank comes up once, because a merge ranks after those that make its parts, and all its positions are
+/// merged from left to right. Imported lists may have a merge that creates a pair of lower rank: that pair is merged
+/// first, while the positions of the higher rank wait.
 #[inline(never)]
 pub(super) fn merge_long(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> PairMerge, scratch: &mut Scratch) {
     let n = ids.len();
@@ -95,39 +96,39 @@ pub(super) fn merge_long(ids: &mut Vec<u32>, pair: impl Fn(u32, u32) -> PairMerg
     }
 }
 
-/// A long sequence: its pairs, and lists of the places of each rank.
+/// A long sequence: its pairs, and a linked list of positions per rank.
 #[derive(Default)]
 struct RankLists {
-    /// By place: the next one that is left, and the one before.
+    /// By position: the next and the previous position that is left.
     next: Vec<u32>,
     previous: Vec<u32>,
-    /// By place: the rank of the pair that begins there, or `NONE`.
+    /// By position: rank of the pair that begins there, or `NONE`.
     ranks: Vec<u32>,
-    /// By place: its neighbours in the list of its rank. In front of the first is `NONE`.
+    /// By position: neighbours in the linked list of its rank, or `NONE`.
     after: Vec<u32>,
     before: Vec<u32>,
-    /// By rank: the first place of the list. `NONE` everywhere between two sequences.
+    /// By rank: first position of the list. All are `NONE` between sequences.
     heads: Vec<u32>,
-    /// Ranks that have a list, some twice, some no longer.
+    /// Ranks that have a list. Some are duplicates or out of date.
     queue: BinaryHeap<Reverse<u32>>,
-    /// Ranks at work, each lower than the one below that waits for it.
+    /// A stack of batches in progress, each of a lower rank than the one below it.
     batches: Vec<Batch>,
     spare: Vec<Batch>,
 }
 
-/// Places of one rank, which have left their list.
+/// Positions of one rank, removed from their list.
 #[derive(Default)]
 struct Batch {
     rank: u32,
     new: u32,
-    /// From left to right; `done` of them are merged.
+    /// From left to right; the first `done` are processed.
     places: Vec<u32>,
     done: usize,
-    /// Those that came while the batch waited.
+    /// Positions that were added while the batch waited.
     late: BinaryHeap<Reverse<u32>>,
 }
 
-/// In `before`: the place is in a batch.
+/// In `before`: the position is in a batch.
 const IN_BATCH: u32 = NONE - 1;
 
 impl RankLists {
@@ -152,7 +153,7 @@ impl RankLists {
         }
     }
 
-    /// The leftmost place of the lowest rank, and what is made there.
+    /// The leftmost position of the lowest rank, and the product of its pair.
     #[inline(always)]
     fn next_place(&mut self, ids: &[u32], pair: &impl Fn(u32, u32) -> PairMerge) -> Option<(usize, u32)> {
         loop {
@@ -184,7 +185,7 @@ impl RankLists {
         }
     }
 
-    /// Makes a batch of the lowest rank's list, or adds it to the batch that is at work on that rank.
+    /// Turns the list of the lowest rank into a batch, or adds it to the current batch if that has the same rank.
     fn take_lowest(&mut self, working: u32, ids: &[u32], pair: &impl Fn(u32, u32) -> PairMerge) {
         let Some(Reverse(lowest)) = self.queue.pop() else { return };
         let mut at = std::mem::replace(&mut self.heads[lowest as usize], NONE);
@@ -209,7 +210,7 @@ impl RankLists {
             at = self.after[at as usize];
         }
         if lowest < working {
-            batch.places.sort_unstable(); // mostly in order, or in the opposite one
+            batch.places.sort_unstable(); // mostly sorted already, in one direction or the other
         }
     }
 
@@ -233,7 +234,7 @@ impl RankLists {
         }
     }
 
-    /// Puts a place into the list of its pair's rank.
+    /// Adds a position to the list of its pair's rank.
     #[inline(always)]
     fn set(&mut self, at: usize, found: PairMerge) {
         if !is_merge(found) {
@@ -254,7 +255,7 @@ impl RankLists {
         self.before[at] = NONE;
     }
 
-    /// Forgets the pair at a place.
+    /// Removes the pair at a position.
     #[inline(always)]
     fn forget(&mut self, at: usize) {
         let rank = std::mem::replace(&mut self.ranks[at], NONE);

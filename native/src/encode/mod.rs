@@ -1,14 +1,14 @@
-//! Encoding in two levels: cached phase-1 pieces, then phase-2 merges over runs of phase-1 tokens.
+//! Encoding in two levels: cached phase-1 pieces, then phase-2 merges on runs of phase-1 tokens.
 //!
-//! A merge (a, b) joins text only where the last byte of a meets the first byte of b. So between two bytes at
-//! which no merge of a level can join, that level's merges never cross, and text is cut there into pieces that
-//! are short, repeat, and are looked up instead of merged. Likewise for phase 2: it never crosses a seam of
-//! phase-1 tokens that is not the (rightmost leaf, leftmost leaf) of one of its merges.
+//! A merge (a, b) joins text only where the last byte of a is followed by the first byte of b. So if no merge of a
+//! level can join two adjacent bytes, no merge of that level crosses them, and the text can be cut there. The pieces
+//! are short and repeat, so they are looked up instead of merged. Phase 2 works the same way: it never crosses a seam
+//! of phase-1 tokens that is not the (rightmost leaf, leftmost leaf) of one of its merges.
 //!
-//! Level by level equals plain rank-order merging, whatever the list and wherever it is split: see `levels`.
+//! Merging level by level equals plain merging by rank, for any list and any split (see `levels`).
 //!
-//! A list may give a token several derivations (files made from tiktoken ranks do). Only one of them ever applies:
-//! see `keep_live`. The others are dropped before anything is built.
+//! A list may give a token several derivations, as files made from tiktoken ranks do. Only one of them ever applies
+//! (see `keep_live`); the others are dropped first.
 
 pub mod batch;
 mod bits;

@@ -1,11 +1,11 @@
-//! Where tokens lie in their text.
+//! Positions of tokens in their text.
 
 use crate::runtime::{interrupt::poll, memory};
 
-/// Start and end of every token, in bytes and in characters, flat; `length(id)` is a token's in bytes.
+/// Start and end of every token in bytes and in characters, flat. `length(id)` is a token's length in bytes.
 ///
-/// A token that holds part of a character covers it whole in characters, as in HF `tokenizers`, so that the spans of
-/// its neighbours overlap. Fails where the tokens do not spell as many bytes as the text has.
+/// In characters, a token with a part of a character covers the whole character, as in HF `tokenizers`, so spans of
+/// neighbours can overlap. Fails if the tokens do not spell as many bytes as the text has.
 pub fn spans(text: &[u8], ids: &[u32], length: impl Fn(u32) -> usize) -> Result<(Vec<i64>, Vec<i64>), String> {
     let (mut bytes, mut characters) = (memory::with_capacity(2 * ids.len()), memory::with_capacity(2 * ids.len()));
     let is_start = |byte: &&u8| **byte & 0xC0 != 0x80;

@@ -1,14 +1,14 @@
-//! Which token a pair of tokens makes, and how early.
+//! Merges by the pair of tokens that they join.
 
 use crate::runtime::memory::{huge_filled, prefetch};
 
-/// A rank in the upper half, what the merge makes in the lower: the smaller, the earlier.
+/// The rank in the upper half and the product in the lower half, so the smaller one applies first.
 pub(super) type PairMerge = u64;
 
 /// No merge joins the pair.
 pub(super) const NO_MERGE: PairMerge = u64::MAX;
 
-/// No merge joins the pair now, but what is made of the two tokens may be joined here.
+/// No merge joins the pair itself, but a merge may join tokens that end and begin with the two.
 pub(super) const SEAM: PairMerge = u64::MAX - 1;
 
 #[inline(always)]
@@ -21,19 +21,19 @@ pub(super) fn rank(found: PairMerge) -> u32 {
     (found >> 32) as u32
 }
 
-/// What a merge makes. Neither `NO_MERGE` nor `SEAM` is a merge.
+/// The product of a merge; neither `NO_MERGE` nor `SEAM` has one.
 #[inline(always)]
 pub(super) fn product(found: PairMerge) -> u32 {
     found as u32
 }
 
-/// Whether it is a merge.
+/// Whether a merge joins the pair.
 #[inline(always)]
 pub(super) fn is_merge(found: PairMerge) -> bool {
     found < SEAM
 }
 
-/// Pairs of ids and what is found for them.
+/// Hash table from pairs of ids to their merges.
 pub struct PairTable {
     slots: Vec<(u64, PairMerge)>,
     shift: u32,
@@ -42,7 +42,7 @@ pub struct PairTable {
 const EMPTY: u64 = u64::MAX;
 
 impl PairTable {
-    /// A table for up to `capacity` pairs.
+    /// An empty table for up to `capacity` pairs.
     pub(super) fn new(capacity: usize) -> Self {
         let size = (capacity * 2).next_power_of_two().max(16);
         Self { slots: huge_filled(size, (EMPTY, NO_MERGE)), shift: 64 - size.trailing_zeros() }
@@ -62,7 +62,7 @@ impl PairTable {
         at
     }
 
-    /// A repeated pair keeps what came last, as in HF `tokenizers`.
+    /// If a pair is repeated, the last merge counts, as in HF `tokenizers`.
     pub(super) fn insert(&mut self, left: u32, right: u32, found: PairMerge) {
         let pair = (left as u64) << 32 | right as u64;
         let at = self.slot(pair);
@@ -75,8 +75,8 @@ impl PairTable {
     }
 }
 
-/// The same for good, at one probe for any pair: a pair's bucket says how to displace its hash so that no two pairs meet
-/// (hash and displace). Denser than open addressing, and without a branch on how full a place is.
+/// Read-only table with one probe per lookup: each bucket stores a displacement for its hashes such that no two pairs
+/// collide (hash and displace). Denser than open addressing, and without a branch on occupancy.
 pub(super) struct FixedPairs {
     slots: Vec<(u64, PairMerge)>,
     displacements: Vec<u16>,
@@ -90,7 +90,7 @@ impl FixedPairs {
         pairs.sort_unstable_by_key(|slot| bucket(slot.0));
         let mut buckets: Vec<&[(u64, PairMerge)]> = pairs.chunk_by(|a, b| bucket(a.0) == bucket(b.0)).collect();
         buckets.sort_by_key(|pairs| std::cmp::Reverse(pairs.len()));
-        // A bucket that fits nowhere calls for more room; with a quarter free that is not to be expected.
+        // If a bucket fits nowhere, retry with a larger table. With a quarter of the slots free this is not expected.
         let mut size = pairs.len() + pairs.len() / 4 + 4;
         loop {
             if let Some(fixed) = Self::place(&buckets, n_buckets, size) {
@@ -126,7 +126,7 @@ impl FixedPairs {
         displaced(hash, self.displacements[reduce(hash as u32, self.displacements.len())], self.slots.len())
     }
 
-    /// Asks for what `get` reads, and says where it is.
+    /// The slot that `get` reads; prefetches it.
     #[inline(always)]
     pub(super) fn place_ahead(&self, left: u32, right: u32) -> usize {
         let at = self.place_of((left as u64) << 32 | right as u64);
@@ -156,7 +156,7 @@ fn mix(pair: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// A number below `n` out of a hash.
+/// Maps a hash to a number below `n`.
 #[inline(always)]
 fn reduce(hash: u32, n: usize) -> usize {
     ((hash as u64 * n as u64) >> 32) as usize

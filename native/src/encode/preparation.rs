@@ -1,9 +1,9 @@
-//! What happens to text before it is encoded: added tokens are taken out, the rest is normalised, as tokenizer.json
-//! says it and HF `tokenizers` does it.
+//! Preparation of text before encoding: added tokens are extracted and the rest is normalised, as tokenizer.json
+//! specifies and HF `tokenizers` does.
 //!
-//! 1. Added tokens that are not `normalized` are found in the text as it is, special or not.
+//! 1. Added tokens that are not `normalized` are found in the original text, special or not.
 //! 2. Each stretch between them is normalised on its own.
-//! 3. In what comes out, the tokens that are `normalized` are found.
+//! 3. In the normalised text, the tokens that are `normalized` are found.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
@@ -16,33 +16,33 @@ use crate::text::normalize::{aligned, normalized, Form};
 use crate::text::specials::{Part, Specials};
 
 pub struct Preparation {
-    /// PairMerge in the text as it is.
+    /// Found in the original text.
     pub early: Option<Specials>,
     pub forms: Vec<Form>,
-    /// PairMerge in normalised text.
+    /// Found in the normalised text.
     pub late: Option<Specials>,
 }
 
-/// What a document needs.
+/// What a document needs before it is encoded.
 enum Needs {
     Nothing,
-    /// This text in its place.
+    /// This text instead of its own.
     Text(Vec<u8>),
     Tokens,
 }
 
-/// Ids of a text and where its tokens lie.
+/// Ids of a text and the positions of its tokens.
 #[derive(Default)]
 pub struct Spans {
     pub ids: Vec<u32>,
     pub bytes: Vec<i64>,
     pub characters: Vec<i64>,
-    /// If asked for: the number of the piece, of the pattern or with superwords of the fence, that each token is in;
-    /// added tokens are pieces, too.
+    /// If requested: for each token, the number of its piece of the pattern (of the fence, with superwords). Added
+    /// tokens count as pieces.
     pub words: Vec<i64>,
 }
 
-/// Gives tokens, and the text between them with its place.
+/// Calls `give` with the tokens and the text between them, each with its range.
 fn split<'t>(
     specials: Option<&Specials>,
     text: &'t [u8],
@@ -65,7 +65,7 @@ fn split<'t>(
 impl Preparation {
     pub const NONE: Self = Self { early: None, forms: Vec::new(), late: None };
 
-    /// Gives tokens, and the text to be encoded between them.
+    /// Calls `give` with the tokens and the text to encode between them.
     fn parts(&self, text: &[u8], give: &mut impl FnMut(Part) -> Result<(), String>) -> Result<(), String> {
         split(self.early.as_ref(), text, |part, _, _| match part {
             Part::Text(text) => split(self.late.as_ref(), &normalized(&self.forms, text), |part, _, _| give(part)),
@@ -73,7 +73,7 @@ impl Preparation {
         })
     }
 
-    /// Ids of a text; those of the text between tokens are what `encode(text, out)` appends.
+    /// Appends the ids of a text. `encode(text, out)` encodes the text between tokens.
     pub fn encode(
         &self,
         text: &[u8],
@@ -89,7 +89,8 @@ impl Preparation {
         })
     }
 
-    /// Bytes of the text as it is encoded, tokens with their strings, and whether it is another text.
+    /// Length of the text as it is encoded, in bytes, counting tokens by their strings, and whether it differs from the
+    /// original.
     pub fn length(&self, text: &[u8]) -> (usize, bool) {
         let (mut length, mut changed) = (0, false);
         let counted = split(self.early.as_ref(), text, |part, start, end| {
@@ -107,7 +108,7 @@ impl Preparation {
         (length, changed)
     }
 
-    /// The documents as they are encoded, tokens with their strings; the batch itself where that is the same.
+    /// The documents as they are encoded, with the strings of tokens; the same batch if nothing changes.
     pub fn normalize(&self, batch: &Arc<Batch>) -> Arc<Batch> {
         let is_same = |i: usize| {
             poll(batch.document(i).len());
@@ -151,14 +152,14 @@ impl Preparation {
         }
     }
 
-    /// `Encoder::encode_batch` of prepared text.
+    /// `Encoder::encode_batch` with preparation.
     pub fn encode_batch(
         &self,
         encoder: &Encoder,
         documents: &dyn Documents,
         threads: usize,
     ) -> Result<(Vec<u32>, Vec<i64>), String> {
-        // Most documents need nothing, or at most another text: those go the encoder's own, quicker way.
+        // Most documents need nothing or a different text: those take the encoder's faster path.
         let texts = Mutex::new(Vec::new());
         let (tokens, _) = documents::map(documents, &mut vec![(); threads.max(1)], 0, |(), i, text, out| {
             match self.needs(text) {
@@ -185,8 +186,8 @@ impl Preparation {
         })
     }
 
-    /// Ids of a text, and where their tokens lie in it: as HF `tokenizers` says in characters; in bytes, where nothing
-    /// was normalised, what the token spells, and else those of the characters.
+    /// Ids of a text and the positions of its tokens. In characters: as in HF `tokenizers`. In bytes: the bytes of the
+    /// token if nothing was normalised, otherwise those of the characters.
     pub fn spans(&self, encoder: &Encoder, text: &[u8], words: bool, state: &mut State) -> Result<Spans, String> {
         let definition = encoder.definition();
         let cut = definition.fence.as_ref().unwrap_or(&definition.scanner);
@@ -255,7 +256,7 @@ impl Preparation {
 }
 
 impl Spans {
-    /// `begun`: characters that begin before each byte.
+    /// `begun`: number of characters that begin before each byte.
     fn put(&mut self, id: u32, (start, end): (usize, usize), begun: &[i64]) {
         self.ids.push(id);
         self.bytes.extend([start as i64, end as i64]);

@@ -1,4 +1,4 @@
-//! What a list of merges means: which derivations ever apply, and where its superwords begin.
+//! The meaning of a list of merges: which derivations can apply, and where superwords begin.
 
 use super::merge::{self, Scratch};
 use super::pairs::{pair_merge, product, rank, PairTable, NO_MERGE};
@@ -13,8 +13,8 @@ pub(super) struct Rule {
     pub(super) merge: MergeRule,
 }
 
-/// The merges that can apply, by rank: of a repeated pair the last, of a token's derivations the live one.
-/// Two-pass tokenizers keep all: what is repeated in the other phase is another merge there.
+/// The merges that can apply, by rank: the last merge of a repeated pair, and the live derivation of each token.
+/// Two-pass tokenizers keep all merges: a merge that is repeated in the other phase is a different merge.
 pub(super) fn effective_rules(definition: &Definition) -> Vec<Rule> {
     let rules = definition.merges.iter().enumerate().map(|(rank, &merge)| Rule { rank: rank as u32, merge });
     if definition.fence.is_some() {
@@ -33,9 +33,9 @@ pub(super) fn effective_rules(definition: &Definition) -> Vec<Rule> {
 
 /// Drops the derivations that never apply.
 ///
-/// Merging inside a stretch of text does not depend on what surrounds it as long as no merge crosses its ends: the
-/// lowest rank of all, if it lies inside, is the lowest inside. So wherever tokens c and d that spell t stand side by
-/// side, merging t's bytes alone passes through c, d as well; and as it goes one way, through no other two tokens.
+/// Merging inside a stretch of text does not depend on its surroundings as long as no merge crosses its ends: if the
+/// lowest rank of the text is inside, it is the lowest inside. So wherever adjacent tokens c and d spell t, merging the
+/// bytes of t alone passes through c, d as well. As merging is deterministic, it passes through no other two tokens.
 pub(super) fn keep_live(rules: &mut Vec<Rule>, pairs: &PairTable, definition: &Definition) {
     let n = definition.tokens.len();
     let (mut once, mut several) = (Bits::new(n), Bits::new(n));
@@ -57,7 +57,7 @@ pub(super) fn keep_live(rules: &mut Vec<Rule>, pairs: &PairTable, definition: &D
             return true;
         }
         let last = *live.entry(merge.new).or_insert_with(|| {
-            // Merging without the last step: what makes the token joins all of its bytes, so that nothing follows it.
+            // Merge without the last step. The last step joins all bytes of the token, so nothing follows it.
             let pair = |left: u32, right: u32| match pairs.get(left, right) {
                 found if product(found) == merge.new => NO_MERGE,
                 found => found,
@@ -75,24 +75,25 @@ pub(super) fn keep_live(rules: &mut Vec<Rule>, pairs: &PairTable, definition: &D
     });
 }
 
-/// The rank at which a second level pays: from which on merges make tokens with a word's start inside, as superwords
-/// have, much more often than before. The number of merges if there is no such rank, as with every pattern that cuts
-/// there. Ids do not depend on it: see `levels`.
+/// The rank at which a second level pays off: from there on, merges produce tokens with a word start inside, like
+/// superwords, much more often than before. The number of merges if there is no such rank, as with every pattern that
+/// cuts at word starts. Ids do not depend on it (see `levels`).
 pub fn superword_rank(definition: &Definition) -> usize {
     let merges = &definition.merges;
     change(merges.iter().map(|merge| holds_a_start(definition.tokens.get(merge.new)))).unwrap_or(merges.len())
 }
 
-/// Whether a space stands behind something else.
+/// Whether a space follows something other than white space.
 fn holds_a_start(token: &[u8]) -> bool {
     token.windows(2).any(|pair| pair[1] == b' ' && !pair[0].is_ascii_whitespace())
 }
 
-/// Superwords are at least this share of what later merges make. Tokens that hold a space are rarer in any plain BPE: they
-/// are odd white space, or behind punctuation.
+/// Minimum share of superwords among later merges. In plain BPE, tokens with an inner space are rarer: odd white space,
+/// or spaces after punctuation.
 const SUPERWORDS: f64 = 0.05;
 
-/// Where a row of answers turns from mostly no to more often yes: the most likely place, with one rate on either side.
+/// Change point of a sequence of booleans from a lower to a higher rate: the most likely position, with one rate on
+/// either side.
 fn change(answers: impl ExactSizeIterator<Item = bool> + Clone) -> Option<usize> {
     let n = answers.len() as f64;
     let all = answers.clone().filter(|&yes| yes).count() as f64;
@@ -115,21 +116,21 @@ fn change(answers: impl ExactSizeIterator<Item = bool> + Clone) -> Option<usize>
     place
 }
 
-/// The merges that tiktoken's rule amounts to: any two neighbours whose bytes together are a token merge, the token of
-/// the lowest rank first. By `keep_live`'s argument each token is only ever made of the two parts into which its own
-/// bytes fall.
+/// The merges that are equivalent to tiktoken's rule: any two neighbours that spell a token are merged, the token of
+/// the lowest rank first. By the argument of `keep_live`, each token is only ever made of the two parts into which its
+/// own bytes are merged.
 ///
-/// `tokens`: bytes by rank. Returns for each the ranks of its two parts, or None for single bytes, and for tokens that
-/// merging never makes of tokens.
+/// `tokens`: bytes by rank. Returns the ranks of the two parts of each token, or None for single bytes and for tokens
+/// that merging never produces.
 ///
-/// What two parts spell is looked up by its fingerprint, which follows from theirs: comparing bytes instead would take
-/// time that is quadratic in the length of a token.
+/// The token that two parts spell is looked up by a fingerprint that is computed from theirs: comparing bytes would
+/// take time quadratic in the length of a token.
 pub fn recover_merges(tokens: &[Vec<u8>]) -> Vec<Option<(u32, u32)>> {
     let n = tokens.len() as u32;
     let mut fingerprints: Vec<Fingerprint> = tokens.iter().map(|token| Fingerprint::of(token)).collect();
     let ranks: hashbrown::HashMap<[u64; 2], u32, rustc_hash::FxBuildHasher> =
         fingerprints.iter().zip(0..).map(|(print, rank)| (print.value, rank)).collect();
-    // Bytes that are no tokens get numbers after the ranks.
+    // Bytes that are not tokens get numbers after the ranks.
     let byte_ranks: Vec<u32> = (0..=255)
         .map(|byte| {
             let print = Fingerprint::of(&[byte]);
@@ -144,7 +145,7 @@ pub fn recover_merges(tokens: &[Vec<u8>]) -> Vec<Option<(u32, u32)>> {
         .iter()
         .zip(0..)
         .map(|(token, rank)| {
-            // Without the last step, as in `keep_live`.
+            // Merge without the last step, as in `keep_live`.
             let pair = |left: u32, right: u32| {
                 let both = fingerprints[left as usize].followed_by(&fingerprints[right as usize]);
                 match ranks.get(&both) {
@@ -163,8 +164,8 @@ pub fn recover_merges(tokens: &[Vec<u8>]) -> Vec<Option<(u32, u32)>> {
         .collect()
 }
 
-/// Polynomials of a byte string at two points modulo 2^61 - 1. Two strings of up to 2^n bytes share both values with a
-/// chance of 2^(2n - 122) if the points are chosen at random.
+/// Two polynomial hashes of a byte string modulo 2^61 - 1. For random points, two strings of up to 2^n bytes collide
+/// with probability 2^(2n - 122).
 struct Fingerprint {
     value: [u64; 2],
     /// The points to the power of the string's length.
@@ -185,7 +186,7 @@ impl Fingerprint {
         print
     }
 
-    /// The values of one string and then another.
+    /// The hashes of the concatenation.
     fn followed_by(&self, next: &Self) -> [u64; 2] {
         std::array::from_fn(|i| (Self::times(self.value[i], next.shift[i]) + next.value[i]) % Self::MODULUS)
     }

@@ -1,4 +1,5 @@
-//! Phase-1 tokens between the seams at which phase 2 must not merge: what training counts, and two passes encode.
+//! Phase-1 tokens between the seams that phase 2 must not cross: training counts them, and two-pass encoding merges
+//! them.
 
 use super::encoder::{Encoder, GATHERED};
 use super::packed::{FIRST, ID};
@@ -7,8 +8,8 @@ use crate::runtime::{interrupt::poll, memory};
 use crate::text::unit::Unit;
 
 impl Encoder {
-    /// Calls `span` with the phase-1 tokens of each stretch of text within which phase 2 may merge.
-    /// `unit` adds boundaries that training has and encoding has not.
+    /// Calls `span` with the phase-1 tokens of each stretch of text within which phase 2 may merge. `unit` adds
+    /// boundaries that only training has.
     pub fn spans(&self, text: &[u8], unit: Unit, state: &mut State, span: impl FnMut(&[u32])) -> Result<(), String> {
         let (mut tokens, mut packed) = (std::mem::take(&mut state.tokens), std::mem::take(&mut state.gathered));
         let result = match &self.definition.fence {
@@ -19,7 +20,7 @@ impl Encoder {
         result
     }
 
-    /// The tokens of each piece of the scanner.
+    /// Calls `span` with the tokens of each piece of the scanner.
     fn pieces_of_unit(
         &self,
         text: &[u8],
@@ -50,7 +51,7 @@ impl Encoder {
         })
     }
 
-    /// The tokens between closed seams of a two-pass tokenizer.
+    /// Calls `span` with the tokens between closed seams, for a two-pass tokenizer.
     fn between_fences(
         &self,
         text: &[u8],
@@ -99,7 +100,7 @@ impl Encoder {
             })
         });
         if eligible.is_some() {
-            boundaries.sort(); // two sorted rows, one behind the other: linear
+            boundaries.sort(); // two sorted runs: linear time
         }
         if result.is_ok() {
             between_closed_seams(tokens, &ends, &boundaries, &mut span);
@@ -109,7 +110,7 @@ impl Encoder {
     }
 }
 
-/// The ranges of packed from each with `FIRST` to the next.
+/// Calls `range` with each range of tokens from one `FIRST` to the next.
 fn by_firsts(packed: &[u32], mut range: impl FnMut(std::ops::Range<usize>)) {
     let mut start = 0;
     for (at, word) in packed.iter().enumerate() {
@@ -123,8 +124,8 @@ fn by_firsts(packed: &[u32], mut range: impl FnMut(std::ops::Range<usize>)) {
     }
 }
 
-/// Emits the tokens between seams at which phase 2 must not merge: a boundary lies at them, or inside a token
-/// on either side.
+/// Calls `span` with the tokens between seams that phase 2 must not cross: those with a boundary at them, or inside the
+/// token on either side.
 pub(crate) fn between_closed_seams(
     tokens: &[u32],
     ends: &[usize],

@@ -1,23 +1,23 @@
-//! What a thread needs to encode.
+//! The state of an encoding thread.
 
 use super::merge::Scratch;
 use crate::encode::level1::cache::{LongPieces, ShortPieces, TOKENS};
 use crate::encode::level1::lanes::Lanes;
 use crate::encode::level1::queue::{Miss, Queue, AHEAD};
 
-/// What one thread needs: a bounded cache of pieces, and room to work.
+/// The state of an encoding thread: bounded caches of pieces, and scratch space.
 pub struct State {
     pub(super) short: ShortPieces,
     pub(super) long: LongPieces,
     pub(super) queue: Queue,
-    /// What the pieces of the queue become.
+    /// Tokens of the queued pieces.
     pub(super) room: [u32; AHEAD * TOKENS],
     pub(super) misses: Vec<Miss>,
     pub(super) lanes: Lanes,
-    /// Dead byte pairs (see `pieces`) in a block of 64 bytes, and where it starts.
+    /// Dead byte pairs (see `pieces`) of a block of 64 bytes, and the start of the block.
     pub(super) dead: u64,
     pub(super) block: usize,
-    /// Of one text, for who makes something else of them.
+    /// Buffer for callers that convert the ids of a text.
     pub ids: Vec<u32>,
     pub(super) piece: Vec<u32>,
     pub(super) packed: Vec<u32>,

@@ -1,16 +1,16 @@
-//! Merges that training has found, applied to phase-1 tokens.
+//! Merges found in training, applied to phase-1 tokens.
 
 use super::{level2::Level2, merge::Scratch, rules::Rule};
 use crate::runtime::memory;
 use crate::vocabulary::MergeRule;
 
-/// Merges that training has found, for its text as phase 1 left it.
+/// Merges found in training.
 pub struct Superwords {
     level2: Level2,
     packed: Vec<u32>,
 }
 
-/// SuperwordScratch to apply them in.
+/// Scratch space for `Superwords::apply`.
 #[derive(Default)]
 pub struct SuperwordScratch {
     packed: Vec<u32>,
@@ -18,7 +18,7 @@ pub struct SuperwordScratch {
 }
 
 impl Superwords {
-    /// Merges (left, right) by rank: the first makes the token `n_phase1`, and each joins tokens that are there before.
+    /// `merges`: (left, right) by rank. The first produces the token `n_phase1`, and each joins existing tokens.
     pub fn new(n_phase1: usize, merges: impl Iterator<Item = (u32, u32)>) -> Self {
         let rules: Vec<Rule> = merges
             .enumerate()
@@ -37,7 +37,7 @@ impl Superwords {
         Self { level2, packed }
     }
 
-    /// What the merges make of phase-1 tokens, appended to `out`.
+    /// Appends the result of the merges on phase-1 tokens to `out`.
     pub fn apply(&self, ids: &[u32], scratch: &mut SuperwordScratch, out: &mut Vec<u32>) {
         scratch.packed.clear();
         memory::extend(&mut scratch.packed, ids.iter().map(|&id| self.packed[id as usize]));

@@ -5,7 +5,7 @@ use crate::runtime::random::Random;
 use crate::text::{batch::Batch, documents::Documents};
 use crate::vocabulary::{MergeRule, Tokens};
 
-/// Merges of random tokens, the later ones made of earlier ones; no string twice.
+/// Random merges of bytes and earlier products; no string is produced twice.
 pub fn random_merges(random: &mut Random, letters: usize, n: usize) -> (Tokens, Vec<MergeRule>) {
     let mut tokens = Tokens::default();
     (0..=255u8).for_each(|byte| {
@@ -60,7 +60,7 @@ fn long_documents_give_the_same_ids_in_parts() {
             eligible: None,
         });
         let mut batch = Batch::default();
-        // Many cuts, none, and some.
+        // Many cuts, no cuts, and some.
         for letters in ["abcd ", "abcd", "abcd \n1.é"] {
             let letters: Vec<char> = letters.chars().collect();
             let text: String = (0..700_000).map(|_| letters[random.below(letters.len())]).collect();
@@ -106,7 +106,7 @@ fn one_pass_equals_plain_merging() {
     }
 }
 
-/// Adds other derivations of tokens and repeats pairs, and shuffles some.
+/// Adds other derivations of tokens, repeats pairs, and shuffles some.
 fn disturb(random: &mut Random, tokens: &Tokens, merges: &mut Vec<MergeRule>) {
     for _ in 0..8 {
         let rule = merges[random.below(merges.len())];
@@ -171,7 +171,7 @@ fn whole_pieces_become_tokens_before_any_merge() {
     for _ in 0..200 {
         let (tokens, mut merges) = random_merges(&mut random, 3, 15);
         for _ in 0..4 {
-            merges.remove(random.below(merges.len())); // what it made stays a token
+            merges.remove(random.below(merges.len())); // its product stays a token
         }
         for _ in 0..random.below(4) {
             let (a, b) = (random.below(merges.len()), random.below(merges.len()));
@@ -229,7 +229,7 @@ fn recovered_merges_are_those_that_made_the_tokens() {
             .filter_map(|(new, parts)| parts.map(|(left, right)| MergeRule { left, right, new: new as u32 }))
             .collect();
         for rule in &merges {
-            // Merges may leave a token's own bytes in other parts than the list says; then tiktoken differs.
+            // The bytes of a token may merge into other parts than the list says; then tiktoken differs.
             let mut own: Vec<u32> = tokens.get(rule.new).iter().map(|&byte| byte as u32).collect();
             plain(&mut own, &rules);
             assert!(own == [rule.new] || recovered[rule.new as usize].is_none());
@@ -237,7 +237,7 @@ fn recovered_merges_are_those_that_made_the_tokens() {
     }
 }
 
-/// `recover_merges` as tiktoken's rule says it: the neighbours with the lowest rank join, looked up by their bytes.
+/// `recover_merges` by tiktoken's rule: neighbours with the lowest rank join, looked up by their bytes.
 fn recovered_plainly(tokens: &[Vec<u8>]) -> Vec<Option<(u32, u32)>> {
     let ranks: std::collections::HashMap<&[u8], u32> = tokens.iter().map(Vec::as_slice).zip(0..).collect();
     let recovered = tokens.iter().map(|token| {
@@ -267,7 +267,7 @@ fn merges_are_recovered_by_the_lowest_rank() {
         let (letters, longest) = [(2, 6), (2, 60), (3, 12), (4, 90)][case % 4];
         let mut tokens: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
         for _ in 0..60 {
-            // Parts that are tokens, mostly, or any letters.
+            // Mostly parts that are tokens, otherwise any letters.
             let new = match random.below(4) {
                 0 => (0..2 + random.below(longest)).map(|_| 97 + random.below(letters) as u8).collect(),
                 _ => {
@@ -299,7 +299,7 @@ fn merges_are_recovered_by_the_lowest_rank() {
 
 #[test]
 fn merges_of_long_tokens_are_recovered_in_time() {
-    // Doubled runs; a run in parts that all differ; and a token that no merge makes.
+    // Doubled runs, a run of parts that all differ, and a token that no merge produces.
     let mut tokens: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
     (1..=21).for_each(|n| tokens.push(vec![b'a'; 1 << n]));
     (2..400).for_each(|n| tokens.push([&b"b"[..], &vec![b'c'; n - 1]].concat()));
@@ -317,7 +317,7 @@ fn two_pass_keeps_both_fences() {
     for case in 0..600 {
         let (tokens, mut merges) = random_merges(&mut random, 3, 25);
         let phase1 = 8 + random.below(10);
-        // What a phase joins need not be there by then, nor be made by one merge only.
+        // The parts of a merge need not exist in that phase, nor be made by only one merge.
         match case % 3 {
             0 => disturb(&mut random, &tokens, &mut merges),
             1 => (0..3).for_each(|_| merges.swap(random.below(phase1), random.below(25))),
@@ -392,7 +392,7 @@ fn long_runs_equal_plain_merging_whatever_the_order_of_merges() {
         let mut scratch = merge::Scratch::default();
         for _ in 0..4 {
             let length = 2 + random.below(250);
-            // Some text of runs, where places overlap.
+            // Runs, in which positions overlap.
             let mut text: Vec<u32> = Vec::new();
             while text.len() < length {
                 let letter = 97 + random.below(letters) as u32;
@@ -408,7 +408,7 @@ fn long_runs_equal_plain_merging_whatever_the_order_of_merges() {
 
 #[test]
 fn caches_and_lookahead_do_not_show() {
-    // Many pieces more than wait together, long ones among them, again and again, cut at every byte pair that is dead.
+    // Many more pieces than a batch, with long ones among them, repeatedly, cut at every dead byte pair.
     let mut random = Random(18);
     for case in 0..24 {
         let (tokens, merges) = random_merges(&mut random, 4, 30);
@@ -457,7 +457,7 @@ fn ids_of_a_batch_do_not_depend_on_threads() {
     });
     let mut batch = Batch::default();
     for _ in 0..3000 {
-        let length = random.below(600); // several chunks in all
+        let length = random.below(600); // several chunks in total
         let text: Vec<u8> = (0..length).map(|_| 97 + random.below(4) as u8).collect();
         batch.push(&text);
     }

@@ -1,6 +1,6 @@
-//! The vocabulary and the merges of a tokenizer.json, without an object for each of their strings.
+//! Fast path for the vocabulary and merges of well-formed tokenizer.json files, without an object per string.
 //!
-//! Only what is as it should be is read; of anything else the slower reader says what is wrong.
+//! Anything else falls back to the Python reader, which reports the error.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,26 +11,26 @@ use serde_json::value::RawValue;
 
 use crate::vocabulary::MOST_IDS;
 
-/// What a tokenizer.json says of its model.
+/// The model of a tokenizer.json.
 #[derive(Debug, Default, PartialEq)]
 pub struct HfModel {
     /// The file with an empty vocabulary and no merges.
     pub rest: String,
-    /// Tokens of the vocabulary.
+    /// Number of tokens in the vocabulary.
     pub n_tokens: usize,
-    /// The added tokens that are in the vocabulary, and their ids there.
+    /// Added tokens that are in the vocabulary, with their ids there.
     pub added: Vec<(String, u32)>,
-    /// Ids of the bytes; -1 where one has none.
+    /// Ids of the bytes; -1 for a byte without id.
     pub byte_ids: Vec<i64>,
     /// (left, right, product) ids by rank, flat.
     pub merges: Vec<u32>,
-    /// Whether merges are written as strings with a space in them, not as pairs.
+    /// Whether merges are strings with a space, not pairs.
     pub as_strings: bool,
-    /// Tokens, not added ones, that are no bytes and that no merge makes.
+    /// Tokens that are neither added tokens nor bytes and that no merge makes.
     pub unmerged: Vec<(Vec<u8>, u32)>,
 }
 
-/// A string, borrowed from the file where nothing in it is escaped.
+/// A string, borrowed from the file unless it has escapes.
 #[derive(PartialEq, Eq, Hash)]
 struct Text<'t>(Cow<'t, str>);
 
@@ -95,7 +95,7 @@ impl<'t> Deserialize<'t> for Merge<'t> {
     }
 }
 
-/// The entries of an object in their order.
+/// The entries of an object, in order.
 struct Entries<'t, V>(Vec<(Text<'t>, V)>);
 
 struct EntriesVisitor<V>(std::marker::PhantomData<V>);
@@ -122,7 +122,7 @@ impl<'t, V: Deserialize<'t>> Deserialize<'t> for Entries<'t, V> {
     }
 }
 
-/// The file, or its model: keys with their values as they are written, and the parts that are read.
+/// The file or its model: the raw values of other keys, and the parsed parts.
 #[derive(Default)]
 struct Parts<'t> {
     written: Vec<(Text<'t>, &'t RawValue)>,
@@ -131,7 +131,7 @@ struct Parts<'t> {
     model: Option<Box<Parts<'t>>>,
 }
 
-/// Reads the file where `top`, else the model.
+/// Parses the file if `top`, otherwise the model.
 struct PartsSeed {
     top: bool,
 }
@@ -176,7 +176,7 @@ impl<'t> Visitor<'t> for PartsSeed {
     }
 }
 
-/// The byte that each character of GPT-2's alphabet stands for.
+/// The byte for each character of GPT-2's alphabet.
 fn alphabet() -> FxHashMap<char, u8> {
     let printable = |byte: &u8| matches!(byte, 33..=126 | 161..=172 | 174..=255);
     let others = (0..=255u8).filter(|byte| !printable(byte)).zip(256u32..);
@@ -188,7 +188,7 @@ fn quoted(key: &str) -> Option<String> {
     serde_json::to_string(key).ok()
 }
 
-/// What the file says; None where something in it is not as it should be, or another kind of model.
+/// Parses the file; None if it is malformed or has another kind of model.
 pub fn read(text: &[u8]) -> Option<HfModel> {
     let mut json = serde_json::Deserializer::from_slice(text);
     let file = PartsSeed { top: true }.deserialize(&mut json).ok()?;
@@ -210,7 +210,7 @@ pub fn read(text: &[u8]) -> Option<HfModel> {
             let content = token.0.iter().find(|entry| &*entry.0 .0 == "content")?;
             let string: String = serde_json::from_str(content.1.get()).ok()?;
             if let Some(id) = ids.remove(string.as_str()) {
-                found.added.push((string, id)); // no merge has it, nor is it spelled by the alphabet
+                found.added.push((string, id)); // not used by merges, and not spelled in the alphabet
             }
         }
     }
@@ -243,7 +243,7 @@ pub fn read(text: &[u8]) -> Option<HfModel> {
         if characters.as_str().is_empty() {
             found.byte_ids[first as usize] = i64::from(*id);
         } else if made[*id as usize] {
-            // Its parts are tokens: of the alphabet, or one of them is refused here.
+            // Its parts are tokens: in the alphabet, or rejected here.
         } else {
             let token: Option<Vec<u8>> = name.0.chars().map(|c| alphabet.get(&c).copied()).collect();
             found.unmerged.push((token?, *id));

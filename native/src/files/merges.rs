@@ -1,19 +1,19 @@
-//! Vocabularies and merges as files have them.
+//! Vocabularies and merges in files.
 
 use hashbrown::HashSet;
 use rustc_hash::FxHashMap;
 
 use crate::vocabulary::Tokens;
 
-/// Ids and bytes of the tokens that merges make, tokens those of all others by id (none where nothing has the id).
-/// Imported lists may use a token before the merge that makes it: those merges wait.
+/// Ids and bytes of the tokens that merges produce. `tokens`: bytes of all other tokens by id, empty for unused ids.
+/// Imported lists may use a token before the merge that produces it: those merges are postponed.
 ///
-/// None where not all merges can be spelled: an operand is never made, a token has the id or the bytes of another one,
-/// is longer than `longest`, or what merges make has more than `most` bytes.
+/// None if some merge cannot be spelled: an operand is never produced, a token has the id or the bytes of another one
+/// or is longer than `longest` bytes, or the products have more than `most` bytes in total.
 pub fn spell(tokens: &Tokens, merges: &[[u32; 3]], longest: usize, most: usize) -> Option<Vec<(u32, Box<[u8]>)>> {
     let n = tokens.len();
     let mut left_over = most;
-    let mut place: Vec<Option<u32>> = vec![None; n]; // in `made`, by id
+    let mut place: Vec<Option<u32>> = vec![None; n]; // index into `made`, by id
     let mut made: Vec<(u32, Box<[u8]>)> = Vec::with_capacity(merges.len());
     let mut waiting: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
     let mut ready = Vec::new();
@@ -56,7 +56,7 @@ pub fn spell(tokens: &Tokens, merges: &[[u32; 3]], longest: usize, most: usize) 
     (distinct && waiting.is_empty()).then_some(made)
 }
 
-/// Merges as Python's `json` writes a list of lists of three: `[[97, 98, 256], [256, 99, 257]]`.
+/// Merges in the format of Python's `json` for a list of lists of three: `[[97, 98, 256], [256, 99, 257]]`.
 pub fn write_merges(merges: &[[u32; 3]]) -> String {
     use std::fmt::Write;
     let mut text = String::with_capacity(24 * merges.len() + 2);
@@ -69,8 +69,8 @@ pub fn write_merges(merges: &[[u32; 3]]) -> String {
     text
 }
 
-/// The merges at the start of `text`, flat, and where their list ends; None unless they are written exactly as
-/// `write_merges` writes them.
+/// Parses the merges at the start of `text` into a flat list. Returns it and its length in bytes; None unless the
+/// format is exactly that of `write_merges`.
 pub fn read_merges(text: &[u8]) -> Option<(Vec<u32>, usize)> {
     let mut at = 0;
     let take = |at: &mut usize, expected: &[u8]| {

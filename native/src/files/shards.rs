@@ -1,22 +1,21 @@
-//! Encoded documents as files of tokens hold them.
+//! Encoded documents in the format of token files.
 
 use crate::runtime::{interrupt::poll, lock_free::Pool, memory};
 use crate::text::documents::{Documents, BYTES_PER_TOKEN};
 
-/// Ids that are narrowed and measured at a time, while they are in the nearest cache.
+/// Ids converted and measured at a time, while they are in the L1 cache.
 const PART: usize = 1 << 11;
 
-/// Lengths from this on are looked up in the table of long ones.
+/// Lengths from here on are looked up in the full table.
 const LONG: u8 = u8::MAX;
 
-/// BufferPool for ids that nobody needs any more. Getting new ones from the system, page by page, takes half as long as
-/// narrowing and measuring the ids.
+/// Buffers to reuse. Allocating new ones, page by page, takes half as long as converting and measuring the ids.
 type BufferPool<T> = Pool<Vec<T>, 8>;
 const LARGEST_BUFFER: usize = 1 << 23;
 
-/// Ids as wide as a file has them.
+/// Integer types of ids in a file.
 pub trait Width: Copy + 'static {
-    /// How many ids there can be.
+    /// Number of possible ids.
     const IDS: u64;
 
     fn of(id: u32) -> Self;
@@ -50,7 +49,7 @@ impl Width for u32 {
     }
 }
 
-/// Bytes of tokens by id. Most are short: a table of bytes stays in the nearest cache.
+/// Lengths of tokens in bytes, by id. Most are short, so a table of bytes stays in the L1 cache.
 struct Lengths<'a> {
     short: Vec<u8>,
     all: &'a [u32],
@@ -70,14 +69,14 @@ impl<'a> Lengths<'a> {
     }
 }
 
-/// Room for about so many ids.
+/// An empty buffer for about `ids` ids.
 fn buffer<T: Width>(ids: usize) -> Vec<T> {
     let mut buffer = T::buffers().take().map_or_else(Vec::new, |buffer| *buffer);
     memory::reserve(&mut buffer, ids);
     buffer
 }
 
-/// Keeps the room of ids for others.
+/// Returns a buffer to the pool.
 pub fn recycle<T: Width>(mut ids: Vec<T>) {
     if (1..=LARGEST_BUFFER).contains(&ids.capacity()) {
         ids.clear();
@@ -85,22 +84,22 @@ pub fn recycle<T: Width>(mut ids: Vec<T>) {
     }
 }
 
-/// Documents one behind the other, each after the mark.
+/// Consecutive documents, each preceded by the mark.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TokenStream<T> {
     pub ids: Vec<T>,
-    /// By document, where it ends in `ids`.
+    /// By document: its end in `ids`.
     pub ends: Vec<i64>,
-    /// By document, the bytes that its tokens spell.
+    /// By document: the number of bytes that its tokens spell.
     pub spelled: Vec<i64>,
-    /// The first document that has the mark among its own ids.
+    /// The first document that contains the mark among its own ids.
     pub marked: Option<usize>,
 }
 
 impl<T: Width> TokenStream<T> {
-    /// The documents as `encode(text, ids)` appends the ids of each. `lengths`: bytes of a token by id.
+    /// Encodes the documents; `encode(text, ids)` appends the ids of one. `lengths`: bytes of a token by id.
     ///
-    /// Fails where ids can be wider than the file's, or one has no length.
+    /// Fails if ids do not fit the integer type, or an id has no length.
     pub fn of(
         documents: &dyn Documents,
         lengths: &[u32],

@@ -1,9 +1,9 @@
-//! Regexes of users, and a bound on the work that they do on a text.
+//! Regexes of users, with a bound on their work per text.
 //!
-//! A regex with look-around or back references can take exponential time. Its engine bounds the steps back of one search,
-//! but a text has many of them, and what look-around finds without steps back (`(?=(a+)+b)`) counts for nothing. So every
-//! look at the text counts here. That bounds all but the time of a single look, which can read the rest of the text: for
-//! its sake there is a bound on time as well. Usual patterns come nowhere near either.
+//! A regex with look-around or back references can take exponential time. The engine bounds the backtracking of one
+//! search, but a text needs many searches, and look-around without backtracking (`(?=(a+)+b)`) does not count. So this
+//! module counts every access to the text. That bounds everything except the time of a single access, which can read
+//! the rest of the text: hence there is also a bound on time. Usual patterns are far below both.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -14,17 +14,17 @@ use fancy_regex::Input;
 
 use crate::runtime::{interrupt, quoting::quoted};
 
-/// Steps back after which a regex gives up, in one search: enough for 20 MB without a match, which its default (10^6)
-/// is not for 200 kB; a regex that takes exponential time still gives up within seconds.
+/// Backtracking limit of one search: enough for 20 MB without a match. The engine's default (10^6) is not enough for
+/// 200 kB. A regex of exponential time still gives up within seconds.
 const BACKTRACKS: usize = 100_000_000;
 
-/// How much work a text may take.
+/// Bounds on the work for a text.
 #[derive(Clone, Copy)]
 pub struct Bounds {
-    /// Looks at the text: some nanoseconds each. Patterns in use need up to 20 for each byte.
+    /// Accesses to the text, some nanoseconds each. Patterns in use need up to 20 per byte.
     looks: u64,
     looks_per_byte: u64,
-    /// Processor time of the thread. Patterns in use need less than a microsecond for each byte.
+    /// CPU time of the thread. Patterns in use need less than a microsecond per byte.
     time: Duration,
     time_per_byte: Duration,
 }
@@ -36,10 +36,10 @@ pub const BOUNDS: Bounds = Bounds {
     time_per_byte: Duration::from_micros(20),
 };
 
-/// A regex that stops where it takes too long.
+/// A regex that gives up if it takes too long.
 pub struct Regex(fancy_regex::Regex);
 
-/// Why a regex stopped, on the way up the stack: the engine can only be left by unwinding it.
+/// Unwinding payload: why a regex gave up. The engine can only be left by unwinding.
 struct GaveUp(String);
 
 impl Regex {
@@ -54,7 +54,7 @@ impl Regex {
         self.0.as_str()
     }
 
-    /// Where it matches, in order. `found` may be called up to an error.
+    /// Calls `found` with each match in order. It may have been called before an error.
     pub fn matches(&self, text: &[u8], meter: &Meter, mut found: impl FnMut(usize, usize)) -> Result<(), String> {
         let haystack = self.haystack(text, meter)?;
         for place in self.0.find_iter(&haystack) {
@@ -82,21 +82,21 @@ impl Regex {
     }
 }
 
-/// What the regexes of a pattern have done on a text.
+/// The work of a pattern's regexes on a text.
 pub struct Meter {
     bytes: usize,
     bounds: Bounds,
     looks: Cell<u64>,
-    /// The number of looks at which the clock is read next, and how many there are from one reading to the next.
+    /// The access count at which the clock is read next, and the number of accesses between two readings.
     reading: Cell<u64>,
     between: Cell<u64>,
-    /// Processor time of the thread at the first reading and at the last.
+    /// CPU time of the thread at the first and the last reading.
     first: Cell<Option<Duration>>,
     last: Cell<Duration>,
 }
 
 impl Meter {
-    /// Runs the work of regexes on a text of `bytes` bytes; an error if they exceed the bounds.
+    /// Runs regexes on a text of `bytes` bytes; an error if they exceed the bounds.
     pub fn run<R>(bytes: usize, bounds: Bounds, work: impl FnOnce(&Self) -> Result<R, String>) -> Result<R, String> {
         let meter = Self {
             bytes,
@@ -125,7 +125,7 @@ impl Meter {
         }
     }
 
-    /// Comes up every few milliseconds, or after one look where that takes longer.
+    /// Called every few milliseconds, or after a single access that takes longer.
     #[cold]
     #[inline(never)]
     fn check(&self, regex: &Regex) {
@@ -153,11 +153,11 @@ impl Meter {
     }
 }
 
-/// Processor time of this thread, so that a busy machine or one that sleeps makes no pattern too slow.
+/// CPU time of this thread: unlike wall time, it does not grow on a busy or suspended machine.
 #[cfg(unix)]
 fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes into the struct that is given.
+    // SAFETY: writes into the given struct.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
@@ -168,7 +168,7 @@ fn thread_time() -> Duration {
     START.elapsed()
 }
 
-/// A text that counts how often it is looked at.
+/// A text that counts accesses.
 struct Haystack<'t> {
     text: &'t str,
     meter: &'t Meter,
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn work_is_bounded_over_all_matches_of_a_text() {
         let text = "a".repeat(20_000);
-        // Each search of the first takes some steps, of the second one long look.
+        // Each search of the first takes many steps; of the second, one long access.
         for (pattern, what) in [(r"(?=(?:a(?=a)){0,500})a|.", "steps"), (r"(?=(a+)+b)a|.", "seconds")] {
             let bounds =
                 Bounds { looks: 1000, time: Duration::from_millis(20), time_per_byte: Duration::ZERO, ..BOUNDS };
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_single_search_is_bounded() {
-        // A match that never comes, looked for at every place.
+        // A match that never succeeds, tried at every position.
         let bounds = Bounds { time: Duration::from_millis(20), time_per_byte: Duration::ZERO, ..BOUNDS };
         let error = count(r"(?=(a+)+b)a", &"a".repeat(20_000), bounds).unwrap_err();
         assert!(error.contains("seconds"), "{error}");

@@ -1,11 +1,12 @@
-//! Character classes of the named patterns, from `regex-syntax`'s tables (Unicode 16.0).
+//! Character classes of the named patterns, from the tables of `regex-syntax` (Unicode 16.0).
 //!
-//! These are the tables that HF `tokenizers` and `tiktoken` use, so that our scanners cut where they cut.
+//! HF `tokenizers` and `tiktoken` use the same tables, so the scanners cut where they do.
+
+use regex_syntax::hir::{Class, HirKind};
 
 use super::emoji::EMOJI_CLASS;
 use crate::runtime::lock_free::Lazy;
 use crate::text::utf8::decode;
-use regex_syntax::hir::{Class, HirKind};
 
 pub const LETTER: u8 = 1; // \p{L}
 pub const NUMBER: u8 = 2; // \p{N}
@@ -13,14 +14,14 @@ pub const SPACE: u8 = 4; // \s
 pub const UPPER: u8 = 8; // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
 pub const LOWER: u8 = 16; // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
 pub const DIGIT: u8 = 32; // \d, which is \p{Nd}
-pub const EMOJI: u8 = 64; // what starts an emoji cluster in seed-plus
+pub const EMOJI: u8 = 64; // first character of an emoji cluster in seed-plus
 
 /// What `[^\s\p{L}\p{N}]` excludes.
 pub const NOT_OTHER: u8 = LETTER | NUMBER | SPACE;
 
 const BLOCK: usize = 256;
 
-/// A two-stage table: code point / 256 names a block, the rest an entry of it. Equal blocks are shared.
+/// A two-stage table: code point / 256 selects a block, the remainder an entry. Equal blocks are shared.
 pub struct Classes {
     block_of: Vec<u16>,
     blocks: Vec<[u8; BLOCK]>,

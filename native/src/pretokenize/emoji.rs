@@ -1,6 +1,6 @@
 //! Characters of emoji clusters, as parts of regexes.
 
-/// Symbols that start an emoji cluster, as ranges of characters: properties like `\p{Emoji}` differ between engines.
+/// Symbols that start an emoji cluster, as character ranges: properties like `\p{Emoji}` differ between engines.
 macro_rules! emoji {
     () => {
         "\u{2194}-\u{2199}\u{21A9}\u{21AA}\u{231A}\u{231B}\u{23CF}\u{23E9}-\u{23FA}\u{2600}-\u{2775}\u{2794}-\u{27BF}\
@@ -8,7 +8,7 @@ macro_rules! emoji {
     };
 }
 
-/// The letters of flags.
+/// Regional indicators, the letters of flags.
 macro_rules! flags {
     () => {
         "\u{1F1E6}-\u{1F1FF}"
@@ -22,7 +22,7 @@ macro_rules! emoji_symbol {
     };
 }
 
-/// Class of the characters that start an emoji cluster, for the table of classes.
+/// All characters that start an emoji cluster, for the class table.
 pub const EMOJI_CLASS: &str = concat!("[", emoji!(), flags!(), "]");
 
 pub(super) use {emoji, emoji_symbol, flags};

@@ -1,4 +1,4 @@
-//! Fences: patterns that match little, so that most pieces are the gaps between matches.
+//! Fences: patterns with few matches, so most pieces are the gaps between matches.
 
 use super::{
     classes::{self, LETTER, NUMBER, SPACE},
@@ -7,9 +7,9 @@ use super::{
     windows::{classes, Classes},
 };
 
-/// Reports matches of a fence and the gaps between them. `find(at)` is Ok(end) of a match that starts at `at`,
-/// or Err(at + length of the character there); it is asked only about places that `candidates` names in a block: all
-/// places where a match may start, and every byte outside ASCII.
+/// Reports the matches of a fence and the gaps between them. `find(at)` is Ok(end) of a match that starts at `at`, or
+/// Err(next position). It is only called at `candidates` of a block: all positions where a match may start, and every
+/// byte outside ASCII.
 #[inline(always)]
 pub fn pieces<B: Bytes>(
     text: &[u8],
@@ -51,7 +51,7 @@ pub fn pieces<B: Bytes>(
     }
 }
 
-/// The first bytes of a text as a block, with zeros behind its end.
+/// The first bytes of a text as a block, padded with zeros.
 #[inline(always)]
 pub fn load<B: Bytes>(text: &[u8]) -> B {
     if let Some(bytes) = text.first_chunk() {
@@ -62,7 +62,7 @@ pub fn load<B: Bytes>(text: &[u8]) -> B {
     B::load(&padded)
 }
 
-/// Bit i says what bit i + 1 does; the last is set, since nothing is known of it.
+/// Bit i of the result is bit i + 1 of the mask. The last bit is set, since the next byte is unknown.
 #[inline(always)]
 fn next(mask: u64) -> u64 {
     mask >> 1 | 1 << (BLOCK - 1)
@@ -71,7 +71,7 @@ fn next(mask: u64) -> u64 {
 #[inline(always)]
 pub fn uw_2025_candidates(block: impl Bytes) -> u64 {
     let Classes { number, white, space, other, wide, .. } = classes(block);
-    // Two others in a row, with or without a space in front, or spaces that no word follows.
+    // Two others in a row, with or without a space before them, or spaces that no word follows.
     let two = other & next(other);
     number | wide | two | space & (next(white) | next(two) | next(wide)) | other & next(wide)
 }

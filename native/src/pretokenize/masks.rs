@@ -1,22 +1,22 @@
-//! 64 bytes of text as bit masks: bit i says something about byte i.
+//! Blocks of 64 bytes as bit masks: bit i describes byte i.
 
 /// Bytes per block.
 pub const BLOCK: usize = 64;
 
-/// Questions that a block of bytes answers with one bit per byte.
+/// Classification of the bytes of a block, one bit per byte.
 pub trait Bytes: Copy {
     fn load(bytes: &[u8; BLOCK]) -> Self;
-    /// Equal to `byte`.
+    /// Bytes equal to `byte`.
     fn equal(self, byte: u8) -> u64;
-    /// From `first` to `last`.
+    /// Bytes from `first` to `last`.
     fn within(self, first: u8, last: u8) -> u64;
     /// ASCII letters.
     fn letters(self) -> u64;
-    /// 128 and above: parts of characters outside ASCII.
+    /// Bytes of 128 and above: parts of characters outside ASCII.
     fn wide(self) -> u64;
 }
 
-/// For any processor; compilers turn the loops into its vector instructions.
+/// Portable version; compilers vectorise the loops.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 #[derive(Clone, Copy)]
 pub struct Portable([u8; BLOCK]);

@@ -1,6 +1,6 @@
-//! The scanners, one character at a time: what is exact everywhere, and what the bit masks are tested against.
+//! Scanners that read one character at a time: exact for all text, and the reference for the bit masks.
 //!
-//! Each function gives the end of the piece that starts at `at`.
+//! Each function returns the end of the piece that starts at `at`.
 
 use super::classes::{Classes, DIGIT, LETTER, LOWER, NOT_OTHER, NUMBER, SPACE, UPPER};
 
@@ -60,7 +60,7 @@ pub fn newlines_and_slashes(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// A run of white space from `at`: its end, where its last character starts, the end of its last line break.
+/// A run of white space from `at`: its end, the start of its last character, and the end of its last line break.
 #[inline(always)]
 pub fn white_space(classes: &Classes, text: &[u8], start: usize) -> (usize, usize, usize) {
     let (mut at, mut last, mut line_end) = (start, start, start);
@@ -77,7 +77,7 @@ pub fn white_space(classes: &Classes, text: &[u8], start: usize) -> (usize, usiz
     }
 }
 
-/// `\s+(?!\S)|\s+`: what leaves the last space to the word behind it.
+/// `\s+(?!\S)|\s+`: leaves the last space to the word after it.
 #[inline(always)]
 pub fn all_but_last(text: &[u8], start: usize, end: usize, last: usize) -> usize {
     if end == text.len() || last == start {
@@ -136,7 +136,7 @@ pub fn whitespace(classes: &Classes, text: &[u8], at: usize) -> usize {
     all_but_last(text, at, end, last)
 }
 
-/// Runs of numbers apart, cut into triples of digits; between them GPT-2's words without contractions.
+/// Runs of numbers on their own, cut into triples of digits; between them GPT-2's words without contractions.
 #[inline(always)]
 pub fn uw_paper(classes: &Classes, text: &[u8], at: usize) -> usize {
     let (mut class, mut length) = classes.at(text, at);
@@ -154,7 +154,7 @@ pub fn uw_paper(classes: &Classes, text: &[u8], at: usize) -> usize {
     if length > 0 && class & NOT_OTHER == 0 {
         return others(classes, text, word + length);
     }
-    // White space in front of a number ends the text that the second regex sees.
+    // White space before a number ends the text that the second regex sees.
     let (end, last, _) = white_space(classes, text, at);
     if classes.at(text, end).0 & NUMBER != 0 {
         return end;
@@ -162,8 +162,8 @@ pub fn uw_paper(classes: &Classes, text: &[u8], at: usize) -> usize {
     all_but_last(text, at, end, last)
 }
 
-/// One piece of a run of numbers: `(?=(\d{3})+(?!\d))` cuts a run of digits into triples, counted from its right end.
-/// Numbers that are no digits (½, Ⅷ) belong to the run and to no triple.
+/// One piece of a run of numbers: `(?=(\d{3})+(?!\d))` cuts a run of digits into triples from the right. Numbers that
+/// are not digits (½, Ⅷ) belong to the run but to no triple.
 #[inline(always)]
 pub fn triple(classes: &Classes, text: &[u8], at: usize) -> usize {
     let after_digits = |mut at: usize, mut most: usize| {
@@ -180,7 +180,7 @@ pub fn triple(classes: &Classes, text: &[u8], at: usize) -> usize {
         (at, n)
     };
     let mut end = at;
-    // A piece that follows a number starts at a cut: three digits, and a multiple of three behind them.
+    // A piece after a number starts at a cut: three digits, followed by a multiple of three digits.
     if classes.before(text, at) & NUMBER != 0 {
         end = after_digits(at, 3).0;
         if classes.at(text, end).0 & DIGIT != 0 {
@@ -223,7 +223,7 @@ pub fn contraction(text: &[u8], at: usize) -> usize {
     }
 }
 
-/// ` ?[^\s\p{L}\p{N}]+` from `at`: where the run of others starts, if there is one.
+/// ` ?[^\s\p{L}\p{N}]+` from `at`: start of the run of others, if there is one.
 #[inline(always)]
 pub fn punctuation_start(classes: &Classes, text: &[u8], at: usize) -> Option<usize> {
     let start = if text[at] == b' ' { at + 1 } else { at };
@@ -231,8 +231,8 @@ pub fn punctuation_start(classes: &Classes, text: &[u8], at: usize) -> Option<us
     (length > 0 && class & NOT_OTHER == 0).then_some(start)
 }
 
-/// The cl100k family; `END` is tiktoken's `\s++$`: white space at the end of the text stays in one piece. `DIGITS` is
-/// how many numbers stay together.
+/// The cl100k family. `END`: tiktoken's `\s++$`, which keeps white space at the end of the text in one piece. `DIGITS`:
+/// maximum length of a run of numbers.
 #[inline(always)]
 pub fn cl100k<const END: bool, const DIGITS: usize>(classes: &Classes, text: &[u8], at: usize) -> usize {
     let contraction = contraction(text, at);
@@ -262,14 +262,14 @@ pub fn cl100k<const END: bool, const DIGITS: usize>(classes: &Classes, text: &[u
     all_but_last(text, at, end, last)
 }
 
-/// The o200k family; `CONTRACTIONS` attaches them to the word before.
+/// The o200k family. `CONTRACTIONS`: they are attached to the word before.
 #[inline(always)]
 pub fn o200k<const CONTRACTIONS: bool>(classes: &Classes, text: &[u8], at: usize) -> usize {
     let (class, length) = classes.at(text, at);
     if class & NUMBER != 0 {
         return numbers::<3>(classes, text, at);
     }
-    // Letters cannot be the optional first character; marks can be it or part of the word.
+    // Letters cannot be the optional first character. Marks can be that or part of the word.
     let behind = (class & LETTER == 0 && !is_newline(text[at])).then_some(at + length);
     let here = (class & (UPPER | LOWER) != 0).then_some(at);
     let word = |shape: fn(&Classes, &[u8], usize) -> Option<usize>| {
@@ -290,8 +290,8 @@ pub fn o200k<const CONTRACTIONS: bool>(classes: &Classes, text: &[u8], at: usize
     all_but_last(text, at, end, last)
 }
 
-/// `UPPER*LOWER+`: where no purely lower character follows the upper run, the regex gives back characters until
-/// one that is in both classes can serve as the lower part.
+/// `UPPER*LOWER+`: if no purely lower character follows the upper run, the regex backtracks to a character in both
+/// classes, which can be the lower part.
 #[inline(always)]
 pub fn lower_word(classes: &Classes, text: &[u8], start: usize) -> Option<usize> {
     let (mut at, mut both_end) = (start, start);
@@ -310,7 +310,7 @@ pub fn lower_word(classes: &Classes, text: &[u8], start: usize) -> Option<usize>
     }
 }
 
-/// `UPPER+LOWER*`, tried only where `UPPER*LOWER+` failed: then nothing lower follows.
+/// `UPPER+LOWER*`, tried only if `UPPER*LOWER+` failed: then no lower character follows.
 #[inline(always)]
 pub fn upper_word(classes: &Classes, text: &[u8], start: usize) -> Option<usize> {
     let end = run::<UPPER, true>(classes, text, start);

@@ -1,4 +1,4 @@
-//! `Scanner`: cuts text by any pattern.
+//! `Scanner`: splits text by any pattern.
 
 use super::bounded_regex::{Meter, Regex, BOUNDS};
 use super::masks::{Block, Bytes};
@@ -6,7 +6,7 @@ use super::named::{Kind, EQUIVALENT, NAMED};
 use super::{classes::CLASSES, fences, scalar, seed_plus, sentences, windows};
 use crate::runtime::quoting::quoted;
 
-/// Cuts text into pieces.
+/// Splits text into pieces.
 pub enum Scanner {
     Named(Kind),
     Regex(Box<Regex>),
@@ -14,7 +14,7 @@ pub enum Scanner {
 }
 
 impl Scanner {
-    /// The scanner of a pattern: the hand-written one where it is a named pattern's, in whichever spelling.
+    /// The scanner of a pattern: a hand-written one if the regex is a spelling of a named pattern.
     pub fn new(pattern: &str) -> Result<Self, String> {
         if let Some(kind) = kind(pattern) {
             return Ok(Self::Named(kind));
@@ -32,9 +32,9 @@ impl Scanner {
         Ok(Self::Regex(Box::new(Regex::new(pattern)?)))
     }
 
-    /// Calls `piece(start, end)` for every piece of `text`, in order; no piece is empty.
+    /// Calls `piece(start, end)` for every non-empty piece of `text`, in order.
     ///
-    /// Fails only where a regex takes too long (see `metered`) or the text is not UTF-8 for it.
+    /// Fails only if a regex takes too long (see `bounded_regex`) or the text of a regex is not UTF-8.
     #[inline]
     pub fn pieces(&self, text: &[u8], mut piece: impl FnMut(usize, usize)) -> Result<(), String> {
         match self {
@@ -53,11 +53,11 @@ impl Scanner {
         Ok(())
     }
 
-    /// Whether text may be cut between an ASCII letter or digit and a space or line feed behind it, and both parts
-    /// scanned apart, for the same pieces as the whole gives: so one long document can be scanned by several threads.
+    /// Whether text may be cut between an ASCII letter or digit and a following space or line feed, such that both
+    /// parts scanned separately give the pieces of the whole. Then one long document can be scanned by several threads.
     ///
-    /// True where the pattern always cuts there, does not look across from before, and not back from behind. False for
-    /// fences, whose gaps hold several words, and for any regex, about which nothing is known.
+    /// True if the pattern always cuts there, without looking ahead across the cut or back from it. False for fences,
+    /// whose gaps span several words, and for any regex, since nothing is known about it.
     pub fn cuts_after_words(&self) -> bool {
         match self {
             Self::Named(kind) => match kind {
@@ -71,7 +71,7 @@ impl Scanner {
     }
 }
 
-/// For each text, whether the regex finds something in it; false for text that is not UTF-8.
+/// For each text, whether the regex matches in it; false for text that is not UTF-8.
 pub fn found_in<'t>(pattern: &str, texts: impl Iterator<Item = &'t [u8]> + Clone) -> Result<Vec<bool>, String> {
     let regex = Regex::new(pattern)?;
     let bytes = texts.clone().map(<[u8]>::len).sum();
@@ -80,7 +80,7 @@ pub fn found_in<'t>(pattern: &str, texts: impl Iterator<Item = &'t [u8]> + Clone
     })
 }
 
-/// The named pattern that a regex is.
+/// The named pattern of a regex.
 fn kind(pattern: &str) -> Option<Kind> {
     let named = NAMED.iter().map(|&(_, regex, kind)| (regex, kind));
     named.chain(EQUIVALENT.iter().copied()).find(|(regex, _)| *regex == pattern).map(|(_, kind)| kind)
@@ -121,7 +121,7 @@ pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut piece: impl Fn
     }
 }
 
-/// The matches of a regex and the gaps between them.
+/// Calls `piece` with the matches of a regex and the gaps between them.
 fn regex_pieces(regex: &Regex, text: &[u8], meter: &Meter, mut piece: impl FnMut(usize, usize)) -> Result<(), String> {
     let mut gap = 0;
     regex.matches(text, meter, |start, end| {
@@ -139,7 +139,7 @@ fn regex_pieces(regex: &Regex, text: &[u8], meter: &Meter, mut piece: impl FnMut
     Ok(())
 }
 
-/// Every scanner cuts the pieces of the one before it, and sees nothing but the piece.
+/// Each scanner splits the pieces of the one before it and sees only the piece.
 fn sequence_pieces(
     scanners: &[Scanner],
     text: &[u8],

@@ -1,4 +1,4 @@
-//! The scanner of `seed-plus`; its regex in `named.rs` says what it does.
+//! The scanner of `seed-plus`; see its regex in `named.rs`.
 
 use super::classes::{Classes, EMOJI, LETTER, NOT_OTHER, NUMBER};
 use super::scalar::{all_but_last, letters, newlines, numbers, white_space};
@@ -10,7 +10,7 @@ const KEYCAP: &[u8] = "\u{20E3}".as_bytes();
 const LAST_TAG: &[u8] = "\u{E007F}".as_bytes();
 const APOSTROPHE: &[u8] = "\u{2019}".as_bytes();
 
-/// Length of a contraction at `at`, with either apostrophe and in ASCII letters of either case, or 0.
+/// Length of a contraction at `at`, or 0: either apostrophe, then ASCII letters of either case.
 #[inline(always)]
 pub fn contraction(text: &[u8], at: usize) -> usize {
     let apostrophe = match text[at] {
@@ -26,7 +26,7 @@ pub fn contraction(text: &[u8], at: usize) -> usize {
     }
 }
 
-/// What may follow a number and still be of it: the mask path leaves these to this scanner.
+/// Bytes that may continue a number: windows leave these to this scanner.
 #[inline(always)]
 pub fn may_continue_number(byte: u8) -> bool {
     matches!(byte, b',' | b'_' | b'.' | b'e' | b'E')
@@ -40,7 +40,7 @@ fn code_point(text: &[u8], at: usize) -> (u32, usize) {
     }
 }
 
-/// End of the emoji cluster at `at`, without a space in front of it.
+/// End of the emoji cluster at `at`, without a leading space.
 fn emoji(classes: &Classes, text: &[u8], at: usize) -> Option<usize> {
     let starts = |at: usize, what: &[u8]| text[at..].starts_with(what);
     let flag = |at: usize| matches!(code_point(text, at).0, 0x1F1E6..=0x1F1FF);
@@ -82,7 +82,7 @@ fn symbol(classes: &Classes, text: &[u8], at: usize) -> Option<usize> {
     Some(end)
 }
 
-/// What follows a number at `at`: an exponent, a group of thousands or the first decimals.
+/// End of what continues a number at `at`: an exponent, a group of thousands or the first decimals.
 fn after_number(classes: &Classes, text: &[u8], at: usize) -> Option<usize> {
     let percent = |end: usize| if text.get(end) == Some(&b'%') { end + 1 } else { end };
     match text[at] {
@@ -114,7 +114,7 @@ pub fn seed_plus(classes: &Classes, text: &[u8], at: usize) -> usize {
     let (class, length) = classes.at(text, at);
     let word = if text[at] == b' ' { at + 1 } else { at };
     let first = text.get(word).copied().unwrap_or(0);
-    // Only these start a cluster; most text has none.
+    // Only these bytes start a cluster; most text has none.
     if first >= 128 || matches!(first, b'0'..=b'9' | b'#' | b'*') {
         if let Some(end) = emoji(classes, text, word) {
             return end;

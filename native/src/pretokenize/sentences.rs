@@ -1,4 +1,4 @@
-//! Ends of sentences: a fence that matches nothing but positions, so every piece is what lies between two of them.
+//! Ends of sentences: a fence that matches only positions, so every piece is the text between two of them.
 
 use super::{
     classes::{Classes, SPACE},
@@ -15,7 +15,7 @@ pub fn pieces<B: Bytes>(classes: &Classes, text: &[u8], mut piece: impl FnMut(us
         while candidates != 0 {
             let behind = number * BLOCK + candidates.trailing_zeros() as usize + 1;
             candidates &= candidates - 1;
-            // Ends come in order and once each, also in malformed text: no closing quote holds a mark.
+            // Ends come in order and only once, also in malformed text: no closing quote contains a mark.
             if let Some(end) = sentence_end(classes, text, behind).filter(|&end| end < text.len()) {
                 piece(start, end);
                 start = end;
@@ -27,7 +27,7 @@ pub fn pieces<B: Bytes>(classes: &Classes, text: &[u8], mut piece: impl FnMut(us
     }
 }
 
-/// Where the last byte of a mark may be, and some places more.
+/// A superset of the positions of the last bytes of marks.
 #[inline(always)]
 fn last_bytes(block: impl Bytes) -> u64 {
     let newlines = block.equal(b'\n');
@@ -40,7 +40,7 @@ fn last_bytes(block: impl Bytes) -> u64 {
     found
 }
 
-/// The end of the sentence whose mark may end in front of `at`.
+/// The end of the sentence whose mark may end before `at`.
 #[inline(always)]
 fn sentence_end(classes: &Classes, text: &[u8], at: usize) -> Option<usize> {
     let white = |at: usize| classes.at(text, at).0 & SPACE != 0;
@@ -63,7 +63,7 @@ fn sentence_end(classes: &Classes, text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Length of one of `"'”’»)]` in front, or 0.
+/// Length of a leading one of `"'”’»)]`, or 0.
 #[inline(always)]
 fn closing(text: &[u8]) -> usize {
     match text {
@@ -74,7 +74,7 @@ fn closing(text: &[u8]) -> usize {
     }
 }
 
-/// Length of one of `」』”’）` in front, or 0.
+/// Length of a leading one of `」』”’）`, or 0.
 #[inline(always)]
 fn wide_closing(text: &[u8]) -> usize {
     match text {

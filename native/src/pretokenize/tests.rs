@@ -1,4 +1,4 @@
-//! Windows, scalar scanners and regexes cut alike: every named pattern on generated text.
+//! Windows, scalar scanners and regexes split every named pattern the same way on generated text.
 
 use super::classes::{Classes, CLASSES};
 use super::named::{Kind, EQUIVALENT, NAMED};
@@ -6,7 +6,7 @@ use super::scanner::{named_pieces, Scanner};
 use super::{bounded_regex::Regex, fences, masks::Portable, scalar, seed_plus};
 use crate::runtime::random::Random;
 
-/// Every class of characters that a pattern knows, and what it treats in a way of its own.
+/// Every class of characters that the patterns distinguish, and the special cases.
 #[rustfmt::skip]
 const ALPHABET: &[&str] = &[
     "a", "b", "s", "S", "T", "e", "E", "l", "ll", "LL", "'", "'s", "'RE", "'ve", "'D", "’", "’s", "’LL", "ſ", "'ſ", "ﬆ",
@@ -18,7 +18,7 @@ const ALPHABET: &[&str] = &[
     "\u{fffd}", "\u{10ffff}", "\0", "\u{7f}", "?", "…", "؟", "।", "。", "？", ")", "\"", "”", "»", "」", "\n\n",
 ];
 
-/// The same without what stops the windows, so that they get far.
+/// The same without characters that stop the windows, so that those cover long stretches.
 const ASCII: &[&str] = &[
     "a", "b", "st", "S", "AB", "'", "'s", "'S", "'ll", "'t's", " ", " ", " ", "  ", "   ", "\n", "\n\n", "\r\n", "\t",
     "1", "23", "456", "78901", ".", "!", "!?", "/", "//", "\n/", "e", "the", "Xy",
@@ -43,7 +43,7 @@ fn pieces(scanner: &Scanner, text: &str) -> Vec<String> {
     cut(scanner, text.as_bytes()).windows(2).map(|ends| text[ends[0]..ends[1]].to_string()).collect()
 }
 
-/// Only the scalar scanner, whatever the length of the text.
+/// Splits with the scalar scanner only.
 fn scalar_cut(kind: Kind, text: &[u8]) -> Vec<usize> {
     let classes = &*CLASSES;
     let each = |next: &dyn Fn(&Classes, &[u8], usize) -> usize| {
@@ -56,7 +56,7 @@ fn scalar_cut(kind: Kind, text: &[u8]) -> Vec<usize> {
             }
         })
     };
-    // A fence asked about every place, not only where a block has candidates.
+    // A fence that is called at every position, not only at candidates.
     let everywhere = |find: &dyn Fn(usize) -> Result<usize, usize>| {
         cut_with(text, |piece| fences::pieces::<Portable>(text, piece, |_| u64::MAX, find))
     };
@@ -73,11 +73,11 @@ fn scalar_cut(kind: Kind, text: &[u8]) -> Vec<usize> {
         Kind::Uw2025Fence => everywhere(&|at| fences::uw_2025(classes, text, at)),
         Kind::UwPaperFence => everywhere(&|at| fences::uw_paper(classes, text, at)),
         Kind::PunctuationFence => everywhere(&|at| fences::punctuation(classes, text, at)),
-        Kind::SentenceFence | Kind::Whole => cut(&Scanner::Named(kind), text), // have a regex only, or need none
+        Kind::SentenceFence | Kind::Whole => cut(&Scanner::Named(kind), text), // no scalar scanner
     }
 }
 
-/// The pattern as a regex, without any scanner of ours.
+/// The pattern as a regex, without a hand-written scanner.
 fn by_regex(pattern: &str) -> Scanner {
     let regex = |line: &str| Scanner::Regex(Box::new(Regex::new(line).unwrap()));
     match pattern.split('\n').collect::<Vec<_>>()[..] {
@@ -116,7 +116,7 @@ fn scanners_cut_like_their_regexes() {
     }
 }
 
-/// Every three characters in a row of those that ends of sentences ask for, and where blocks of text meet.
+/// All triples of the characters that matter at ends of sentences, and positions at the ends of blocks.
 #[test]
 fn sentences_end_like_their_regex() {
     let marks = [".", "!", "?", "…", "؟", "۔", "。", "！", "？", "｡", "।", "॥", "။", "።", "។"];
@@ -161,7 +161,7 @@ fn windows_cut_like_scalar_scanners() {
     }
 }
 
-/// What is hard, at every place of a window and across its end, with every kind of text around it.
+/// Difficult cases at every position of a window and across its end, in every kind of text.
 #[test]
 fn windows_cut_like_scalar_scanners_at_every_offset() {
     let hard = [
@@ -292,7 +292,7 @@ fn other_spellings_cut_alike() {
     }
 }
 
-/// Where `cuts_after_words` says so, the parts of a text give the pieces of the whole; where not, some text does not.
+/// If `cuts_after_words` is true, the parts of a text give the pieces of the whole; if not, they differ for some text.
 #[test]
 fn text_may_be_cut_after_words() {
     let mut random = Random(13);

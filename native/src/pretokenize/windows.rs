@@ -1,11 +1,11 @@
-//! Where pieces start in a window of 64 bytes, by bit algebra instead of one branch per character.
+//! Finds starts of pieces in a window of 64 bytes by bit algebra, instead of one branch per character.
 //!
-//! A window begins where a piece begins. That makes it independent of the text before it, as the scalar scanners are,
-//! so the two take turns at any piece: the algebra reads ASCII only and leaves everything else to them. Bit i of a
-//! mask stands for byte i; `mask << 1` therefore asks about the byte before, and `mask >> 1` about the one behind.
+//! A window begins where a piece begins. So it does not depend on the text before it, like the scalar scanners, and the
+//! two can alternate at any piece: the algebra handles ASCII only and leaves everything else to them. Bit i of a mask
+//! stands for byte i, so `mask << 1` refers to the byte before and `mask >> 1` to the byte after.
 //!
-//! Only certain starts are reported. What depends on text behind the window (does this white space end in a word?)
-//! is left to the next window, which begins at the last start.
+//! Only certain starts are reported. What depends on text after the window (does this white space end at a word?) is
+//! left to the next window, which begins at the last start.
 
 use super::{
     masks::{Bytes, BLOCK},
@@ -13,21 +13,21 @@ use super::{
     seed_plus::{self, may_continue_number},
 };
 
-/// What a window found out.
+/// The result of a window.
 pub struct Window {
     /// Certain starts of pieces.
     starts: u64,
-    /// Bytes up to which the scalar scanner should walk, because they hold what the algebra does not read.
+    /// Bytes that the scalar scanner has to handle, because the algebra cannot.
     scalar: usize,
 }
 
-/// Fills a window behind the end of the text: a byte outside ASCII, at which certainty ends.
+/// Pads a window after the end of the text: a byte outside ASCII, which ends certainty.
 const PADDING: u8 = 0x80;
 
 /// A shorter rest of the text is left to the scalar scanner.
 const WORTH_A_WINDOW: usize = 12;
 
-/// Cuts a text with `window(bytes, at)` and, where that is not certain, with `next(at)`, the scalar scanner.
+/// Splits a text with `window(bytes, at)`, and with the scalar scanner `next(at)` where that is not certain.
 #[inline(always)]
 pub fn pieces(
     text: &[u8],
@@ -46,7 +46,7 @@ pub fn pieces(
             });
             if let Some(bytes) = bytes {
                 let Window { starts, scalar } = window(bytes, at);
-                // Behind the last window there is only what is not certain before the end of the text.
+                // After the last window, only the uncertain end of the text is left.
                 scalar_until = if rest.len() < BLOCK { text.len() } else { at + scalar };
                 let first = at;
                 let mut ends = starts & !1;
@@ -67,8 +67,8 @@ pub fn pieces(
     }
 }
 
-/// The certain ones of `starts`: those in front of `trouble`, and, where what remains ends in a run of `open`
-/// characters, up to the run's first.
+/// The certain ones of `starts`: those before `trouble`; if the text before it ends in a run of `open` characters,
+/// those up to the run's first.
 #[inline(always)]
 fn certain(starts: u64, trouble: u64, open: impl Fn(u64) -> u64) -> Window {
     let length = trouble.trailing_zeros() as usize;
@@ -81,7 +81,7 @@ fn certain(starts: u64, trouble: u64, open: impl Fn(u64) -> u64) -> Window {
     Window { starts: starts & (u64::MAX >> (BLOCK - known)), scalar: BLOCK - trouble.leading_zeros() as usize }
 }
 
-/// Every i-th set bit, in order.
+/// Calls `bit` with the index of every set bit, in order.
 #[inline(always)]
 fn each_bit(mut mask: u64, mut bit: impl FnMut(usize)) {
     while mask != 0 {
@@ -101,7 +101,7 @@ fn runs(class: u64) -> u64 {
     class & !(class << 1)
 }
 
-/// The classes that all patterns ask for. Bytes outside ASCII count as others, too.
+/// The classes that all patterns use. Bytes outside ASCII also count as others.
 pub struct Classes {
     pub letter: u64,
     pub number: u64,
@@ -118,7 +118,8 @@ pub fn classes(block: impl Bytes) -> Classes {
     Classes { letter, number, white, space, other: !(letter | number | white), wide: block.wide() }
 }
 
-/// Where words start in front of which a space stays, and the white space that stays apart.
+/// Starts of words without a space before them, and starts in white space: of a run, and of its last character if the
+/// word after it takes that.
 #[inline(always)]
 fn words(class: &Classes, runs: u64, joins: u64) -> u64 {
     let Classes { white, space, .. } = *class;
@@ -161,18 +162,18 @@ pub fn uw_paper<B: Bytes>(bytes: &[u8; BLOCK]) -> Window {
     certain(starts, class.wide, |last| if number & last != 0 { number } else { class.white })
 }
 
-/// What the cl100k and the o200k family share: (starts without words and numbers, starts of runs of others,
-/// white space but line breaks, line breaks that belong to the others in front of them).
+/// The common part of the cl100k and the o200k family: (starts except words and numbers, starts of runs of others,
+/// white space except line breaks, line breaks that belong to the others before them).
 #[inline(always)]
 fn lines(block: impl Bytes, class: &Classes) -> (u64, u64, u64, u64) {
     let Classes { white, space, other, .. } = *class;
     let newline = block.equal(b'\n') | block.equal(b'\r');
     let blank = white & !newline;
     let others = runs(other) & !(space << 1);
-    // Adding its first bit to a run of ones clears it and carries into the zero behind.
+    // Adding its first bit to a run of ones clears the run and carries into the zero after it.
     let taken = newline & !newline.wrapping_add(newline & (other << 1));
     let fresh = white & !taken;
-    // Behind the last line break of white space something new starts. Behind others nothing does.
+    // A piece starts after the last line break of white space, but not after line breaks that belong to others.
     let mut behind = blank & (newline << 1);
     each_bit(blank & (newline >> 1), |i| {
         let before = !blank & (bit(i) - 1);
@@ -181,7 +182,7 @@ fn lines(block: impl Bytes, class: &Classes) -> (u64, u64, u64, u64) {
     (others | runs(fresh) | behind | (blank & !(white >> 1)), others, blank, taken)
 }
 
-/// Numbers from the left, `MOST` together.
+/// Starts of numbers, cut from the left every `MOST` digits.
 #[inline(always)]
 fn numbers<const MOST: usize>(number: u64) -> u64 {
     if MOST == 1 {
@@ -227,7 +228,7 @@ pub fn seed_plus<B: Bytes>(bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Windo
             starts |= bit(i + length);
         }
     });
-    // A keycap takes the space in front of it, a number does not.
+    // A keycap takes the space before it, a number does not.
     let perhaps_keycap = class.number & (class.space << 1) & (class.wide >> 1 | 1 << (BLOCK - 1));
     let mut trouble = class.wide | perhaps_keycap;
     let behind = class.number << 1 & !class.number;
@@ -249,7 +250,8 @@ pub fn o200k<B: Bytes, const CONTRACTIONS: bool>(bytes: &[u8; BLOCK], text: &[u8
     let words = runs(class.letter) & !((blank | others) << 1) | upper & (lower << 1);
     let mut starts = starts | numbers::<3>(class.number) | words;
     if CONTRACTIONS {
-        // One at most stays with its word; in order, since a contraction's letters are no word of their own.
+        // A word takes at most one contraction. In order, since the letters of a contraction are not a word of their
+        // own.
         let mut end = 0;
         each_bit(block.equal(b'\'') & (class.letter << 1), |i| {
             let length = if i == end { 0 } else { contraction(text, at + i) };
@@ -259,7 +261,7 @@ pub fn o200k<B: Bytes, const CONTRACTIONS: bool>(bytes: &[u8; BLOCK], text: &[u8
             }
         });
     }
-    // A slash behind line breaks that belong to others belongs to them too: left to the scalar scanner.
+    // A slash after line breaks that belong to others belongs to them too: left to the scalar scanner.
     let slashes = if taken != 0 { block.equal(b'/') & (taken << 1) } else { 0 };
     certain(starts, class.wide | slashes, |_| class.white)
 }

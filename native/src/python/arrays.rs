@@ -1,4 +1,4 @@
-//! Arrays that Python gives, as the core may use them while other threads run.
+//! Conversions between numpy arrays and slices, for use without the GIL.
 
 use std::borrow::Cow;
 
@@ -15,15 +15,15 @@ use crate::runtime::memory;
 
 pub type Array<'py, T> = Bound<'py, PyArray1<T>>;
 
-/// Bytes that are copied without giving up the GIL: some microseconds.
+/// Larger copies release the GIL: this many bytes take some microseconds.
 const SHORT: usize = 1 << 16;
 
-/// The values of an array, for work without the GIL. They are copied unless the array is read-only, as those of Arrow are.
+/// The values of an array, for use without the GIL. They are copied unless the array is read-only, like those of Arrow.
 ///
-/// SAFETY of what is borrowed: Rust takes it that nobody writes to borrowed memory, and Python cannot promise that. Who
-/// cannot write through the array could only do so through another one that shares its memory; that is left to the
-/// caller, as with any buffer that is given away. Nothing then reads outside of buffers: all indices that come from
-/// borrowed values are checked where they are used, and text may be malformed for all scanners.
+/// SAFETY of borrowed values: Rust assumes that nobody writes to borrowed memory, which Python cannot guarantee. A
+/// read-only array can only change through another array that shares its memory; avoiding that is left to the caller,
+/// as with any exported buffer. Even then nothing is read out of bounds: indices from borrowed values are checked where
+/// they are used, and scanners accept malformed text.
 pub fn slice<'a, T: Element + Copy>(array: &'a PyReadonlyArray1<'_, T>) -> PyResult<Cow<'a, [T]>> {
     let values = array.as_slice()?;
     // SAFETY: the array is alive, and its flags are read with the GIL.
@@ -33,12 +33,12 @@ pub fn slice<'a, T: Element + Copy>(array: &'a PyReadonlyArray1<'_, T>) -> PyRes
     to_vec(array).map(Cow::Owned)
 }
 
-/// A copy of the values.
+/// Copies the values of an array.
 pub fn to_vec<T: Element + Copy>(array: &PyReadonlyArray1<'_, T>) -> PyResult<Vec<T>> {
     copied(array.py(), array.as_slice()?)
 }
 
-/// An array with a copy of the values.
+/// Copies values into a new array.
 pub fn from_slice<'py, T: Element + Copy>(py: Python<'py>, values: &[T]) -> PyResult<Bound<'py, PyArray1<T>>> {
     copied(py, values).map(|values| values.into_pyarray(py))
 }
@@ -52,10 +52,10 @@ fn copied<T: Element + Copy>(py: Python<'_>, values: &[T]) -> PyResult<Vec<T>> {
     }
 }
 
-/// Ids as a list. Unlike `PyList::new`, it does not panic where there is no memory for an id.
+/// Ids as a list. Unlike `PyList::new`, it does not panic if memory for an id is missing.
 pub fn list<'py>(py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyList>> {
-    // SAFETY: a new list has `n` places, each of which is given a new reference once; both calls return null with an
-    // exception set where they fail, and a list with empty places can be dropped.
+    // SAFETY: a new list has `n` slots, each of which gets a new reference once. Both calls return null with an
+    // exception set if they fail, and a list with empty slots can be dropped.
     unsafe {
         let n = ids.len() as ffi::Py_ssize_t;
         let list = Bound::from_owned_ptr_or_err(py, ffi::PyList_New(n))?.cast_into_unchecked::<PyList>();
@@ -67,7 +67,7 @@ pub fn list<'py>(py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyList>> {
     }
 }
 
-/// Gives something back when the array that views it is gone.
+/// Returns a buffer to its pool when the array that views it is gone.
 #[pyclass(frozen, module = "tokenizer._native")]
 struct Pooled(Option<Box<dyn FnOnce() + Send + Sync>>);
 
@@ -79,11 +79,11 @@ impl Drop for Pooled {
     }
 }
 
-/// The ids as an array whose memory is used again after it.
+/// The ids as an array whose memory returns to the pool afterwards.
 pub fn pooled<T: Width + Element + Send + Sync>(py: Python<'_>, mut ids: Vec<T>) -> PyResult<Bound<'_, PyArray1<T>>> {
     let (start, length) = (ids.as_mut_ptr(), ids.len());
     let owner = Bound::new(py, Pooled(Some(Box::new(move || shards::recycle(ids)))))?;
-    // SAFETY: the values stay where they are for as long as the owner lives, which the array holds, and so does every view
-    // of it; until then nobody here reads or writes them.
+    // SAFETY: the values do not move while the owner lives. The array and all its views hold the owner, and until it is
+    // dropped, nothing here reads or writes the values.
     Ok(unsafe { PyArray1::borrow_from_array(&ArrayView1::from_shape_ptr(length, start), owner.into_any()) })
 }

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 
 use crate::runtime::interrupt::{self, Reason, Stopped};
 
-/// An error of the core is a mistake in what the user gave: `tokenizer.errors.UserError`.
+/// Raises `tokenizer.errors.UserError`: an error of the core is a mistake in the user's input.
 pub fn user_error(message: String) -> PyErr {
     Python::attach(|py| {
         let make = || py.import("tokenizer.errors")?.getattr("UserError")?.call1((message.as_str(),));
@@ -16,19 +16,19 @@ pub fn user_error(message: String) -> PyErr {
     })
 }
 
-/// Runs work of the core without the GIL: the one way into it for work of any length. Ctrl-C, or what else a signal's
-/// handler raises, stops the work; without memory it raises MemoryError; a panic, which is a bug, RuntimeError.
+/// Runs work of the core without the GIL. The only way into the core for work of any length. Ctrl-C, or an exception of
+/// a signal handler, stops the work; missing memory raises MemoryError; a panic, which is a bug, raises RuntimeError.
 pub fn detached<R: Send>(py: Python<'_>, work: impl FnOnce() -> Result<R, String> + Send) -> PyResult<R> {
     result(py.detach(|| interrupt::run(Some(check_signals), work)))
 }
 
-/// The same with the GIL, for work that is short.
+/// Runs short work of the core with the GIL.
 pub fn core<R>(work: impl FnOnce() -> Result<R, String>) -> PyResult<R> {
     result(interrupt::catch(work))
 }
 
 fn check_signals() -> Result<(), Reason> {
-    // An interpreter that ends has no signals any more.
+    // During shutdown, the interpreter handles no signals.
     Python::try_attach(|py| py.check_signals().map_err(|error| Box::new(error) as Reason)).unwrap_or(Ok(()))
 }
 

@@ -39,7 +39,7 @@ impl PretokenCounter {
         core(make).map(|counter| Self(Some(counter)))
     }
 
-    /// Whether documents may come in parts (see `Reader`).
+    /// Whether documents may be passed in parts (see `Reader`).
     #[getter]
     fn takes_parts(&self) -> PyResult<bool> {
         Ok(self.0.as_ref().ok_or_else(finished)?.takes_parts())
@@ -50,14 +50,14 @@ impl PretokenCounter {
         detached(py, || counter.add(&batch.0))
     }
 
-    /// (bytes laid end to end, offsets, counts), sorted by bytes. Ends the counter.
+    /// (concatenated bytes, offsets, counts), sorted by bytes. Finishes the counter.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<CountArrays<'py>> {
         let counter = self.0.take().ok_or_else(finished)?;
         let counts = detached(py, || counter.finish())?;
         Ok(count_arrays(py, counts))
     }
 
-    /// Gives up: ends the threads and deletes what was spilled.
+    /// Aborts: stops the threads and deletes spilled files.
     fn close(&mut self, py: Python<'_>) {
         let counter = self.0.take();
         py.detach(|| drop(counter));
@@ -70,7 +70,7 @@ fn finished() -> PyErr {
 
 type WeightedCounts<'py> = (PyReadonlyArray1<'py, u8>, PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, u64>, u64);
 
-/// Adds up counts, each multiplied by its weight: (bytes, offsets, counts, weight) each.
+/// Sums counts, each multiplied by its weight: (bytes, offsets, counts, weight).
 #[pyfunction]
 pub fn sum_counts<'py>(py: Python<'py>, parts: Vec<WeightedCounts<'py>>) -> PyResult<CountArrays<'py>> {
     let sources = parts
@@ -85,7 +85,7 @@ pub fn sum_counts<'py>(py: Python<'py>, parts: Vec<WeightedCounts<'py>>) -> PyRe
     Ok(count_arrays(py, counts))
 }
 
-/// Pretokens are laid end to end in `data`, whatever they consist of.
+/// Checks that the pretokens are concatenated in `data`.
 pub fn check_counts<T>(data: &[T], offsets: &[i64], counts: &[u64]) -> PyResult<()> {
     if offsets.len() != counts.len() + 1
         || offsets.first() != Some(&0)

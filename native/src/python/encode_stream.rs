@@ -1,4 +1,4 @@
-//! The encoding of a text that comes in parts.
+//! Incremental encoding.
 
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
@@ -7,7 +7,7 @@ use super::{arrays::Array, calls::detached, encoder::Encoder, preparation::Prepa
 use crate::encode::preparation;
 use crate::encode::stream::prepared::{PreparedStream, Target};
 
-/// The encoding of a text that comes in parts.
+/// Incremental encoding of a text.
 #[pyclass(module = "tokenizer._native")]
 pub struct EncodeStream {
     encoder: Py<Encoder>,
@@ -24,7 +24,7 @@ impl EncodeStream {
         Self { encoder, preparation, stream: PreparedStream::default(), limit }
     }
 
-    /// Ids that no later part can change; with `last`, of all that is left.
+    /// Ids that no later part can change; with `last`, all remaining ids.
     #[pyo3(signature = (part, last=false))]
     fn push<'py>(&mut self, py: Python<'py>, part: &str, last: bool) -> PyResult<Array<'py, u32>> {
         static NONE: preparation::Preparation = preparation::Preparation::NONE;

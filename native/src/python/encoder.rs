@@ -18,10 +18,10 @@ use crate::runtime::lock_free::Once;
 use crate::text::documents::{self, Documents};
 use crate::vocabulary::{MergeRule, MOST_IDS, MOST_MERGES};
 
-/// Bytes of a text that is encoded without giving up the GIL: some microseconds.
+/// Shorter texts are encoded without releasing the GIL: this many bytes take some microseconds.
 const SHORT_TEXT: usize = 1 << 10;
 
-/// Most ids for which room is kept from one text to the next.
+/// Larger buffers of ids are not kept between texts.
 const KEPT_IDS: usize = 1 << 20;
 
 type Encoded<'py> = (Array<'py, u32>, Array<'py, i64>);
@@ -35,9 +35,9 @@ pub struct Encoder {
 
 #[pymethods]
 impl Encoder {
-    /// `tokens`: bytes by id. `merges`: (left, right, new) ids by rank, the first `phase1` of them phase 1's.
-    /// `whole`: ids of the tokens that a whole piece of the pattern becomes without merging.
-    /// `eligible`: with two passes, a regex; only whole pretokens of one token in which it is found take part in phase 2.
+    /// `tokens`: bytes by id. `merges`: (left, right, new) ids by rank; the first `phase1` belong to phase 1. `whole`:
+    /// ids of tokens that replace a whole piece of the pattern without merging. `eligible`: for two-pass tokenizers, a
+    /// regex; only whole pretokens of one token that it matches take part in phase 2.
     #[new]
     #[pyo3(signature = (tokens, byte_ids, merges, *, phase1, pattern, fence, two_pass, whole, eligible=None))]
     #[allow(clippy::too_many_arguments)]
@@ -88,7 +88,7 @@ impl Encoder {
             },
         };
         if !two_pass && phase1 == definition.merges.len() {
-            // Ids do not depend on where the levels part; imported superwords do not say where phase 2 began.
+            // Ids do not depend on the split of the levels. Imported superwords do not record where phase 2 begins.
             definition.phase1 = superword_rank(&definition);
         }
         let make = || {
@@ -98,8 +98,8 @@ impl Encoder {
         Ok(Self { core: detached(tokens.py(), make)?, dropout: Once::new() })
     }
 
-    /// (left, right) by rank, flat, where tiktoken's rule makes token `rank` of those two; 2**32 - 1 where it makes
-    /// it of none. `tokens`: bytes by rank, all single bytes among them.
+    /// (left, right) by rank, flat: the parts of which tiktoken's rule makes token `rank`, or 2**32 - 1 if it never
+    /// does. `tokens`: bytes by rank, with all single bytes.
     #[staticmethod]
     fn recover_merges<'py>(py: Python<'py>, tokens: Vec<Vec<u8>>) -> PyResult<Array<'py, u32>> {
         let parts = detached(py, || Ok(recover_merges(&tokens)))?;
@@ -108,23 +108,23 @@ impl Encoder {
         Ok(flat.into_pyarray(py))
     }
 
-    /// Ranks of the merges that can apply: not an earlier one of a repeated pair, nor a token's other derivations.
+    /// Ranks of the merges that can apply: no earlier merge of a repeated pair, and one derivation per token.
     fn live_merges<'py>(&self, py: Python<'py>) -> PyResult<Array<'py, u32>> {
         Ok(detached(py, || Ok(self.core.live_merges()))?.into_pyarray(py))
     }
 
-    /// By id: how many tokens the merges make of the token's own bytes. For one-pass tokenizers.
+    /// By id: number of tokens into which the merges turn the token's own bytes. For one-pass tokenizers.
     fn tokens_in_tokens<'py>(&self, py: Python<'py>) -> PyResult<Array<'py, u32>> {
         Ok(detached(py, || Ok(self.core.tokens_in_tokens()))?.into_pyarray(py))
     }
 
-    /// How many merges of phase 1 join what only merges of phase 2 make, so that they apply among these.
+    /// Number of phase-1 merges that join products of phase 2 and so apply among its merges.
     #[getter]
     fn late_merges(&self) -> usize {
         self.core.late_merges
     }
 
-    /// The rank of the first merge of the second level: phase 2's, or, where the tokenizer does not say so, that from
+    /// The first rank of the second level: that of phase 2, or, if the tokenizer does not record it, the rank from
     /// which on merges make superwords.
     #[getter]
     fn phase1(&self) -> usize {
@@ -142,7 +142,7 @@ impl Encoder {
         self.with_ids(py, text, preparation, |ids| list(py, ids))?
     }
 
-    /// The same as an array.
+    /// Ids of one text as an array.
     #[pyo3(signature = (text, preparation=None))]
     fn encode_array<'py>(
         &self,
@@ -171,9 +171,9 @@ impl Encoder {
         Ok((ids.into_pyarray(py), offsets.into_pyarray(py)))
     }
 
-    /// Documents as a file of tokens holds them, each after the id `mark`, uint16 if `narrow` and else uint32; where
-    /// each ends there; bytes that each one's tokens spell, of the `lengths` by id; the first document with the mark
-    /// among its ids. On the calling thread.
+    /// Documents in the format of a token file: each preceded by the id `mark`, as uint16 if `narrow`, otherwise
+    /// uint32. Returns the ids, the end of each document, the bytes that each one's tokens spell (by `lengths`, indexed
+    /// by id), and the first document with the mark among its own ids. Runs on the calling thread.
     #[pyo3(signature = (texts, mark, lengths, narrow, preparation=None))]
     fn encode_stream<'py>(
         &self,
@@ -192,7 +192,7 @@ impl Encoder {
         }
     }
 
-    /// Tokens of each text; ids are kept for no longer than one document.
+    /// Number of tokens of each text. Ids are not kept.
     #[pyo3(signature = (texts, threads, preparation=None))]
     fn count_tokens<'py>(
         &self,
@@ -217,7 +217,7 @@ impl Encoder {
         Ok(detached(py, count)?.0.into_pyarray(py))
     }
 
-    /// Ids of a text, and the start and end of every token in bytes, and in characters, both flat.
+    /// Ids of a text, and the start and end of every token in bytes and in characters, both flat.
     #[pyo3(signature = (text, preparation=None))]
     fn encode_spans<'py>(
         &self,
@@ -243,7 +243,7 @@ impl Encoder {
         Ok((ids.into_pyarray(py), bytes.into_pyarray(py), characters.into_pyarray(py)))
     }
 
-    /// Ids of a text, the start and end of every token in characters, flat, and the number of the piece it is in.
+    /// Ids of a text, the start and end of every token in characters (flat), and the number of its piece.
     fn encode_words<'py>(
         &self,
         py: Python<'py>,
@@ -257,7 +257,7 @@ impl Encoder {
         Ok((spans.ids.into_pyarray(py), spans.characters.into_pyarray(py), spans.words.into_pyarray(py)))
     }
 
-    /// Ids of each text with merges dropped at random: document i by the coins of (seed, i).
+    /// Ids of each text with merges dropped at random. Document i uses the coins of (seed, i).
     #[pyo3(signature = (texts, p, seed, threads, preparation=None))]
     fn encode_dropout<'py>(
         &self,
@@ -309,7 +309,7 @@ impl Encoder {
         Ok((pooled(py, ids)?.into_any(), ends.into_pyarray(py), spelled.into_pyarray(py), marked))
     }
 
-    /// Passes the ids of one text on, out of room that is there already.
+    /// Calls `pass` with the ids of one text, in a buffer that is reused.
     fn with_ids<R>(
         &self,
         py: Python<'_>,
@@ -322,7 +322,7 @@ impl Encoder {
             ids.clear();
             let encode =
                 || prepared(preparation, text.as_bytes(), &mut ids, |text, ids| self.core.encode(text, state, ids));
-            // Other threads can wait for a short text rather than this one for the GIL.
+            // For a short text, let other threads wait for the GIL rather than release and reacquire it.
             let encoded = if text.len() < SHORT_TEXT { core(encode) } else { detached(py, encode) };
             let passed = encoded.map(|()| pass(&ids));
             if ids.capacity() <= KEPT_IDS {
@@ -333,7 +333,7 @@ impl Encoder {
     }
 }
 
-/// Whether the regex is found in each token; never in one that is no whole characters.
+/// Whether the regex matches in each token; false for tokens that are not valid UTF-8.
 #[pyfunction]
 pub fn eligible(tokens: &Bound<'_, PyList>, pattern: &str) -> PyResult<Vec<bool>> {
     definition::eligible(pattern, &table(tokens)?).map_err(user_error)

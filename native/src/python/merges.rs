@@ -1,4 +1,4 @@
-//! What both phases share: tokens, progress and results.
+//! Shared by both phases: tokens, progress and results.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::train::options::Veto;
 use crate::train::report::{Merge, Report, Stop};
 use crate::vocabulary::Tokens;
 
-/// Calls back to Python with the merges so far, as columns; remembers an exception and stops the loop.
+/// Reports the merges so far to Python, as columns. Records an exception and stops the loop.
 pub struct Progress {
     callback: Option<Py<PyAny>>,
     pub every: Duration,
@@ -23,7 +23,7 @@ impl Progress {
         Self { callback, every: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX), error: None }
     }
 
-    /// `callback(n)`; and where it returns true, or training ends here, `callback(n, merges as columns)`.
+    /// Calls `callback(n)`. If that returns true, or if training ends here, calls `callback(n, merges as columns)`.
     pub fn report(&mut self, merges: &[Merge]) -> bool {
         Python::attach(|py| {
             let Some(callback) = &self.callback else {
@@ -34,7 +34,7 @@ impl Progress {
                 .and_then(|wanted| if wanted.is_truthy(py)? { self.give(py, merges) } else { Ok(()) })
                 .and_then(|()| py.check_signals());
             if let Err(error) = called {
-                let _ = self.give(py, merges); // what led to the end is the error to tell of
+                let _ = self.give(py, merges); // report the original error
                 self.error = Some(error);
                 return false;
             }

@@ -8,20 +8,20 @@ use crate::pretokenize::named::{EQUIVALENT, NAMED};
 use crate::pretokenize::scanner::Scanner;
 use crate::runtime::interrupt;
 
-/// Names and regexes of the patterns that have scanners of their own.
+/// Names and regexes of the named patterns.
 #[pyfunction]
 pub fn named_patterns() -> Vec<(&'static str, &'static str)> {
     NAMED.iter().map(|&(name, regex, _)| (name, regex)).collect()
 }
 
-/// Other spellings of named patterns, and the names.
+/// Other spellings of named patterns, with the names.
 #[pyfunction]
 pub fn equivalent_patterns() -> Vec<(&'static str, &'static str)> {
     let name = |kind| NAMED.iter().find(|named| named.2 == kind).expect("every kind has a name").0;
     EQUIVALENT.iter().map(|&(regex, kind)| (regex, name(kind))).collect()
 }
 
-/// The pieces into which a pattern cuts text; a regex that does not compile is an error.
+/// The pieces of a text; fails if the regex does not compile.
 #[pyfunction]
 pub fn split(text: &str, pattern: &str) -> PyResult<Vec<String>> {
     core(|| {
@@ -31,7 +31,7 @@ pub fn split(text: &str, pattern: &str) -> PyResult<Vec<String>> {
     })
 }
 
-/// How many pieces a pattern cuts all documents into: scanning alone, for benchmarks. One thread.
+/// Number of pieces of all documents, on one thread: scanning alone, for benchmarks.
 #[pyfunction]
 pub fn count_pieces(py: Python<'_>, batch: &Batch, pattern: &str) -> PyResult<usize> {
     detached(py, || {

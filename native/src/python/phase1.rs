@@ -13,7 +13,7 @@ use crate::train::{cells::Words, merge_loop::MergeLoop};
 use crate::vocabulary::Tokens;
 
 /// Phase 1: merges of counted pretokens, by rank. `progress(n)` is called every `progress_seconds` with the number of
-/// merges so far; where it returns true it is called again as `progress(n, columns)` with the merges.
+/// merges so far. If it returns true, `progress(n, columns)` is called with the merges.
 #[pyfunction]
 #[pyo3(signature = (data, offsets, counts, alphabet, n_merges, *, tie_break, min_count, max_token_bytes, special_tokens, progress, progress_seconds = 0.1))]
 #[allow(clippy::too_many_arguments)] // keywords of one call
@@ -46,7 +46,7 @@ pub fn train_bpe<'py>(
     run_merge_loop(py, words, tokens, tie_break, &veto, min_count, n_merges, progress)
 }
 
-/// The same for pretokens that are sequences of tokens already: `ranks` laid end to end, `tokens` by rank.
+/// `train_bpe` for pretokens that are sequences of tokens: `ranks` concatenated, `tokens` by rank.
 #[pyfunction]
 #[pyo3(signature = (ranks, offsets, counts, tokens, n_merges, *, tie_break, min_count, max_token_bytes, special_tokens, progress, progress_seconds = 0.1))]
 #[allow(clippy::too_many_arguments)] // keywords of one call
@@ -79,7 +79,7 @@ pub fn continue_bpe<'py>(
     run_merge_loop(py, words, table, tie_break, &veto, min_count, n_merges, progress)
 }
 
-#[allow(clippy::too_many_arguments)] // of the two above
+#[allow(clippy::too_many_arguments)] // arguments of the two above
 fn run_merge_loop<'py>(
     py: Python<'py>,
     words: impl FnOnce() -> Result<Words, String> + Send,

@@ -71,12 +71,12 @@ impl SuperwordTrainer {
         self.0.begin_pass();
     }
 
-    /// From now on passes see the text with the merges found so far; its seams are to be counted anew.
+    /// From now on, passes see the text with the merges found so far applied. Its seams have to be counted again.
     fn start_over(&mut self) {
         self.0.start_over();
     }
 
-    /// Bytes that the fragments of this pass and a merge loop over them take.
+    /// Bytes used by the fragments of this pass and a merge loop over them.
     #[getter]
     fn memory(&self) -> usize {
         self.0.memory()
@@ -89,12 +89,12 @@ impl SuperwordTrainer {
         })
     }
 
-    /// Each pass takes documents with a weight: so many equal ones, 1 to `MAX_WEIGHT`.
+    /// A document of weight w, from 1 to `MAX_WEIGHT`, counts as w equal documents. This holds for every pass.
     fn measure_spans(&mut self, py: Python<'_>, batch: &Batch, weight: u32) -> PyResult<()> {
         detached(py, || self.0.add(&batch.0, Pass::Lengths, weight))
     }
 
-    /// After a pass of measure_spans: truncates spans at this quantile of their lengths, which it returns.
+    /// After a pass of measure_spans: truncates spans at this quantile of their lengths, and returns it.
     fn truncate_spans(&mut self, quantile: f64) -> usize {
         let longest = self.0.length_quantile(quantile);
         self.0.set_longest(longest);
@@ -109,14 +109,14 @@ impl SuperwordTrainer {
         detached(py, || self.0.add(&batch.0, Pass::Fragments { threshold }, weight))
     }
 
-    /// How often each phase-1 token occurs, by rank, after a pass of count_seams.
+    /// Count of each phase-1 token, by rank, after a pass of count_seams.
     fn token_counts<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
         self.0.token_counts().to_vec().into_pyarray(py)
     }
 
-    /// Merges the fragments that the last pass gathered, on top of the merges that earlier calls found and the pass has
-    /// seen (`start_over`): all of them come back. With `sample`, what count_seams kept instead, which nothing else is built on.
-    /// `judge(left, right, count)` refuses a candidate with true.
+    /// Merges the fragments of the last pass, on top of the merges that earlier calls found and the pass has applied
+    /// (`start_over`); returns all of them. With `sample`, merges the sample of count_seams instead, without effect on
+    /// later calls. `judge(left, right, count)` returns true to reject a candidate.
     #[pyo3(signature = (n_merges, *, sample, tie_break, min_count, max_bytes, max_words, max_tokens, forbid, special_tokens, non_overlapping, judge, progress))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
     fn merge<'py>(
@@ -164,7 +164,7 @@ impl SuperwordTrainer {
         merge_result(py, report, stop)
     }
 
-    /// What the last pass saw.
+    /// Statistics of the last pass.
     #[getter]
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let statistics = self.0.statistics;

@@ -1,4 +1,4 @@
-//! What happens to text before it is encoded.
+//! Preparation of text before encoding.
 
 use numpy::IntoPyArray;
 use pyo3::prelude::*;
@@ -10,14 +10,14 @@ use crate::text::{documents, normalize::Form, specials::Specials};
 
 type Tokens = Option<(Vec<String>, Vec<Option<u32>>)>;
 
-/// What happens to text before it is encoded: see `preparing`.
+/// Preparation of text before encoding (see the core's `preparation`).
 #[pyclass(frozen, module = "tokenizer._native")]
 pub struct Preparation(pub preparation::Preparation);
 
 #[pymethods]
 impl Preparation {
-    /// `early` and `late`: strings, and the ids that they become; None for those that stay text and hide others.
-    /// `forms`: names of normalisation forms.
+    /// `early` and `late`: strings and their ids; None for strings that stay text and hide others. `forms`: names of
+    /// normalisation forms.
     #[new]
     #[pyo3(signature = (early, forms=Vec::new(), late=None))]
     fn new(early: Tokens, forms: Vec<String>, late: Tokens) -> PyResult<Self> {
@@ -32,7 +32,7 @@ impl Preparation {
         make().map(Self).map_err(user_error)
     }
 
-    /// Bytes of each text as it is encoded, and whether that is another one than was given.
+    /// Length of each text as it is encoded, in bytes, and whether it differs from the original.
     fn lengths<'py>(
         &self,
         py: Python<'py>,
@@ -53,13 +53,13 @@ impl Preparation {
         Ok((lengths.into_pyarray(py), changed.into_pyarray(py)))
     }
 
-    /// The texts as they are encoded; the batch itself where that is the same.
+    /// The texts as they are encoded; the same batch if nothing changes.
     fn normalize(&self, py: Python<'_>, batch: &Batch) -> PyResult<Batch> {
         detached(py, || Ok(self.0.normalize(&batch.0))).map(Batch)
     }
 }
 
-/// Strings that are looked for in text.
+/// Strings to search for in text.
 #[pyclass(frozen, module = "tokenizer._native")]
 pub struct SpecialStrings(Specials);
 
@@ -70,12 +70,12 @@ impl SpecialStrings {
         Specials::without_ids(&strings).map(Self).map_err(user_error)
     }
 
-    /// Which string is the first in the text, by its place in the list; the longest where several start there.
+    /// Index of the string that occurs first in the text; the longest if several start there.
     fn find(&self, py: Python<'_>, text: &str) -> PyResult<Option<usize>> {
         detached(py, || Ok(self.0.find(text.as_bytes())))
     }
 
-    /// The first document that holds one of the strings, and which.
+    /// The first document that contains one of the strings, and the index of the string.
     fn find_in_batch(&self, py: Python<'_>, texts: Texts<'_>, threads: usize) -> PyResult<Option<(usize, usize)>> {
         let documents = texts.documents(py)?;
         let documents = &*documents;
@@ -89,7 +89,7 @@ impl SpecialStrings {
     }
 }
 
-/// Appends what `encode` makes of a text, or with a preparation, of the text that it makes.
+/// Appends the ids of a text. `encode` encodes it, or the parts that a preparation makes of it.
 pub fn prepared(
     preparation: Option<&Preparation>,
     text: &[u8],

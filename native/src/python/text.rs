@@ -1,4 +1,4 @@
-//! Text: batches of documents, what filters them, what reads them.
+//! Text: batches of documents, filters, readers.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,7 +52,7 @@ impl Batch {
         Ok(Self(Arc::new(batch)))
     }
 
-    /// From a UTF-8 buffer and offsets into it (Arrow's layout); copies, and checks the text.
+    /// From a UTF-8 buffer and offsets into it (Arrow's layout). Copies and validates the text.
     #[staticmethod]
     #[pyo3(signature = (data, offsets, *, replace_invalid = false))]
     fn from_buffers(
@@ -93,7 +93,7 @@ impl Batch {
         self.0.data.len()
     }
 
-    /// Whether the first document is a further part of one that another batch began.
+    /// Whether the first document continues the last document of the batch before.
     #[getter]
     fn continued(&self) -> bool {
         self.0.continued
@@ -117,7 +117,7 @@ impl Batch {
     }
 }
 
-/// Which documents to take; keeps count of the budget.
+/// Selects documents and counts them against the budget.
 #[pyclass(module = "tokenizer._native")]
 pub struct DocumentFilter(Filter);
 
@@ -150,14 +150,14 @@ impl DocumentFilter {
             heldout_salt: heldout_salt.to_string(),
             split,
             sample_fraction,
-            // Another coin than the held-out split's, also where both salts are the same.
+            // Different coins than the held-out split, even if both salts are equal.
             sample_salt: format!("sample:{sample_salt}"),
             used: 0,
             excluded: Default::default(),
         }))
     }
 
-    /// Leaves out every document with the text of one of these, from now on.
+    /// From now on, leaves out every document whose text equals one of these.
     fn exclude(&mut self, py: Python<'_>, batch: &Batch) -> PyResult<()> {
         detached(py, || {
             self.0.exclude(&batch.0);
@@ -165,14 +165,14 @@ impl DocumentFilter {
         })
     }
 
-    /// The documents taken, and whether more are wanted.
+    /// The selected documents, and whether more are wanted.
     fn apply(&mut self, py: Python<'_>, batch: &Batch) -> PyResult<(Batch, bool)> {
         let (taken, more) = detached(py, || Ok(self.0.apply(&batch.0)))?;
         Ok((Batch(taken), more))
     }
 }
 
-/// Batches of documents out of files, read ahead on threads.
+/// Batches of documents from files, read ahead on threads.
 #[pyclass(module = "tokenizer._native")]
 pub struct Reader(Mutex<reader::Reader>);
 
@@ -223,7 +223,7 @@ impl Reader {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
-        // Whoever was interrupted while it waited for a batch has changed nothing.
+        // A poisoned lock is fine: an interrupted wait for a batch changes nothing.
         let next = || self.0.lock().unwrap_or_else(PoisonError::into_inner).next().transpose();
         Ok(detached(py, next)?.map(|batch| Batch(Arc::new(batch))))
     }

@@ -1,8 +1,8 @@
-//! Work that stops before its end: its caller wants no more of it, or memory runs out.
+//! Work that stops early, because its caller interrupts it or memory runs out.
 //!
-//! Long loops call `poll`. Where their call is to stop, that unwinds the stack up to `run`, as a panic does but without a
-//! message. So it also leaves loops inside closures that return nothing, and threads that share the work. What the
-//! unwinding passes through must be dropped or made again, not used: caches of the encoder are, for example.
+//! Long loops call `poll`. If their call is to stop, `poll` unwinds the stack up to `run`, like a panic without a
+//! message. This also leaves loops inside closures that return nothing, and stops all threads that share the work.
+//! State that the unwinding passes through must be dropped or rebuilt, not reused: the encoder's caches, for example.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Units of work (see `poll`) between two looks at the clock: mostly less than a millisecond.
+/// Units of work (see `poll`) between two readings of the clock: usually less than a millisecond.
 const WORK: usize = 1 << 16;
 
-/// Time between two questions to the caller. Each may wait for the GIL, some milliseconds where other threads run Python.
+/// Time between two calls of `Ask`. Each may wait for the GIL, some milliseconds if other threads run Python.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Why work ended before its end.
+/// Why work stopped early.
 pub enum Stopped {
-    /// The caller wants no more of it, for the reason that `Ask` gave.
+    /// The caller interrupted it, with the reason of `Ask`.
     Interrupted(Option<Reason>),
     OutOfMemory,
     /// A bug, with the message of the panic.
@@ -29,7 +29,7 @@ pub enum Stopped {
 
 pub type Reason = Box<dyn Any + Send>;
 
-/// Asks the caller whether to continue; the error is why not.
+/// Asks the caller whether to continue; the error is the reason to stop.
 pub type Ask = fn() -> Result<(), Reason>;
 
 impl Stopped {
@@ -44,7 +44,7 @@ impl Stopped {
         }
     }
 
-    /// The same for another thread.
+    /// A copy for another thread, without the reason.
     pub fn for_another_thread(&self) -> Self {
         match self {
             Self::Interrupted(_) => Self::Interrupted(None),
@@ -69,17 +69,17 @@ impl fmt::Display for Stopped {
     }
 }
 
-/// Some work, on all its threads.
+/// A call into the core, on all its threads.
 #[derive(Default)]
 pub struct Call(AtomicBool);
 
 impl Call {
-    /// Makes `poll` stop the work.
+    /// Makes `poll` stop the work of this call.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Makes `poll` on this thread belong to the call while `work` runs.
+    /// Assigns this thread to the call while `work` runs.
     pub fn on_this_thread<R>(self: &Arc<Self>, ask: Option<Ask>, work: impl FnOnce() -> R) -> R {
         struct Restore(Option<Current>);
         impl Drop for Restore {
@@ -104,23 +104,23 @@ thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
 }
 
-/// Runs work that `ask`, which is called on this thread a few times a second, may stop.
+/// Runs work that `ask` may stop. It is called on this thread a few times a second.
 pub fn run<R>(ask: Option<Ask>, work: impl FnOnce() -> R) -> Result<R, Stopped> {
     catch(|| Arc::<Call>::default().on_this_thread(ask, work))
 }
 
-/// Runs work, and says why if it did not come to its end.
+/// Runs work and returns why it stopped, if it stopped early.
 pub fn catch<R>(work: impl FnOnce() -> R) -> Result<R, Stopped> {
     catch_unwind(AssertUnwindSafe(work)).map_err(Stopped::of)
 }
 
-/// The call that this thread works for, for other threads to take part in.
+/// The call of this thread, for other threads to join.
 pub fn current() -> Arc<Call> {
     CURRENT.with_borrow(|current| current.as_ref().map(|current| Arc::clone(&current.call)).unwrap_or_default())
 }
 
-/// Stops the work here if its caller wants no more of it. `work`: about how many bytes, tokens or cells have been looked
-/// at since the last call.
+/// Stops here if the caller interrupted the work. `work`: number of bytes, tokens or cells processed since the last
+/// call, roughly.
 #[inline(always)]
 pub fn poll(work: usize) {
     let left = LEFT.get();
@@ -131,7 +131,7 @@ pub fn poll(work: usize) {
     }
 }
 
-/// The same, whatever the work.
+/// `poll` that always checks.
 #[cold]
 #[inline(never)]
 pub fn check() {
@@ -155,7 +155,7 @@ pub fn check() {
     }
 }
 
-/// Waits until `done()`. The thread that makes it true unparks this one.
+/// Waits until `done()` returns true. The thread that makes it true unparks this one.
 pub fn wait_until(done: impl Fn() -> bool) {
     while !done() {
         std::thread::park_timeout(PAUSE);
@@ -163,7 +163,7 @@ pub fn wait_until(done: impl Fn() -> bool) {
     }
 }
 
-/// How long to wait for another thread before `look`.
+/// Time to wait for another thread between two calls of `check`.
 pub const WAIT: Duration = PAUSE;
 
 #[cfg(test)]

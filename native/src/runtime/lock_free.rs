@@ -1,11 +1,11 @@
-//! Things that threads share without locks. A fork copies the memory of a process but only one of its threads: what another
-//! one had locked then stays locked in the child forever.
+//! Shared data without locks. A fork copies the memory of a process but only one of its threads: a lock that another
+//! thread held would stay locked in the child forever.
 
 use std::marker::PhantomData;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The process that a thing was made in. A fork of it has the memory of threads, but not the threads.
+/// The process in which a value was created. A fork inherits its memory but not its threads.
 pub struct Process(u32);
 
 impl Process {
@@ -18,10 +18,10 @@ impl Process {
     }
 }
 
-/// Up to `N` things that are kept to be used again.
+/// A pool of up to `N` values for reuse.
 pub struct Pool<T, const N: usize>([AtomicPtr<T>; N], PhantomData<T>);
 
-// SAFETY: each thing belongs to the pool or to the one who took it, never to two: pointers are swapped atomically.
+// SAFETY: each value belongs to the pool or to the thread that took it, never to both: pointers are swapped atomically.
 unsafe impl<T: Send, const N: usize> Sync for Pool<T, N> {}
 
 impl<T, const N: usize> Pool<T, N> {
@@ -36,7 +36,7 @@ impl<T, const N: usize> Pool<T, N> {
         Some(unsafe { Box::from_raw(taken) })
     }
 
-    /// Keeps a thing, or drops it where there are enough.
+    /// Returns a value to the pool, or drops it if the pool is full.
     pub fn put(&self, thing: Box<T>) {
         let thing = Box::into_raw(thing);
         let kept = self.0.iter().any(|place| {
@@ -44,7 +44,7 @@ impl<T, const N: usize> Pool<T, N> {
                 && place.compare_exchange(null_mut(), thing, Ordering::Release, Ordering::Relaxed).is_ok()
         });
         if !kept {
-            // SAFETY: it came from a box, and no place has it.
+            // SAFETY: it came from a box, and was not stored.
             drop(unsafe { Box::from_raw(thing) });
         }
     }
@@ -62,10 +62,10 @@ impl<T, const N: usize> Drop for Pool<T, N> {
     }
 }
 
-/// A thing that is made when it is first asked for. Several threads that ask at once make several, of which one is kept.
+/// A value that is created on first use. Threads that race create several values, one of which is kept.
 pub struct Once<T>(AtomicPtr<T>, PhantomData<T>);
 
-// SAFETY: the thing is shared by all threads, and made by any one of them.
+// SAFETY: all threads share the value, and any of them may create it.
 unsafe impl<T: Send + Sync> Sync for Once<T> {}
 
 impl<T> Once<T> {
@@ -75,7 +75,7 @@ impl<T> Once<T> {
 
     #[inline(always)]
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
-        // SAFETY: a pointer that is not null came from a box, and stays until the end of `self`.
+        // SAFETY: a non-null pointer came from a box, and is valid until `self` is dropped.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }.unwrap_or_else(|| self.make(make))
     }
 
@@ -86,7 +86,7 @@ impl<T> Once<T> {
         let kept = match self.0.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => made,
             Err(other) => {
-                // SAFETY: it came from a box, and nobody else has seen it.
+                // SAFETY: it came from a box, and no other thread has seen it.
                 drop(unsafe { Box::from_raw(made) });
                 other
             }
@@ -96,7 +96,7 @@ impl<T> Once<T> {
     }
 }
 
-/// A thing of the whole process that is made when it is first used.
+/// A static value that is created on first use.
 pub struct Lazy<T> {
     once: Once<T>,
     make: fn() -> T,

@@ -1,7 +1,7 @@
-//! Memory for what grows with the text, and for large tables that are read at random places.
+//! Allocation of memory that grows with the text, and of large tables with random access.
 //!
-//! Where there is none, work stops with `Stopped::OutOfMemory`, which is an error like others, if the memory was asked for
-//! here. Small pieces of memory that others ask for end the process.
+//! If memory runs out in one of these functions, the work stops with `Stopped::OutOfMemory`, an ordinary error. A
+//! failed small allocation elsewhere ends the process.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -11,22 +11,22 @@ use hashbrown::{HashMap, HashTable};
 
 use super::interrupt::{poll, Stopped};
 
-/// Values after which making a vector may be stopped.
+/// Values between two calls of `poll`.
 const BLOCK: usize = 1 << 16;
 
 thread_local! {
-    /// Whether this thread deals with an allocation that fails.
+    /// Whether this thread handles a failed allocation.
     static FALLIBLE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The system's memory. Without any, it ends the process unless the caller deals with that: what Rust does instead
-/// allocates again to print a backtrace (`RUST_BACKTRACE`), and may then wait for itself forever.
+/// The system allocator. If memory runs out, it ends the process unless the caller handles that. Rust's default would
+/// allocate again to print a backtrace (`RUST_BACKTRACE`) and could deadlock.
 struct Allocator;
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-// SAFETY: all calls go to the system's allocator as they come.
+// SAFETY: all calls are forwarded to the system allocator.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -62,13 +62,13 @@ fn checked(memory: *mut u8) -> *mut u8 {
 fn out_of_memory() {
     if !FALLIBLE.get() {
         const MESSAGE: &[u8] = b"out of memory\n";
-        // SAFETY: writes bytes that are there; nothing is allocated.
+        // SAFETY: writes valid bytes; nothing is allocated.
         unsafe { libc::write(2, MESSAGE.as_ptr().cast(), MESSAGE.len()) };
         std::process::abort();
     }
 }
 
-/// Runs what deals with memory that is missing by itself, and says so with an error.
+/// Runs code that handles failed allocations itself.
 pub fn fallible<R>(work: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {
@@ -80,7 +80,7 @@ pub fn fallible<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Reserves capacity for `more` values after those of a vector.
+/// Reserves capacity for `more` values.
 #[inline(always)]
 pub fn reserve<T>(vec: &mut Vec<T>, more: usize) {
     if vec.capacity() - vec.len() < more {
@@ -94,12 +94,12 @@ fn grow<T>(vec: &mut Vec<T>, more: usize) {
     fallible(|| vec.try_reserve(more)).unwrap_or_else(|_| Stopped::OutOfMemory.unwind());
 }
 
-/// Makes room for `more` entries of a map.
+/// Reserves capacity for `more` entries of a map.
 pub fn reserve_map<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>, more: usize) {
     fallible(|| map.try_reserve(more)).unwrap_or_else(|_| Stopped::OutOfMemory.unwind());
 }
 
-/// Makes room for another entry of a table.
+/// Reserves capacity for another entry of a table.
 #[inline(always)]
 pub fn reserve_table<T>(table: &mut HashTable<T>, hash: impl Fn(&T) -> u64) {
     if table.len() == table.capacity() {
@@ -107,7 +107,7 @@ pub fn reserve_table<T>(table: &mut HashTable<T>, hash: impl Fn(&T) -> u64) {
     }
 }
 
-/// Adds values to the end of a vector.
+/// Appends values to a vector.
 #[inline]
 pub fn extend<T>(vec: &mut Vec<T>, values: impl ExactSizeIterator<Item = T>) {
     reserve(vec, values.len());
@@ -119,7 +119,7 @@ pub fn extend<T>(vec: &mut Vec<T>, values: impl ExactSizeIterator<Item = T>) {
     vec.extend(values);
 }
 
-/// Makes a vector `n` values long, which it has room for.
+/// Extends a vector to `n` values, within its capacity.
 fn fill<T: Clone>(vec: &mut Vec<T>, n: usize, value: T) {
     while n - vec.len() > BLOCK {
         poll(BLOCK * size_of::<T>());
@@ -128,14 +128,14 @@ fn fill<T: Clone>(vec: &mut Vec<T>, n: usize, value: T) {
     vec.resize(n, value);
 }
 
-/// Adds a value to the end of a vector.
+/// Appends a value to a vector.
 #[inline(always)]
 pub fn push<T>(vec: &mut Vec<T>, value: T) {
     reserve(vec, 1);
     vec.push(value);
 }
 
-/// An empty vector with room for `n` values.
+/// An empty vector with capacity for `n` values.
 pub fn with_capacity<T>(n: usize) -> Vec<T> {
     let mut vec = Vec::new();
     fallible(|| vec.try_reserve_exact(n)).unwrap_or_else(|_| Stopped::OutOfMemory.unwind());
@@ -159,15 +159,15 @@ pub fn copied<T: Copy>(values: &[T]) -> Vec<T> {
     vec
 }
 
-/// `n` copies of `value`, on huge pages where the system has them: with small ones, most reads at random places of some
-/// megabytes also miss the table of pages (measured: a fifth to a quarter of the time of encoding).
+/// `n` copies of `value`, on huge pages if the system has them. With small pages, most random accesses to some
+/// megabytes also miss the TLB (measured: a fifth to a quarter of the encoding time).
 pub fn huge_filled<T: Clone>(n: usize, value: T) -> Vec<T> {
     let mut vec = huge_with_capacity(n);
-    fill(&mut vec, n, value); // the first touch, so that it finds the advice
+    fill(&mut vec, n, value); // first touched here, after the advice
     vec
 }
 
-/// Room for `n` values.
+/// An empty vector with capacity for `n` values, on huge pages if the system has them.
 pub fn huge_with_capacity<T>(n: usize) -> Vec<T> {
     let vec = with_capacity(n);
     advise(&vec);
@@ -180,8 +180,8 @@ fn advise<T>(vec: &Vec<T>) {
     let start = vec.as_ptr() as usize;
     let (first, end) = (start.next_multiple_of(PAGE), (start + vec.capacity() * size_of::<T>()) & !(PAGE - 1));
     if first < end {
-        // SAFETY: whole pages inside an allocation; the advice changes how they are backed, not what they hold. Where
-        // it is refused, small pages serve as well.
+        // SAFETY: whole pages inside an allocation; the advice changes how they are backed, not their contents. If it
+        // is rejected, small pages are used.
         unsafe { libc::madvise(first as *mut libc::c_void, end - first, libc::MADV_HUGEPAGE) };
     }
 }
@@ -189,7 +189,7 @@ fn advise<T>(vec: &Vec<T>) {
 #[cfg(not(target_os = "linux"))]
 fn advise<T>(_: &Vec<T>) {}
 
-/// Asks for a value that will be read soon.
+/// Prefetches a value that will be read soon.
 #[inline(always)]
 pub fn prefetch<T>(slice: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]

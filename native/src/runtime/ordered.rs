@@ -1,4 +1,4 @@
-//! Results that are made out of order, output in order while others are still being made.
+//! Results that are produced out of order, joined in order while others are still being produced.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -8,10 +8,10 @@ use super::{
     memory::{self, huge_with_capacity},
 };
 
-/// Parts whose memory is kept: enough for threads that take turns, little where many had to wait for one.
+/// Parts kept for reuse: enough for threads that take turns, but few if many had to wait for one.
 const MOST_SPARE: usize = 16;
 
-/// What is made of some documents: items, and where each document's end.
+/// The results of some documents: items, and the end of each document.
 pub struct Part<T> {
     pub items: Vec<T>,
     pub ends: Vec<usize>,
@@ -23,14 +23,14 @@ impl<T> Default for Part<T> {
     }
 }
 
-/// All items, and where each document's begin and end.
+/// All items, and the offsets of the documents.
 pub struct Output<T> {
     pub items: Vec<T>,
     pub offsets: Vec<i64>,
 }
 
 impl<T: Copy> Output<T> {
-    /// Room for about so many items.
+    /// Reserves capacity for about `items` items.
     pub fn new(items: usize, documents: usize) -> Self {
         let mut offsets = memory::with_capacity(documents + 1);
         offsets.push(0);
@@ -45,17 +45,17 @@ impl<T: Copy> Output<T> {
     }
 }
 
-/// Joins parts, by whichever thread comes with one. Nobody waits for it: while a thread joins, others leave theirs with it.
-/// So a part is copied while it is still in the processor's cache, and its memory is used for the next one.
+/// Joins parts, on whichever thread brings the next one. No thread waits: while one joins, others leave their parts
+/// with it. So a part is copied while it is still in the processor's cache, and its memory is reused.
 pub struct OrderedOutput<T>(Mutex<Parts<T>>);
 
 struct Parts<T> {
-    /// Parts whose turn has not come, by number, and the next one to join.
+    /// Parts that arrived early, by number, and the number of the next part to join.
     waiting: BTreeMap<usize, Part<T>>,
     next: usize,
-    /// To be used again.
+    /// Empty parts for reuse.
     spare: Vec<Part<T>>,
-    /// None while a thread joins.
+    /// None while a thread is joining.
     output: Option<Output<T>>,
 }
 
@@ -73,7 +73,7 @@ impl<T: Copy> OrderedOutput<T> {
         self.parts().spare.pop().unwrap_or_default()
     }
 
-    /// Takes the part with this number; each number comes once, from 0 on without gaps.
+    /// Adds the part with this number. Each number comes once, from 0 without gaps.
     pub fn add(&self, number: usize, part: Part<T>) {
         let mut parts = self.parts();
         parts.waiting.insert(number, part);
@@ -83,7 +83,7 @@ impl<T: Copy> OrderedOutput<T> {
             let Some(mut part) = parts.waiting.remove(&next) else { break };
             parts.next += 1;
             drop(parts);
-            poll(part.items.len()); // others may make parts for as long as this thread joins them
+            poll(part.items.len()); // other threads may produce parts for as long as this one joins them
             output.add(&part);
             part.items.clear();
             part.ends.clear();
@@ -95,7 +95,7 @@ impl<T: Copy> OrderedOutput<T> {
         parts.output = Some(output);
     }
 
-    /// What all parts have become.
+    /// The output of all parts.
     pub fn output(self) -> Output<T> {
         let parts = self.0.into_inner().expect("no panic while held");
         debug_assert!(parts.waiting.is_empty(), "a number did not come");

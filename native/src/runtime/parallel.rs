@@ -1,11 +1,11 @@
-//! Threads: how they are started, and work shared out over them.
+//! Starting threads, and sharing work between them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle, Thread};
 
 use super::interrupt;
 
-/// Starts up to `threads` threads, as many as the system lets; at least one, or an error.
+/// Starts up to `threads` threads, as many as the system allows; an error if there are none.
 pub fn start<W>(threads: usize, mut work: impl FnMut() -> W) -> Result<Vec<JoinHandle<()>>, String>
 where
     W: FnOnce() + Send + 'static,
@@ -26,7 +26,7 @@ where
     Ok(started)
 }
 
-/// Says that a worker has ended, however it did.
+/// Signals on drop that a worker has ended.
 struct Running<'a> {
     workers: &'a AtomicUsize,
     waiting: Thread,
@@ -39,7 +39,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Items by number, up to `end`; none are left where a thread does not come to the end of one.
+/// Indices of items up to `end`. After a failure none are left.
 struct Items {
     next: AtomicUsize,
     end: usize,
@@ -65,9 +65,8 @@ impl Drop for GiveUpOnPanic<'_> {
     }
 }
 
-/// Runs `work(state, item)` for every item below `items`, each thread with a state of its own. Where the system starts
-/// fewer threads than there are states, those do the work.
-/// The order of items is not fixed; the first error ends the work and is returned.
+/// Runs `work(state, item)` for every item below `items`, on one thread per state. If the system starts fewer threads,
+/// those do all the work. The order of items is not fixed. The first error ends the work and is returned.
 pub fn for_each<S: Send, E: Send>(
     states: &mut [S],
     items: usize,
@@ -111,7 +110,7 @@ pub fn for_each<S: Send, E: Send>(
     })
 }
 
-/// Cuts documents (by their offsets) into consecutive ranges of about `bytes` each.
+/// Splits documents (by their offsets) into consecutive ranges of about `bytes` each.
 pub fn chunks(offsets: &[i64], bytes: usize) -> Vec<std::ops::Range<usize>> {
     let documents = offsets.len() - 1;
     let mut ranges = Vec::new();
@@ -141,7 +140,7 @@ mod tests {
                 })
             });
             assert!(matches!(stopped, Err(Stopped::Interrupted(Some(_)))), "{threads}");
-            // The calling thread has nothing to do but wait.
+            // The calling thread has no work and only waits.
             let main = std::thread::current().id();
             let stopped = run(Some(|| Err(Box::new(()))), || {
                 for_each(&mut vec![(); threads], 2, |(), _| -> Result<(), ()> {

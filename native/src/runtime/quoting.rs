@@ -1,9 +1,9 @@
-//! What messages show of a text that may be of any length.
+//! Quoting of texts of any length in messages.
 
-/// Characters of a text that a message shows.
+/// Maximum number of characters shown.
 const MOST: usize = 200;
 
-/// The text in quotation marks with what is not printable escaped, cut where it is long.
+/// The text in quotation marks, with escapes, truncated if it is long.
 pub fn quoted(text: &str) -> String {
     match text.char_indices().nth(MOST) {
         None => format!("{text:?}"),
@@ -11,7 +11,7 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// A message of others, which may quote a text whole, cut where it is long.
+/// A message of another library, which may quote a text, truncated if it is long.
 pub fn shortened(message: &str) -> String {
     match message.char_indices().nth(2 * MOST) {
         None => message.to_string(),
@@ -22,7 +22,7 @@ pub fn shortened(message: &str) -> String {
     }
 }
 
-/// Names, one after the other, of which a long list shows the first.
+/// Names separated by commas, truncated if the list is long.
 pub fn listed(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let mut text = String::new();
     for name in names {

@@ -1,4 +1,4 @@
-//! Random numbers for tests, the same each time.
+//! Reproducible random numbers for tests.
 
 pub struct Random(pub u64);
 

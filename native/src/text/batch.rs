@@ -1,15 +1,15 @@
-//! Documents as batches of one UTF-8 buffer and offsets, and which of them to take.
+//! Batches of documents: one UTF-8 buffer and offsets.
 
 use std::sync::Arc;
 
 use crate::runtime::{lock_free::Pool, memory};
 
-/// Documents laid end to end; document i is `data[offsets[i]..offsets[i + 1]]`, valid UTF-8.
+/// Concatenated documents. Document i is `data[offsets[i]..offsets[i + 1]]`, valid UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     pub data: Vec<u8>,
     pub offsets: Vec<i64>,
-    /// Whether the first document is a further part of one that another batch began.
+    /// Whether the first document continues the last document of the batch before.
     pub continued: bool,
 }
 
@@ -39,19 +39,19 @@ impl Batch {
     }
 }
 
-/// Buffers of batches that nobody needs any more. A new buffer of some megabytes costs more to get from the system, page
-/// by page, than to fill (measured: a quarter of the time of reading .jsonl).
+/// Buffers to reuse. A new buffer of some megabytes takes longer to allocate, page by page, than to fill (measured: a
+/// quarter of the time of reading .jsonl).
 static BUFFERS: Pool<Vec<u8>, 4> = Pool::new();
 const LARGEST_BUFFER: usize = 1 << 24;
 
-/// An empty buffer with room for about `bytes`.
+/// An empty buffer with capacity for about `bytes`.
 pub fn buffer(bytes: usize) -> Vec<u8> {
     let mut data = BUFFERS.take().map_or_else(Vec::new, |data| *data);
     memory::reserve(&mut data, bytes);
     data
 }
 
-/// Keeps the buffer of a batch that nobody else holds.
+/// Returns the buffer of a batch to the pool, unless someone else holds the batch.
 pub fn recycle(batch: Arc<Batch>) {
     let Some(Batch { mut data, .. }) = Arc::into_inner(batch) else { return };
     if (1 << 16..=LARGEST_BUFFER).contains(&data.capacity()) {

@@ -1,4 +1,4 @@
-//! Documents wherever they lie: in a batch of ours, in somebody's buffers, or in strings apart from each other.
+//! Documents in any layout: a batch, buffers, or separate strings.
 
 use std::borrow::Cow;
 
@@ -6,15 +6,15 @@ use super::batch::Batch;
 use crate::runtime::ordered::{OrderedOutput, Output};
 use crate::runtime::{interrupt::poll, memory, parallel};
 
-/// Bytes of documents that a thread takes at a time.
+/// Bytes of documents per chunk of a thread's work.
 pub const CHUNK_BYTES: usize = 1 << 17;
 
-/// Bytes of text for which room for a token is taken in advance.
+/// Estimated bytes of text per token, to reserve capacity.
 pub const BYTES_PER_TOKEN: usize = 4;
 
-/// Texts by number, and how long they are.
+/// Texts by index, and their lengths.
 pub trait Documents: Sync {
-    /// Running sum of their lengths in bytes, from 0; one more than there are documents.
+    /// Cumulative lengths in bytes, from 0; one more than there are documents.
     fn offsets(&self) -> &[i64];
 
     fn document(&self, i: usize) -> &[u8];
@@ -44,7 +44,7 @@ impl Documents for Batch {
     }
 }
 
-/// Document `i`, between its two offsets, which come from outside.
+/// Document `i`, for unchecked bounds.
 pub fn between<'a>(data: &'a [u8], bounds: &[i64], i: usize) -> Result<&'a [u8], String> {
     let bounds = usize::try_from(bounds[0]).ok().zip(usize::try_from(bounds[1]).ok());
     let document = bounds.and_then(|(start, end)| data.get(start..end));
@@ -58,7 +58,7 @@ pub struct Buffers<'a> {
 }
 
 impl<'a> Buffers<'a> {
-    /// Fails where the offsets do not fit the buffer, or a document is not UTF-8.
+    /// Fails if the offsets do not fit the buffer, or a document is not UTF-8.
     pub fn new(data: Cow<'a, [u8]>, offsets: Cow<'a, [i64]>) -> Result<Self, String> {
         if offsets.is_empty() {
             return Err("there are no offsets; n documents have n + 1".to_string());
@@ -84,7 +84,7 @@ impl Documents for Buffers<'_> {
     }
 }
 
-/// Strings apart from each other.
+/// Separate strings.
 pub struct Strings<'a> {
     texts: Vec<&'a [u8]>,
     offsets: Vec<i64>,
@@ -113,8 +113,8 @@ impl Documents for Strings<'_> {
     }
 }
 
-/// What `work(state, i, document, out)` appends for each document, on a thread per state, in the documents' order:
-/// all of it, and where each document's begins and ends. `room`: how many items to expect.
+/// Runs `work(state, i, document, out)` for each document, on one thread per state. Returns the appended items in the
+/// order of the documents, and the offsets of each document. `room`: expected number of items.
 pub fn map<S: Send, T: Copy + Send>(
     documents: &(impl Documents + ?Sized),
     states: &mut [S],

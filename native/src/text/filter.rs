@@ -1,11 +1,13 @@
-//! Which documents to take.
+//! Selection of documents.
+
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::batch::{buffer, Batch};
 use crate::runtime::{interrupt::poll, memory};
-use std::sync::Arc;
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// Which side of the held-out split to give.
+/// The side of the held-out split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
     All,
@@ -13,7 +15,7 @@ pub enum Split {
     HeldOut,
 }
 
-/// Which documents to take. The budget counts the text of documents that pass the length bounds, before the split.
+/// Selects documents. The budget counts the bytes of documents within the length bounds, before the split.
 #[derive(Clone, Debug)]
 pub struct Filter {
     pub min_bytes: usize,
@@ -26,12 +28,12 @@ pub struct Filter {
     pub sample_salt: String,
     /// Bytes of the budget used so far.
     pub used: u64,
-    /// Hashes of documents to leave out.
+    /// Hashes of documents to exclude.
     pub excluded: std::collections::HashSet<u64>,
 }
 
 impl Filter {
-    /// Leaves out every document with the text of one of these, from now on.
+    /// From now on, excludes every document whose text equals one of these.
     pub fn exclude(&mut self, batch: &Batch) {
         for i in 0..batch.len() {
             poll(batch.document(i).len());
@@ -39,7 +41,7 @@ impl Filter {
         }
     }
 
-    /// The documents taken, and whether more are wanted. Where all are taken the batch is not copied.
+    /// The selected documents, and whether more are wanted. The batch is not copied if all are selected.
     pub fn apply(&mut self, batch: &Arc<Batch>) -> (Arc<Batch>, bool) {
         let mut taken = Vec::with_capacity(batch.len());
         let mut more = true;
@@ -58,14 +60,14 @@ impl Filter {
             return (Arc::clone(batch), more);
         }
         let bytes: usize = taken.iter().map(|&i| batch.document(i).len()).sum();
-        // A used buffer is as large as a whole batch, and stays so for as long as somebody keeps what is in it.
+        // A pooled buffer is as large as a whole batch and would stay that large while the selection is kept.
         let data = if bytes > batch.data.len() / 2 { buffer(bytes) } else { memory::with_capacity(bytes) };
         let mut copy = Batch { data, ..Batch::default() };
         taken.into_iter().for_each(|i| copy.push(batch.document(i)));
         (Arc::new(copy), more)
     }
 
-    /// Whether the document is to be taken; None once the budget is used up.
+    /// Whether to select the document; None once the budget is used up.
     fn takes(&mut self, document: &[u8]) -> Option<bool> {
         if self.budget.is_some_and(|budget| self.used >= budget) {
             return None;
@@ -87,10 +89,10 @@ impl Filter {
     }
 }
 
-/// A coin with the given chance, fixed by the document's text and the salt.
+/// A coin of the given probability, determined by the document's text and the salt.
 fn below(document: &[u8], salt: &str, fraction: f64) -> bool {
     let hash = xxh3_64_with_seed(document, xxh3_64(salt.as_bytes()));
-    // 53 bits fill a double exactly, so that the comparison is the same everywhere.
+    // 53 bits fit a double exactly, so the comparison is the same on every platform.
     ((hash >> 11) as f64) < fraction * (1u64 << 53) as f64
 }
 

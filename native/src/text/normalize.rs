@@ -1,8 +1,8 @@
-//! Unicode normalisation as HF `tokenizers` does it: by the same crate, hence with its tables (Unicode 9.0).
+//! Unicode normalisation, identical to HF `tokenizers`: by the same crate, hence with its tables (Unicode 9.0).
 //!
-//! Most text is normalised already. It is looked through for characters that are not `plain`: a plain character stands
-//! for itself, and nothing before it can change it or be changed by it. So normalisation never reaches over the place
-//! in front of one, and only the stretches around other characters are looked at more closely.
+//! Most text is normalised already. The text is searched for characters that are not *plain*: a plain character stays
+//! as it is, and it does not interact with anything before it. So normalisation never extends over the position before
+//! a plain character, and only the stretches around other characters need processing.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ pub enum Form {
 
 const FORMS: [(&str, Form); 4] = [("NFC", Form::Nfc), ("NFD", Form::Nfd), ("NFKC", Form::Nfkc), ("NFKD", Form::Nfkd)];
 
-/// Bytes after which a search may be stopped.
+/// Bytes between two calls of `poll`.
 const BLOCK: usize = 1 << 14;
 
 /// A bit for each code point.
@@ -44,7 +44,7 @@ impl Plain {
         self.0[code_point as usize / 64] >> (code_point % 64) & 1 != 0
     }
 
-    /// The first character at or behind `at` that is plain, or that is not; or the end.
+    /// The first position at or after `at` of a character that is plain (or is not); or the end.
     fn find(&self, text: &[u8], mut at: usize, plain: bool) -> usize {
         while at < text.len() {
             if text[at] < 128 {
@@ -74,7 +74,7 @@ impl Plain {
 }
 
 impl Form {
-    /// By its name in tokenizer.json.
+    /// By the name in tokenizer.json.
     pub fn named(name: &str) -> Result<Self, String> {
         let found = FORMS.iter().find(|form| form.0 == name).map(|form| form.1);
         found.ok_or_else(|| format!("the normalizer {name:?} is not known; there are NFC, NFD, NFKC, NFKD"))
@@ -85,8 +85,8 @@ impl Form {
         PLAIN[self as usize].get_or_init(|| Plain::of(self))
     }
 
-    /// The characters of the form, each with what became of those that it was: 1 where it was added, -n where n more
-    /// behind its own went into it.
+    /// The characters of the normalised text with their changes: 1 for an added character, -n if n more characters
+    /// after its own were merged into it.
     fn changes(self, text: &str) -> Box<dyn Iterator<Item = (char, isize)> + '_> {
         match self {
             Self::Nfc => Box::new(text.nfc()),
@@ -96,7 +96,7 @@ impl Form {
         }
     }
 
-    /// Whether a quick look shows that the text has the form; it may have it also where this is false.
+    /// Whether a quick check proves that the text is normalised. It may be so even if this is false.
     fn is_surely(self, text: impl Iterator<Item = char>) -> bool {
         let quick = match self {
             Self::Nfc => is_nfc_quick(text),
@@ -107,7 +107,7 @@ impl Form {
         matches!(quick, IsNormalized::Yes)
     }
 
-    /// The text in this form; borrowed where it has it.
+    /// The normalised text; borrowed if it is unchanged.
     fn apply(self, text: &[u8]) -> Cow<'_, [u8]> {
         let plain = self.plain();
         let mut out = Vec::new();
@@ -145,15 +145,15 @@ fn characters(text: &[u8]) -> &str {
     std::str::from_utf8(text).expect("documents are UTF-8, and cut between characters")
 }
 
-/// The text in the forms, one after the other; borrowed where that changes nothing.
+/// The text after all forms in turn; borrowed if that changes nothing.
 pub fn normalized<'t>(forms: &[Form], text: &'t [u8]) -> Cow<'t, [u8]> {
     match in_turn(forms, text) {
-        Cow::Owned(made) if made == text => Cow::Borrowed(text), // one form undid another
+        Cow::Owned(made) if made == text => Cow::Borrowed(text), // one form reverted another
         made => made,
     }
 }
 
-/// The same; owned where a form changed something, though another one may have undone it.
+/// `normalized`, but owned if a form changed something that a later one reverted.
 fn in_turn<'t>(forms: &[Form], text: &'t [u8]) -> Cow<'t, [u8]> {
     forms.iter().fold(Cow::Borrowed(text), |text, form| match text {
         Cow::Borrowed(text) => form.apply(text),
@@ -161,7 +161,7 @@ fn in_turn<'t>(forms: &[Form], text: &'t [u8]) -> Cow<'t, [u8]> {
     })
 }
 
-/// The last place up to which a text can be normalised without knowing what follows; 0 if there is none.
+/// The last position up to which a text can be normalised without knowing what follows; 0 if there is none.
 pub fn certain_end(forms: &[Form], text: &[u8]) -> usize {
     let plain: Vec<&Plain> = forms.iter().map(|form| form.plain()).collect();
     let is_end = |&at: &usize| {
@@ -175,8 +175,8 @@ pub fn certain_end(forms: &[Form], text: &[u8]) -> usize {
     (0..text.len()).rev().find(is_end).unwrap_or(0)
 }
 
-/// The normalised text, and for each of its bytes the bytes of the text that HF says it comes from: those of one
-/// character, the first of several that went into one. None for each its own.
+/// The normalised text, and for each of its bytes the range of the original character according to HF (the first, if
+/// several were merged). None if nothing changed.
 #[allow(clippy::type_complexity)]
 pub fn aligned<'t>(forms: &[Form], text: &'t [u8]) -> (Cow<'t, [u8]>, Option<Vec<(usize, usize)>>) {
     if let Cow::Borrowed(text) = in_turn(forms, text) {
@@ -275,7 +275,7 @@ mod tests {
         }
     }
 
-    /// What the rule for plain characters rests on.
+    /// The properties of plain characters that the module relies on.
     #[test]
     fn nothing_before_a_plain_character_meets_it() {
         let every = || (0..0x11_0000).filter_map(std::char::from_u32);

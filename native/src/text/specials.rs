@@ -1,4 +1,4 @@
-//! Special strings in text: finding them, at once and in a text that comes in parts.
+//! Special strings: finding them in a text, at once or incrementally.
 
 use std::ops::Range;
 
@@ -6,16 +6,16 @@ use aho_corasick::{AhoCorasick, Match, MatchKind};
 
 use crate::runtime::memory;
 
-/// Strings to be found in text, and the ids that they become. Of several that start at one place the longest is found.
+/// Strings to find in text, and their ids. If several start at one position, the longest is found.
 pub struct Specials {
     /// None if there are no strings.
     automaton: Option<AhoCorasick>,
-    /// None: where it is found it stays text, and nothing else is found inside it.
+    /// None: the string stays text, and nothing else is found inside it.
     ids: Vec<Option<u32>>,
     longest: usize,
 }
 
-/// What a text is made of.
+/// A part of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'t> {
     Text(&'t [u8]),
@@ -32,7 +32,7 @@ impl Specials {
         Ok(Self { automaton, ids, longest: strings.iter().map(String::len).max().unwrap_or(0) })
     }
 
-    /// Strings without ids: they are found, and stay text.
+    /// Strings that are found but stay text.
     pub fn without_ids(strings: &[String]) -> Result<Self, String> {
         Self::new(strings, vec![None; strings.len()])
     }
@@ -51,24 +51,24 @@ impl Specials {
         ordinary(&text[start..])
     }
 
-    /// Which string is the first in the text, by its place in the list.
+    /// Index of the string that occurs first in the text.
     pub fn find(&self, text: &[u8]) -> Option<usize> {
         self.automaton.as_ref()?.find(text).map(|found| found.pattern().as_usize())
     }
 
-    /// Where tokens are in a text, and their ids.
+    /// The ranges of the tokens in a text, and their ids.
     pub fn tokens<'t>(&'t self, text: &'t [u8]) -> impl Iterator<Item = (Range<usize>, u32)> + 't {
         self.matches(text).filter_map(|found| Some((found.range(), self.ids[found.pattern().as_usize()]?)))
     }
 }
 
-/// The end of a text that comes in parts, in which a string may have begun.
+/// The end of an incremental text, in which a string may have begun.
 #[derive(Default)]
 pub struct PendingText(Vec<u8>);
 
 impl PendingText {
-    /// Takes up whole characters, and gives out what no later text can change; with `last`, all. Text between two
-    /// tokens may be emitted out in several parts.
+    /// Takes the next part (whole characters) and emits everything that no later part can change; with `last`, all.
+    /// Text between two tokens may be emitted in several parts.
     pub fn push(
         &mut self,
         part: &[u8],
@@ -79,7 +79,7 @@ impl PendingText {
         memory::reserve(&mut self.0, part.len());
         self.0.extend_from_slice(part);
         let text = &self.0;
-        // All strings that could start before this place are there as a whole.
+        // All strings that could start before this position are complete.
         let sure = if last { text.len() } else { (text.len() + 1).saturating_sub(specials.longest) };
         let (mut emitted, mut searched) = (0, 0);
         for found in specials.matches(text).take_while(|found| found.start() < sure) {
@@ -111,7 +111,7 @@ mod tests {
         Specials::new(&names, strings.iter().map(|string| string.1).collect()).unwrap()
     }
 
-    /// Parts as they come out, text beside text put together.
+    /// Emitted parts, with adjacent texts joined.
     #[derive(Default, Debug, PartialEq)]
     struct Found(Vec<Result<u32, Vec<u8>>>);
 

@@ -1,6 +1,6 @@
 //! Units of text that no merge crosses.
 
-/// What a merge may not cross before any pattern is looked at.
+/// A unit of text. No merge crosses its ends, whatever the pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Document,

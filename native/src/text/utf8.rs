@@ -1,6 +1,6 @@
 //! Decoding of UTF-8.
 
-/// Code point and byte length at `text[at]`, which is not ASCII. Malformed bytes read as U+FFFD, one byte long.
+/// Code point and byte length of the non-ASCII character at `text[at]`. A malformed byte is U+FFFD, one byte long.
 #[inline]
 pub fn decode(text: &[u8], at: usize) -> (u32, usize) {
     const MALFORMED: (u32, usize) = (0xFFFD, 1);

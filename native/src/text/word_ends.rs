@@ -1,8 +1,8 @@
-//! Places between words at which long text may be cut.
+//! Positions at word ends, where long text may be cut.
 
-/// The last place of `text` between an ASCII letter or digit and a space or line feed, or 0.
+/// The last position in `text` between an ASCII letter or digit and a space or line feed, or 0.
 ///
-/// Scanners for which `Scanner::cuts_after_words` holds cut there whatever stands around it.
+/// Scanners with `Scanner::cuts_after_words` cut there in any context.
 pub fn word_end(text: &[u8]) -> usize {
     (1..text.len()).rev().find(|&at| is_word_end(text, at)).unwrap_or(0)
 }

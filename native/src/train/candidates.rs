@@ -19,7 +19,7 @@ pub(super) fn parts(pair: u64) -> (u32, u32) {
     ((pair >> 32) as u32, pair as u32)
 }
 
-/// A max-heap whose order needs the token table.
+/// A max-heap whose order depends on the token table.
 pub(super) struct Queue {
     pub(super) heap: Vec<Candidate>,
     pub(super) tie: Tie,
@@ -37,7 +37,7 @@ impl Queue {
             let (left, right) = parts(pair);
             (tokens.get(left), tokens.get(right))
         };
-        // Different tokens can spell the same two strings only where a vocabulary was imported so: then by ids.
+        // Different tokens have equal strings only in imported vocabularies; then ids decide.
         match strings(a.pair).cmp(&strings(b.pair)) {
             std::cmp::Ordering::Equal => a.pair < b.pair,
             order => (order == std::cmp::Ordering::Greater) == (self.tie == Tie::LexicographicGreatest),

@@ -2,7 +2,7 @@
 
 use crate::runtime::{interrupt::poll, memory};
 
-/// Words after which laying them out may be stopped, and their work, as `poll` takes it.
+/// Words between two calls of `poll`, and the work of each.
 const BLOCK: usize = 1 << 10;
 const WORK: usize = 8;
 
@@ -13,17 +13,17 @@ pub(super) const SENTINEL: u32 = DEAD - 1;
 /// Words as cells, most frequent first, with their weights as runs of equal weight.
 pub struct Words {
     pub(super) cells: Vec<u32>,
-    pub(super) runs: Vec<(u32, u64)>, // (cell after the run, weight)
-    /// Tokens of all words, each as often as its word occurs: no count of the loop is greater.
+    pub(super) runs: Vec<(u32, u64)>, // (end of the run, weight)
+    /// Number of tokens of all words, times their weights: no count of the loop is greater.
     pub(super) weighted: u64,
 }
 
 impl Words {
-    /// `word(i)` gives the ids of word i; words of fewer than two ids have no pairs and are left out.
+    /// `word(i)` returns the ids of word i. Words of fewer than two ids have no pairs and are left out.
     pub fn new<I: ExactSizeIterator<Item = u32>>(weights: &[u64], word: impl Fn(usize) -> I) -> Result<Self, String> {
         let mut order: Vec<u32> = memory::with_capacity(weights.len());
         order.extend((0..weights.len() as u32).filter(|&i| weights[i as usize] > 0 && word(i as usize).len() > 1));
-        // The most frequent first, so that equal weights make few runs; and a fixed order of those.
+        // Most frequent first, so that equal weights form few runs; ties in a fixed order.
         order.sort_unstable_by_key(|&i| (std::cmp::Reverse(weights[i as usize]), i));
         let total = order.iter().map(|&i| word(i as usize).len() + 1).sum::<usize>() + 1;
         let weighted = order
@@ -52,7 +52,7 @@ impl Words {
     }
 }
 
-/// Walks positions upwards and tells each one's weight.
+/// Looks up weights of ascending positions.
 pub(super) struct Weights<'a> {
     runs: &'a [(u32, u64)],
     at: usize,
@@ -66,7 +66,7 @@ impl<'a> Weights<'a> {
     #[inline(always)]
     pub(super) fn at(&mut self, position: u32) -> u64 {
         if self.runs[self.at].0 <= position {
-            // Mostly the next run or one nearby; far jumps by bisection.
+            // Usually the next run or one nearby; far jumps by bisection.
             self.at += 1;
             if self.runs[self.at].0 <= position {
                 self.at += self.runs[self.at..].partition_point(|&(end, _)| end <= position);

@@ -1,4 +1,4 @@
-//! The index of the merge loop: counts of all pairs, and where they occur.
+//! The index of the merge loop: counts and positions of all pairs.
 
 use super::candidates::{key, parts, Candidate};
 use super::cells::{Weights, SENTINEL};
@@ -6,16 +6,16 @@ use super::merge_loop::MergeLoop;
 use super::occurrences::{Map, Pair, BLOCK, NOWHERE, UNTRACKED};
 use crate::runtime::{interrupt::poll, memory};
 
-/// Up to so many tokens, pairs are counted in a table of all of them.
+/// Up to this many tokens, pairs are counted in a dense table.
 const DENSE: usize = 256;
 
 impl MergeLoop<'_> {
-    /// Counts all pairs of the cells and notes where those occur that reach the threshold.
+    /// Counts all pairs, and records the positions of those that reach the threshold.
     pub(super) fn index(&mut self) {
         self.pairs.clear();
         self.postings.clear();
         self.queue.heap.clear();
-        // At the start all tokens are bytes: a table of all pairs is small and needs no hashing.
+        // At the start all tokens are bytes: a dense table of all pairs is small and needs no hashing.
         if self.tokens.len() <= DENSE {
             let mut places = vec![NOWHERE; DENSE * DENSE];
             self.index_into(&mut places, |places, left, right| &mut places[left as usize * DENSE + right as usize]);

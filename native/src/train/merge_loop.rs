@@ -1,11 +1,13 @@
 //! The merge loop of BPE, for both phases: weighted words in, merges out.
 //!
-//! One flat array of cells holds all words, a sentinel between them. A token that covers several cells stands in
-//! the first of them; the others are dead and tell its length, so that both neighbours are found in O(1).
-//! Where a pair occurs is written down once, when its newer member is created: no occurrence can be born later,
-//! and those that vanish are noticed when the pair's turn comes. So a merge costs what it touches, and all lists
-//! together hold at most three entries per cell. Pairs that are rarer than a threshold are not tracked at all,
-//! since counts only fall; when the queue runs dry the threshold is lowered and the cells are counted again.
+//! One flat array of cells holds all words, separated by sentinels. A token that covers several cells is stored in the
+//! first; the second and the last store its length, so both neighbours are found in O(1). The positions of a pair are
+//! recorded once, when its newer member is created: no occurrence can appear later, and those that disappear are
+//! noticed when the pair is merged. So a merge costs what it touches, and all lists together hold at most three entries
+//! per cell. Pairs below a threshold are not tracked, since counts only fall. When the queue runs empty, the threshold
+//! is lowered and the cells are counted again.
+
+use std::time::{Duration, Instant};
 
 use super::candidates::{parts, Candidate, Queue};
 use super::cells::{Weights, Words, DEAD};
@@ -13,7 +15,6 @@ use super::occurrences::{Map, Neighbour, Occurrence, Pair, NO_NEIGHBOUR};
 use super::options::{Phase2Options, RejectedPairs, Tie, Veto};
 use super::report::{Merge, Report, Stop};
 use crate::vocabulary::Tokens;
-use std::time::{Duration, Instant};
 
 /// The pair to merge next.
 struct Selected {
@@ -45,13 +46,13 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 impl<'a> MergeLoop<'a> {
-    /// Ids in `words` are those of `tokens`; new tokens get the ids that follow. No count below `min_count` (at
-    /// least 1) is merged. Where phase 2 left seams out, `min_count` is the threshold it cut at.
+    /// Ids in `words` are those of `tokens`; new tokens get the following ids. No pair with a count below `min_count`
+    /// (at least 1) is merged. If phase 2 left out seams, `min_count` is its threshold.
     pub fn new(words: Words, tokens: Tokens, tie: Tie, veto: &'a Veto, min_count: u64) -> Self {
         Self::with_phase2(words, tokens, tie, veto, min_count, Phase2Options::default())
     }
 
-    /// The same with what phase 2 asks besides.
+    /// `new` with the options of phase 2.
     pub fn with_phase2(
         words: Words,
         tokens: Tokens,
@@ -88,14 +89,15 @@ impl<'a> MergeLoop<'a> {
     }
 
     /// A count that the last of `total` merges will probably reach. If it does not, lowering the threshold costs one
-    /// pass over the cells; a threshold that is far too low costs room for pairs that are never merged.
+    /// pass over the cells. A threshold that is far too low costs memory for pairs that are never merged.
     fn guess_threshold(&self, total: usize) -> u64 {
-        // By Zipf's law count times rank is nearly constant: 1/60 to 1/150 of English text, at 10,000 to 128,000.
+        // By Zipf's law, count times rank is nearly constant: 1/60 to 1/150 of English text, at 10,000 to 128,000
+        // merges.
         (self.weighted / (128 * total.max(1) as u64)).max(self.min_count)
     }
 
-    /// Merges until `total` merges are made; `progress(merges so far)` is called each time so much time has gone by,
-    /// and stops the loop with false.
+    /// Merges until there are `total` merges. `progress(merges so far)` is called at this interval, and stops the loop
+    /// by returning false.
     pub fn run(&mut self, total: usize, every: Duration, mut progress: impl FnMut(&[Merge]) -> bool) -> Stop {
         if self.threshold == u64::MAX {
             self.threshold = self.guess_threshold(total);
@@ -130,7 +132,7 @@ impl<'a> MergeLoop<'a> {
         Stop::Full
     }
 
-    /// Takes the best pair that may be merged out of the queue, with the bytes of the token that it makes.
+    /// Pops the best pair that may be merged, with the bytes of its product.
     fn select(&mut self) -> Result<(Vec<u8>, Selected), Stop> {
         loop {
             let Some(top) = self.queue.pop(&self.tokens) else {
@@ -147,7 +149,7 @@ impl<'a> MergeLoop<'a> {
             let (left, right) = parts(top.pair);
             let mut pair = tracked;
             if self.phase2.non_overlapping && left == right {
-                // Never more than the adjacent ones, which are tracked; and like those it only falls.
+                // At most the adjacent count, which is tracked; and like that it only falls.
                 pair.count = self.mergeable_at_once(left, &tracked);
             }
             if pair.count != top.count {
@@ -178,17 +180,17 @@ impl<'a> MergeLoop<'a> {
                     Some(true) => self.report.rejected += 1,
                 }
             }
-            // The cells are counted again at a lower threshold, and the pair is still in them.
+            // If the cells are counted again at a lower threshold, the pair is still there.
             self.phase2.rejected_pairs.insert(top.pair);
         }
     }
 
-    /// Tokens of the start in the token that a pair makes.
+    /// Number of initial tokens in the product of a pair.
     fn width(&self, left: u32, right: u32) -> u32 {
         self.phase2.widths[left as usize].saturating_add(self.phase2.widths[right as usize])
     }
 
-    /// How many pairs of a token and itself one merge would make: in a row of k tokens, k / 2.
+    /// Number of non-overlapping pairs of a token with itself: k / 2 in a row of k tokens.
     fn mergeable_at_once(&self, token: u32, pair: &Pair) -> u64 {
         let mut weights = Weights::new(&self.runs);
         let (mut count, mut free) = (0, 0);
@@ -205,7 +207,7 @@ impl<'a> MergeLoop<'a> {
         count
     }
 
-    /// Gives up the loop for what it found, and the pairs that it rejected_pairs.
+    /// The report, and the rejected pairs.
     pub fn finish(self) -> (Report, RejectedPairs) {
         (self.report, self.phase2.rejected_pairs)
     }
@@ -220,7 +222,7 @@ impl<'a> MergeLoop<'a> {
         }
     }
 
-    /// The first cell of the token before `position`, or the sentinel's.
+    /// The first cell of the token before `position`, or the sentinel.
     #[inline(always)]
     pub(super) fn previous(&self, position: u32) -> u32 {
         let cell = self.cells[position as usize - 1];

@@ -1,4 +1,4 @@
-//! Pairs of adjacent tokens, and where they occur.
+//! Pairs of adjacent tokens, and their positions.
 
 use rustc_hash::FxBuildHasher;
 
@@ -6,7 +6,7 @@ pub(super) type Map<K, V> = hashbrown::HashMap<K, V, FxBuildHasher>;
 
 pub(super) const UNTRACKED: u32 = u32::MAX;
 
-/// Cells or occurrences after which a merge or a count of pairs may be stopped.
+/// Cells or occurrences between two calls of `poll`.
 pub(super) const BLOCK: usize = 1 << 12;
 
 #[derive(Clone, Copy)]
@@ -18,7 +18,8 @@ pub(super) struct Pair {
 
 pub(super) const NOWHERE: Pair = Pair { count: 0, start: 0, occurrences: 0 };
 
-/// A place where a pair was merged: the first cell of the new token and of the token before it, and its neighbours.
+/// An occurrence of the merged pair: first cell of the new token, first cell of the token before it, and the tokens on
+/// either side.
 pub(super) struct Occurrence {
     pub(super) position: u32,
     pub(super) previous: u32,
@@ -27,12 +28,12 @@ pub(super) struct Occurrence {
     pub(super) weight: u64,
 }
 
-/// What a merge finds next to its new token, per neighbouring token.
+/// Count of a token next to the new one, on one side.
 #[derive(Clone, Copy)]
 pub(super) struct Neighbour {
     pub(super) count: u64,
     pub(super) occurrences: u32,
-    pub(super) next: usize, // where the next posting goes
+    pub(super) next: usize, // index of the next posting
 }
 
 pub(super) const NO_NEIGHBOUR: Neighbour = Neighbour { count: 0, occurrences: 0, next: usize::MAX };

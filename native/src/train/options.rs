@@ -1,7 +1,8 @@
-//! What the merge loop is configured with.
+//! Options of the merge loop.
 
 use rustc_hash::FxBuildHasher;
-/// Which of the most frequent pairs is merged first.
+
+/// Tie-break between pairs of equal count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tie {
     /// The smaller (left id, right id).
@@ -24,15 +25,15 @@ impl Tie {
     }
 }
 
-/// What a new token may not be.
+/// Rejects new tokens.
 #[derive(Clone, Debug, Default)]
 pub struct Veto {
     pub max_bytes: Option<usize>,
-    /// Non-empty parts between spaces (0x20).
+    /// Maximum number of non-empty parts between spaces (0x20).
     pub max_words: Option<usize>,
     /// Byte strings that no new token may contain.
     pub forbid: Vec<Vec<u8>>,
-    /// Byte strings that no new token may be (special tokens).
+    /// Byte strings that no new token may equal (special tokens).
     pub reserved: Vec<Vec<u8>>,
 }
 
@@ -50,19 +51,19 @@ impl Veto {
     }
 }
 
-/// What only phase 2 asks of a merge loop.
+/// Options that only phase 2 uses.
 #[derive(Default)]
 pub struct Phase2Options<'a> {
-    /// Most tokens of the start in a new token.
+    /// Maximum number of initial tokens in a new token.
     pub max_tokens: Option<u32>,
-    /// How many tokens of the start each token consists of, where the table holds more than those: by id.
+    /// By id: number of initial tokens in each token, if the table has more than the initial ones.
     pub widths: Vec<u32>,
-    /// In a row of one token, count the pairs that can be merged at once, not all adjacent ones: (a, a, a) is one.
+    /// In a row of equal tokens, count non-overlapping pairs instead of adjacent ones: (a, a, a) has one.
     pub non_overlapping: bool,
-    /// Pairs that were rejected_pairs before, for good.
+    /// Pairs that are rejected for good.
     pub rejected_pairs: RejectedPairs,
-    /// Asked about every pair that nothing else refuses, with its parts' bytes and its count: whether to refuse it.
-    /// None stops the loop.
+    /// Called with the bytes of both parts and the count for every pair that nothing else rejects. Returns whether to
+    /// reject it; None stops the loop.
     pub judge: Option<Judge<'a>>,
 }
 

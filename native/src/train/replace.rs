@@ -1,4 +1,4 @@
-//! One merge: its occurrences are replaced, and the pairs beside them counted again.
+//! Applying one merge: replaces its occurrences and updates the counts of adjacent pairs.
 
 use super::candidates::{key, Candidate};
 use super::cells::{Weights, DEAD, SENTINEL};
@@ -8,7 +8,7 @@ use crate::runtime::{interrupt::poll, memory};
 
 impl MergeLoop<'_> {
     pub(super) fn merge(&mut self, left: u32, right: u32, new: u32, pair: Pair) {
-        // Replace, left to right, and note what stands on either side.
+        // Replace occurrences from left to right, and record their neighbours.
         self.occurrences.clear();
         let mut weights = Weights::new(&self.runs);
         for i in pair.start..pair.start + pair.occurrences as usize {
@@ -32,7 +32,7 @@ impl MergeLoop<'_> {
             let previous = self.previous(position);
             let before = self.cells[previous as usize];
             if before == new {
-                // The one before was just made, and took this one's left part for what follows it.
+                // The token before was just created, with this one's left part as its right neighbour.
                 self.occurrences.last_mut().expect("the new token before").after = new;
             }
             let after = self.cells[end as usize];
@@ -44,7 +44,7 @@ impl MergeLoop<'_> {
             memory::push(&mut self.occurrences, occurrence);
         }
 
-        // How often each neighbour occurs. A pair of two new tokens is seen from its left one.
+        // Count each neighbour. A pair of two new tokens is counted from its left one.
         let mut touched_left = Vec::new();
         let mut touched_right = Vec::new();
         for block in self.occurrences.chunks(BLOCK) {
@@ -69,7 +69,7 @@ impl MergeLoop<'_> {
             }
         }
         for &after in &touched_right {
-            // Between two new tokens stood (right, left).
+            // Between two new tokens the pair was (right, left).
             let old = if after == new { left } else { after };
             let Neighbour { count, occurrences, .. } = self.right[after as usize];
             self.subtract(key(right, old), count);
@@ -81,7 +81,7 @@ impl MergeLoop<'_> {
             self.left[before as usize].next = self.track(key(before, new), count, occurrences);
         }
 
-        // Write down where the new pairs are.
+        // Record the positions of the new pairs.
         for block in self.occurrences.chunks(BLOCK) {
             poll(block.len());
             for occurrence in block {
@@ -107,7 +107,7 @@ impl MergeLoop<'_> {
         }
     }
 
-    /// Tracks a new pair if it is frequent enough; returns where its postings start, or usize::MAX.
+    /// Tracks a new pair if it reaches the threshold. Returns the start of its postings, or usize::MAX.
     fn track(&mut self, pair: u64, count: u64, occurrences: u32) -> usize {
         if count < self.threshold {
             return usize::MAX;

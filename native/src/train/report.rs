@@ -1,6 +1,7 @@
-//! What the merge loop reports.
+//! Results of the merge loop.
 
 use std::time::Duration;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merge {
     pub left: u32,
@@ -11,7 +12,7 @@ pub struct Merge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     Full,
-    /// No pair is left with `min_count` or more.
+    /// No pair with at least `min_count` is left.
     Exhausted,
     /// The progress callback asked to stop.
     Interrupted,
@@ -21,10 +22,10 @@ pub enum Stop {
 pub struct Report {
     pub merges: Vec<Merge>,
     pub rejected: u64,
-    /// Those of them whose tokens would have had more than `Veto::max_bytes` bytes.
+    /// Rejected pairs whose product exceeds `Veto::max_bytes`.
     pub too_long: u64,
-    /// Pairs that were not merged because their concatenation is a token already.
+    /// Pairs that were not merged because their product is a token already.
     pub already_tokens: u64,
-    /// Time spent on finding the best pair; the rest went into merging it.
+    /// Time spent selecting pairs; the rest was spent merging.
     pub selecting: Duration,
 }

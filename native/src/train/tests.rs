@@ -1,8 +1,10 @@
+use std::time::Duration;
+
 use super::options::{Phase2Options, Tie, Veto};
 use super::report::{Merge, Stop};
 use super::{cells::Words, merge_loop::MergeLoop};
 use crate::vocabulary::Tokens;
-use std::time::Duration;
+
 fn bytes() -> Tokens {
     let mut tokens = Tokens::default();
     (0..=255u8).for_each(|byte| {
@@ -11,7 +13,7 @@ fn bytes() -> Tokens {
     tokens
 }
 
-/// The algorithm as its definition says it: recount everything, merge, repeat.
+/// The algorithm by its definition: count everything, merge, repeat.
 fn naive(
     words: &[(Vec<u32>, u64)],
     n: usize,
@@ -47,7 +49,7 @@ fn naive(
         });
         let Some((&(left, right), &count)) = best else { break };
         let token = [tokens.get(left), tokens.get(right)].concat();
-        // Here tokens of the start are bytes.
+        // The initial tokens here are bytes.
         let too_wide = max_tokens.is_some_and(|most| token.len() > most as usize);
         if too_wide || veto.rejects(&token) || (0..tokens.len() as u32).any(|id| tokens.get(id) == token) {
             dropped.insert((left, right));

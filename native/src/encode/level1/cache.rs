@@ -1,19 +1,19 @@
-//! What one thread remembers: pieces of text and their tokens.
+//! The caches of a thread: pieces of text and their tokens.
 
 use crate::count::keys::hash_key;
 use crate::encode::packed::{COUNT, COUNT_SHIFT};
 use crate::runtime::memory::{huge_filled, prefetch};
 
-/// Most tokens of a piece that has an entry.
+/// Maximum number of tokens of a cached short piece.
 pub(in crate::encode) const TOKENS: usize = 4;
 
-/// Longer pieces are merged each time they come.
+/// Longer pieces are not cached.
 const LONG_BYTES: usize = 1 << 12;
 
-/// Bytes of long pieces and of their tokens that are kept.
+/// Maximum size of the cache of long pieces, in bytes.
 const LONG_MEMORY: usize = 1 << 23;
 
-/// The key of an entry that is not in use.
+/// Key of an empty entry.
 const NO_KEY: u128 = u128::MAX;
 
 #[derive(Clone, Copy)]
@@ -22,18 +22,18 @@ struct Entry {
     packed: [u32; TOKENS],
 }
 
-/// Two entries, the one used last in front: one line of the processor's cache.
+/// A cache set of two entries, the most recently used first: one cache line of the processor.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(in crate::encode) struct Set([Entry; 2]);
 
-/// Pieces of up to 15 bytes by their keys (`keys::short_key`).
+/// Cache of pieces of up to 15 bytes, by key (`keys::short_key`): two-way set-associative.
 pub(in crate::encode) struct ShortPieces {
     sets: Vec<Set>,
 }
 
 impl ShortPieces {
-    /// A cache of 64 bytes times `n`, a power of two.
+    /// A cache of `n` sets (a power of two) of 64 bytes each.
     pub(in crate::encode) fn new(n: usize) -> Self {
         Self { sets: huge_filled(n, Set([Entry { key: NO_KEY, packed: [0; TOKENS] }; 2])) }
     }
@@ -43,7 +43,7 @@ impl ShortPieces {
         &mut self.sets
     }
 
-    /// Where the key's entries are; asks for them.
+    /// The set of a key; prefetches it.
     #[inline(always)]
     pub(in crate::encode) fn place(sets: &[Set], key: u128) -> u32 {
         let place = hash_key(key) as usize & (sets.len() - 1);
@@ -51,7 +51,7 @@ impl ShortPieces {
         place as u32
     }
 
-    /// The packed, their number less one in the first (`COUNT`).
+    /// The packed tokens of a key. The first holds their number minus one (`COUNT`).
     #[inline(always)]
     pub(in crate::encode) fn get(sets: &mut [Set], place: u32, key: u128) -> Option<&[u32; TOKENS]> {
         let set = &mut sets[place as usize].0;
@@ -64,8 +64,8 @@ impl ShortPieces {
         Some(&set[0].packed)
     }
 
-    /// In place of the entry that was used longer ago, to be the first to go until it is used again: half of all pieces
-    /// never come again, and one of them does not drive out another that does.
+    /// Evicts the LRU entry and inserts at the LRU position, so that one-off pieces never displace a hot one: half of
+    /// all pieces never recur.
     pub(in crate::encode) fn insert(&mut self, place: u32, key: u128, packed: &[u32]) {
         let mut entry = Entry { key, packed: [0; TOKENS] };
         entry.packed[..packed.len()].copy_from_slice(packed);
@@ -76,7 +76,7 @@ impl ShortPieces {
     }
 }
 
-/// Longer pieces, by their bytes.
+/// Cache of longer pieces, by their bytes.
 #[derive(Default)]
 pub(in crate::encode) struct LongPieces {
     table: hashbrown::HashMap<Box<[u8]>, Box<[u32]>, rustc_hash::FxBuildHasher>,

@@ -1,37 +1,37 @@
-//! Many short sequences, merged in turn.
+//! Merges many short sequences in an interleaved way.
 //!
-//! What one of them asks for in the table of pairs arrives from memory while the others go on. A lane has a fixed size, and
-//! a step takes all of it at once: no branch depends on how many tokens are left.
+//! While one sequence waits for the table of pairs, the others proceed. A lane has a fixed size and a step processes
+//! all of it, so no branch depends on the number of tokens left.
 
 use crate::count::keys::SHORT;
 use crate::encode::pairs::{product, rank, FixedPairs, PairMerge};
 use crate::runtime::memory;
 use crate::vocabulary::MOST_MERGES;
 
-/// Most tokens of a lane: one for each byte of a short piece.
+/// Maximum number of tokens of a lane: one for each byte of a short piece.
 const TOKENS: usize = SHORT;
 
-/// Room for one more, so that a step can take a whole row.
+/// One more than the tokens, so that a step can load a whole row.
 const ROW: usize = TOKENS + 1;
 
-/// A rank that stands for none. Lower ones leave room for a place in the same integer.
+/// Greater than any rank. Ranks are shifted to make space for the position in the same integer.
 const NO_RANK: u32 = MOST_MERGES as u32;
 const PLACE: i32 = ROW as i32 - 1;
 const NONE: i32 = (NO_RANK as i32) << ROW.trailing_zeros();
 
 struct Lane {
-    /// Which sequence it is.
+    /// Number of the sequence.
     number: u32,
     length: u32,
-    /// Where the latest merge was.
+    /// Position of the latest merge.
     at: Option<u32>,
-    /// Where the table has the pairs of what it made, with its neighbours to the left and to the right.
+    /// Slots, in the table of pairs, of the pairs of the new token with its left and right neighbour.
     left: usize,
     right: usize,
     tokens: [u32; 2 * ROW],
-    /// Of each token and the next one: the rank, and the place in the lowest bits.
+    /// Rank of each token's pair with the next one; the position is in the lowest bits.
     ranks: [i32; 2 * ROW],
-    /// Of each token and the next one: what they make.
+    /// Product of each token's pair with the next one.
     made: [u32; 2 * ROW],
 }
 
@@ -39,7 +39,7 @@ struct Lane {
 #[derive(Default)]
 pub(in crate::encode) struct Lanes {
     lanes: Vec<Lane>,
-    /// What the sequences have become, in no order, and where each one's is.
+    /// Results in arbitrary order, and the range of each sequence in them.
     tokens: Vec<u32>,
     ranges: Vec<(u32, u32)>,
 }
@@ -51,7 +51,7 @@ impl Lanes {
         self.ranges.clear();
     }
 
-    /// A sequence that is merged already.
+    /// Adds a sequence that is merged already.
     #[inline(always)]
     pub(in crate::encode) fn add_merged(&mut self, tokens: &[u32]) {
         self.ranges.push((self.tokens.len() as u32, tokens.len() as u32));
@@ -59,7 +59,7 @@ impl Lanes {
         self.tokens.extend_from_slice(tokens);
     }
 
-    /// A sequence of up to `TOKENS`, to be merged; `found`: for every two neighbours.
+    /// Adds a sequence of up to `TOKENS` tokens to merge. `found`: the merge of each adjacent pair.
     #[inline(always)]
     pub(in crate::encode) fn add(&mut self, tokens: impl Iterator<Item = u32>, found: impl Iterator<Item = PairMerge>) {
         let mut lane = Lane {
@@ -83,7 +83,7 @@ impl Lanes {
         self.lanes.push(lane);
     }
 
-    /// What a sequence has become.
+    /// The result of a sequence.
     #[inline(always)]
     pub(in crate::encode) fn get(&mut self, number: usize) -> &mut [u32] {
         let (start, length) = self.ranges[number];
@@ -94,7 +94,7 @@ impl Lanes {
     #[inline(never)]
     pub(in crate::encode) fn merge(&mut self, pairs: &FixedPairs) {
         while !self.lanes.is_empty() {
-            // In a pass of its own: a row is read whole, some time after its parts were written.
+            // In a separate pass: a row is loaded as a whole some time after its parts were stored.
             self.lanes.iter_mut().for_each(|lane| lane.take_up(pairs));
             let mut i = 0;
             while i < self.lanes.len() {
@@ -118,7 +118,7 @@ impl Lane {
         self.made[place] = product(found);
     }
 
-    /// What the table says of the pairs that the latest merge has made.
+    /// Loads the merges of the pairs that the latest merge created.
     #[inline(always)]
     fn take_up(&mut self, pairs: &FixedPairs) {
         if let Some(at) = self.at {
@@ -132,7 +132,7 @@ impl Lane {
         }
     }
 
-    /// Applies a merge; false if there is none.
+    /// Applies one merge; false if there is none.
     #[inline(always)]
     fn step(&mut self, pairs: &FixedPairs) -> bool {
         let lowest = self.ranks[..ROW].iter().fold(NONE, |lowest, &rank| lowest.min(rank));
@@ -148,7 +148,7 @@ impl Lane {
         if at + 1 < self.length as usize {
             self.right = pairs.place_ahead(self.tokens[at], self.tokens[at + 1]);
         } else {
-            self.ranks[at] = i32::MAX; // nothing is to its right
+            self.ranks[at] = i32::MAX; // no right neighbour
         }
         if at > 0 {
             self.left = pairs.place_ahead(self.tokens[at - 1], self.tokens[at]);
@@ -158,7 +158,7 @@ impl Lane {
     }
 }
 
-/// Moves what is behind a place of the row to it.
+/// Removes the element at a position and shifts the rest of the row left.
 #[inline(always)]
 fn close_gap<T: Copy>(row: &mut [T; 2 * ROW], at: usize, change: impl Fn(T) -> T) {
     let behind: [T; ROW - 1] = row[at + 1..at + ROW].try_into().expect("as many");

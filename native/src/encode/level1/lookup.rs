@@ -1,4 +1,4 @@
-//! Level 1: looking pieces up, many at a time, and making those that are not there.
+//! Level 1: looks pieces up in batches and merges the misses.
 
 use super::cache::{ShortPieces, TOKENS};
 use super::pieces::{byte_pair, Level1};
@@ -8,14 +8,14 @@ use crate::encode::packed::{COUNT, COUNT_SHIFT, FIRST};
 use crate::encode::state::State;
 use crate::runtime::{interrupt::poll, memory};
 
-/// Pieces without entries that are made together.
+/// Misses that are merged together.
 const MISSES_PER_BATCH: usize = 16;
 
-/// Words behind the first of them, which are moved when it is made, at which they are made anyway.
+/// Flush pending misses once this many tokens follow the first one; they have to be shifted.
 const MAX_SHIFTED: usize = 1 << 12;
 
 impl Level1 {
-    /// Adds a part to the queue: where it ends, and marks.
+    /// Queues a piece: its end, with marks.
     #[inline(always)]
     pub(in crate::encode) fn push(&self, text: &[u8], end: u64, state: &mut State, out: &mut Vec<u32>) {
         if state.queue.push(end) {
@@ -23,7 +23,7 @@ impl Level1 {
         }
     }
 
-    /// Adds the packed of all pieces that wait.
+    /// Appends the tokens of all queued pieces.
     #[inline(always)]
     pub(in crate::encode) fn flush(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
         self.look_up(text, state, out);
@@ -32,7 +32,7 @@ impl Level1 {
         }
     }
 
-    /// Adds the packed of the queue's pieces that have entries; the others are put down as misses.
+    /// Appends the tokens of the queued pieces that are cached, and records the others as misses.
     #[inline(always)]
     fn look_up(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
         if state.queue.marked {
@@ -46,7 +46,7 @@ impl Level1 {
     fn look_up_all<const MARKED: bool>(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
         let State { queue, short, misses, room, .. } = state;
         let unmarked = |end: u64| (if MARKED { end & END } else { end }) as usize;
-        // All keys first: their entries are on their way while the next ones are made.
+        // All keys first, so that their entries are prefetched while the next keys are computed.
         let Queue { n, start: first_start, ends, keys, places, absent, .. } = queue;
         let (ends, keys, places) = (&ends[..*n], &mut keys[..*n], &mut places[..*n]);
         let sets = short.sets();
@@ -64,7 +64,7 @@ impl Level1 {
             let first = if MARKED && marked & MARK_FIRST != 0 { FIRST } else { 0 };
             match ShortPieces::get(sets, place, key) {
                 Some(packed) => {
-                    // All of them, to keep those that count: no branch on their number.
+                    // Copy all four and advance by their number: no branch on it.
                     let to: &mut [u32; TOKENS] = (&mut room[at..at + TOKENS]).try_into().expect("as many");
                     *to = [packed[0] & !COUNT | first, packed[1], packed[2], packed[3]];
                     at += (packed[0] >> COUNT_SHIFT & 3) as usize + 1;
@@ -87,9 +87,9 @@ impl Level1 {
         }
     }
 
-    /// Adds the packed of the misses pieces where they belong.
+    /// Inserts the tokens of the missed pieces where they belong.
     ///
-    /// All that is needed for one of them comes from far away in memory, so one step is taken for all before the next.
+    /// Every lookup is a cache miss of the processor, so each step is done for all pieces before the next step.
     #[inline(never)]
     fn merge_misses(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
         let State { short, long, misses, lanes, scratch, piece: ids, .. } = state;
@@ -151,7 +151,7 @@ impl Level1 {
     }
 }
 
-/// Out of the way of the loop that calls it: most pieces have entries.
+/// Out of line: most pieces are cached.
 #[cold]
 #[inline(never)]
 fn note_miss(absent: &mut Vec<(usize, usize)>, i: usize, at: usize) {

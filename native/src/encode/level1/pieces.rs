@@ -1,4 +1,4 @@
-//! Level 1: text is cut into pieces that are looked up instead of merged.
+//! Level 1: splits text into pieces that are looked up instead of merged.
 
 use super::queue::{MARK_FIRST, MARK_PART};
 use super::token_index::{Origins, TokenIndex};
@@ -9,24 +9,25 @@ use crate::encode::{bits::Bits, definition::Definition, rules::Rule, state::Stat
 use crate::pretokenize::masks::high_bits;
 use crate::runtime::{interrupt::poll, memory};
 
-/// See `Level1::dead`; of the high bits of 64 bytes a mask is made at once.
+/// See `Level1::dead`. It is the high bit, so that one instruction turns bytes into a bit mask.
 const DEAD: u8 = 1 << 7;
 
-/// The merges of level 1, and what follows from them.
+/// The merges of level 1, and tables derived from them.
 pub(in crate::encode) struct Level1 {
     pub(in crate::encode) pairs: FixedPairs,
-    /// Merges of two bytes, by the bytes.
+    /// Merges of two bytes, indexed by the bytes.
     pub(in crate::encode) bytes: Vec<PairMerge>,
     pub(in crate::encode) packed_bytes: [u32; 256],
-    /// By two bytes: `DEAD` where no merge joins a token that ends in the first to one that begins with the second.
+    /// Indexed by two bytes: `DEAD` if no merge joins a token that ends in the first to a token that begins with the
+    /// second.
     dead: Box<[u8; 1 << 16]>,
-    /// Cut at dead byte pairs whatever the length: the scanner's pieces are long.
+    /// Cut at dead byte pairs in pieces of any length: the scanner's pieces are long.
     pub(in crate::encode) cut_all: bool,
-    /// What a whole piece of the scanner becomes although merges do not make it.
+    /// Tokens that replace a whole piece of the scanner although merges do not produce them.
     pub(in crate::encode) whole: Option<TokenIndex>,
-    /// What a piece becomes that is one token's bytes, for all threads.
+    /// Tokens by their bytes, shared by all threads.
     pub(in crate::encode) token_index: TokenIndex,
-    /// By id: the word of each token. Empty where that is the id.
+    /// Packed tokens by id. Empty if they equal the ids.
     pub(in crate::encode) packed: Vec<u32>,
 }
 
@@ -64,7 +65,7 @@ impl Level1 {
         level
     }
 
-    /// Tokens of up to 15 bytes that merging their own bytes gives.
+    /// Indexes tokens of up to 15 bytes that merging their own bytes produces.
     fn index_tokens(&self, definition: &Definition, rules: &[Rule]) -> TokenIndex {
         let tokens = &definition.tokens;
         let origins = Origins::new(definition, rules);
@@ -74,7 +75,7 @@ impl Level1 {
             self.merge_bytes(bytes, &mut ids, &mut scratch);
             ids == [id]
         };
-        // Whether each token makes itself, parts first: ranks are in that order where there are origins.
+        // Whether each token is produced by its own bytes, parts first: ranks are in that order if there are origins.
         let mut whole = Bits::new(tokens.len());
         definition.byte_ids.iter().for_each(|&id| whole.set(id as usize));
         for Rule { merge, .. } in rules {
@@ -97,8 +98,8 @@ impl Level1 {
         token_index
     }
 
-    /// Makes pieces of up to 15 bytes that are one of these tokens become it, although merges do not make it.
-    /// Not with `cut_all`, where what is looked up are parts of pieces.
+    /// Makes these tokens replace whole pieces of up to 15 bytes, although merges do not produce them. No effect with
+    /// `cut_all`, where parts of pieces are looked up.
     pub(in crate::encode) fn set_whole_tokens(&mut self, definition: &Definition, ids: &[u32]) {
         if self.cut_all {
             return;
@@ -113,18 +114,18 @@ impl Level1 {
         self.whole = Some(whole);
     }
 
-    /// Whether the bytes are up to 15 that make one token.
+    /// Whether merging the bytes, at most 15, produces one token.
     pub(in crate::encode) fn is_token(&self, bytes: &[u8]) -> bool {
         bytes.len() <= SHORT && self.token_index.get(short_key(bytes, 0, bytes.len())).is_some()
     }
 
-    /// The word of a token.
+    /// The packed token of an id.
     #[inline(always)]
     pub(in crate::encode) fn pack(&self, id: u32) -> u32 {
         self.packed[id as usize]
     }
 
-    /// Forgets what is pending from another text, and goes on at a place in this one. `FIRSTS`: as with `cut`.
+    /// Discards what is pending of another text and starts at a position of this one. `FIRSTS`: as in `cut`.
     #[inline(always)]
     pub(in crate::encode) fn begin<const FIRSTS: bool>(&self, at: usize, state: &mut State) {
         state.queue.begin(at, FIRSTS || self.whole.is_some());
@@ -132,8 +133,8 @@ impl Level1 {
         state.block = usize::MAX;
     }
 
-    /// Adds the packed of a piece of the scanner to `out`, now or with `settle`; it starts where the one before ends.
-    /// `FIRSTS`: the first word has `packed::FIRST`.
+    /// Appends the packed tokens of a piece of the scanner to `out`, now or with `flush`. The piece starts where the
+    /// one before ended. `FIRSTS`: the first token is marked with `packed::FIRST`.
     #[inline(always)]
     pub(in crate::encode) fn cut<const FIRSTS: bool>(
         &self,
@@ -150,10 +151,10 @@ impl Level1 {
         self.push(text, end as u64 | first, state, out);
     }
 
-    /// The same for a piece in parts: cut where level 1 never merges.
+    /// `cut` for a long piece: splits it where level 1 never merges.
     #[inline(never)]
     fn cut_apart(&self, text: &[u8], start: usize, end: usize, first: u64, state: &mut State, out: &mut Vec<u32>) {
-        // Parts of pieces are others than whole ones.
+        // A part of a piece must not be confused with a whole piece.
         let part = if self.whole.is_some() { MARK_PART } else { 0 };
         let (mut at, mut marks) = (start + 1, first | part);
         while at < end {
@@ -176,14 +177,14 @@ impl Level1 {
         self.push(text, end as u64 | marks, state, out);
     }
 
-    /// The packed that merging alone makes of a text, which is not empty, also where a whole piece becomes another token.
+    /// Appends the packed tokens of merging a non-empty text, without replacing whole pieces by tokens.
     pub(in crate::encode) fn merged(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
         self.begin::<true>(0, state);
         self.push(text, text.len() as u64 | MARK_PART, state, out);
         self.flush(text, state, out);
     }
 
-    /// Bit i: no merge of level 1 joins byte `block` + i to the one before.
+    /// Bit i is set if no merge of level 1 joins byte `block` + i to the byte before it.
     #[inline(always)]
     fn dead_pairs(&self, text: &[u8], block: usize) -> u64 {
         let mut found = [0; 64];
@@ -202,7 +203,7 @@ impl Level1 {
         high_bits(&found)
     }
 
-    /// Ids of a piece of text.
+    /// Merges the bytes of a piece into `ids`.
     pub(in crate::encode) fn merge_bytes(&self, bytes: &[u8], ids: &mut Vec<u32>, scratch: &mut Scratch) {
         ids.clear();
         memory::extend(ids, bytes.iter().map(|&byte| self.packed_bytes[byte as usize]));

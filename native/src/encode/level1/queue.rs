@@ -1,29 +1,29 @@
-//! Pieces on their way through the cache, many at a time.
+//! Pieces that are looked up in the cache together.
 
-/// Pieces that wait for each other.
+/// Pieces per batch.
 pub(in crate::encode) const AHEAD: usize = 64;
 
-/// What the queue says of a piece besides its end: that it begins with `packed::FIRST`, and that its key has `PART`.
+/// Marks in a queued end: the first token gets `packed::FIRST`; the key gets `PART`.
 pub(in crate::encode) const MARK_FIRST: u64 = 1 << 63;
 pub(in crate::encode) const MARK_PART: u64 = 1 << 62;
 pub(in crate::encode) const END: u64 = MARK_PART - 1;
 
-/// In a key: the piece is a part of one of the scanner's.
+/// In a key: the piece is a part of one of the scanner's pieces.
 pub(in crate::encode) const PART: u128 = 1 << 127;
 
-/// Pieces of a text, one behind the other.
+/// Consecutive pieces of a text.
 pub(in crate::encode) struct Queue {
     pub(in crate::encode) n: usize,
-    /// Where the first of them starts.
+    /// Start of the first piece.
     pub(in crate::encode) start: usize,
-    /// Where each of them ends, and marks.
+    /// Ends of the pieces, with marks.
     pub(in crate::encode) ends: [u64; AHEAD],
-    /// Whether there may be marks.
+    /// Whether ends may have marks.
     pub(in crate::encode) marked: bool,
-    /// Their keys, 0 for long ones, and where their entries are.
+    /// Keys of the pieces (0 for long ones), and their cache sets.
     pub(in crate::encode) keys: [u128; AHEAD],
     pub(in crate::encode) places: [u32; AHEAD],
-    /// Which have no entry, and how many packed are in front of theirs.
+    /// Pieces that are not cached, with the number of tokens before theirs.
     pub(in crate::encode) absent: Vec<(usize, usize)>,
 }
 
@@ -45,7 +45,7 @@ impl Queue {
         (self.n, self.start, self.marked) = (0, start, marked);
     }
 
-    /// Whether the queue is full now.
+    /// Adds a piece. Returns whether the queue is full.
     #[inline(always)]
     pub(in crate::encode) fn push(&mut self, end: u64) -> bool {
         self.ends[self.n & (AHEAD - 1)] = end;
@@ -54,7 +54,7 @@ impl Queue {
     }
 }
 
-/// A piece that has no entry.
+/// A piece that is not cached.
 #[derive(Clone, Copy)]
 pub(in crate::encode) struct Miss {
     pub(in crate::encode) key: u128,
@@ -63,8 +63,8 @@ pub(in crate::encode) struct Miss {
     pub(in crate::encode) end: usize,
     /// `packed::FIRST` or 0.
     pub(in crate::encode) first: u32,
-    /// Where in the output its packed belong.
+    /// Position of its tokens in the output.
     pub(in crate::encode) at: usize,
-    /// Whether its packed are to be kept.
+    /// Whether to cache its tokens.
     pub(in crate::encode) new: bool,
 }

@@ -1,4 +1,4 @@
-//! Tokens that a piece becomes at once: those that merging their own bytes gives.
+//! Tokens that merging their own bytes produces: pieces that equal one are looked up instead of merged.
 
 use crate::count::keys::hash_key;
 use crate::encode::pairs::{is_merge, rank, PairMerge};
@@ -6,9 +6,9 @@ use crate::encode::{definition::Definition, rules::Rule};
 use crate::runtime::memory::{huge_filled, prefetch};
 use crate::vocabulary::MergeRule;
 
-/// What each token is made of, where every token is made by one merge, behind those that make its parts.
+/// The parts of each token, if every token is made by one merge that follows those of its parts.
 pub(in crate::encode) struct Origins {
-    /// By id: the parts, and one more than the rank; 0 for bytes.
+    /// By id: left part, right part, and rank plus one (0 for bytes).
     of: Vec<(u32, u32, u32)>,
 }
 
@@ -27,13 +27,13 @@ impl Origins {
         Some(Self { of })
     }
 
-    /// Whether the merge's two parts stand side by side when its bytes are merged alone, given that the bytes of each
-    /// part make that part.
+    /// Whether the two parts of a merge become adjacent when its bytes are merged alone, given that the bytes of each
+    /// part produce that part.
     ///
-    /// They do unless another merge crosses the seam between them before. What stands at the seam at any time is known:
-    /// going back in time, the part that was made last falls into its own parts. A pair there is merged if its rank is
-    /// below that of the merge that takes its left token to the left, and not above that of the merge that takes its right
-    /// token to the right: of equal ranks the leftmost comes first.
+    /// They do unless another merge crosses the seam between them first. The tokens at the seam at any time are known:
+    /// going back in time, the part that was made last splits into its own parts. The pair at the seam is merged if its
+    /// rank is below that of the merge that consumes its left token from the left, and not above that of the merge that
+    /// consumes its right token from the right (of equal ranks, the leftmost comes first).
     #[inline(always)]
     pub(in crate::encode) fn meet(&self, merge: &MergeRule, pair: impl Fn(u32, u32) -> PairMerge) -> bool {
         let (mut left, mut right) = (merge.left, merge.right);
@@ -43,7 +43,7 @@ impl Origins {
             if from_left.2 == 0 && from_right.2 == 0 {
                 return true;
             }
-            // Of a token on both sides, the left one is made first.
+            // If both sides are the same token, the left one is made first.
             if from_left.2 > from_right.2 {
                 (takes_left, left) = (from_left.2 - 1, from_left.1);
             } else {
@@ -57,12 +57,12 @@ impl Origins {
     }
 }
 
-/// Ids by keys: what a piece becomes that one token spells.
+/// Hash table from keys to the ids of the tokens with those bytes.
 #[derive(Default)]
 pub(in crate::encode) struct TokenIndex {
-    /// Part of a hash, and an id; few bytes, since most pieces that come here are no token.
+    /// Part of the hash, and the id. Kept small, since most lookups fail.
     slots: Vec<(u32, u32)>,
-    /// By id.
+    /// Keys by id.
     keys: Vec<u128>,
 }
 
@@ -74,11 +74,11 @@ impl TokenIndex {
         Self { slots, keys: huge_filled(n, 0) }
     }
 
-    /// Where a key is, or would be.
+    /// The slot of a key, or the empty slot where it would be.
     #[inline(always)]
     fn slot(&self, key: u128) -> (usize, u32) {
         let (hash, mask) = (hash_key(key), self.slots.len() - 1);
-        // Other bits for the place than the cache takes, which has the low ones.
+        // Other hash bits than the cache, which uses the low ones.
         let (mut at, part) = ((hash >> 32) as usize & mask, hash as u32);
         loop {
             let (found, id) = self.slots[at];
@@ -95,13 +95,13 @@ impl TokenIndex {
         self.keys[id as usize] = key;
     }
 
-    /// Asks for what `get` reads first.
+    /// Prefetches the slot that `get` reads first.
     #[inline(always)]
     pub(in crate::encode) fn prefetch(&self, key: u128) {
         prefetch(&self.slots, (hash_key(key) >> 32) as usize & (self.slots.len() - 1));
     }
 
-    /// Asks for what `get` reads then.
+    /// Prefetches the key that `get` compares.
     #[inline(always)]
     pub(in crate::encode) fn prefetch_key(&self, key: u128) {
         let (part, id) = self.slots[(hash_key(key) >> 32) as usize & (self.slots.len() - 1)];

@@ -1,12 +1,12 @@
-//! Tokens that a whole piece of the scanner becomes although merges do not make them (`ignore_merges`).
+//! Tokens that replace a whole piece of the scanner although merges do not produce them (`ignore_merges`).
 
 use crate::vocabulary::Tokens;
 
-/// Tokens that are found by a whole piece's bytes.
+/// Tokens by the bytes of a whole piece.
 pub(in crate::encode) struct WholeTokens {
     ids: hashbrown::HashMap<Box<[u8]>, u32, rustc_hash::FxBuildHasher>,
-    /// By a hash of the first two bytes: the lengths that occur, all from 63 on as one. Few tokens are in the table,
-    /// so that this answers for nearly every piece.
+    /// By a hash of the first two bytes: a bit per token length, with one bit for 63 and above. There are few tokens,
+    /// so this rejects nearly every piece.
     lengths: Vec<u64>,
 }
 

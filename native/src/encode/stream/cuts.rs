@@ -1,18 +1,18 @@
-//! Where a text can be cut without knowing what follows, so that its parts give the ids of the whole.
+//! Where a text can be cut without knowing what follows, such that its parts encode to the ids of the whole.
 //!
 //! A cut between two characters is safe if
 //!
-//! 1. the scanners (the pattern; with two passes also the fence) cut the parts as they cut the whole, and
+//! 1. the scanners (the pattern; for two-pass tokenizers also the fence) split the parts like the whole, and
 //! 2. no merge can join across it: either a piece of the scanner always ends there, or no merge has a left part that
-//!    ends in the byte before and a right part that begins with the byte behind.
+//!    ends in the byte before and a right part that begins with the byte after.
 //!
-//! Merging by rank inside a stretch does not depend on what surrounds it if no merge crosses its ends: the lowest rank
-//! of all, where it lies inside, is the lowest inside. So 1 and 2 together give the same ids.
+//! Merging by rank inside a stretch does not depend on its surroundings if no merge crosses its ends: if the lowest
+//! rank of the text is inside, it is the lowest inside. So 1 and 2 together give the same ids.
 //!
-//! Both are decided by the two characters alone, hence whatever follows. For 1, every rule of `place` rests on two
-//! facts about its scanner: from the left, no piece or match goes on over the place, and what is decided before it is
-//! decided alike at the end of a text; from the right, the scanner stands at the place with nothing begun, and does
-//! not look back. The tests hold the rules against the scanners on generated text.
+//! Both are decided by the two characters alone, whatever follows. For 1, every rule of `place` rests on two facts
+//! about its scanner. From the left: no piece or match extends over the position, and what is decided before it is
+//! decided the same way at the end of a text. From the right: the scanner is between pieces at the position and does
+//! not look back. The tests check the rules against the scanners on generated text.
 
 use std::ops::Range;
 
@@ -21,18 +21,18 @@ use crate::pretokenize::classes::{CLASSES, LETTER, LOWER, NOT_OTHER, NUMBER, SPA
 use crate::pretokenize::{named::Kind, scanner::Scanner};
 use crate::text::utf8::decode;
 
-/// What a scanner does between two characters, whatever stands around them.
+/// What a scanner does between two characters, whatever their surroundings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     /// Nothing is known.
     Open,
-    /// The text may be scanned in two parts.
+    /// The text can be scanned in two parts.
     Apart,
-    /// That, and a piece ends here.
+    /// `Apart`, and a piece ends here.
     End,
 }
 
-/// The two characters at a place.
+/// The two characters at a position.
 struct Seam {
     left: u8, // class bits
     right: u8,
@@ -56,7 +56,7 @@ fn place(scanner: &Scanner, seam: &Seam) -> Place {
     match scanner {
         Scanner::Named(kind) => named(*kind, seam),
         Scanner::Regex(regex) => numbers(regex.as_str(), seam),
-        // Each scanner sees the pieces of the one before: parts of them, or parts of its own.
+        // Each scanner sees the pieces of the one before, or parts of them.
         Scanner::Sequence(scanners) => {
             let places = scanners.iter().map(|scanner| place(scanner, seam));
             if places.clone().any(|place| place == Place::Open) {
@@ -71,12 +71,11 @@ fn place(scanner: &Scanner, seam: &Seam) -> Place {
 fn named(kind: Kind, seam: &Seam) -> Place {
     let &Seam { left, right, .. } = seam;
     match kind {
-        // Words. All of them end in front of white space that is not taken as a line's end, and take nothing target a
-        // run of letters but letters, marks and contractions.
+        // Words. All of them end before white space that is not part of a line's end, and continue a run of letters
+        // only with letters, marks and contractions.
         Kind::Gpt2 | Kind::Cl100k | Kind::Llama3 | Kind::Digits1 | Kind::SeedPlus => words(kind, seam),
         Kind::O200k | Kind::Superbpe | Kind::UwPaper | Kind::Whitespace => words(kind, seam),
-        // Fences. No match has a letter in it, and none begins in front of a letter that would not begin at the end
-        // of the text; only for spaces it matters what follows them.
+        // Fences. No match contains a letter, and a match just before a letter would also match at the end of the text. Only for spaces it matters what follows.
         Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence => {
             let taken = if matches!(kind, Kind::PunctuationFence) {
                 |class: u8| class & NOT_OTHER == 0
@@ -91,8 +90,7 @@ fn named(kind: Kind, seam: &Seam) -> Place {
                 Place::Open
             }
         }
-        // An end of a sentence is told by at most two characters before it and one behind, none of them a letter but
-        // the one behind, which only must not be another.
+        // The end of a sentence depends on at most two characters before it and one after it. None is a letter except possibly the one after it, where all letters are equivalent.
         Kind::SentenceFence if (left | right) & LETTER != 0 => Place::Apart,
         Kind::SentenceFence => Place::Open,
         Kind::Whole => Place::Apart,
@@ -104,7 +102,7 @@ fn words(kind: Kind, seam: &Seam) -> Place {
     let ends = match behind {
         0x20 => left & SPACE == 0,
         0x0A => left & (LETTER | NUMBER) != 0,
-        // Contractions go on with either apostrophe, words with marks.
+        // Contractions continue a word with either apostrophe.
         0x27 | 0x2019 => false,
         0x2B | 0x2D if matches!(kind, Kind::SeedPlus) => false, // 1e-5
         _ if left & LETTER == 0 || matches!(kind, Kind::Whitespace) => false,
@@ -118,7 +116,7 @@ fn words(kind: Kind, seam: &Seam) -> Place {
     }
 }
 
-/// HF's `Digits`, and the usual regexes for numbers: matches are inside runs of numbers.
+/// HF's `Digits`, and the usual regexes for numbers: all matches are within runs of numbers.
 fn numbers(regex: &str, seam: &Seam) -> Place {
     if !matches!(regex, r"\p{N}" | r"\p{N}+" | r"\p{N}{1,3}") {
         return Place::Open;
@@ -130,11 +128,11 @@ fn numbers(regex: &str, seam: &Seam) -> Place {
     }
 }
 
-/// Pairs of bytes.
+/// A set of pairs of bytes.
 struct Pairs(Vec<u64>);
 
 impl Pairs {
-    /// Those that can stand left and right of a seam that one of the merges joins.
+    /// The pairs of bytes at the seams that the merges join.
     fn joined(definition: &Definition, ranks: std::ops::Range<usize>) -> Self {
         let mut pairs = Self(vec![0; 1 << 10]);
         for merge in &definition.merges[ranks] {
@@ -155,12 +153,12 @@ impl Pairs {
 pub struct Cuts {
     phase1: Pairs,
     phase2: Pairs,
-    /// What becomes of a piece depends on the whole of it, not on its merges alone.
+    /// The tokens of a piece depend on the whole piece, not only on its merges.
     whole_pieces: bool,
 }
 
 impl Cuts {
-    /// `ignores_merges`: whole pieces may become tokens that merges do not make.
+    /// `ignores_merges`: whole pieces may become tokens that merges do not produce.
     pub fn new(definition: &Definition, ignores_merges: bool) -> Self {
         let n = definition.merges.len();
         Self {
@@ -170,7 +168,7 @@ impl Cuts {
         }
     }
 
-    /// Whether the text can be cut at `at`, which is between two characters, whatever follows the second.
+    /// Whether the text can be cut at `at`, a position between two characters, whatever follows the second.
     fn is_safe(&self, definition: &Definition, text: &[u8], at: usize) -> bool {
         let seam = Seam::at(text, at);
         let phase1 = place(&definition.scanner, &seam);
@@ -188,7 +186,7 @@ impl Cuts {
         }
     }
 
-    /// The first safe cut in a range of places.
+    /// The first safe cut in a range of positions.
     pub fn first(&self, definition: &Definition, text: &[u8], mut range: Range<usize>) -> Option<usize> {
         let is_character = |at: &usize| text[*at] & 0xC0 != 0x80;
         range.start = range.start.max(1);
@@ -196,7 +194,7 @@ impl Cuts {
         range.filter(is_character).find(|&at| self.is_safe(definition, text, at))
     }
 
-    /// The last safe cut at or behind `from`.
+    /// The last safe cut at or after `from`.
     pub fn last(&self, definition: &Definition, text: &[u8], from: usize) -> Option<usize> {
         let is_character = |at: &usize| text[*at] & 0xC0 != 0x80;
         (from.max(1)..text.len()).rev().filter(is_character).find(|&at| self.is_safe(definition, text, at))
@@ -221,8 +219,8 @@ mod tests {
         ends
     }
 
-    /// Parts of a text that a rule cuts give the pieces of the whole, with the cut itself or, where it is only apart,
-    /// perhaps without.
+    /// The parts of a text at a known position give the pieces of the whole; at `Apart`, possibly with one more
+    /// boundary.
     #[test]
     fn scanners_cut_the_parts_as_the_whole() {
         let mut random = Random(29);
@@ -235,7 +233,7 @@ mod tests {
             let scanner = Scanner::new(pattern).unwrap();
             let (mut apart, mut certain) = (0, 0);
             for case in 0..12_000 {
-                // Few characters at a time, so that runs of one class are long.
+                // Few distinct characters per text, so that runs of one class are long.
                 let few: Vec<char> = (0..2 + case % 9).map(|_| CHARACTERS[random.below(CHARACTERS.len())]).collect();
                 let text: String = (0..12).map(|_| few[random.below(few.len())]).collect();
                 let whole = ends(&scanner, text.as_bytes());

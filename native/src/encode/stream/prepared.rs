@@ -1,34 +1,34 @@
-//! A text that comes in parts and is prepared first.
+//! Incremental encoding with preparation.
 
 use super::{cuts::Cuts, text_stream::TextStream};
 use crate::encode::{encoder::Encoder, preparation::Preparation, state::State};
 use crate::text::normalize::{certain_end, normalized};
 use crate::text::specials::{Part, PendingText};
 
-/// A text that comes in parts, on its way through a preparation target a `TextStream`.
+/// Incremental encoding of a text that is prepared first.
 #[derive(Default)]
 pub struct PreparedStream {
     early: PendingText,
-    /// What the next character may still change.
+    /// Text that the next character may still change.
     unnormalized: Vec<u8>,
     late: PendingText,
     stream: TextStream,
 }
 
-/// What encodes a stream.
+/// What a stream is encoded with, and where its ids go.
 pub struct Target<'a> {
     pub preparation: &'a Preparation,
     pub encoder: &'a Encoder,
     pub cuts: &'a Cuts,
-    /// Most bytes that may wait.
+    /// Maximum number of pending bytes.
     pub limit: usize,
     pub state: &'a mut State,
     pub out: &'a mut Vec<u32>,
 }
 
 impl PreparedStream {
-    /// Takes up a part, whole characters, and appends the ids that no later part can change; with `last`, all, and the
-    /// stream is as new. Fails where more than the limit would have to wait.
+    /// Takes the next part (whole characters) and appends the ids that no later part can change; with `last`, all ids,
+    /// and resets the stream. Fails if more than `limit` bytes would be pending.
     pub fn push(&mut self, part: &[u8], last: bool, target: &mut Target) -> Result<(), String> {
         let Self { early, unnormalized, late, stream } = self;
         let mut rest = Late { unnormalized, late, stream };
@@ -50,7 +50,7 @@ impl PreparedStream {
     }
 }
 
-/// All of it behind the search for early tokens.
+/// The steps after the search for early tokens.
 struct Late<'s> {
     unnormalized: &'s mut Vec<u8>,
     late: &'s mut PendingText,

@@ -1,21 +1,21 @@
-//! A text that comes in parts.
+//! Incremental encoding.
 
 use super::cuts::Cuts;
 use crate::encode::{encoder::Encoder, state::State};
 use crate::runtime::memory;
 
-/// A text that comes in parts.
+/// Incremental encoding of a text.
 #[derive(Default)]
 pub struct TextStream {
-    /// What has no ids yet: from the last cut on.
+    /// Text without ids yet: from the last cut on.
     pending: Vec<u8>,
-    /// No place before this one is a cut.
+    /// No position before this one is a cut.
     searched: usize,
 }
 
 impl TextStream {
-    /// Takes up a part, whole characters, and appends the ids that no later part can change. Fails where more than
-    /// `limit` bytes would have to wait.
+    /// Takes the next part (whole characters) and appends the ids that no later part can change. Fails if more than
+    /// `limit` bytes would be pending.
     pub fn push(
         &mut self,
         part: &[u8],
@@ -45,7 +45,7 @@ impl TextStream {
         Ok(())
     }
 
-    /// Appends the ids of what is left; the stream is as new.
+    /// Appends the ids of the rest and resets the stream.
     pub fn finish(&mut self, encoder: &Encoder, state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
         let pending = std::mem::take(self).pending;
         encoder.encode(&pending, state, out)

@@ -1,11 +1,11 @@
-//! Documents of one thread on their way into batches.
+//! Collects the documents of one thread into batches.
 
 use super::queue::Lane;
 use super::settings::{too_long, Settings};
 use crate::runtime::memory;
 use crate::text::batch::{self, Batch};
 
-/// Documents of one thread on their way into batches.
+/// Collects the documents of one thread into batches.
 pub(super) struct Collector {
     pub(super) batch: Batch,
     limit: usize,
@@ -17,8 +17,8 @@ impl Collector {
         Self { batch: Batch::default(), limit, lane }
     }
 
-    /// Ends the document that `batch.data` holds since its last offset, after a check of its UTF-8. `base` is where
-    /// it starts in the file. Ok(false) when nobody wants more documents.
+    /// Ends the document that starts at the last offset of `batch.data`, after validating its UTF-8. `base`: its
+    /// position in the file. Ok(false) if no more documents are wanted.
     pub(super) fn close(&mut self, base: u64, settings: &Settings) -> Result<bool, String> {
         let start = *self.batch.offsets.last().expect("offsets start with 0") as usize;
         let length = self.batch.data.len() - start;
@@ -60,7 +60,7 @@ impl Collector {
         self.close(base, settings)
     }
 
-    /// False when nobody listens any more.
+    /// Sends the batch; false if nobody receives it any more.
     pub(super) fn flush(&mut self) -> bool {
         if self.batch.is_empty() {
             return true;

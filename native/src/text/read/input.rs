@@ -1,12 +1,13 @@
-//! Files as streams of bytes: decompressed, through a buffer.
+//! Files as byte streams: decompressed, through a buffer.
 
-use crate::runtime::memory;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
+use crate::runtime::memory;
+
 pub(super) const READ_BUFFER: usize = 1 << 20;
-/// Bytes by which the buffer of a long document grows at most: twice its size could be far beyond the limit.
+/// Maximum growth of the buffer of a long document: doubling could far exceed the limit.
 const GROWTH: usize = 1 << 26;
 
 pub(super) fn open(path: &Path) -> std::io::Result<Box<dyn Read>> {
@@ -23,13 +24,13 @@ pub(super) fn unreadable(error: std::io::Error) -> String {
     format!("cannot be read to its end ({error}): it may be damaged or incomplete; fetch or write it again")
 }
 
-/// A buffer that is filled from the end and used up from the front.
+/// A buffer that is filled at the end and consumed from the front.
 pub(super) struct Window<R> {
     input: R,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Position in the input of `buffer[start]`.
+    /// Position of `buffer[start]` in the input.
     pub(super) base: u64,
 }
 
@@ -47,7 +48,7 @@ impl<R: Read> Window<R> {
         self.base += bytes as u64;
     }
 
-    /// Reads more behind what is there; false at the end of the input.
+    /// Reads more input; false at the end.
     pub(super) fn fill(&mut self) -> Result<bool, String> {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);

@@ -34,7 +34,7 @@ pub(super) fn read_lines(input: impl Read, settings: &Settings, collector: &mut 
 
 fn read_line(mut line: &[u8], number: u64, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
     if number == 1 {
-        line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line); // a byte order mark is no JSON
+        line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line); // a byte order mark is not JSON
     }
     if line.iter().all(u8::is_ascii_whitespace) {
         return Ok(true);

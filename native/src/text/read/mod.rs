@@ -1,4 +1,4 @@
-//! Documents out of files.
+//! Reading documents from files.
 
 mod collector;
 mod input;

@@ -1,14 +1,16 @@
-//! Text files: one document, parts of one, or documents with a separator between them.
+//! Text files: one document, parts of one, or documents with a separator.
+
+use std::io::Read;
+
+use memchr::memmem;
 
 use super::collector::Collector;
 use super::input::{unreadable, Window, READ_BUFFER};
 use super::settings::{too_long, Settings};
 use crate::runtime::memory;
 use crate::text::word_ends::word_end;
-use memchr::memmem;
-use std::io::Read;
 
-/// Bytes that are read at a time of a file that is one document.
+/// Bytes per read of a file that is one document.
 const WHOLE_BUFFER: usize = 1 << 17;
 
 pub(super) fn read_whole(input: impl Read, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
@@ -31,12 +33,12 @@ pub(super) fn read_whole(input: impl Read, settings: &Settings, collector: &mut 
 
 pub(super) fn read_parts(input: impl Read, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
     let mut window = Window::new(input);
-    // The limit is for what has to be held at once: for a stretch without a place to cut, not for a part.
+    // The limit applies to the text that has to be held at once, a stretch without a cut, not to a part.
     let parts = Settings { limit: usize::MAX, ..settings.clone() };
     let mut more = true;
     let mut first = true;
     while more || !window.text().is_empty() {
-        // Where there is no word end in all of it, twice as much is looked at: searching stays linear.
+        // If there is no word end, twice as much text is read, so that searching stays linear.
         let mut wanted = settings.batch_bytes.max(READ_BUFFER);
         let length = loop {
             while more && window.text().len() < wanted {
@@ -54,7 +56,7 @@ pub(super) fn read_parts(input: impl Read, settings: &Settings, collector: &mut 
         collector.batch.continued = !first;
         first = false;
         let base = window.base;
-        // A part fills a batch of its own, so that only first documents can be continuations.
+        // A part fills a batch of its own, so only first documents can be continuations.
         if !(collector.add(&window.text()[..length], base, &parts)? && collector.flush()) {
             return Ok(false);
         }
@@ -72,7 +74,7 @@ pub(super) fn read_separated(
     let finder = memmem::Finder::new(separator);
     let mut window = Window::new(input);
     let mut searched = 0; // no separator starts before this
-    let mut skipping = false; // the document is longer than it may be, and its start no longer held
+    let mut skipping = false; // the document is too long, and its start was discarded
     loop {
         while let Some(found) = finder.find(&window.text()[searched..]) {
             let length = searched + found;

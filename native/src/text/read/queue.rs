@@ -1,7 +1,7 @@
-//! What several threads read ahead of the one that takes it: in the order of the files, or as it comes.
+//! A queue between several reading threads and one consumer: in the order of the files, or as batches come.
 //!
-//! In order, a thread that reads files whose turn has not come puts by what it reads, up to a limit that all share; the
-//! one whose turn it is always gets on. So several files are decompressed at the same time, and memory stays bounded.
+//! In order, a thread whose files are not next buffers its batches, up to a limit that all threads share; the thread
+//! whose turn it is can always proceed. So several files are decompressed in parallel and memory is bounded.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,10 +9,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use crate::runtime::interrupt;
 
-/// Batches of the usual size that may wait per thread; one that holds a long document counts as many.
+/// Buffered batches per thread. A batch with a long document counts as several.
 const AHEAD: usize = 2;
 
-/// The same where several threads keep an order: what they put by decides how long all of them can read.
+/// Buffered batches per thread if several threads keep an order: the buffer decides how long all of them can read.
 const AHEAD_IN_ORDER: usize = 16;
 
 pub struct Queue<T> {
@@ -23,23 +23,23 @@ pub struct Queue<T> {
 }
 
 struct State<T> {
-    /// Those that are being read, or whose batches are not taken yet, in the order of their files.
+    /// Files that are being read, or whose batches are not all taken, in order.
     lanes: VecDeque<Waiting<T>>,
-    /// Of the next lane.
+    /// Number of the next lane.
     number: usize,
-    /// Of the first file that no lane has.
+    /// The first file without a lane.
     file: usize,
-    /// The sizes of all batches in all lanes.
+    /// Total size of the batches in all lanes.
     waiting: usize,
-    /// Whether all files have their lane.
+    /// Whether all files have a lane.
     complete: bool,
-    /// Whether nobody takes batches any more.
+    /// Whether the consumer is gone.
     closed: bool,
 }
 
 struct Waiting<T> {
     number: usize,
-    /// With their sizes.
+    /// Batches with their sizes.
     batches: VecDeque<(Result<T, String>, usize)>,
     ended: bool,
 }
@@ -58,8 +58,8 @@ impl<T> Queue<T> {
         self.changed.wait(state).expect("no panic while held")
     }
 
-    /// A lane for the next files, `choose(first)`, as soon as there are fewer than threads; None when no file is left,
-    /// which an empty range says, or nobody wants one.
+    /// Opens a lane for the next files, `choose(first)`, once there are fewer lanes than threads. None if the range is
+    /// empty, which means that no file is left, or if the consumer is gone.
     pub fn open(self: &Arc<Self>, choose: impl FnOnce(usize) -> Range<usize>) -> Option<(Lane<T>, Range<usize>)> {
         let mut state = self.state();
         while state.lanes.len() >= self.threads && !state.closed {
@@ -77,7 +77,7 @@ impl<T> Queue<T> {
         Some((Lane { queue: Arc::clone(self), number }, files))
     }
 
-    /// The next batch or, instead of all that would follow, what went wrong; None behind the last.
+    /// The next batch, or an error instead of all that would follow; None at the end.
     pub fn take(&self) -> Option<Result<T, String>> {
         let mut state = self.state();
         loop {
@@ -102,7 +102,7 @@ impl<T> Queue<T> {
             } else if state.lanes.is_empty() && state.complete {
                 return None;
             } else {
-                // Nothing is held while the caller may stop the wait.
+                // Nothing is locked while the caller may stop the wait.
                 drop(self.changed.wait_timeout(state, interrupt::WAIT).expect("no panic while held"));
                 interrupt::check();
                 state = self.state();
@@ -110,7 +110,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// No batch is taken any more: the threads can end.
+    /// Closes the queue, so that the threads can end.
     pub fn close(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -119,15 +119,15 @@ impl<T> Queue<T> {
     }
 }
 
-/// The way of some files' batches into the queue. One that is dropped without `end` is a thread that died, which cannot
-/// look like the end of the files.
+/// The sending side for some files. Dropping it without `end` means that the thread died, which must not look like the
+/// end of the files.
 pub struct Lane<T> {
     queue: Arc<Queue<T>>,
     number: usize,
 }
 
 impl<T> Lane<T> {
-    /// False when nobody takes it any more. `size`: how many batches of the usual size it is worth.
+    /// Sends a batch; false if the consumer is gone. `size`: number of usual batches that it counts as.
     pub fn send(&self, batch: T, size: usize) -> bool {
         let queue = &self.queue;
         let limit = if queue.in_order && queue.threads > 1 { AHEAD_IN_ORDER } else { AHEAD } * queue.threads;
@@ -153,7 +153,7 @@ impl<T> Lane<T> {
         self.finish(None);
     }
 
-    /// The files cannot be read, for the reason given.
+    /// Ends the lane with an error.
     pub fn fail(self, error: String) {
         self.finish(Some(error));
     }
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// Batches (file, number) of so many files, read by threads that are quicker or slower by chance.
+    /// Batches (file, number), read by threads of varying speed.
     fn started(
         files: usize,
         batches: usize,

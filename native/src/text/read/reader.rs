@@ -1,4 +1,4 @@
-//! Documents out of .txt and .jsonl files, plain, gzip or zstd, read ahead on threads of their own.
+//! Reads documents from .txt and .jsonl files, plain, gzip or zstd, ahead on threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use super::{collector::Collector, input::open, json_lines::read_lines, queue::Qu
 use crate::runtime::{interrupt::catch, lock_free::Process, parallel};
 use crate::text::batch::Batch;
 
-/// Bytes of files, as they lie on the disk, that a thread takes at a time; or one file. Small files share batches.
+/// Bytes of files, as stored on disk, that a thread takes at a time (at least one file). Small files share batches.
 const FILES_BYTES: u64 = 1 << 22;
 
-/// Reads files ahead on threads; `next` gives batches, in the order of the files if that is asked for.
+/// Reads files ahead on threads; `next` returns batches, in the order of the files if requested.
 pub struct Reader(Arc<Queue<Batch>>, Process);
 
 impl Reader {
-    /// Fails where the system starts no thread.
+    /// Fails if the system starts no thread.
     pub fn start(
         files: Vec<(PathBuf, Format)>,
         settings: Settings,
@@ -50,7 +50,7 @@ impl Reader {
     }
 }
 
-/// What to read at a time from file `from` on.
+/// The files to read at a time, starting with `from`.
 fn some_files(files: &[(PathBuf, Format)], from: usize) -> std::ops::Range<usize> {
     let mut bytes = 0;
     let sizes = files[from..].iter().map(|(path, _)| path.metadata().map_or(FILES_BYTES, |file| file.len()));
@@ -83,7 +83,7 @@ impl Drop for Reader {
     }
 }
 
-/// Ok(false) when no more documents are wanted.
+/// Ok(false) if no more documents are wanted.
 fn read_file(path: &Path, format: Format, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
     let input = open(path).map_err(|error| error.to_string())?;
     match (format, &settings.separator) {

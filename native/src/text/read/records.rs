@@ -1,4 +1,4 @@
-//! JSON lines: the two values that are wanted of each, and nothing else parsed into anything.
+//! Records of JSON lines: only the text and the score are parsed.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 
 use crate::runtime::quoting::{listed, shortened};
 
-/// Appends the text of a line to `out`, as it is spelled there (it may not be UTF-8), and returns its score.
+/// Appends the text of a line to `out`, without validating its UTF-8, and returns the score.
 pub fn parse(
     line: &[u8],
     field: &[String],
@@ -30,7 +30,7 @@ pub fn parse(
     ))
 }
 
-/// The names of the fields of an object; values are not held, which can take many times the memory of the line.
+/// The field names of an object. Values are not stored, which could take many times the memory of the line.
 fn fields(line: &[u8]) -> String {
     struct Names;
     impl<'de> Visitor<'de> for Names {
@@ -57,7 +57,7 @@ struct Record<'o> {
 }
 
 impl Record<'_> {
-    /// Of a key listed twice, the last value counts.
+    /// Sets the text; if a key is repeated, the last value counts.
     fn set_text(&mut self, text: &[u8]) {
         self.text.truncate(self.start);
         self.text.extend_from_slice(text);
@@ -65,12 +65,12 @@ impl Record<'_> {
     }
 }
 
-/// Walks an object along the two paths and skips everything else.
+/// Follows the two paths through an object and skips everything else.
 struct Wanted<'a, 'p, 'o> {
     text: Option<&'p [String]>,
     score: Option<&'p [String]>,
     record: &'a mut Record<'o>,
-    /// Whether this is the line's own object, which must be one; below it, null stands for absent values.
+    /// Whether this is the line's own object, which is required. Below it, null means an absent value.
     top: bool,
 }
 
@@ -140,7 +140,7 @@ impl<'de> Visitor<'de> for TextVisitor<'_, '_> {
     }
 
     fn visit_some<D: serde::Deserializer<'de>>(self, text: D) -> Result<(), D::Error> {
-        // As bytes: serde_json then leaves the check of UTF-8 (and of lone surrogates) to us.
+        // As bytes: serde_json then leaves the validation of UTF-8 (and lone surrogates) to us.
         text.deserialize_bytes(self)
     }
 

@@ -6,14 +6,14 @@ pub struct Settings {
     pub separator: Option<String>,
     pub score_field: Option<Vec<String>>,
     pub min_score: f64,
-    /// Malformed UTF-8 becomes U+FFFD instead of an error.
+    /// Replace malformed UTF-8 by U+FFFD instead of raising an error.
     pub replace_invalid: bool,
     pub batch_bytes: usize,
-    /// A longer document, or line of JSON, is an error: memory for one is bounded, whatever a file decompresses to.
+    /// A longer document, or JSON line, is an error. This bounds memory, whatever a file decompresses to.
     pub limit: usize,
-    /// Documents longer than this are left out, and not held whole. At most `limit`.
+    /// Longer documents are skipped without being held in memory. At most `limit`.
     pub skip_above: Option<usize>,
-    /// Give text files that are one long document in parts, cut between words (see `word_end`).
+    /// Read text files that are one long document in parts, cut between words (see `word_end`).
     pub parts: bool,
 }
 

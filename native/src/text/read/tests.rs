@@ -1,7 +1,9 @@
+use std::sync::Arc;
+
 use super::reader::Reader;
 use super::settings::{Format, Settings};
 use crate::text::filter::{Filter, Split};
-use std::sync::Arc;
+
 fn settings() -> Settings {
     Settings {
         field: vec!["text".into()],

@@ -1,14 +1,14 @@
-//! Fragments of text as sequences of phase-1 tokens, each counted once.
+//! Fragments: sequences of phase-1 tokens, each with a count.
 
 use hashbrown::hash_table::{Entry, HashTable};
 
 use crate::runtime::{interrupt::poll, memory};
 use crate::train::cells::Words;
 
-/// Bytes per token of a merge loop: its cell, and three postings at most.
+/// Bytes per token of a merge loop: its cell, and at most three postings.
 const LOOP_BYTES: usize = 16;
 
-/// Token sequences and how often each occurred.
+/// Counts of token sequences.
 #[derive(Default)]
 pub struct Fragments {
     ids: Vec<u32>,
@@ -19,7 +19,7 @@ pub struct Fragments {
 struct Fragment {
     start: usize,
     length: u32,
-    /// Kept, since the ids are far apart in memory: growing a table would read all of them again.
+    /// Stored because the ids are far apart in memory: growing the table would read all of them again.
     hash: u32,
     count: u64,
 }
@@ -31,24 +31,24 @@ impl Fragment {
 }
 
 fn hash(fragment: &[u32]) -> u32 {
-    // SAFETY: any u32 is four readable bytes; the hash never leaves the process.
+    // SAFETY: a u32 is four readable bytes. The hash never leaves the process, so byte order does not matter.
     let bytes = unsafe { std::slice::from_raw_parts(fragment.as_ptr().cast::<u8>(), size_of_val(fragment)) };
     (xxhash_rust::xxh3::xxh3_64(bytes) >> 32) as u32
 }
 
-/// The table takes its place from the low bits of a hash, and compares the high ones first.
+/// The table selects the slot by the low bits of a hash and compares the high bits first.
 #[inline(always)]
 fn spread(hash: u32) -> u64 {
     (hash as u64) << 32 | hash as u64
 }
 
 impl Fragments {
-    /// Distinct fragments.
+    /// Number of distinct fragments.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Tokens of all distinct fragments.
+    /// Number of tokens of all distinct fragments.
     pub fn n_tokens(&self) -> usize {
         self.ids.len()
     }
@@ -80,7 +80,7 @@ impl Fragments {
         }
     }
 
-    /// Bytes that they take, and that a merge loop over them will take beside them at most: cells and postings.
+    /// Bytes in use, and those that a merge loop over the fragments will need at most: cells and postings.
     pub fn memory(&self) -> usize {
         self.ids.capacity() * size_of::<u32>() + self.table.allocation_size() + self.ids.len() * LOOP_BYTES
     }
@@ -93,7 +93,7 @@ impl Fragments {
         Words::new(&weights, |i| fragments[i].of(&self.ids).iter().copied())
     }
 
-    /// The same, of fragments that stay.
+    /// `into_words` that keeps the fragments.
     pub fn words(&self) -> Result<Words, String> {
         let fragments: Vec<&Fragment> = self.table.iter().collect();
         let weights: Vec<u64> = fragments.iter().map(|fragment| fragment.count).collect();

@@ -1,16 +1,15 @@
-//! Counts of seams that may be too high, never too low.
+//! Approximate counts of seams: never too low.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Counters of the sketch. Its noise is (rare seams / counters), τ a few millionths of all seams: whatever the
-/// size of the corpus, the noise stays at some 5 % of τ.
+/// Number of counters. The noise is (rare seams / counters) and τ a few millionths of all seams, so the noise is about
+/// 5 % of τ for any corpus size.
 const COUNTERS: usize = 1 << 22;
 const SATURATED: u32 = u32::MAX / 2;
-/// Greatest weight of a document: so many threads as there may be, each adding it at once, stay above SATURATED and
-/// below the counter's end.
+/// Maximum weight of a document: even if all threads add it at once, the counter passes SATURATED without overflow.
 pub const MAX_WEIGHT: u32 = 1_000_000;
 
-/// Counts of pairs of tokens by a hash, added to by all threads at once.
+/// Counts of pairs of tokens by a hash; all threads add to it at once.
 pub(super) struct Sketch(Vec<AtomicU32>);
 
 impl Sketch {

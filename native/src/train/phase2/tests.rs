@@ -44,7 +44,7 @@ fn any_threshold_and_thread_count_gives_the_same_merges() {
             trainer.end_pass();
             trainer
         };
-        // The sample is everything: nothing is cut.
+        // The sample contains everything, and nothing is cut.
         let rules = MergeRules {
             tie: Tie::LowestIds,
             veto: &veto,
@@ -70,7 +70,7 @@ fn any_threshold_and_thread_count_gives_the_same_merges() {
                 cut.begin_pass();
                 cut.add(&batch, Pass::Seams { sample_every: 0 }, 1).unwrap();
                 cut.end_pass();
-                // Too high: going on at a lower one gives what the lower one gives alone.
+                // The threshold was too high: continuing at a lower one gives the result of the lower one alone.
                 assert_eq!(found(&mut cut, 1), whole.merges, "case {case}, from threshold {threshold} on");
             }
         }

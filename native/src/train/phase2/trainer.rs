@@ -1,9 +1,9 @@
 //! Phase 2 without documents: seams are counted, then the fragments between frequent seams.
 //!
-//! A phase-2 token that spans the seam of two adjacent tokens occurs at most as often as those two met in the
-//! beginning. So if no merge below a count of τ will be made, every seam rarer than τ is a cut. What is left
-//! falls into short fragments that repeat, and they are counted as phase 1 counts words. Seams are counted in a
-//! hashed sketch that can only over-estimate: too few cuts, never a wrong one.
+//! A phase-2 token that spans the seam between two adjacent tokens occurs at most as often as these two were adjacent
+//! at the start. So if no merge below a count of τ is needed, every seam rarer than τ is a cut. The rest falls into
+//! short fragments that repeat, and they are counted like the words of phase 1. Seams are counted in a hashed sketch
+//! that never underestimates, so there may be too few cuts, but never a wrong one.
 
 use super::sketch::{Sketch, MAX_WEIGHT};
 use super::worker::{Pass, Spans, Statistics, Worker};
@@ -15,15 +15,15 @@ use crate::train::report::{Merge, Report, Stop};
 use crate::train::{cells::Words, merge_loop::MergeLoop};
 
 const CHUNK_BYTES: usize = 1 << 17;
-/// Phase-1 tokens after which the sample is large enough, whatever the corpus: some 40 MB of text.
+/// Phase-1 tokens of a sufficient sample, for any corpus: about 40 MB of text.
 const SAMPLE_TOKENS: u64 = 10_000_000;
 const PROGRESS: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Which merges are made of the fragments.
+/// Which pairs of the fragments may be merged.
 pub struct MergeRules<'a> {
     pub tie: Tie,
     pub veto: &'a Veto,
-    /// Most phase-1 tokens of a new one.
+    /// Maximum number of phase-1 tokens in a new token.
     pub max_tokens: Option<u32>,
     pub non_overlapping: bool,
 }
@@ -37,16 +37,16 @@ pub struct Trainer {
     pub statistics: Statistics,
     documents: usize,
     token_counts: Vec<u64>,
-    /// What `merge` found until now, at thresholds that were too high for all of it.
+    /// Merges found so far, at thresholds that were too high for all of them.
     found: Report,
     rejected_pairs: RejectedPairs,
-    /// How many of those merges the passes apply to the text, and these.
+    /// Number of found merges that passes apply to the text, and those merges.
     applied: usize,
     seen: Option<Superwords>,
 }
 
 impl Trainer {
-    /// `encoder` has the phase-1 merges alone, ids by rank, and the fence of phase 2.
+    /// `encoder` has only the phase-1 merges, ids by rank, and the fence of phase 2.
     pub fn new(encoder: Encoder, spans: Spans, specials: Specials, threads: usize) -> Self {
         Self {
             encoder,
@@ -64,8 +64,8 @@ impl Trainer {
         }
     }
 
-    /// From now on passes see the text with all the merges that were found until now; seams are to be counted anew.
-    /// The seams of that text are rarer, so that fewer of them live at the same threshold.
+    /// From now on, passes see the text with all merges found so far applied. Its seams have to be counted again; they
+    /// are rarer, so fewer of them reach the same threshold.
     pub fn start_over(&mut self) {
         self.applied = self.found.merges.len();
         let merges = self.found.merges.iter().map(|merge| (merge.left, merge.right));
@@ -73,7 +73,7 @@ impl Trainer {
         self.sketch.clear();
     }
 
-    /// Forgets what passes have gathered but the seams and merges, so that another pass can begin.
+    /// Discards the results of earlier passes except seams and merges.
     pub fn begin_pass(&mut self) {
         self.workers.iter_mut().for_each(|worker| *worker = Worker::default());
         self.statistics = Statistics::default();
@@ -84,7 +84,7 @@ impl Trainer {
         self.spans.longest = Some(longest);
     }
 
-    /// Every document counts as `weight` equal ones, in the statistics too; at most `MAX_WEIGHT`.
+    /// A document of weight w counts as w equal documents, also in the statistics. At most `MAX_WEIGHT`.
     pub fn add(&mut self, batch: &Batch, pass: Pass, weight: u32) -> Result<(), String> {
         if !(1..=MAX_WEIGHT).contains(&weight) {
             return Err(format!("a document has the weight {weight}; use 1 to {MAX_WEIGHT}"));
@@ -92,7 +92,7 @@ impl Trainer {
         let chunks = parallel::chunks(&batch.offsets, CHUNK_BYTES);
         let (encoder, spans, specials, seen) = (&self.encoder, self.spans, &self.specials, self.seen.as_ref());
         let (sketch, base) = (&self.sketch, self.documents);
-        // Looked at between batches only, so that threads do not decide what is sampled.
+        // Checked only between batches, so that the sample does not depend on threads.
         let sampling = self.workers.iter().map(|worker| worker.statistics.sampled_cells).sum::<u64>() < SAMPLE_TOKENS;
         let threads = self.workers.len();
         if matches!(pass, Pass::Seams { .. }) {
@@ -117,7 +117,7 @@ impl Trainer {
                         encoder.spans(text, spans.unit, state, |span| match pass {
                             Pass::Lengths => worker.note_length(span.len(), weight),
                             _ => spans.pieces(span, |piece| {
-                                // By its number in the document, so that threads do not decide.
+                                // By the number within the document, so that the sample does not depend on threads.
                                 let sampled = every > 0 && number % every == 0;
                                 number += 1;
                                 worker.merging(piece, seen, |worker, piece| {
@@ -134,12 +134,12 @@ impl Trainer {
         Ok(())
     }
 
-    /// Bytes of the fragments that the pass has gathered so far, and of a merge loop over them.
+    /// Bytes of the fragments so far, and of a merge loop over them.
     pub fn memory(&self) -> usize {
         self.workers.iter().map(|worker| worker.fragments.memory()).sum()
     }
 
-    /// Ends a pass: adds up what the threads gathered.
+    /// Ends a pass and sums the results of the threads.
     pub fn end_pass(&mut self) {
         let mut workers = std::mem::take(&mut self.workers).into_iter();
         let mut total = workers.next().expect("at least one thread");
@@ -161,7 +161,7 @@ impl Trainer {
         self.workers = std::iter::once(total).chain((1..threads).map(|_| Worker::default())).collect();
     }
 
-    /// Smallest length that at least `quantile` of the spans do not exceed.
+    /// The smallest length that at least `quantile` of the spans do not exceed.
     pub fn length_quantile(&self, quantile: f64) -> usize {
         let lengths = &self.workers[0].lengths;
         let wanted = (lengths.values().sum::<u64>() as f64 * quantile).ceil() as u64;
@@ -173,12 +173,12 @@ impl Trainer {
         at_quantile.map_or(1, |(&length, _)| length.max(1))
     }
 
-    /// How often each phase-1 token occurs in the pieces, by id, after a pass over the seams.
+    /// Count of each phase-1 token, by id, after a pass over the seams.
     pub fn token_counts(&self) -> &[u64] {
         &self.token_counts
     }
 
-    /// Merges the sample, to see how frequent merges are in it.
+    /// Merges the sample, to estimate how frequent merges are.
     pub fn merge_sample(
         &self,
         total: usize,
@@ -191,9 +191,9 @@ impl Trainer {
         Ok((merging.finish().0, stop))
     }
 
-    /// Goes on from the merges found so far, which the fragments must have seen (`start_over`), until there are
-    /// `total`, or none of the fragments' pairs is left with `min_count`, which must be at least the threshold they
-    /// were cut at. The fragments are used up. `progress` gets the new merges.
+    /// Continues from the merges found so far, which the fragments must have applied (`start_over`), until there are
+    /// `total`, or no pair of the fragments has a count of `min_count`, which must be at least the threshold they were
+    /// cut at. Consumes the fragments. `progress` gets the new merges.
     pub fn merge<'a>(
         &mut self,
         total: usize,

@@ -1,9 +1,10 @@
-//! What one thread gathers in a pass over documents.
+//! One thread's part of a pass over documents.
+
+use std::collections::BTreeMap;
 
 use super::{fragments::Fragments, sketch::Sketch};
 use crate::encode::superwords::{SuperwordScratch, Superwords};
 use crate::text::unit::Unit;
-use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Spans {
@@ -25,19 +26,19 @@ pub struct Statistics {
     pub dead_seams: u64,
     pub fragments: u64,
     pub cells: u64,
-    /// Tokens of the sample.
+    /// Number of tokens in the sample, times the weights of their documents.
     pub sampled_tokens: u64,
-    /// The same, whatever the weights of their documents.
+    /// Number of tokens in the sample, without weights.
     pub sampled_cells: u64,
 }
 
-/// What one thread gathers in a pass.
+/// Results of one thread in a pass.
 #[derive(Default)]
 pub(super) struct Worker {
     pub(super) fragments: Fragments,
     pub(super) statistics: Statistics,
     pub(super) lengths: BTreeMap<usize, u64>,
-    /// How often each token occurs, by id.
+    /// Counts of tokens by id.
     pub(super) tokens: Vec<u64>,
     scratch: SuperwordScratch,
     merged: Vec<u32>,
@@ -47,7 +48,7 @@ pub(super) struct Worker {
 pub enum Pass {
     /// Histogram of span lengths.
     Lengths,
-    /// Counts seams and tokens; every n-th piece is also kept whole, as a sample (0: none is).
+    /// Counts seams and tokens. Every n-th piece is also added to a sample (0: no sample).
     Seams { sample_every: usize },
     /// Counts fragments between seams that occur at least `threshold` times.
     Fragments { threshold: u32 },
@@ -67,7 +68,7 @@ impl Statistics {
 }
 
 impl Spans {
-    /// What is left of a span: truncated, then cut if it is longer than the trigger.
+    /// The pieces of a span: truncated, then cut if it is longer than the trigger.
     pub(super) fn pieces(&self, span: &[u32], mut piece: impl FnMut(&[u32])) {
         let span = &span[..span.len().min(self.longest.unwrap_or(usize::MAX))];
         if self.trigger.is_some_and(|trigger| span.len() > trigger) {
@@ -83,7 +84,7 @@ impl Worker {
         *self.lengths.entry(length).or_default() += weight as u64;
     }
 
-    /// Hands on the piece with the merges that it is to have seen.
+    /// Calls `gather` with the piece after applying the merges found so far.
     #[inline(always)]
     pub(super) fn merging(&mut self, piece: &[u32], seen: Option<&Superwords>, gather: impl FnOnce(&mut Self, &[u32])) {
         let Some(seen) = seen else { return gather(self, piece) };
