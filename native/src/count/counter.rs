@@ -237,7 +237,7 @@ impl Counter {
         if self.process.is_current() {
             return Ok(());
         }
-        Err("counting that was begun before a fork can only be continued in the process before it".into())
+        Err("counting started before a fork can only continue in the parent process".into())
     }
 
     fn add_long(&self, batch: &Arc<Batch>, bytes: Range<usize>) -> Result<(), String> {

@@ -84,7 +84,7 @@ impl<'t> Visitor<'t> for MergeVisitor {
     fn visit_seq<A: SeqAccess<'t>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
         match (parts.next_element()?, parts.next_element()?, parts.next_element::<Text>()?) {
             (Some(left), Some(right), None) => Ok(Merge::Pair(left, right)),
-            _ => Err(A::Error::custom("a merge is of two parts")),
+            _ => Err(A::Error::custom("a merge has two parts")),
         }
     }
 }
@@ -169,7 +169,7 @@ impl<'t> Visitor<'t> for PartsSeed {
                 }
             };
             if again {
-                return Err(A::Error::custom("a key is there twice"));
+                return Err(A::Error::custom("a key is repeated"));
             }
         }
         Ok(parts)

@@ -61,7 +61,7 @@ impl<'a> Buffers<'a> {
     /// Fails if the offsets do not fit the buffer, or a document is not UTF-8.
     pub fn new(data: Cow<'a, [u8]>, offsets: Cow<'a, [i64]>) -> Result<Self, String> {
         if offsets.is_empty() {
-            return Err("there are no offsets; n documents have n + 1".to_string());
+            return Err("the offsets are empty; n documents have n + 1".to_string());
         }
         for (i, bounds) in offsets.windows(2).enumerate() {
             let document = between(&data, bounds, i)?;

@@ -77,7 +77,7 @@ impl Form {
     /// By the name in tokenizer.json.
     pub fn named(name: &str) -> Result<Self, String> {
         let found = FORMS.iter().find(|form| form.0 == name).map(|form| form.1);
-        found.ok_or_else(|| format!("the normalizer {name:?} is not known; there are NFC, NFD, NFKC, NFKD"))
+        found.ok_or_else(|| format!("unknown normalizer {name:?}; supported are NFC, NFD, NFKC, NFKD"))
     }
 
     fn plain(self) -> &'static Plain {

@@ -25,7 +25,7 @@ pub enum Part<'t> {
 impl Specials {
     pub fn new(strings: &[String], ids: Vec<Option<u32>>) -> Result<Self, String> {
         if strings.len() != ids.len() || strings.iter().any(String::is_empty) {
-            return Err("every special token has a string, which is not empty, and an id".to_string());
+            return Err("every special token needs a non-empty string and an id".to_string());
         }
         let automaton = || AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(strings);
         let automaton = (!strings.is_empty()).then(automaton).transpose().map_err(|error| error.to_string())?;

@@ -68,8 +68,8 @@ impl Late<'_> {
         self.unnormalized.drain(..end);
         if self.unnormalized.len() > target.limit {
             return Err(format!(
-                "{} bytes of the stream are one character and its marks, which is more than max_pending_bytes={}; raise \
-                 it, or mend the text",
+                "{} bytes of the stream are one character and its marks, more than max_pending_bytes={}; raise \
+                 it, or fix the text",
                 self.unnormalized.len(),
                 target.limit
             ));

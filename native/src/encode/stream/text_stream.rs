@@ -37,8 +37,8 @@ impl TextStream {
         }
         if self.pending.len() > limit {
             return Err(format!(
-                "{} bytes of the stream hold no place at which this tokenizer surely cuts text, which is more than \
-                 max_pending_bytes={limit}; raise it, or encode the text in pieces of your own",
+                "{} bytes of the stream contain no position at which this tokenizer always cuts, more than \
+                 max_pending_bytes={limit}; raise it, or split the text before encoding",
                 self.pending.len()
             ));
         }

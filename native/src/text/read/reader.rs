@@ -67,9 +67,7 @@ impl Iterator for Reader {
 
     fn next(&mut self) -> Option<Self::Item> {
         if !self.1.is_current() {
-            return Some(Err(
-                "files that were opened before a fork can only be read on in the process before it".into()
-            ));
+            return Some(Err("files opened before a fork can only be read in the parent process".into()));
         }
         self.0.take()
     }

@@ -25,9 +25,9 @@ pub enum Format {
 
 pub(super) fn too_long(what: &str, base: u64, settings: &Settings) -> String {
     format!(
-        "{what} that starts at byte {base} of the text has more than {} bytes: raise corpus.document_limit_bytes to read \
-         it, which takes several times its size of memory; or leave out long documents with corpus.max_document_bytes, or \
-         say with corpus.separator what stands between documents of a .txt file",
+        "{what} starting at byte {base} of the text has more than {} bytes: raise corpus.document_limit_bytes to read it, \
+         which takes several times its size in memory; or skip long documents with corpus.max_document_bytes, or set \
+         corpus.separator to split a .txt file into documents",
         settings.limit
     )
 }
