@@ -33,9 +33,9 @@ impl Encoder {
             while rest.len() > LONG_BYTES {
                 let places = CHUNK_BYTES..SEARCHED_BYTES.min(rest.len() - CHUNK_BYTES);
                 let Some(cut) = self.cuts().first(&self.definition, rest, places) else { break };
-                let (part, behind) = rest.split_at(cut);
+                let (part, after) = rest.split_at(cut);
                 parts.push(part);
-                rest = behind;
+                rest = after;
             }
             parts.push(rest);
             last_parts.push(parts.len());

@@ -24,7 +24,7 @@ pub struct Encoder {
     pub(super) level1: Level1,
     pub(super) level2: Option<Level2>,
     /// With `ignore_merges`: tokens that replace a whole piece of the scanner although merges do not produce them.
-    pub(super) whole: Option<WholeTokens>,
+    pub(super) whole_tokens: Option<WholeTokens>,
     /// Number of phase-1 merges that join products of phase 2. The second level applies them too.
     pub late_merges: usize,
     /// States that no call is using.
@@ -53,7 +53,7 @@ impl Encoder {
         Self {
             level1: Level1::new(&definition, &first, cut_all, packed),
             level2,
-            whole: None,
+            whole_tokens: None,
             late_merges: late,
             definition,
             states: Pool::new(),
@@ -73,7 +73,7 @@ impl Encoder {
         let not_made: Vec<u32> = unknown.into_iter().zip(made).filter(|(_, n)| *n > 1).map(|(id, _)| id).collect();
         if !not_made.is_empty() {
             self.level1.set_whole_tokens(&self.definition, &not_made);
-            self.whole = Some(WholeTokens::new(&self.definition.tokens, &not_made));
+            self.whole_tokens = Some(WholeTokens::new(&self.definition.tokens, &not_made));
             self.states = Pool::new(); // the caches hold these tokens merged
         }
         self
@@ -160,9 +160,9 @@ impl Encoder {
 
     /// Appends the ids of one text to `out`.
     pub fn encode(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
-        match (&self.level2, &self.whole) {
+        match (&self.level2, &self.whole_tokens) {
             _ if self.definition.fence.is_some() => self.encode_in_spans(text, state, out),
-            (level2, Some(whole)) => self.encode_whole(text, whole, level2.as_ref(), state, out),
+            (level2, Some(whole_tokens)) => self.encode_whole(text, whole_tokens, level2.as_ref(), state, out),
             (None, None) => {
                 self.level1.begin::<false>(0, state);
                 let pieces = &self.definition.scanner;
@@ -211,7 +211,7 @@ impl Encoder {
     fn encode_whole(
         &self,
         text: &[u8],
-        whole: &WholeTokens,
+        whole_tokens: &WholeTokens,
         level2: Option<&Level2>,
         state: &mut State,
         out: &mut Vec<u32>,
@@ -229,7 +229,8 @@ impl Encoder {
         };
         let result = self.definition.scanner.pieces(text, |start, end| {
             // Level 1 looks up short pieces itself, unless it splits all pieces.
-            let found = if end - start > SHORT || self.level1.cut_all { whole.get(&text[start..end]) } else { None };
+            let found =
+                if end - start > SHORT || self.level1.cut_all { whole_tokens.get(&text[start..end]) } else { None };
             if found.is_some() || packed.len() >= GATHERED {
                 put(&mut packed, state, out);
             }

@@ -150,10 +150,10 @@ mod tests {
     fn merges_are_read_as_they_are_written() {
         for merges in [vec![], vec![[0, 1, 2]], vec![[97, 98, 256], [256, u32::MAX, 10]]] {
             let text = write_merges(&merges);
-            let behind = text.clone() + ", \"more\": 1";
+            let longer = text.clone() + ", \"more\": 1";
             let flat: Vec<u32> = merges.concat();
             assert_eq!(read_merges(text.as_bytes()), Some((flat.clone(), text.len())));
-            assert_eq!(read_merges(behind.as_bytes()), Some((flat, text.len())));
+            assert_eq!(read_merges(longer.as_bytes()), Some((flat, text.len())));
         }
         for other in ["", "[", "[[1, 2]]", "[[1,2,3]]", "[[01, 2, 3]]", "[[1, 2, 3.0]]", "[[1, 2, -3]]", "[[1, 2, 3],]"]
         {

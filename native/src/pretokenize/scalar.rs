@@ -270,10 +270,10 @@ pub fn o200k<const CONTRACTIONS: bool>(classes: &Classes, text: &[u8], at: usize
         return numbers::<3>(classes, text, at);
     }
     // Letters cannot be the optional first character. Marks can be that or part of the word.
-    let behind = (class & LETTER == 0 && !is_newline(text[at])).then_some(at + length);
+    let after = (class & LETTER == 0 && !is_newline(text[at])).then_some(at + length);
     let here = (class & (UPPER | LOWER) != 0).then_some(at);
     let word = |shape: fn(&Classes, &[u8], usize) -> Option<usize>| {
-        behind
+        after
             .and_then(|start| shape(classes, text, start))
             .or_else(|| here.and_then(|start| shape(classes, text, start)))
     };

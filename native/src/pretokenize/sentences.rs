@@ -13,10 +13,10 @@ pub fn pieces<B: Bytes>(classes: &Classes, text: &[u8], mut piece: impl FnMut(us
     for (number, bytes) in text.chunks(BLOCK).enumerate() {
         let mut candidates = last_bytes(load::<B>(bytes));
         while candidates != 0 {
-            let behind = number * BLOCK + candidates.trailing_zeros() as usize + 1;
+            let after = number * BLOCK + candidates.trailing_zeros() as usize + 1;
             candidates &= candidates - 1;
             // Ends come in order and only once, also in malformed text: no closing quote contains a mark.
-            if let Some(end) = sentence_end(classes, text, behind).filter(|&end| end < text.len()) {
+            if let Some(end) = sentence_end(classes, text, after).filter(|&end| end < text.len()) {
                 piece(start, end);
                 start = end;
             }

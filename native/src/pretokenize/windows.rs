@@ -77,8 +77,8 @@ fn certain(starts: u64, trouble: u64, open: impl Fn(u64) -> u64) -> Window {
     }
     let last = 1 << (length - 1);
     let run = (open(last) << (BLOCK - length)).leading_ones() as usize;
-    let known = (length - run + 1).min(length);
-    Window { starts: starts & (u64::MAX >> (BLOCK - known)), scalar: BLOCK - trouble.leading_zeros() as usize }
+    let certain_length = (length - run + 1).min(length);
+    Window { starts: starts & (u64::MAX >> (BLOCK - certain_length)), scalar: BLOCK - trouble.leading_zeros() as usize }
 }
 
 /// Calls `bit` with the index of every set bit, in order.
@@ -174,12 +174,12 @@ fn lines(block: impl Bytes, class: &Classes) -> (u64, u64, u64, u64) {
     let taken = newline & !newline.wrapping_add(newline & (other << 1));
     let fresh = white & !taken;
     // A piece starts after the last line break of white space, but not after line breaks that belong to others.
-    let mut behind = blank & (newline << 1);
+    let mut after = blank & (newline << 1);
     each_bit(blank & (newline >> 1), |i| {
         let before = !blank & (bit(i) - 1);
-        behind &= !bit(BLOCK - before.leading_zeros() as usize);
+        after &= !bit(BLOCK - before.leading_zeros() as usize);
     });
-    (others | runs(fresh) | behind | (blank & !(white >> 1)), others, blank, taken)
+    (others | runs(fresh) | after | (blank & !(white >> 1)), others, blank, taken)
 }
 
 /// Starts of numbers, cut from the left every `MOST` digits.
@@ -231,11 +231,11 @@ pub fn seed_plus<B: Bytes>(bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Windo
     // A keycap takes the space before it, a number does not.
     let perhaps_keycap = class.number & (class.space << 1) & (class.wide >> 1 | 1 << (BLOCK - 1));
     let mut trouble = class.wide | perhaps_keycap;
-    let behind = class.number << 1 & !class.number;
-    if behind & !class.white != 0 {
+    let after = class.number << 1 & !class.number;
+    if after & !class.white != 0 {
         let separators = [b',', b'_', b'.', b'%'].map(|byte| block.equal(byte));
         let exponents = block.equal(b'e') | block.equal(b'E');
-        trouble |= behind & separators.into_iter().fold(exponents, |all, mask| all | mask);
+        trouble |= after & separators.into_iter().fold(exponents, |all, mask| all | mask);
     }
     certain(starts, trouble, |_| class.white)
 }

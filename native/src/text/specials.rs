@@ -148,10 +148,10 @@ mod tests {
             let mut rest = text.as_str();
             while !rest.is_empty() {
                 let (at, c) = rest.char_indices().nth(random.below(rest.chars().count())).unwrap();
-                let (part, behind) = rest.split_at(at + c.len_utf8());
+                let (part, after) = rest.split_at(at + c.len_utf8());
                 held.push(part.as_bytes(), &specials, false, |part| found.add(part)).unwrap();
                 assert!(held.0.len() < specials.longest + 3, "{text:?}");
-                rest = behind;
+                rest = after;
             }
             held.push(b"", &specials, true, |part| found.add(part)).unwrap();
             assert_eq!(found, whole, "{text:?}");

@@ -161,6 +161,6 @@ impl Lane {
 /// Removes the element at a position and shifts the rest of the row left.
 #[inline(always)]
 fn close_gap<T: Copy>(row: &mut [T; 2 * ROW], at: usize, change: impl Fn(T) -> T) {
-    let behind: [T; ROW - 1] = row[at + 1..at + ROW].try_into().expect("as many");
-    row[at..at + ROW - 1].copy_from_slice(&behind.map(change));
+    let after: [T; ROW - 1] = row[at + 1..at + ROW].try_into().expect("as many");
+    row[at..at + ROW - 1].copy_from_slice(&after.map(change));
 }

@@ -109,7 +109,7 @@ impl Level1 {
                 }
                 None
             } else {
-                let whole = self.whole.as_ref().and_then(|whole| whole.get(*key));
+                let whole = self.whole_tokens.as_ref().and_then(|tokens| tokens.get(*key));
                 whole.or_else(|| self.token_index.get(*key & !PART))
             };
             *new = true;

@@ -24,7 +24,7 @@ pub(in crate::encode) struct Level1 {
     /// Cut at dead byte pairs in pieces of any length: the scanner's pieces are long.
     pub(in crate::encode) cut_all: bool,
     /// Tokens that replace a whole piece of the scanner although merges do not produce them.
-    pub(in crate::encode) whole: Option<TokenIndex>,
+    pub(in crate::encode) whole_tokens: Option<TokenIndex>,
     /// Tokens by their bytes, shared by all threads.
     pub(in crate::encode) token_index: TokenIndex,
     /// Packed tokens by id. Empty if they equal the ids.
@@ -57,7 +57,7 @@ impl Level1 {
             packed_bytes: *byte_ids,
             dead,
             cut_all,
-            whole: None,
+            whole_tokens: None,
             token_index: TokenIndex::default(),
             packed,
         };
@@ -76,20 +76,20 @@ impl Level1 {
             ids == [id]
         };
         // Whether each token is produced by its own bytes, parts first: ranks are in that order if there are origins.
-        let mut whole = Bits::new(tokens.len());
-        definition.byte_ids.iter().for_each(|&id| whole.set(id as usize));
+        let mut produced = Bits::new(tokens.len());
+        definition.byte_ids.iter().for_each(|&id| produced.set(id as usize));
         for Rule { merge, .. } in rules {
             let (id, bytes) = (merge.new, tokens.get(merge.new));
             let found = match &origins {
                 None => bytes.len() <= SHORT && makes_itself(id, bytes),
                 Some(origins) => {
-                    whole.get(merge.left as usize)
-                        && whole.get(merge.right as usize)
+                    produced.get(merge.left as usize)
+                        && produced.get(merge.right as usize)
                         && origins.meet(merge, |left, right| self.pairs.get(left, right))
                 }
             };
             if found {
-                whole.set(id as usize);
+                produced.set(id as usize);
                 if bytes.len() <= SHORT {
                     token_index.insert(short_key(bytes, 0, bytes.len()), id);
                 }
@@ -104,14 +104,14 @@ impl Level1 {
         if self.cut_all {
             return;
         }
-        let mut whole = TokenIndex::new(definition.tokens.len());
+        let mut whole_tokens = TokenIndex::new(definition.tokens.len());
         for &id in ids {
             let bytes = definition.tokens.get(id);
             if (1..=SHORT).contains(&bytes.len()) {
-                whole.insert(short_key(bytes, 0, bytes.len()), id);
+                whole_tokens.insert(short_key(bytes, 0, bytes.len()), id);
             }
         }
-        self.whole = Some(whole);
+        self.whole_tokens = Some(whole_tokens);
     }
 
     /// Whether merging the bytes, at most 15, produces one token.
@@ -128,7 +128,7 @@ impl Level1 {
     /// Discards what is pending of another text and starts at a position of this one. `FIRSTS`: as in `cut`.
     #[inline(always)]
     pub(in crate::encode) fn begin<const FIRSTS: bool>(&self, at: usize, state: &mut State) {
-        state.queue.begin(at, FIRSTS || self.whole.is_some());
+        state.queue.begin(at, FIRSTS || self.whole_tokens.is_some());
         state.misses.clear();
         state.block = usize::MAX;
     }
@@ -155,7 +155,7 @@ impl Level1 {
     #[inline(never)]
     fn cut_apart(&self, text: &[u8], start: usize, end: usize, first: u64, state: &mut State, out: &mut Vec<u32>) {
         // A part of a piece must not be confused with a whole piece.
-        let part = if self.whole.is_some() { MARK_PART } else { 0 };
+        let part = if self.whole_tokens.is_some() { MARK_PART } else { 0 };
         let (mut at, mut marks) = (start + 1, first | part);
         while at < end {
             let block = at & !63;

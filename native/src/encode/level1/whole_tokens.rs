@@ -12,13 +12,13 @@ pub(in crate::encode) struct WholeTokens {
 
 impl WholeTokens {
     pub(in crate::encode) fn new(tokens: &Tokens, ids: &[u32]) -> Self {
-        let mut whole = Self { ids: Default::default(), lengths: vec![0; 1 << 12] };
+        let mut this = Self { ids: Default::default(), lengths: vec![0; 1 << 12] };
         for &id in ids {
             let bytes = tokens.get(id);
-            whole.lengths[Self::slot(bytes)] |= 1 << bytes.len().min(63);
-            whole.ids.insert(bytes.into(), id);
+            this.lengths[Self::slot(bytes)] |= 1 << bytes.len().min(63);
+            this.ids.insert(bytes.into(), id);
         }
-        whole
+        this
     }
 
     #[inline(always)]

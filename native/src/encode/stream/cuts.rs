@@ -36,12 +36,12 @@ enum Place {
 struct Seam {
     left: u8, // class bits
     right: u8,
-    behind: u32, // code point
+    next: u32, // code point
 }
 
 impl Seam {
     fn at(text: &[u8], at: usize) -> Self {
-        Self { left: CLASSES.before(text, at), right: CLASSES.at(text, at).0, behind: code_point(text, at) }
+        Self { left: CLASSES.before(text, at), right: CLASSES.at(text, at).0, next: code_point(text, at) }
     }
 }
 
@@ -98,8 +98,8 @@ fn named(kind: Kind, seam: &Seam) -> Place {
 }
 
 fn words(kind: Kind, seam: &Seam) -> Place {
-    let &Seam { left, right, behind } = seam;
-    let ends = match behind {
+    let &Seam { left, right, next } = seam;
+    let ends = match next {
         0x20 => left & SPACE == 0,
         0x0A => left & (LETTER | NUMBER) != 0,
         // Contractions continue a word with either apostrophe.
