@@ -30,9 +30,7 @@ impl Batch {
     #[staticmethod]
     fn from_texts(texts: &Bound<'_, PyAny>) -> PyResult<Self> {
         if texts.is_instance_of::<PyString>() {
-            return Err(user_error(
-                "a batch is made of a list of texts, not of one text: put it in a list".to_string(),
-            ));
+            return Err(user_error("a batch is made of a list of texts; put the one text in a list".to_string()));
         }
         let mut batch = batch::Batch::default();
         let each = texts.try_iter().map_err(|_| user_error("a batch is made of a list of texts".to_string()))?;

@@ -38,7 +38,7 @@ impl TextStream {
         if self.pending.len() > limit {
             return Err(format!(
                 "{} bytes of the stream contain no position at which this tokenizer always cuts, more than \
-                 max_pending_bytes={limit}; raise it, or split the text before encoding",
+                 max_pending_bytes={limit}; raise it, or encode the text in separate parts",
                 self.pending.len()
             ));
         }
