@@ -2,7 +2,7 @@
 
 The first pass counts how often each pair of tokens is adjacent. The second cuts the text at every seam (a place between
 two tokens) that is too rare for any merge still to come, and counts the fragments between the cuts. The merge loop then
-works on distinct fragments. `native/src/phase2.rs` says why this is exact.
+works on distinct fragments. `native/src/train/phase2/trainer.rs` says why this is exact.
 
 Both passes are repeated, on text to which the merges found so far are applied, if merges turn out to be rarer than the
 threshold, or if only a higher threshold makes the fragments fit into memory. The merges do not depend on it.

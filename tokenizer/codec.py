@@ -263,9 +263,10 @@ class Codec(ABC):
 
         Text waits until a place comes at which this tokenizer surely cuts, whatever follows. Those are places between
         two characters at which the pattern and the fence are known to cut, or to cut both sides as they cut the
-        whole, and over which no merge can join; `native/src/streaming.rs` has the rules and why they are exact. The
-        named patterns and the numbers that imported ones cut out in front have rules; about any other regex nothing
-        is known, so that its text waits for the end of the stream. In English some hundred bytes wait, rarely 5 kB.
+        whole, and over which no merge can join; `native/src/encode/stream/cuts.rs` has the rules and why they are
+        exact. The named patterns and the numbers that imported ones cut out in front have rules; about any other regex
+        nothing is known, so that its text waits for the end of the stream. In English some hundred bytes wait, rarely
+        5 kB.
 
         Args:
             parts: parts of one text, of any length, cut anywhere; empty ones are allowed.
@@ -291,8 +292,8 @@ class Codec(ABC):
         (by rank, then from the left) is applied; the first step that drops all ends it. HF's `dropout` has the same
         coins, except that merges that other merges made impossible take part in HF's. A step is one of a pretoken.
         For superwords it is one of a run of bytes between which phase-1 merges can join, and then of a run of phase-1
-        tokens between which phase-2 merges can: see `native/src/dropout.rs`, also for imported superwords. Special
-        strings are ordinary text.
+        tokens between which phase-2 merges can: see `native/src/encode/dropout.rs`, also for imported superwords.
+        Special strings are ordinary text.
 
         Args:
             text: any text.

@@ -2,7 +2,8 @@
 
 A pattern cuts text into its matches and the gaps between them. Several regexes, one per line, are a sequence: each cuts
 the pieces of the one before, as HF's `Sequence` of splits does. The regexes of the named patterns are next to their
-scanners in the native core (`native/src/patterns/named.rs`); any other regex runs through an engine with look-around.
+scanners in the native core (`native/src/pretokenize/named.rs`); any other regex runs through an engine with
+look-around.
 
 - `gpt2`: GPT-2's.
 - `cl100k`: GPT-3.5's and GPT-4's.

@@ -1,38 +1,16 @@
-//! Byte-level BPE and SuperBPE at speed: scanners, corpus reading, counting, the merge loop, encoding.
+//! Byte-level BPE and SuperBPE: reading text, pretokenization, counting, training, encoding.
 //!
-//! Everything but `python` is plain Rust that knows no Python; `python` is the binding, behind a feature.
+//! Rooms, each of which uses only those before it: `runtime`, `vocabulary`, `text`, `pretokenize`, `count`, `encode`,
+//! `train`, `files`. `python` is the binding, behind a feature; nothing else knows Python.
 
-pub mod corpus;
-pub mod counting;
-pub mod documents;
-pub mod dropout;
-pub mod encoding;
-pub mod fragments;
-pub mod hf_model;
-pub mod interrupt;
-pub mod joining;
-pub mod keys;
-pub mod memory;
-pub mod merging;
-pub mod normalizing;
-pub mod offsets;
-pub mod parallel;
-pub mod patterns;
-pub mod phase2;
-pub mod preparing;
-pub mod quick_records;
-pub mod quoting;
-pub mod read_ahead;
-pub mod reading;
-pub mod records;
-pub mod shards;
-pub mod special;
-pub mod spelling;
-pub mod spill;
-pub mod streaming;
-pub mod table;
-pub mod unicode;
-pub mod unlocked;
+pub mod count;
+pub mod encode;
+pub mod files;
+pub mod pretokenize;
+pub mod runtime;
+pub mod text;
+pub mod train;
+pub mod vocabulary;
 
 #[cfg(feature = "python")]
 mod python;

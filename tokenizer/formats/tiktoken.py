@@ -2,7 +2,7 @@ r"""tiktoken's ranks: a file of base64 tokens and ranks; pattern and special tok
 
 tiktoken merges whatever two neighbours spell a token together, the lowest rank first, and takes a whole piece that is
 a token as it is. The first is the same as a list with one merge per token: into the two parts in which the token's
-own bytes end up (`recover_merges` in native/src/encoding.rs says why). The second is `ignore_merges`.
+own bytes end up (`recover_merges` in native/src/encode/rules.rs says why). The second is `ignore_merges`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-//! Text: batches of documents, what filters them, what reads them.
+//! Text: batches of documents, filters, readers.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,19 +8,20 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::{core, detached, given, user_error};
-use crate::corpus::{self, Filter, Split};
-use crate::documents;
-use crate::interrupt::poll;
-use crate::reading::{self, Format, Settings};
+use super::arrays;
+use super::calls::{core, detached, user_error};
+use crate::runtime::interrupt::poll;
+use crate::text::filter::{Filter, Split};
+use crate::text::read::settings::{Format, Settings};
+use crate::text::{batch, documents, read::reader};
 
 /// Documents as one UTF-8 buffer.
 #[pyclass(frozen, module = "tokenizer._native")]
-pub struct Batch(pub Arc<corpus::Batch>);
+pub struct Batch(pub Arc<batch::Batch>);
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        corpus::recycle(std::mem::take(&mut self.0));
+        batch::recycle(std::mem::take(&mut self.0));
     }
 }
 
@@ -31,7 +32,7 @@ impl Batch {
         if texts.is_instance_of::<PyString>() {
             return Err(user_error("a batch is made of a list of texts; put the one text in a list".to_string()));
         }
-        let mut batch = corpus::Batch::default();
+        let mut batch = batch::Batch::default();
         let each = texts.try_iter().map_err(|_| user_error("a batch is made of a list of texts".to_string()))?;
         for (i, text) in each.enumerate() {
             let text = text?;
@@ -51,7 +52,7 @@ impl Batch {
         Ok(Self(Arc::new(batch)))
     }
 
-    /// From a UTF-8 buffer and offsets into it (Arrow's layout); copies, and checks the text.
+    /// From a UTF-8 buffer and offsets into it (Arrow's layout). Copies and validates the text.
     #[staticmethod]
     #[pyo3(signature = (data, offsets, *, replace_invalid = false))]
     fn from_buffers(
@@ -60,9 +61,9 @@ impl Batch {
         offsets: PyReadonlyArray1<i64>,
         replace_invalid: bool,
     ) -> PyResult<Self> {
-        let (data, offsets) = (given::values(&data)?, given::owned(&offsets)?);
+        let (data, offsets) = (arrays::slice(&data)?, arrays::to_vec(&offsets)?);
         let copy = || {
-            let mut batch = corpus::Batch::default();
+            let mut batch = batch::Batch::default();
             for (i, bounds) in offsets.windows(2).enumerate() {
                 let document = documents::between(&data, bounds, i)?;
                 poll(document.len());
@@ -92,7 +93,7 @@ impl Batch {
         self.0.data.len()
     }
 
-    /// Whether the first document is a further part of one that another batch began.
+    /// Whether the first document continues the last document of the batch before.
     #[getter]
     fn continued(&self) -> bool {
         self.0.continued
@@ -100,12 +101,12 @@ impl Batch {
 
     #[getter]
     fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u8>>> {
-        given::array(py, &self.0.data)
+        arrays::from_slice(py, &self.0.data)
     }
 
     #[getter]
     fn offsets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        given::array(py, &self.0.offsets)
+        arrays::from_slice(py, &self.0.offsets)
     }
 
     fn text(&self, i: usize) -> PyResult<&str> {
@@ -116,7 +117,7 @@ impl Batch {
     }
 }
 
-/// Which documents to take; keeps count of the budget.
+/// Selects documents and counts them against the budget.
 #[pyclass(module = "tokenizer._native")]
 pub struct DocumentFilter(Filter);
 
@@ -149,14 +150,14 @@ impl DocumentFilter {
             heldout_salt: heldout_salt.to_string(),
             split,
             sample_fraction,
-            // Another coin than the held-out split's, also where both salts are the same.
+            // Different coins than the held-out split, even if both salts are equal.
             sample_salt: format!("sample:{sample_salt}"),
             used: 0,
             excluded: Default::default(),
         }))
     }
 
-    /// Leaves out every document with the text of one of these, from now on.
+    /// From now on, leaves out every document whose text equals one of these.
     fn exclude(&mut self, py: Python<'_>, batch: &Batch) -> PyResult<()> {
         detached(py, || {
             self.0.exclude(&batch.0);
@@ -164,16 +165,16 @@ impl DocumentFilter {
         })
     }
 
-    /// The documents taken, and whether more are wanted.
+    /// The selected documents, and whether more are wanted.
     fn apply(&mut self, py: Python<'_>, batch: &Batch) -> PyResult<(Batch, bool)> {
         let (taken, more) = detached(py, || Ok(self.0.apply(&batch.0)))?;
         Ok((Batch(taken), more))
     }
 }
 
-/// Batches of documents out of files, read ahead on threads.
+/// Batches of documents from files, read ahead on threads.
 #[pyclass(module = "tokenizer._native")]
-pub struct Reader(Mutex<reading::Reader>);
+pub struct Reader(Mutex<reader::Reader>);
 
 #[pymethods]
 impl Reader {
@@ -214,7 +215,7 @@ impl Reader {
             skip_above,
             parts,
         };
-        core(|| reading::Reader::start(files, settings, threads, in_order)).map(|reader| Self(Mutex::new(reader)))
+        core(|| reader::Reader::start(files, settings, threads, in_order)).map(|reader| Self(Mutex::new(reader)))
     }
 
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -222,7 +223,7 @@ impl Reader {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
-        // Whoever was interrupted while it waited for a batch has changed nothing.
+        // A poisoned lock is fine: an interrupted wait for a batch changes nothing.
         let next = || self.0.lock().unwrap_or_else(PoisonError::into_inner).next().transpose();
         Ok(detached(py, next)?.map(|batch| Batch(Arc::new(batch))))
     }

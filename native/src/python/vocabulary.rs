@@ -1,15 +1,16 @@
-//! What ids spell: decoding, spelling merges, merges as files have them.
+//! The bytes of tokens: decoding, spelling merges, merges in files.
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use super::{core, detached, given};
-use crate::documents::BYTES_PER_TOKEN;
-use crate::interrupt::poll;
-use crate::merging::Tokens;
-use crate::{hf_model, memory, spelling};
+use super::arrays;
+use super::calls::{core, detached};
+use crate::files::{hf_model, merges};
+use crate::runtime::{interrupt::poll, memory};
+use crate::text::documents::BYTES_PER_TOKEN;
+use crate::vocabulary::Tokens;
 
 /// Byte strings by id.
 pub fn table(tokens: &Bound<'_, PyList>) -> PyResult<Tokens> {
@@ -20,16 +21,16 @@ pub fn table(tokens: &Bound<'_, PyList>) -> PyResult<Tokens> {
     Ok(table)
 }
 
-/// A copy of the bytes. Unlike `PyBytes::new`, it does not panic where there is no memory for them.
+/// Copies bytes. Unlike `PyBytes::new`, it does not panic if memory is missing.
 fn bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-    // SAFETY: the bytes are there to be copied; the call returns a new object, or null with an exception set.
+    // SAFETY: the bytes are readable; the call returns a new object, or null with an exception set.
     unsafe {
         let copy = ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as ffi::Py_ssize_t);
         Ok(Bound::from_owned_ptr_or_err(py, copy)?.cast_into_unchecked())
     }
 }
 
-/// Ids after which decoding may be stopped.
+/// Ids between two calls of `poll`.
 const BLOCK: usize = 1 << 8;
 
 /// Decodes ids.
@@ -38,28 +39,29 @@ pub struct Decoder(Tokens);
 
 #[pymethods]
 impl Decoder {
-    /// `tokens`: bytes by id, empty where no token has the id.
+    /// `tokens`: bytes by id, empty for unused ids.
     #[new]
     fn new(tokens: &Bound<'_, PyList>) -> PyResult<Self> {
         table(tokens).map(Self)
     }
 
     fn decode<'py>(&self, py: Python<'py>, ids: PyReadonlyArray1<u32>) -> PyResult<Bound<'py, PyBytes>> {
-        let ids = given::values(&ids)?;
+        let ids = arrays::slice(&ids)?;
         let text = detached(py, || self.spell(&ids))?;
         bytes(py, &text)
     }
 
-    /// The bytes of all documents of flat ids, and the offsets at which each begins and ends.
+    /// The bytes of all documents of flat ids, and their offsets.
     fn decode_batch<'py>(
         &self,
         py: Python<'py>,
         ids: PyReadonlyArray1<u32>,
         offsets: PyReadonlyArray1<i64>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyArray1<i64>>)> {
-        let (ids, offsets) = (given::values(&ids)?, given::owned(&offsets)?);
+        let (ids, offsets) = (arrays::slice(&ids)?, arrays::to_vec(&offsets)?);
         let (text, ends) = detached(py, || {
-            let (mut text, mut ends) = (memory::room(BYTES_PER_TOKEN * ids.len()), memory::room(offsets.len()));
+            let (mut text, mut ends) =
+                (memory::with_capacity(BYTES_PER_TOKEN * ids.len()), memory::with_capacity(offsets.len()));
             ends.push(0);
             for (i, bounds) in offsets.windows(2).enumerate() {
                 let ids = usize::try_from(bounds[0])
@@ -78,7 +80,7 @@ impl Decoder {
 
 impl Decoder {
     fn spell(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
-        let mut text = memory::room(BYTES_PER_TOKEN * ids.len());
+        let mut text = memory::with_capacity(BYTES_PER_TOKEN * ids.len());
         self.append(ids, &mut text)?;
         Ok(text)
     }
@@ -104,11 +106,11 @@ impl Decoder {
 }
 
 fn triples(merges: &PyReadonlyArray1<u32>) -> PyResult<Vec<[u32; 3]>> {
-    Ok(given::owned(merges)?.chunks_exact(3).map(|ids| [ids[0], ids[1], ids[2]]).collect())
+    Ok(arrays::to_vec(merges)?.chunks_exact(3).map(|ids| [ids[0], ids[1], ids[2]]).collect())
 }
 
-/// `given` with the tokens that merges make put in; None where a merge cannot be spelled, where two tokens share an id
-/// or their bytes, where one has more than `longest` bytes, or those that are made more than `most` together.
+/// `given` with the products of merges added. None if a merge cannot be spelled, if two tokens share an id or their
+/// bytes, if one has more than `longest` bytes, or if the products have more than `most` bytes in total.
 #[pyfunction]
 pub fn spell<'py>(
     given: &Bound<'py, PyList>,
@@ -118,7 +120,7 @@ pub fn spell<'py>(
 ) -> PyResult<Option<Bound<'py, PyList>>> {
     let py = given.py();
     let (table, merges) = (table(given)?, triples(&merges)?);
-    let Some(made) = detached(py, || Ok(spelling::spell(&table, &merges, longest, most)))? else { return Ok(None) };
+    let Some(made) = detached(py, || Ok(merges::spell(&table, &merges, longest, most)))? else { return Ok(None) };
     let vocabulary = given.get_slice(0, given.len());
     for (id, token) in made {
         vocabulary.set_item(id as usize, PyBytes::new(py, &token))?;
@@ -129,7 +131,7 @@ pub fn spell<'py>(
 type ReadModel<'py> =
     (String, usize, Vec<(String, u32)>, Vec<i64>, Bound<'py, PyArray1<u32>>, bool, Vec<(Bound<'py, PyBytes>, u32)>);
 
-/// A tokenizer.json: see `hf_model`. None where the slower reader has to say what is wrong with it.
+/// Reads a tokenizer.json (see `hf_model`). None if the Python reader has to report what is wrong.
 #[pyfunction]
 pub fn read_hf_model<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Option<ReadModel<'py>>> {
     let Some(found) = detached(py, || Ok(hf_model::read(text)))? else { return Ok(None) };
@@ -138,20 +140,21 @@ pub fn read_hf_model<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Option<ReadM
     Ok(Some((found.rest, found.n_tokens, found.added, found.byte_ids, merges, found.as_strings, unmerged)))
 }
 
-/// Flat merges as `json.dumps` writes a list of lists of three.
+/// Formats flat merges like `json.dumps` of a list of lists of three.
 #[pyfunction]
 pub fn write_merges(merges: PyReadonlyArray1<u32>) -> PyResult<String> {
     let merges = triples(&merges)?;
-    core(|| Ok(spelling::write_merges(&merges)))
+    core(|| Ok(merges::write_merges(&merges)))
 }
 
-/// The merges that start at a place of a JSON text, flat, and where they end; None if they are written otherwise.
+/// Parses the merges at a position of a JSON text. Returns them flat, with the position of their end; None if their
+/// format differs.
 #[pyfunction]
 pub fn read_merges<'py>(
     py: Python<'py>,
     text: &[u8],
     start: usize,
 ) -> PyResult<Option<(Bound<'py, PyArray1<u32>>, usize)>> {
-    let found = detached(py, || Ok(text.get(start..).and_then(spelling::read_merges)))?;
+    let found = detached(py, || Ok(text.get(start..).and_then(merges::read_merges)))?;
     Ok(found.map(|(merges, length)| (merges.into_pyarray(py), start + length)))
 }

@@ -1,0 +1,269 @@
+//! Sorted counts on disk, and the k-way merge of sorted counts.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::PathBuf;
+
+use super::table::{head, Sorted};
+use crate::runtime::{interrupt::poll, memory};
+
+const BUFFER: usize = 1 << 16;
+/// Log2 of the compression window, which bounds the memory of each run while it is read.
+const WINDOW_LOG: u32 = 17;
+
+/// A source of byte strings in sorted order, each with a count.
+pub enum Source {
+    Table(Sorted),
+    Run(Run),
+    Arrays(Arrays),
+}
+
+impl Source {
+    /// Total number of strings.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Table(sorted) => sorted.len(),
+            Self::Run(run) => run.length,
+            Self::Arrays(arrays) => arrays.counts.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn next_into(&mut self, bytes: &mut Vec<u8>) -> Result<Option<u64>, String> {
+        match self {
+            Self::Table(sorted) => Ok(sorted.next_into(bytes)),
+            Self::Run(run) => run.next_into(bytes),
+            Self::Arrays(arrays) => arrays.next_into(bytes),
+        }
+    }
+}
+
+/// Concatenated strings and their counts, which are multiplied by a weight.
+pub struct Arrays {
+    pub data: Vec<u8>,
+    pub offsets: Vec<i64>,
+    pub counts: Vec<u64>,
+    pub weight: u64,
+    pub next: usize,
+}
+
+impl Arrays {
+    fn next_into(&mut self, bytes: &mut Vec<u8>) -> Result<Option<u64>, String> {
+        let i = self.next;
+        if i == self.counts.len() {
+            return Ok(None);
+        }
+        self.next += 1;
+        bytes.clear();
+        bytes.extend_from_slice(&self.data[self.offsets[i] as usize..self.offsets[i + 1] as usize]);
+        self.counts[i].checked_mul(self.weight).map(Some).ok_or_else(too_many)
+    }
+}
+
+fn too_many() -> String {
+    "a pretoken's count does not fit 64 bits; use smaller weights".into()
+}
+
+/// A compressed file of sorted strings: length, bytes and count of each. Deleted on drop.
+pub struct Run {
+    path: PathBuf,
+    length: usize,
+    /// Opened on the first read.
+    input: Option<Box<dyn Read + Send>>,
+}
+
+impl Run {
+    /// Writes the strings that `next` returns, in that order.
+    pub fn write(
+        path: PathBuf,
+        mut next: impl FnMut(&mut Vec<u8>) -> Result<Option<u64>, String>,
+    ) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("{}: cannot spill counts: {error}", path.display());
+        let file = BufWriter::with_capacity(BUFFER, File::create_new(&path).map_err(failed)?);
+        // From here on dropping the run deletes the file, also if writing fails.
+        let mut run = Self { path: path.clone(), length: 0, input: None };
+        let mut output = zstd::Encoder::new(file, 1).map_err(failed)?;
+        output.window_log(WINDOW_LOG).map_err(failed)?;
+        let mut bytes = Vec::new();
+        while let Some(count) = next(&mut bytes)? {
+            poll(bytes.len());
+            output.write_all(&(bytes.len() as u32).to_le_bytes()).map_err(failed)?;
+            output.write_all(&bytes).map_err(failed)?;
+            output.write_all(&count.to_le_bytes()).map_err(failed)?;
+            run.length += 1;
+        }
+        output.finish().and_then(|mut file| file.flush()).map_err(failed)?;
+        Ok(run)
+    }
+
+    fn next_into(&mut self, bytes: &mut Vec<u8>) -> Result<Option<u64>, String> {
+        let (path, input) = (&self.path, &mut self.input);
+        let mut read = || -> std::io::Result<Option<u64>> {
+            let input = match input {
+                Some(input) => input,
+                None => {
+                    let decoder = zstd::Decoder::new(File::open(path)?)?;
+                    input.insert(Box::new(BufReader::with_capacity(BUFFER, decoder)))
+                }
+            };
+            let mut length = [0; 4];
+            if input.read(&mut length[..1])? == 0 {
+                return Ok(None);
+            }
+            input.read_exact(&mut length[1..])?;
+            bytes.resize(u32::from_le_bytes(length) as usize, 0);
+            input.read_exact(bytes)?;
+            let mut count = [0; 8];
+            input.read_exact(&mut count)?;
+            Ok(Some(u64::from_le_bytes(count)))
+        };
+        read().map_err(|error| format!("{}: cannot read spilled counts: {error}", path.display()))
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// K-way merge of sorted sources: every string once, in order, with the sum of its counts.
+pub struct Sum {
+    sources: Vec<Source>,
+    /// The current string and count of each source, and a heap of sources by their strings.
+    strings: Vec<Vec<u8>>,
+    counts: Vec<u64>,
+    heap: Vec<(u128, usize)>,
+}
+
+impl Sum {
+    pub fn new(sources: Vec<Source>) -> Result<Self, String> {
+        let n = sources.len();
+        let mut this = Self { sources, strings: vec![Vec::new(); n], counts: vec![0; n], heap: Vec::with_capacity(n) };
+        for source in 0..n {
+            if this.advance(source)? {
+                this.heap.push((head(&this.strings[source]), source));
+            }
+        }
+        (0..this.heap.len() / 2).rev().for_each(|at| this.sift_down(at));
+        Ok(this)
+    }
+
+    fn advance(&mut self, source: usize) -> Result<bool, String> {
+        let next = self.sources[source].next_into(&mut self.strings[source])?;
+        self.counts[source] = next.unwrap_or(0);
+        Ok(next.is_some())
+    }
+
+    #[inline(always)]
+    fn less(&self, a: (u128, usize), b: (u128, usize)) -> bool {
+        if a.0 != b.0 {
+            return a.0 < b.0;
+        }
+        (&self.strings[a.1], a.1) < (&self.strings[b.1], b.1)
+    }
+
+    fn sift_down(&mut self, mut at: usize) {
+        loop {
+            let mut least = at;
+            for child in [2 * at + 1, 2 * at + 2] {
+                if child < self.heap.len() && self.less(self.heap[child], self.heap[least]) {
+                    least = child;
+                }
+            }
+            if least == at {
+                return;
+            }
+            self.heap.swap(at, least);
+            at = least;
+        }
+    }
+
+    /// Appends the next string to `data` and returns its count; None at the end.
+    pub fn next_onto(&mut self, data: &mut Vec<u8>) -> Result<Option<u64>, String> {
+        let Some(&(first_head, first)) = self.heap.first() else {
+            return Ok(None);
+        };
+        let start = data.len();
+        memory::reserve(data, self.strings[first].len());
+        data.extend_from_slice(&self.strings[first]);
+        let mut total = 0u64;
+        while let Some(&(head_of, source)) = self.heap.first() {
+            if head_of != first_head || self.strings[source] != data[start..] {
+                break;
+            }
+            total = total.checked_add(self.counts[source]).ok_or_else(too_many)?;
+            if self.advance(source)? {
+                self.heap[0].0 = head(&self.strings[source]);
+            } else {
+                self.heap.swap_remove(0);
+            }
+            self.sift_down(0);
+        }
+        Ok(Some(total))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::count::table::Table;
+
+    fn table(words: &[&str]) -> Sorted {
+        let mut table = Table::default();
+        words.iter().for_each(|word| table.add(word.as_bytes(), 0, word.len()));
+        table.into_sorted()
+    }
+
+    fn run(name: &str, words: &[&str]) -> Run {
+        let path = std::env::temp_dir().join(format!("superbpe-{}-{name}", std::process::id()));
+        let mut sorted = table(words);
+        Run::write(path, |bytes| Ok(sorted.next_into(bytes))).unwrap()
+    }
+
+    #[test]
+    fn tables_and_runs_add_up_in_order() {
+        let long = "a string of more than fifteen bytes";
+        let arrays = Arrays { data: b"bb".to_vec(), offsets: vec![0, 2], counts: vec![5], weight: 3, next: 0 };
+        let sources = vec![
+            Source::Table(table(&["b", "a", "b", long])),
+            Source::Run(run("sum-1", &["c", "b", long, "a string of more than fifteen"])),
+            Source::Run(run("sum-2", &[])),
+            Source::Arrays(arrays),
+        ];
+        let mut sum = Sum::new(sources).unwrap();
+        let mut found = Vec::new();
+        let mut data = Vec::new();
+        while let Some(count) = sum.next_onto(&mut data).unwrap() {
+            found.push((String::from_utf8(std::mem::take(&mut data)).unwrap(), count));
+        }
+        let expected = [("a", 1), ("a string of more than fifteen", 1), (long, 2), ("b", 3), ("bb", 15), ("c", 1)];
+        assert_eq!(found, expected.map(|(word, count)| (word.to_string(), count)));
+    }
+
+    #[test]
+    fn runs_go_when_dropped() {
+        let run = run("dropped", &["a"]);
+        let path = run.path.clone();
+        assert!(path.exists());
+        drop(run);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn weights_that_overflow_are_an_error() {
+        let arrays = || {
+            Source::Arrays(Arrays {
+                data: vec![97],
+                offsets: vec![0, 1],
+                counts: vec![2],
+                weight: u64::MAX / 2,
+                next: 0,
+            })
+        };
+        assert!(Sum::new(vec![arrays(), arrays()]).unwrap().next_onto(&mut Vec::new()).is_err());
+    }
+}

@@ -1,0 +1,276 @@
+//! A hash table that counts byte strings, and its contents in sorted order.
+
+use hashbrown::hash_table::{Entry, HashTable};
+
+use super::keys::{hash_key, short_key, SHORT};
+use crate::runtime::interrupt::poll;
+use crate::runtime::memory::{self, prefetch};
+
+/// Keys gathered before the table is probed, so that cache misses overlap.
+const AHEAD: usize = 64;
+
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    // Two halves, not a u128: its alignment would pad the slot from 24 to 32 bytes.
+    low: u64,
+    high: u64, // 0 if empty (the top byte is the length)
+    count: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Long {
+    start: usize, // into the arena
+    length: u32,
+    count: u64,
+}
+
+/// Counts of byte strings.
+pub struct Table {
+    slots: Vec<Slot>,
+    used: usize,
+    pending: [(u128, u64); AHEAD], // keys and their hashes
+    n_pending: usize,
+    long: HashTable<Long>,
+    arena: Vec<u8>,
+    limit: usize,
+    full: bool,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::new(usize::MAX)
+    }
+}
+
+impl Table {
+    /// An empty table that reports `is_full` before it would use more than `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            slots: memory::filled(1 << 12, Slot::default()),
+            used: 0,
+            pending: [(0, 0); AHEAD],
+            n_pending: 0,
+            long: HashTable::new(),
+            arena: Vec::new(),
+            limit,
+            full: false,
+        }
+    }
+
+    /// Whether the table should be emptied: it could not grow, or grew beyond its limit.
+    #[inline(always)]
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Counts the non-empty string `text[start..end]` once.
+    #[inline(always)]
+    pub fn add(&mut self, text: &[u8], start: usize, end: usize) {
+        if end - start > SHORT {
+            return self.add_long(&text[start..end], 1);
+        }
+        let key = short_key(text, start, end);
+        let hash = hash_key(key);
+        prefetch(&self.slots, hash as usize & (self.slots.len() - 1));
+        self.pending[self.n_pending & (AHEAD - 1)] = (key, hash);
+        self.n_pending += 1;
+        if self.n_pending == AHEAD {
+            self.settle();
+        }
+    }
+
+    /// Inserts the pending keys.
+    #[inline(never)]
+    fn settle(&mut self) {
+        if (self.used + AHEAD) * 5 > self.slots.len() * 3 {
+            // Growing holds both tables at once. Without growing, there is space for the pending keys one more time.
+            self.full = self.memory() + 2 * self.slots.len() * size_of::<Slot>() > self.limit;
+            if !self.full || self.used + AHEAD >= self.slots.len() {
+                self.grow();
+            }
+        }
+        for i in 0..self.n_pending {
+            let (key, hash) = self.pending[i];
+            self.add_short(key, hash, 1);
+        }
+        poll(AHEAD * SHORT);
+        self.n_pending = 0;
+    }
+
+    #[inline(always)]
+    fn add_short(&mut self, key: u128, hash: u64, count: u64) {
+        let (low, high) = (key as u64, (key >> 64) as u64);
+        let mask = self.slots.len() - 1;
+        let mut at = hash as usize & mask;
+        loop {
+            let slot = &mut self.slots[at];
+            if slot.low == low && slot.high == high {
+                slot.count += count;
+                return;
+            }
+            if slot.high == 0 {
+                *slot = Slot { low, high, count };
+                self.used += 1;
+                return;
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    fn grow(&mut self) {
+        let factor = if self.slots.len() < 1 << 16 { 4 } else { 2 };
+        let bigger = memory::filled(self.slots.len() * factor, Slot::default());
+        let old = std::mem::replace(&mut self.slots, bigger);
+        self.used = 0;
+        for slot in old.into_iter().filter(|slot| slot.high != 0) {
+            let key = (slot.high as u128) << 64 | slot.low as u128;
+            self.add_short(key, hash_key(key), slot.count);
+        }
+    }
+
+    #[inline(never)]
+    fn add_long(&mut self, bytes: &[u8], count: u64) {
+        let hash = |bytes: &[u8]| xxhash_rust::xxh3::xxh3_64(bytes);
+        let arena = &mut self.arena;
+        let spelled = |long: &Long, arena: &[u8]| -> u64 { hash(&arena[long.start..][..long.length as usize]) };
+        let entry = self.long.entry(
+            hash(bytes),
+            |long| arena[long.start..][..long.length as usize] == *bytes,
+            |long| spelled(long, arena),
+        );
+        match entry {
+            Entry::Occupied(mut entry) => entry.get_mut().count += count,
+            Entry::Vacant(entry) => {
+                let length = u32::try_from(bytes.len()).expect("a pretoken of less than 4 GiB");
+                entry.insert(Long { start: arena.len(), length, count });
+                memory::reserve(arena, bytes.len());
+                arena.extend_from_slice(bytes);
+                self.full |= self.memory() > self.limit;
+            }
+        }
+        poll(bytes.len());
+    }
+
+    /// Memory in use, in bytes.
+    pub fn memory(&self) -> usize {
+        self.slots.len() * size_of::<Slot>() + self.long.capacity() * 8 * size_of::<Long>() / 7 + self.arena.capacity()
+    }
+
+    /// All counts, sorted by bytes.
+    pub fn into_sorted(mut self) -> Sorted {
+        self.settle();
+        let mut short = self.slots;
+        short.retain(|slot| slot.high != 0);
+        // As big-endian integers, keys compare like strings; of equal prefixes the shorter comes first.
+        for slot in &mut short {
+            let key = (slot.high as u128) << 64 | slot.low as u128;
+            let ordered = ordered_key(key);
+            (slot.high, slot.low) = ((ordered >> 64) as u64, ordered as u64);
+        }
+        short.sort_unstable_by_key(|slot| (slot.high, slot.low));
+        let mut long: Vec<Long> = memory::with_capacity(self.long.len());
+        long.extend(self.long);
+        let arena = self.arena;
+        let spelled = |long: &Long| &arena[long.start..][..long.length as usize];
+        long.sort_unstable_by(|a, b| spelled(a).cmp(spelled(b)));
+        Sorted { short, long, arena, next_short: 0, next_long: 0 }
+    }
+}
+
+/// The bytes of a short key in big-endian order, with the length in the lowest byte.
+fn ordered_key(key: u128) -> u128 {
+    (key & ((1 << 120) - 1)).swap_bytes() | key >> 120
+}
+
+/// Sort key of a string: its first 15 bytes in big-endian order, and its length (at most 16) in the lowest byte.
+/// Strings with equal heads are equal, unless both are longer than 15 bytes.
+pub fn head(bytes: &[u8]) -> u128 {
+    let mut first = [0; 16];
+    let length = bytes.len().min(SHORT);
+    first[..length].copy_from_slice(&bytes[..length]);
+    first[15] = bytes.len().min(SHORT + 1) as u8;
+    u128::from_be_bytes(first)
+}
+
+/// The strings of a table in sorted order.
+pub struct Sorted {
+    short: Vec<Slot>,
+    long: Vec<Long>,
+    arena: Vec<u8>,
+    next_short: usize,
+    next_long: usize,
+}
+
+impl Sorted {
+    pub fn len(&self) -> usize {
+        self.short.len() + self.long.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Writes the next string to `bytes` and returns its count; None at the end.
+    pub fn next_into(&mut self, bytes: &mut Vec<u8>) -> Option<u64> {
+        let short = self.short.get(self.next_short).map(|slot| (slot.high as u128) << 64 | slot.low as u128);
+        let long = self.long.get(self.next_long).map(|long| &self.arena[long.start..][..long.length as usize]);
+        bytes.clear();
+        let short_first = match (short, long) {
+            (None, None) => return None,
+            (Some(short), Some(long)) => short < head(long),
+            (short, None) => short.is_some(),
+            (None, Some(_)) => false,
+        };
+        if short_first {
+            let key = short.expect("there is a short one");
+            bytes.extend_from_slice(&key.to_be_bytes()[..(key & 0xFF) as usize]);
+            self.next_short += 1;
+            Some(self.short[self.next_short - 1].count)
+        } else {
+            bytes.extend_from_slice(long.expect("there is a long one"));
+            self.next_long += 1;
+            Some(self.long[self.next_long - 1].count)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sorted_orders_prefixes_before_their_extensions() {
+        let mut table = Table::default();
+        let words: [&[u8]; 8] = [
+            b"b",
+            b"a",
+            b"a\0",
+            b"a\0\0",
+            b"aaaaaaaaaaaaaaaaaaaa",
+            b"aaaaaaaaaaaaaaa",
+            b"aaaaaaaaaaaaaaaa",
+            b"aaaaaaaaaaaaaab",
+        ];
+        for word in words {
+            table.add(word, 0, word.len());
+            table.add(word, 0, word.len());
+        }
+        let mut sorted = table.into_sorted();
+        let mut expected = words.to_vec();
+        expected.sort_unstable();
+        let mut bytes = Vec::new();
+        for word in expected {
+            assert_eq!(sorted.next_into(&mut bytes), Some(2));
+            assert_eq!(bytes, word);
+        }
+        assert_eq!(sorted.next_into(&mut bytes), None);
+    }
+
+    #[test]
+    fn heads_order_as_bytes_do() {
+        let words: [&[u8]; 6] = [b"", b"a", b"a\0", b"ab", b"abcdefghijklmno", b"abcdefghijklmnop"];
+        for pair in words.windows(2) {
+            assert!(head(pair[0]) < head(pair[1]), "{pair:?}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The caches of a thread: pieces of text and their tokens.
+
+use crate::count::keys::hash_key;
+use crate::encode::packed::{COUNT, COUNT_SHIFT};
+use crate::runtime::memory::{huge_filled, prefetch};
+
+/// Maximum number of tokens of a cached short piece.
+pub(in crate::encode) const TOKENS: usize = 4;
+
+/// Longer pieces are not cached.
+const LONG_BYTES: usize = 1 << 12;
+
+/// Maximum size of the cache of long pieces, in bytes.
+const LONG_MEMORY: usize = 1 << 23;
+
+/// Key of an empty entry.
+const NO_KEY: u128 = u128::MAX;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    key: u128,
+    packed: [u32; TOKENS],
+}
+
+/// A cache set of two entries, the most recently used first: one cache line of the processor.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(in crate::encode) struct Set([Entry; 2]);
+
+/// Cache of pieces of up to 15 bytes, by key (`keys::short_key`): two-way set-associative.
+pub(in crate::encode) struct ShortPieces {
+    sets: Vec<Set>,
+}
+
+impl ShortPieces {
+    /// A cache of `n` sets (a power of two) of 64 bytes each.
+    pub(in crate::encode) fn new(n: usize) -> Self {
+        Self { sets: huge_filled(n, Set([Entry { key: NO_KEY, packed: [0; TOKENS] }; 2])) }
+    }
+
+    #[inline(always)]
+    pub(in crate::encode) fn sets(&mut self) -> &mut [Set] {
+        &mut self.sets
+    }
+
+    /// The set of a key; prefetches it.
+    #[inline(always)]
+    pub(in crate::encode) fn place(sets: &[Set], key: u128) -> u32 {
+        let place = hash_key(key) as usize & (sets.len() - 1);
+        prefetch(sets, place);
+        place as u32
+    }
+
+    /// The packed tokens of a key. The first holds their number minus one (`COUNT`).
+    #[inline(always)]
+    pub(in crate::encode) fn get(sets: &mut [Set], place: u32, key: u128) -> Option<&[u32; TOKENS]> {
+        let set = &mut sets[place as usize].0;
+        if set[0].key != key {
+            if set[1].key != key {
+                return None;
+            }
+            set.swap(0, 1);
+        }
+        Some(&set[0].packed)
+    }
+
+    /// Evicts the LRU entry and inserts at the LRU position, so that one-off pieces never displace a hot one: half of
+    /// all pieces never recur.
+    pub(in crate::encode) fn insert(&mut self, place: u32, key: u128, packed: &[u32]) {
+        let mut entry = Entry { key, packed: [0; TOKENS] };
+        entry.packed[..packed.len()].copy_from_slice(packed);
+        entry.packed[0] = entry.packed[0] & !COUNT | (packed.len() as u32 - 1) << COUNT_SHIFT;
+        let set = &mut self.sets[place as usize].0;
+        let way = (set[0].key != key && set[0].key != NO_KEY) as usize;
+        set[way] = entry;
+    }
+}
+
+/// Cache of longer pieces, by their bytes.
+#[derive(Default)]
+pub(in crate::encode) struct LongPieces {
+    table: hashbrown::HashMap<Box<[u8]>, Box<[u32]>, rustc_hash::FxBuildHasher>,
+    memory: usize,
+}
+
+impl LongPieces {
+    pub(in crate::encode) fn get(&self, piece: &[u8]) -> Option<&[u32]> {
+        self.table.get(piece).map(|packed| &**packed)
+    }
+
+    pub(in crate::encode) fn insert(&mut self, piece: &[u8], packed: &[u32]) {
+        if piece.len() > LONG_BYTES {
+            return;
+        }
+        self.memory += piece.len() + 4 * packed.len() + 64;
+        if self.memory > LONG_MEMORY {
+            *self = Self::default();
+        }
+        self.table.insert(piece.into(), packed.into());
+    }
+}

@@ -1,0 +1,159 @@
+//! Level 1: looks pieces up in batches and merges the misses.
+
+use super::cache::{ShortPieces, TOKENS};
+use super::pieces::{byte_pair, Level1};
+use super::queue::{Miss, Queue, END, MARK_FIRST, PART};
+use crate::count::keys::{short_key, SHORT};
+use crate::encode::packed::{COUNT, COUNT_SHIFT, FIRST};
+use crate::encode::state::State;
+use crate::runtime::{interrupt::poll, memory};
+
+/// Misses that are merged together.
+const MISSES_PER_BATCH: usize = 16;
+
+/// Flush pending misses once this many tokens follow the first one; they have to be shifted.
+const MAX_SHIFTED: usize = 1 << 12;
+
+impl Level1 {
+    /// Queues a piece: its end, with marks.
+    #[inline(always)]
+    pub(in crate::encode) fn push(&self, text: &[u8], end: u64, state: &mut State, out: &mut Vec<u32>) {
+        if state.queue.push(end) {
+            self.look_up(text, state, out);
+        }
+    }
+
+    /// Appends the tokens of all queued pieces.
+    #[inline(always)]
+    pub(in crate::encode) fn flush(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
+        self.look_up(text, state, out);
+        if !state.misses.is_empty() {
+            self.merge_misses(text, state, out);
+        }
+    }
+
+    /// Appends the tokens of the queued pieces that are cached, and records the others as misses.
+    #[inline(always)]
+    fn look_up(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
+        if state.queue.marked {
+            self.look_up_all::<true>(text, state, out);
+        } else {
+            self.look_up_all::<false>(text, state, out);
+        }
+    }
+
+    #[inline(never)]
+    fn look_up_all<const MARKED: bool>(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
+        let State { queue, short, misses, room, .. } = state;
+        let unmarked = |end: u64| (if MARKED { end & END } else { end }) as usize;
+        // All keys first, so that their entries are prefetched while the next keys are computed.
+        let Queue { n, start: first_start, ends, keys, places, absent, .. } = queue;
+        let (ends, keys, places) = (&ends[..*n], &mut keys[..*n], &mut places[..*n]);
+        let sets = short.sets();
+        let mut start = *first_start;
+        for ((&marked, key), place) in ends.iter().zip(&mut *keys).zip(&mut *places) {
+            let end = unmarked(marked);
+            let part = if MARKED { ((marked << 1 & 1 << 63) as u128) << 64 } else { 0 };
+            let found = if end - start <= SHORT { short_key(text, start, end) | part } else { 0 };
+            *key = found;
+            *place = ShortPieces::place(sets, found);
+            start = end;
+        }
+        let mut at = 0;
+        for (i, ((&marked, &key), &place)) in ends.iter().zip(&*keys).zip(&*places).enumerate() {
+            let first = if MARKED && marked & MARK_FIRST != 0 { FIRST } else { 0 };
+            match ShortPieces::get(sets, place, key) {
+                Some(packed) => {
+                    // Copy all four and advance by their number: no branch on it.
+                    let to: &mut [u32; TOKENS] = (&mut room[at..at + TOKENS]).try_into().expect("as many");
+                    *to = [packed[0] & !COUNT | first, packed[1], packed[2], packed[3]];
+                    at += (packed[0] >> COUNT_SHIFT & 3) as usize + 1;
+                }
+                None => note_miss(absent, i, at),
+            }
+        }
+        for (i, at) in absent.drain(..) {
+            let start = if i == 0 { *first_start } else { unmarked(ends[i - 1]) };
+            let first = if MARKED && ends[i] & MARK_FIRST != 0 { FIRST } else { 0 };
+            let (key, place, end, at) = (keys[i], places[i], unmarked(ends[i]), out.len() + at);
+            misses.push(Miss { key, place, start, end, first, at, new: false });
+        }
+        poll(start - *first_start);
+        (*n, *first_start) = (0, start);
+        memory::reserve(out, at);
+        out.extend_from_slice(&room[..at]);
+        if misses.len() >= MISSES_PER_BATCH || misses.first().is_some_and(|miss| out.len() - miss.at > MAX_SHIFTED) {
+            self.merge_misses(text, state, out);
+        }
+    }
+
+    /// Inserts the tokens of the missed pieces where they belong.
+    ///
+    /// Every lookup is a cache miss of the processor, so each step is done for all pieces before the next step.
+    #[inline(never)]
+    fn merge_misses(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
+        let State { short, long, misses, lanes, scratch, piece: ids, .. } = state;
+        for miss in misses.iter().filter(|miss| miss.key != 0) {
+            self.token_index.prefetch(miss.key & !PART);
+        }
+        for miss in misses.iter().filter(|miss| miss.key != 0) {
+            self.token_index.prefetch_key(miss.key & !PART);
+        }
+        lanes.clear();
+        for Miss { key, start, end, new, .. } in misses.iter_mut() {
+            let bytes = &text[*start..*end];
+            let token = if *key == 0 {
+                if let Some(packed) = long.get(bytes) {
+                    lanes.add_merged(packed);
+                    continue;
+                }
+                None
+            } else {
+                let whole = self.whole_tokens.as_ref().and_then(|tokens| tokens.get(*key));
+                whole.or_else(|| self.token_index.get(*key & !PART))
+            };
+            *new = true;
+            if let Some(id) = token {
+                lanes.add_merged(&[id]);
+            } else if *key != 0 {
+                let found = bytes.windows(2).map(|two| self.bytes[byte_pair(two[0], two[1])]);
+                lanes.add(bytes.iter().map(|&byte| self.packed_bytes[byte as usize]), found);
+            } else {
+                self.merge_bytes(bytes, ids, scratch);
+                lanes.add_merged(ids);
+            }
+        }
+        lanes.merge(&self.pairs);
+
+        let mut end = out.len();
+        let mut to = end + (0..misses.len()).map(|lane| lanes.get(lane).len()).sum::<usize>();
+        memory::reserve(out, to - end);
+        out.resize(to, 0);
+        for (lane, &Miss { key, place, start, end: stop, first, at, new }) in misses.iter().enumerate().rev() {
+            let packed = lanes.get(lane);
+            if new {
+                if !self.packed.is_empty() {
+                    packed.iter_mut().for_each(|id| *id = self.packed[*id as usize]);
+                }
+                if key == 0 {
+                    long.insert(&text[start..stop], packed);
+                } else if packed.len() <= TOKENS {
+                    short.insert(place, key, packed);
+                }
+            }
+            to -= end - at;
+            out.copy_within(at..end, to);
+            (end, to) = (at, to - packed.len());
+            out[to..to + packed.len()].copy_from_slice(packed);
+            out[to] |= first;
+        }
+        misses.clear();
+    }
+}
+
+/// Out of line: most pieces are cached.
+#[cold]
+#[inline(never)]
+fn note_miss(absent: &mut Vec<(usize, usize)>, i: usize, at: usize) {
+    absent.push((i, at));
+}

@@ -1,0 +1,36 @@
+//! Tokens that replace a whole piece of the scanner although merges do not produce them (`ignore_merges`).
+
+use crate::vocabulary::Tokens;
+
+/// Tokens by the bytes of a whole piece.
+pub(in crate::encode) struct WholeTokens {
+    ids: hashbrown::HashMap<Box<[u8]>, u32, rustc_hash::FxBuildHasher>,
+    /// By a hash of the first two bytes: a bit per token length, with one bit for 63 and above. There are few tokens,
+    /// so this rejects nearly every piece.
+    lengths: Vec<u64>,
+}
+
+impl WholeTokens {
+    pub(in crate::encode) fn new(tokens: &Tokens, ids: &[u32]) -> Self {
+        let mut this = Self { ids: Default::default(), lengths: vec![0; 1 << 12] };
+        for &id in ids {
+            let bytes = tokens.get(id);
+            this.lengths[Self::slot(bytes)] |= 1 << bytes.len().min(63);
+            this.ids.insert(bytes.into(), id);
+        }
+        this
+    }
+
+    #[inline(always)]
+    fn slot(bytes: &[u8]) -> usize {
+        ((bytes[0] as usize) << 4 ^ bytes[1] as usize) & 0xFFF
+    }
+
+    #[inline(always)]
+    pub(in crate::encode) fn get(&self, piece: &[u8]) -> Option<u32> {
+        if piece.len() < 2 || self.lengths[Self::slot(piece)] >> piece.len().min(63) & 1 == 0 {
+            return None;
+        }
+        self.ids.get(piece).copied()
+    }
+}

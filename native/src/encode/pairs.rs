@@ -1,0 +1,169 @@
+//! Merges by the pair of tokens that they join.
+
+use crate::runtime::memory::{huge_filled, prefetch};
+
+/// The rank in the upper half and the product in the lower half, so the smaller one applies first.
+pub(super) type PairMerge = u64;
+
+/// No merge joins the pair.
+pub(super) const NO_MERGE: PairMerge = u64::MAX;
+
+/// No merge joins the pair itself, but a merge may join tokens that end and begin with the two.
+pub(super) const SEAM: PairMerge = u64::MAX - 1;
+
+#[inline(always)]
+pub(super) fn pair_merge(rank: u32, new: u32) -> PairMerge {
+    (rank as u64) << 32 | new as u64
+}
+
+#[inline(always)]
+pub(super) fn rank(found: PairMerge) -> u32 {
+    (found >> 32) as u32
+}
+
+/// The product of a merge; neither `NO_MERGE` nor `SEAM` has one.
+#[inline(always)]
+pub(super) fn product(found: PairMerge) -> u32 {
+    found as u32
+}
+
+/// Whether a merge joins the pair.
+#[inline(always)]
+pub(super) fn is_merge(found: PairMerge) -> bool {
+    found < SEAM
+}
+
+/// Hash table from pairs of ids to their merges.
+pub struct PairTable {
+    slots: Vec<(u64, PairMerge)>,
+    shift: u32,
+}
+
+const EMPTY: u64 = u64::MAX;
+
+impl PairTable {
+    /// An empty table for up to `capacity` pairs.
+    pub(super) fn new(capacity: usize) -> Self {
+        let size = (capacity * 2).next_power_of_two().max(16);
+        Self { slots: huge_filled(size, (EMPTY, NO_MERGE)), shift: 64 - size.trailing_zeros() }
+    }
+
+    #[inline(always)]
+    fn home(&self, pair: u64) -> usize {
+        (pair.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize
+    }
+
+    #[inline(always)]
+    fn slot(&self, pair: u64) -> usize {
+        let mut at = self.home(pair);
+        while self.slots[at].0 != pair && self.slots[at].0 != EMPTY {
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        at
+    }
+
+    /// If a pair is repeated, the last merge counts, as in HF `tokenizers`.
+    pub(super) fn insert(&mut self, left: u32, right: u32, found: PairMerge) {
+        let pair = (left as u64) << 32 | right as u64;
+        let at = self.slot(pair);
+        self.slots[at] = (pair, found);
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self, left: u32, right: u32) -> PairMerge {
+        self.slots[self.slot((left as u64) << 32 | right as u64)].1
+    }
+}
+
+/// Read-only table with one probe per lookup: each bucket stores a displacement for its hashes such that no two pairs
+/// collide (hash and displace). Denser than open addressing, and without a branch on occupancy.
+pub(super) struct FixedPairs {
+    slots: Vec<(u64, PairMerge)>,
+    displacements: Vec<u16>,
+}
+
+impl FixedPairs {
+    pub(super) fn new(table: &PairTable) -> Self {
+        let mut pairs: Vec<(u64, PairMerge)> = table.slots.iter().copied().filter(|slot| slot.0 != EMPTY).collect();
+        let n_buckets = pairs.len() / 4 + 1;
+        let bucket = |pair: u64| reduce(mix(pair) as u32, n_buckets);
+        pairs.sort_unstable_by_key(|slot| bucket(slot.0));
+        let mut buckets: Vec<&[(u64, PairMerge)]> = pairs.chunk_by(|a, b| bucket(a.0) == bucket(b.0)).collect();
+        buckets.sort_by_key(|pairs| std::cmp::Reverse(pairs.len()));
+        // If a bucket fits nowhere, retry with a larger table. With a quarter of the slots free this is not expected.
+        let mut size = pairs.len() + pairs.len() / 4 + 4;
+        loop {
+            if let Some(fixed) = Self::place(&buckets, n_buckets, size) {
+                return fixed;
+            }
+            size += size / 4;
+        }
+    }
+
+    fn place(buckets: &[&[(u64, PairMerge)]], n_buckets: usize, size: usize) -> Option<Self> {
+        let mut slots = huge_filled(size, (EMPTY, NO_MERGE));
+        let mut displacements = vec![0; n_buckets];
+        let mut places = Vec::new();
+        for pairs in buckets {
+            let displacement = (0..=u16::MAX).find(|&displacement| {
+                places.clear();
+                pairs.iter().all(|&(pair, _)| {
+                    let at = displaced(mix(pair), displacement, size);
+                    let free = slots[at].0 == EMPTY && !places.contains(&at);
+                    places.push(at);
+                    free
+                })
+            })?;
+            places.iter().zip(*pairs).for_each(|(&at, &slot)| slots[at] = slot);
+            displacements[reduce(mix(pairs[0].0) as u32, n_buckets)] = displacement;
+        }
+        Some(Self { slots, displacements })
+    }
+
+    #[inline(always)]
+    fn place_of(&self, pair: u64) -> usize {
+        let hash = mix(pair);
+        displaced(hash, self.displacements[reduce(hash as u32, self.displacements.len())], self.slots.len())
+    }
+
+    /// The slot that `get` reads; prefetches it.
+    #[inline(always)]
+    pub(super) fn place_ahead(&self, left: u32, right: u32) -> usize {
+        let at = self.place_of((left as u64) << 32 | right as u64);
+        prefetch(&self.slots, at);
+        at
+    }
+
+    #[inline(always)]
+    pub(super) fn get_at(&self, at: usize, left: u32, right: u32) -> PairMerge {
+        let (pair, found) = self.slots[at];
+        if pair == (left as u64) << 32 | right as u64 {
+            found
+        } else {
+            NO_MERGE
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self, left: u32, right: u32) -> PairMerge {
+        self.get_at(self.place_of((left as u64) << 32 | right as u64), left, right)
+    }
+}
+
+#[inline(always)]
+fn mix(pair: u64) -> u64 {
+    let product = (pair ^ 0x9E37_79B9_7F4A_7C15) as u128 * 0xBF58_476D_1CE4_E5B9_u128;
+    (product >> 64) as u64 ^ product as u64
+}
+
+/// Maps a hash to a number below `n`.
+#[inline(always)]
+fn reduce(hash: u32, n: usize) -> usize {
+    ((hash as u64 * n as u64) >> 32) as usize
+}
+
+#[inline(always)]
+fn displaced(hash: u64, displacement: u16, size: usize) -> usize {
+    let turned = (hash >> 32 ^ displacement as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    reduce((turned >> 32) as u32, size)
+}

@@ -1,0 +1,265 @@
+//! Preparation of text before encoding: added tokens are extracted and the rest is normalised, as tokenizer.json
+//! specifies and HF `tokenizers` does.
+//!
+//! 1. Added tokens that are not `normalized` are found in the original text, special or not.
+//! 2. Each stretch between them is normalised on its own.
+//! 3. In the normalised text, the tokens that are `normalized` are found.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex};
+
+use super::{encoder::Encoder, offsets, state::State};
+use crate::runtime::{interrupt::poll, memory};
+use crate::text::batch::Batch;
+use crate::text::documents::{self, Documents, Strings};
+use crate::text::normalize::{aligned, normalized, Form};
+use crate::text::specials::{Part, Specials};
+
+pub struct Preparation {
+    /// Found in the original text.
+    pub early: Option<Specials>,
+    pub forms: Vec<Form>,
+    /// Found in the normalised text.
+    pub late: Option<Specials>,
+}
+
+/// What a document needs before it is encoded.
+enum Needs {
+    Nothing,
+    /// This text instead of its own.
+    Text(Vec<u8>),
+    Tokens,
+}
+
+/// Ids of a text and the positions of its tokens.
+#[derive(Default)]
+pub struct Spans {
+    pub ids: Vec<u32>,
+    pub bytes: Vec<i64>,
+    pub characters: Vec<i64>,
+    /// If requested: for each token, the number of its piece of the pattern (of the fence, with superwords). Added
+    /// tokens count as pieces.
+    pub words: Vec<i64>,
+}
+
+/// Calls `give` with the tokens and the text between them, each with its range.
+fn split<'t>(
+    specials: Option<&Specials>,
+    text: &'t [u8],
+    mut give: impl FnMut(Part<'t>, usize, usize) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut start = 0;
+    for (range, id) in specials.into_iter().flat_map(|specials| specials.tokens(text)) {
+        if start < range.start {
+            give(Part::Text(&text[start..range.start]), start, range.start)?;
+        }
+        give(Part::Token(id), range.start, range.end)?;
+        start = range.end;
+    }
+    if start < text.len() {
+        give(Part::Text(&text[start..]), start, text.len())?;
+    }
+    Ok(())
+}
+
+impl Preparation {
+    pub const NONE: Self = Self { early: None, forms: Vec::new(), late: None };
+
+    /// Calls `give` with the tokens and the text to encode between them.
+    fn parts(&self, text: &[u8], give: &mut impl FnMut(Part) -> Result<(), String>) -> Result<(), String> {
+        split(self.early.as_ref(), text, |part, _, _| match part {
+            Part::Text(text) => split(self.late.as_ref(), &normalized(&self.forms, text), |part, _, _| give(part)),
+            token => give(token),
+        })
+    }
+
+    /// Appends the ids of a text. `encode(text, out)` encodes the text between tokens.
+    pub fn encode(
+        &self,
+        text: &[u8],
+        out: &mut Vec<u32>,
+        mut encode: impl FnMut(&[u8], &mut Vec<u32>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        self.parts(text, &mut |part| match part {
+            Part::Text(text) => encode(text, out),
+            Part::Token(id) => {
+                out.push(id);
+                Ok(())
+            }
+        })
+    }
+
+    /// Length of the text as it is encoded, in bytes, counting tokens by their strings, and whether it differs from the
+    /// original.
+    pub fn length(&self, text: &[u8]) -> (usize, bool) {
+        let (mut length, mut changed) = (0, false);
+        let counted = split(self.early.as_ref(), text, |part, start, end| {
+            length += match part {
+                Part::Text(text) => {
+                    let normal = normalized(&self.forms, text);
+                    changed |= matches!(normal, Cow::Owned(_));
+                    normal.len()
+                }
+                Part::Token(_) => end - start,
+            };
+            Ok(())
+        });
+        debug_assert!(counted.is_ok());
+        (length, changed)
+    }
+
+    /// The documents as they are encoded, with the strings of tokens; the same batch if nothing changes.
+    pub fn normalize(&self, batch: &Arc<Batch>) -> Arc<Batch> {
+        let is_same = |i: usize| {
+            poll(batch.document(i).len());
+            !self.length(batch.document(i)).1
+        };
+        let Some(first) = (0..batch.len()).find(|&i| !is_same(i)) else { return Arc::clone(batch) };
+        let mut made = Batch { continued: batch.continued, ..Batch::default() };
+        (0..first).for_each(|i| made.push(batch.document(i)));
+        for i in first..batch.len() {
+            let document = batch.document(i);
+            let mut text = memory::with_capacity(document.len());
+            let split = split(self.early.as_ref(), document, |part, start, end| {
+                let part = match part {
+                    Part::Text(part) => normalized(&self.forms, part),
+                    Part::Token(_) => Cow::Borrowed(&document[start..end]),
+                };
+                memory::reserve(&mut text, part.len());
+                text.extend_from_slice(&part);
+                Ok(())
+            });
+            debug_assert!(split.is_ok());
+            made.push(&text);
+        }
+        Arc::new(made)
+    }
+
+    fn needs(&self, text: &[u8]) -> Needs {
+        let has_token = |specials: &Option<Specials>, text: &[u8]| {
+            specials.as_ref().is_some_and(|specials| specials.tokens(text).next().is_some())
+        };
+        if has_token(&self.early, text) {
+            return Needs::Tokens;
+        }
+        let text = normalized(&self.forms, text);
+        if has_token(&self.late, &text) {
+            return Needs::Tokens;
+        }
+        match text {
+            Cow::Borrowed(_) => Needs::Nothing,
+            Cow::Owned(text) => Needs::Text(text),
+        }
+    }
+
+    /// `Encoder::encode_batch` with preparation.
+    pub fn encode_batch(
+        &self,
+        encoder: &Encoder,
+        documents: &dyn Documents,
+        threads: usize,
+    ) -> Result<(Vec<u32>, Vec<i64>), String> {
+        // Most documents need nothing or a different text: those take the encoder's faster path.
+        let texts = Mutex::new(Vec::new());
+        let (tokens, _) = documents::map(documents, &mut vec![(); threads.max(1)], 0, |(), i, text, out| {
+            match self.needs(text) {
+                Needs::Nothing => {}
+                Needs::Text(text) => texts.lock().expect("no panic while held").push((i, text)),
+                Needs::Tokens => out.push(i),
+            }
+            Ok(())
+        })?;
+        let texts = texts.into_inner().expect("no panic while held");
+        if tokens.is_empty() && texts.is_empty() {
+            return encoder.encode_batch(documents, threads);
+        }
+        if tokens.is_empty() {
+            let mut all = memory::with_capacity(documents.count());
+            all.extend((0..documents.count()).map(|i| documents.document(i)));
+            texts.iter().for_each(|(i, text)| all[*i] = text.as_slice());
+            return encoder.encode_batch(&Strings::new(all), threads);
+        }
+        encoder.with_states(threads, |states| {
+            documents::map(documents, states, 0, |state, _, text, out| {
+                self.encode(text, out, |text, out| encoder.encode(text, state, out))
+            })
+        })
+    }
+
+    /// Ids of a text and the positions of its tokens. In characters: as in HF `tokenizers`. In bytes: the bytes of the
+    /// token if nothing was normalised, otherwise those of the characters.
+    pub fn spans(&self, encoder: &Encoder, text: &[u8], words: bool, state: &mut State) -> Result<Spans, String> {
+        let definition = encoder.definition();
+        let cut = definition.fence.as_ref().unwrap_or(&definition.scanner);
+        let mut n_words = 0;
+        let mut begun = memory::filled(text.len() + 1, 0i64); // characters that begin before a byte
+        for (at, byte) in text.iter().enumerate() {
+            begun[at + 1] = begun[at] + i64::from(byte & 0xC0 != 0x80);
+        }
+        let mut spans = Spans::default();
+        split(self.early.as_ref(), text, |part, start, end| {
+            let stretch = match part {
+                Part::Token(id) => {
+                    spans.put(id, (start, end), &begun);
+                    spans.words.push(n_words);
+                    n_words += 1;
+                    return Ok(());
+                }
+                Part::Text(stretch) => stretch,
+            };
+            let (normal, from) = aligned(&self.forms, stretch);
+            let place = |first: usize, end: usize| match &from {
+                None => (start + first, start + end),
+                Some(from) => (start + from[first].0, start + from[end - 1].1),
+            };
+            split(self.late.as_ref(), &normal, |part, first, end| {
+                let text = match part {
+                    Part::Token(id) => {
+                        spans.put(id, place(first, end), &begun);
+                        spans.words.push(n_words);
+                        n_words += 1;
+                        return Ok(());
+                    }
+                    Part::Text(text) => text,
+                };
+                let mut found = Vec::new();
+                encoder.encode(text, state, &mut found)?;
+                let length = |id| encoder.tokens().get(id).len();
+                let (in_bytes, in_characters) = offsets::spans(text, &found, length)?;
+                if words {
+                    let mut starts = in_bytes.chunks_exact(2).map(|at| at[0] as usize).peekable();
+                    cut.pieces(text, |_, end| {
+                        poll(1);
+                        while starts.next_if(|&start| start < end).is_some() {
+                            memory::push(&mut spans.words, n_words);
+                        }
+                        n_words += 1;
+                    })?;
+                }
+                if from.is_some() {
+                    for (id, at) in found.into_iter().zip(in_bytes.chunks_exact(2)) {
+                        spans.put(id, place(first + at[0] as usize, first + at[1] as usize), &begun);
+                    }
+                } else {
+                    memory::reserve(&mut spans.ids, found.len());
+                    memory::reserve(&mut spans.bytes, in_bytes.len());
+                    memory::reserve(&mut spans.characters, in_bytes.len());
+                    spans.ids.extend(found);
+                    spans.bytes.extend(in_bytes.iter().map(|at| at + (start + first) as i64));
+                    spans.characters.extend(in_characters.iter().map(|at| at + begun[start + first]));
+                }
+                Ok(())
+            })
+        })?;
+        Ok(spans)
+    }
+}
+
+impl Spans {
+    /// `begun`: number of characters that begin before each byte.
+    fn put(&mut self, id: u32, (start, end): (usize, usize), begun: &[i64]) {
+        self.ids.push(id);
+        self.bytes.extend([start as i64, end as i64]);
+        self.characters.extend([begun[start], begun[end]]);
+    }
+}

@@ -1,0 +1,46 @@
+//! Merges found in training, applied to phase-1 tokens.
+
+use super::{level2::Level2, merge::Scratch, rules::Rule};
+use crate::runtime::memory;
+use crate::vocabulary::MergeRule;
+
+/// Merges found in training.
+pub struct Superwords {
+    level2: Level2,
+    packed: Vec<u32>,
+}
+
+/// Scratch space for `Superwords::apply`.
+#[derive(Default)]
+pub struct SuperwordScratch {
+    packed: Vec<u32>,
+    merge: Scratch,
+}
+
+impl Superwords {
+    /// `merges`: (left, right) by rank. The first produces the token `n_phase1`, and each joins existing tokens.
+    pub fn new(n_phase1: usize, merges: impl Iterator<Item = (u32, u32)>) -> Self {
+        let rules: Vec<Rule> = merges
+            .enumerate()
+            .map(|(i, (left, right))| {
+                let merge = MergeRule { left, right, new: (n_phase1 + i) as u32 };
+                Rule { rank: i as u32, merge }
+            })
+            .collect();
+        let mut leftmost: Vec<u32> = (0..n_phase1 as u32).collect();
+        let mut rightmost = leftmost.clone();
+        for Rule { merge, .. } in &rules {
+            leftmost.push(leftmost[merge.left as usize]);
+            rightmost.push(rightmost[merge.right as usize]);
+        }
+        let (level2, packed) = Level2::new(leftmost.len(), &rules, Some((leftmost, rightmost)));
+        Self { level2, packed }
+    }
+
+    /// Appends the result of the merges on phase-1 tokens to `out`.
+    pub fn apply(&self, ids: &[u32], scratch: &mut SuperwordScratch, out: &mut Vec<u32>) {
+        scratch.packed.clear();
+        memory::extend(&mut scratch.packed, ids.iter().map(|&id| self.packed[id as usize]));
+        self.level2.merge(&scratch.packed, &mut scratch.merge, out);
+    }
+}

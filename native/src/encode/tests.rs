@@ -1,0 +1,499 @@
+use super::rules::{effective_rules, recover_merges, superword_rank};
+use super::{definition::Definition, encoder::Encoder, merge, pairs};
+use crate::pretokenize::{named::NAMED, scanner::Scanner};
+use crate::runtime::random::Random;
+use crate::text::{batch::Batch, documents::Documents};
+use crate::vocabulary::{MergeRule, Tokens};
+
+/// Random merges of bytes and earlier products; no string is produced twice.
+pub fn random_merges(random: &mut Random, letters: usize, n: usize) -> (Tokens, Vec<MergeRule>) {
+    let mut tokens = Tokens::default();
+    (0..=255u8).for_each(|byte| {
+        tokens.push(&[byte]);
+    });
+    let mut merges: Vec<MergeRule> = Vec::new();
+    let pick = |random: &mut Random, made: usize| {
+        let i = random.below(letters + made);
+        (if i < letters { 97 + i } else { 256 + i - letters }) as u32
+    };
+    while merges.len() < n {
+        let (left, right) = (pick(random, merges.len()), pick(random, merges.len()));
+        let bytes = [tokens.get(left), tokens.get(right)].concat();
+        if bytes.len() < 12 && (0..tokens.len() as u32).all(|id| tokens.get(id) != bytes) {
+            let new = tokens.push(&bytes);
+            merges.push(MergeRule { left, right, new });
+        }
+    }
+    (tokens, merges)
+}
+
+pub fn plain(ids: &mut Vec<u32>, merges: &[MergeRule]) {
+    loop {
+        let best = (1..ids.len())
+            .filter_map(|i| {
+                let rank = merges.iter().rposition(|m| m.left == ids[i - 1] && m.right == ids[i])?;
+                Some((rank, i - 1))
+            })
+            .min();
+        let Some((rank, at)) = best else { return };
+        ids[at] = merges[rank].new;
+        ids.remove(at + 1);
+    }
+}
+
+pub fn byte_ids() -> [u32; 256] {
+    std::array::from_fn(|i| i as u32)
+}
+
+#[test]
+fn long_documents_give_the_same_ids_in_parts() {
+    let mut random = Random(41);
+    for pattern in ["", NAMED[0].1, NAMED[1].1] {
+        let (tokens, merges) = random_merges(&mut random, 4, 60);
+        let encoder = Encoder::new(Definition {
+            tokens,
+            byte_ids: byte_ids(),
+            phase1: merges.len() / 2,
+            merges,
+            scanner: Scanner::new(pattern).unwrap(),
+            fence: None,
+            eligible: None,
+        });
+        let mut batch = Batch::default();
+        // Many cuts, no cuts, and some.
+        for letters in ["abcd ", "abcd", "abcd \n1.é"] {
+            let letters: Vec<char> = letters.chars().collect();
+            let text: String = (0..700_000).map(|_| letters[random.below(letters.len())]).collect();
+            batch.push(b"abc");
+            batch.push(text.as_bytes());
+            batch.push(b"");
+        }
+        let (parts, last_parts) = encoder.parts(&batch);
+        assert!(parts.count() > batch.len() + 2, "{pattern:?}: {} parts", parts.count());
+        assert_eq!(last_parts.len(), batch.len() + 1);
+        assert_eq!(encoder.encode_batch(&batch, 2).unwrap(), encoder.encode_batch(&batch, 1).unwrap(), "{pattern:?}");
+    }
+}
+
+#[test]
+fn one_pass_equals_plain_merging() {
+    let mut random = Random(3);
+    for case in 0..400 {
+        let letters = 2 + random.below(3);
+        let (tokens, merges) = random_merges(&mut random, letters, 25);
+        let phase1 = random.below(26);
+        let encoder = Encoder::new(Definition {
+            tokens,
+            byte_ids: byte_ids(),
+            merges: merges.clone(),
+            phase1,
+            scanner: Scanner::new("").unwrap(),
+            fence: None,
+            eligible: None,
+        });
+        let mut batch = Batch::default();
+        for _ in 0..20 {
+            let length = random.below(if case % 10 == 0 { 300 } else { 30 });
+            let text: Vec<u8> = (0..length).map(|_| 97 + random.below(letters) as u8).collect();
+            batch.push(&text);
+        }
+        let (ids, offsets) = encoder.encode_batch(&batch, 2).unwrap();
+        for i in 0..batch.len() {
+            let mut expected: Vec<u32> = batch.document(i).iter().map(|&byte| byte as u32).collect();
+            plain(&mut expected, &merges);
+            assert_eq!(ids[offsets[i] as usize..offsets[i + 1] as usize], expected);
+        }
+    }
+}
+
+/// Adds other derivations of tokens, repeats pairs, and shuffles some.
+fn disturb(random: &mut Random, tokens: &Tokens, merges: &mut Vec<MergeRule>) {
+    for _ in 0..8 {
+        let rule = merges[random.below(merges.len())];
+        let bytes = tokens.get(rule.new);
+        let at = 1 + random.below(bytes.len() - 1);
+        let id = |part: &[u8]| (0..tokens.len() as u32).find(|&id| tokens.get(id) == part);
+        let rule = match (id(&bytes[..at]), id(&bytes[at..])) {
+            (Some(left), Some(right)) => MergeRule { left, right, new: rule.new },
+            _ => rule,
+        };
+        merges.insert(random.below(merges.len() + 1), rule);
+    }
+    if random.below(2) == 0 {
+        let (a, b) = (random.below(merges.len()), random.below(merges.len()));
+        merges.swap(a, b);
+    }
+}
+
+pub fn encode_all(encoder: &Encoder, texts: &[Vec<u8>]) -> Vec<Vec<u32>> {
+    let mut batch = Batch::default();
+    texts.iter().for_each(|text| batch.push(text));
+    let (ids, offsets) = encoder.encode_batch(&batch, 2).unwrap();
+    offsets.windows(2).map(|range| ids[range[0] as usize..range[1] as usize].to_vec()).collect()
+}
+
+#[test]
+fn derivations_and_repeats_equal_plain_merging_at_any_split() {
+    let mut random = Random(11);
+    let mut dropped = 0;
+    for _ in 0..300 {
+        let letters = 2 + random.below(2);
+        let (tokens, mut merges) = random_merges(&mut random, letters, 15);
+        disturb(&mut random, &tokens, &mut merges);
+        let texts: Vec<Vec<u8>> =
+            (0..8).map(|_| (0..random.below(60)).map(|_| 97 + random.below(letters) as u8).collect()).collect();
+        let definition = |phase1| Definition {
+            tokens: tokens.clone(),
+            byte_ids: byte_ids(),
+            merges: merges.clone(),
+            phase1,
+            scanner: Scanner::new("").unwrap(),
+            fence: None,
+            eligible: None,
+        };
+        dropped += merges.len() - effective_rules(&definition(merges.len())).len();
+        for phase1 in [merges.len(), random.below(merges.len()), superword_rank(&definition(merges.len()))] {
+            let found = encode_all(&Encoder::new(definition(phase1)), &texts);
+            for (text, found) in texts.iter().zip(found) {
+                let mut expected: Vec<u32> = text.iter().map(|&byte| byte as u32).collect();
+                plain(&mut expected, &merges);
+                assert_eq!(found, expected, "{merges:?} {text:?}");
+            }
+        }
+    }
+    assert!(dropped > 1000);
+}
+
+#[test]
+fn whole_pieces_become_tokens_before_any_merge() {
+    let mut random = Random(12);
+    let mut tables = 0;
+    for _ in 0..200 {
+        let (tokens, mut merges) = random_merges(&mut random, 3, 15);
+        for _ in 0..4 {
+            merges.remove(random.below(merges.len())); // its product stays a token
+        }
+        for _ in 0..random.below(4) {
+            let (a, b) = (random.below(merges.len()), random.below(merges.len()));
+            merges.swap(a, b);
+        }
+        let texts: Vec<Vec<u8>> =
+            (0..10).map(|_| (0..random.below(40)).map(|_| 97 + random.below(4) as u8).collect()).collect();
+        let definition = Definition {
+            tokens: tokens.clone(),
+            byte_ids: byte_ids(),
+            merges: merges.clone(),
+            phase1: random.below(merges.len() + 1),
+            scanner: Scanner::new("d").unwrap(),
+            fence: None,
+            eligible: None,
+        };
+        let ids: Vec<u32> = (0..tokens.len() as u32).collect();
+        let encoder = Encoder::new(definition).ignoring_merges(&ids);
+        tables += encoder.whole_tokens.is_some() as usize;
+        for (id, n) in encoder.tokens_in_tokens().into_iter().enumerate() {
+            let mut own: Vec<u32> = tokens.get(id as u32).iter().map(|&byte| byte as u32).collect();
+            plain(&mut own, &merges);
+            assert_eq!(n as usize, own.len()); // by merges alone
+        }
+        for (text, found) in texts.iter().zip(encode_all(&encoder, &texts)) {
+            let mut expected = Vec::new();
+            for piece in text.split_inclusive(|&byte| byte == b'd') {
+                for piece in piece.strip_suffix(b"d").map_or(vec![piece], |gap| vec![gap, b"d"]) {
+                    let mut merged: Vec<u32> = piece.iter().map(|&byte| byte as u32).collect();
+                    plain(&mut merged, &merges);
+                    match ids.iter().find(|&&id| !piece.is_empty() && tokens.get(id) == piece) {
+                        Some(&id) => expected.push(id),
+                        None => expected.append(&mut merged),
+                    }
+                }
+            }
+            assert_eq!(found, expected);
+        }
+    }
+    assert!(tables > 100);
+}
+
+#[test]
+fn recovered_merges_are_those_that_made_the_tokens() {
+    let mut random = Random(13);
+    for _ in 0..200 {
+        let letters = 2 + random.below(2);
+        let (tokens, merges) = random_merges(&mut random, letters, 20);
+        let ranked: Vec<Vec<u8>> = (0..tokens.len() as u32).map(|id| tokens.get(id).to_vec()).collect();
+        let recovered = recover_merges(&ranked);
+        assert!(recovered[..256].iter().all(Option::is_none));
+        let rules: Vec<MergeRule> = recovered
+            .iter()
+            .enumerate()
+            .filter_map(|(new, parts)| parts.map(|(left, right)| MergeRule { left, right, new: new as u32 }))
+            .collect();
+        for rule in &merges {
+            // The bytes of a token may merge into other parts than the list says; then tiktoken differs.
+            let mut own: Vec<u32> = tokens.get(rule.new).iter().map(|&byte| byte as u32).collect();
+            plain(&mut own, &rules);
+            assert!(own == [rule.new] || recovered[rule.new as usize].is_none());
+        }
+    }
+}
+
+/// `recover_merges` by tiktoken's rule: neighbours with the lowest rank join, looked up by their bytes.
+fn recovered_plainly(tokens: &[Vec<u8>]) -> Vec<Option<(u32, u32)>> {
+    let ranks: std::collections::HashMap<&[u8], u32> = tokens.iter().map(Vec::as_slice).zip(0..).collect();
+    let recovered = tokens.iter().map(|token| {
+        let mut parts: Vec<&[u8]> = token.chunks(1).collect();
+        while parts.len() > 2 {
+            let joined =
+                |at: &usize| &token[at_of(token, parts[*at])..at_of(token, parts[at + 1]) + parts[at + 1].len()];
+            let places = (0..parts.len() - 1).filter(|at| ranks.contains_key(joined(at)));
+            let at = places.min_by_key(|at| ranks[joined(at)])?;
+            parts[at] = joined(&at);
+            parts.remove(at + 1);
+        }
+        (parts.len() == 2).then(|| Some((*ranks.get(parts[0])?, *ranks.get(parts[1])?)))?
+    });
+    recovered.collect()
+}
+
+fn at_of(whole: &[u8], part: &[u8]) -> usize {
+    part.as_ptr() as usize - whole.as_ptr() as usize
+}
+
+#[test]
+fn merges_are_recovered_by_the_lowest_rank() {
+    let mut random = Random(29);
+    let mut several = 0;
+    for case in 0..300 {
+        let (letters, longest) = [(2, 6), (2, 60), (3, 12), (4, 90)][case % 4];
+        let mut tokens: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+        for _ in 0..60 {
+            // Mostly parts that are tokens, otherwise any letters.
+            let new = match random.below(4) {
+                0 => (0..2 + random.below(longest)).map(|_| 97 + random.below(letters) as u8).collect(),
+                _ => {
+                    let mut part = || match random.below(3) {
+                        0 => 97 + random.below(letters),
+                        _ => 256.min(tokens.len() - 1) + random.below(tokens.len().saturating_sub(256).max(1)),
+                    };
+                    let (left, right) = (part(), part());
+                    let right = if longest > 50 && random.below(2) == 0 { left } else { right };
+                    [&tokens[left][..], &tokens[right]].concat()
+                }
+            };
+            if new.len() <= 200 && !tokens.contains(&new) {
+                tokens.push(new);
+            }
+        }
+        for i in (1..tokens.len()).step_by(3) {
+            tokens.swap(i, random.below(i)); // ranks of bytes among others
+        }
+        if case % 2 == 0 {
+            tokens.retain(|token| token != b"b");
+        }
+        let recovered = recover_merges(&tokens);
+        assert_eq!(recovered, recovered_plainly(&tokens), "{case}");
+        several += tokens.iter().zip(&recovered).filter(|(token, parts)| token.len() > 48 && parts.is_some()).count();
+    }
+    assert!(several > 10, "{several}");
+}
+
+#[test]
+fn merges_of_long_tokens_are_recovered_in_time() {
+    // Doubled runs, a run of parts that all differ, and a token that no merge produces.
+    let mut tokens: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+    (1..=21).for_each(|n| tokens.push(vec![b'a'; 1 << n]));
+    (2..400).for_each(|n| tokens.push([&b"b"[..], &vec![b'c'; n - 1]].concat()));
+    let mut random = Random(31);
+    tokens.push((0..1 << 20).map(|_| 97 + random.below(26) as u8).collect());
+    let recovered = recover_merges(&tokens);
+    assert_eq!(recovered[276], Some((275, 275)));
+    assert_eq!(recovered[277 + 397], Some((277 + 396, b'c' as u32)));
+    assert_eq!(recovered.last(), Some(&None));
+}
+
+#[test]
+fn two_pass_keeps_both_fences() {
+    let mut random = Random(5);
+    for case in 0..600 {
+        let (tokens, mut merges) = random_merges(&mut random, 3, 25);
+        let phase1 = 8 + random.below(10);
+        // The parts of a merge need not exist in that phase, nor be made by only one merge.
+        match case % 3 {
+            0 => disturb(&mut random, &tokens, &mut merges),
+            1 => (0..3).for_each(|_| merges.swap(random.below(phase1), random.below(25))),
+            _ => {}
+        }
+        let pattern = Scanner::new("a+").unwrap();
+        let fence = Scanner::new("bc").unwrap();
+        let text: Vec<u8> = (0..40).map(|_| 97 + random.below(3) as u8).collect();
+
+        // Phase 1 inside the pattern's pieces; then runs between closed seams.
+        let (mut ids, mut ends) = (Vec::new(), Vec::new());
+        pattern
+            .pieces(&text, |start, end| {
+                let mut piece: Vec<u32> = text[start..end].iter().map(|&b| b as u32).collect();
+                plain(&mut piece, &merges[..phase1]);
+                ids.extend(piece);
+            })
+            .unwrap();
+        let mut at = 0;
+        for &id in &ids {
+            at += tokens.get(id).len();
+            ends.push(at);
+        }
+        let mut boundaries = Vec::new();
+        fence.pieces(&text, |_, end| boundaries.push(end)).unwrap();
+        let mut expected: Vec<u32> = Vec::new();
+        let mut run: Vec<u32> = Vec::new();
+        for (i, &id) in ids.iter().enumerate() {
+            let start = |i: usize| if i == 0 { 0 } else { ends[i - 1] };
+            let inside = |i: usize| boundaries.iter().any(|&b| start(i) < b && b < ends[i]);
+            if i > 0 && (boundaries.contains(&start(i)) || inside(i - 1) || inside(i)) {
+                plain(&mut run, &merges[phase1..]);
+                expected.append(&mut run);
+            }
+            run.push(id);
+        }
+        plain(&mut run, &merges[phase1..]);
+        expected.append(&mut run);
+
+        let encoder = Encoder::new(Definition {
+            tokens,
+            byte_ids: byte_ids(),
+            merges,
+            phase1,
+            scanner: pattern,
+            fence: Some(fence),
+            eligible: None,
+        });
+        let mut batch = Batch::default();
+        batch.push(&text);
+        assert_eq!(encoder.encode_batch(&batch, 1).unwrap().0, expected);
+    }
+}
+
+#[test]
+fn long_runs_equal_plain_merging_whatever_the_order_of_merges() {
+    let mut random = Random(17);
+    for case in 0..200 {
+        let letters = 1 + random.below(3);
+        let (tokens, mut merges) = random_merges(&mut random, letters, if letters == 1 { 5 } else { 20 });
+        if case % 2 == 0 {
+            disturb(&mut random, &tokens, &mut merges);
+            for _ in 0..6 {
+                let (a, b) = (random.below(merges.len()), random.below(merges.len()));
+                merges.swap(a, b);
+            }
+        }
+        let mut table = pairs::PairTable::new(merges.len());
+        for (rank, merge) in merges.iter().enumerate() {
+            table.insert(merge.left, merge.right, pairs::pair_merge(rank as u32, merge.new));
+        }
+        let mut scratch = merge::Scratch::default();
+        for _ in 0..4 {
+            let length = 2 + random.below(250);
+            // Runs, in which positions overlap.
+            let mut text: Vec<u32> = Vec::new();
+            while text.len() < length {
+                let letter = 97 + random.below(letters) as u32;
+                text.extend(std::iter::repeat_n(letter, 1 + random.below(if case % 3 == 0 { 40 } else { 3 })));
+            }
+            let (mut found, mut expected) = (text.clone(), text);
+            merge::merge_long(&mut found, |left, right| table.get(left, right), &mut scratch);
+            plain(&mut expected, &merges);
+            assert_eq!(found, expected, "{merges:?}");
+        }
+    }
+}
+
+#[test]
+fn caches_and_lookahead_do_not_show() {
+    // Many more pieces than a batch, with long ones among them, repeatedly, cut at every dead byte pair.
+    let mut random = Random(18);
+    for case in 0..24 {
+        let (tokens, merges) = random_merges(&mut random, 4, 30);
+        let phase1 = if case % 2 == 0 { merges.len() } else { random.below(31) };
+        let encoder = Encoder::new(Definition {
+            tokens,
+            byte_ids: byte_ids(),
+            merges: merges.clone(),
+            phase1,
+            scanner: Scanner::new(if case % 3 == 0 { "e+" } else { "" }).unwrap(),
+            fence: None,
+            eligible: None,
+        });
+        let mut batch = Batch::default();
+        for _ in 0..3 {
+            let text: Vec<u8> = (0..700).map(|_| 97 + random.below(5) as u8).collect();
+            batch.push(&text);
+        }
+        for threads in [1, 2] {
+            let (ids, offsets) = encoder.encode_batch(&batch, threads).unwrap();
+            for i in 0..batch.len() {
+                let mut expected = Vec::new();
+                for piece in batch.document(i).chunk_by(|a, b| (*a == b'e') == (*b == b'e') || case % 3 != 0) {
+                    let mut piece: Vec<u32> = piece.iter().map(|&byte| byte as u32).collect();
+                    plain(&mut piece, &merges);
+                    expected.append(&mut piece);
+                }
+                assert_eq!(ids[offsets[i] as usize..offsets[i + 1] as usize], expected, "case {case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ids_of_a_batch_do_not_depend_on_threads() {
+    let mut random = Random(19);
+    let (tokens, merges) = random_merges(&mut random, 4, 30);
+    let encoder = Encoder::new(Definition {
+        tokens,
+        byte_ids: byte_ids(),
+        phase1: merges.len(),
+        merges,
+        scanner: Scanner::new("d").unwrap(),
+        fence: None,
+        eligible: None,
+    });
+    let mut batch = Batch::default();
+    for _ in 0..3000 {
+        let length = random.below(600); // several chunks in total
+        let text: Vec<u8> = (0..length).map(|_| 97 + random.below(4) as u8).collect();
+        batch.push(&text);
+    }
+    let one = encoder.encode_batch(&batch, 1).unwrap();
+    assert_eq!(one.1.len(), batch.len() + 1);
+    assert_eq!(encoder.encode_batch(&batch, 3).unwrap(), one);
+    assert_eq!(encoder.encode_batch(&Batch::default(), 2).unwrap(), (vec![], vec![0]));
+}
+
+#[test]
+fn known_tokens_are_those_that_make_themselves() {
+    let mut random = Random(20);
+    let (mut known, mut others) = (0, 0);
+    for case in 0..400 {
+        let letters = 1 + random.below(3);
+        let (tokens, mut merges) = random_merges(&mut random, letters, if letters == 1 { 6 } else { 30 });
+        if case % 4 == 0 {
+            disturb(&mut random, &tokens, &mut merges);
+        }
+        let definition = Definition {
+            tokens: tokens.clone(),
+            byte_ids: byte_ids(),
+            phase1: merges.len(),
+            merges: merges.clone(),
+            scanner: Scanner::new("").unwrap(),
+            fence: None,
+            eligible: None,
+        };
+        let encoder = Encoder::new(definition);
+        for id in 256..tokens.len() as u32 {
+            let bytes = tokens.get(id);
+            let mut ids: Vec<u32> = bytes.iter().map(|&byte| byte as u32).collect();
+            plain(&mut ids, &merges);
+            assert_eq!(encoder.level1.is_token(bytes), ids == [id], "{merges:?} {id}");
+            (known, others) = if ids == [id] { (known + 1, others) } else { (known, others + 1) };
+        }
+    }
+    assert!(known > 1000 && others > 1000);
+}

@@ -1,0 +1,163 @@
+//! `Scanner`: splits text by any pattern.
+
+use super::bounded_regex::{Meter, Regex, BOUNDS};
+use super::masks::{Block, Bytes};
+use super::named::{Kind, EQUIVALENT, NAMED};
+use super::{classes::CLASSES, fences, scalar, seed_plus, sentences, windows};
+use crate::runtime::quoting::quoted;
+
+/// Splits text into pieces.
+pub enum Scanner {
+    Named(Kind),
+    Regex(Box<Regex>),
+    Sequence(Vec<Scanner>),
+}
+
+impl Scanner {
+    /// The scanner of a pattern: a hand-written one if the regex is a spelling of a named pattern.
+    pub fn new(pattern: &str) -> Result<Self, String> {
+        if let Some(kind) = kind(pattern) {
+            return Ok(Self::Named(kind));
+        }
+        if pattern.contains('\n') {
+            if pattern.lines().any(str::is_empty) || pattern.ends_with('\n') {
+                return Err(format!(
+                    "the pattern {} has an empty line; a sequence has one regex per line, and a line feed inside a \
+                     regex is written \\n",
+                    quoted(pattern)
+                ));
+            }
+            return pattern.split('\n').map(Self::new).collect::<Result<_, _>>().map(Self::Sequence);
+        }
+        Ok(Self::Regex(Box::new(Regex::new(pattern)?)))
+    }
+
+    /// Calls `piece(start, end)` for every non-empty piece of `text`, in order.
+    ///
+    /// Fails only if a regex takes too long (see `bounded_regex`) or the text of a regex is not UTF-8.
+    #[inline]
+    pub fn pieces(&self, text: &[u8], mut piece: impl FnMut(usize, usize)) -> Result<(), String> {
+        match self {
+            Self::Named(kind) => named_pieces::<Block>(*kind, text, piece),
+            _ => return Meter::run(text.len(), BOUNDS, |meter| self.metered_pieces(text, meter, &mut piece)),
+        }
+        Ok(())
+    }
+
+    fn metered_pieces(&self, text: &[u8], meter: &Meter, mut piece: impl FnMut(usize, usize)) -> Result<(), String> {
+        match self {
+            Self::Named(kind) => named_pieces::<Block>(*kind, text, piece),
+            Self::Regex(regex) => return regex_pieces(regex, text, meter, piece),
+            Self::Sequence(scanners) => return sequence_pieces(scanners, text, 0, meter, &mut piece),
+        }
+        Ok(())
+    }
+
+    /// Whether text may be cut between an ASCII letter or digit and a following space or line feed, such that both
+    /// parts scanned separately give the pieces of the whole. Then one long document can be scanned by several threads.
+    ///
+    /// True if the pattern always cuts there, without looking ahead across the cut or back from it. False for fences,
+    /// whose gaps span several words, and for any regex, since nothing is known about it.
+    pub fn cuts_after_words(&self) -> bool {
+        match self {
+            Self::Named(kind) => match kind {
+                Kind::Gpt2 | Kind::Cl100k | Kind::Llama3 | Kind::Digits1 | Kind::SeedPlus => true,
+                Kind::O200k | Kind::Superbpe | Kind::UwPaper | Kind::Whitespace => true,
+                Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence => false,
+                Kind::SentenceFence | Kind::Whole => false,
+            },
+            Self::Regex(_) | Self::Sequence(_) => false,
+        }
+    }
+}
+
+/// For each text, whether the regex matches in it; false for text that is not UTF-8.
+pub fn found_in<'t>(pattern: &str, texts: impl Iterator<Item = &'t [u8]> + Clone) -> Result<Vec<bool>, String> {
+    let regex = Regex::new(pattern)?;
+    let bytes = texts.clone().map(<[u8]>::len).sum();
+    Meter::run(bytes, BOUNDS, |meter| {
+        texts.map(|text| Ok(std::str::from_utf8(text).is_ok() && regex.is_match(text, meter)?)).collect()
+    })
+}
+
+/// The named pattern of a regex.
+fn kind(pattern: &str) -> Option<Kind> {
+    let named = NAMED.iter().map(|&(_, regex, kind)| (regex, kind));
+    named.chain(EQUIVALENT.iter().copied()).find(|(regex, _)| *regex == pattern).map(|(_, kind)| kind)
+}
+
+#[inline(always)]
+pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut piece: impl FnMut(usize, usize)) {
+    let classes = &*CLASSES;
+    macro_rules! words {
+        ($window:expr, $next:expr) => {
+            windows::pieces(text, piece, $window, |at| $next(classes, text, at))
+        };
+    }
+    macro_rules! fence {
+        ($candidates:expr, $find:expr) => {
+            fences::pieces::<B>(text, piece, $candidates, |at| $find(classes, text, at))
+        };
+    }
+    match kind {
+        Kind::Gpt2 => words!(|bytes, at| windows::gpt2::<B>(bytes, text, at), scalar::gpt2),
+        Kind::Cl100k => words!(|bytes, at| windows::cl100k::<B, 3>(bytes, text, at), scalar::cl100k::<true, 3>),
+        Kind::Llama3 => words!(|bytes, at| windows::cl100k::<B, 3>(bytes, text, at), scalar::cl100k::<false, 3>),
+        Kind::Digits1 => words!(|bytes, at| windows::cl100k::<B, 1>(bytes, text, at), scalar::cl100k::<false, 1>),
+        Kind::SeedPlus => words!(|bytes, at| windows::seed_plus::<B>(bytes, text, at), seed_plus::seed_plus),
+        Kind::O200k => words!(|bytes, at| windows::o200k::<B, true>(bytes, text, at), scalar::o200k::<true>),
+        Kind::Superbpe => words!(|bytes, at| windows::o200k::<B, false>(bytes, text, at), scalar::o200k::<false>),
+        Kind::UwPaper => words!(|bytes, _| windows::uw_paper::<B>(bytes), scalar::uw_paper),
+        Kind::Whitespace => words!(|bytes, _| windows::whitespace::<B>(bytes), scalar::whitespace),
+        Kind::Uw2025Fence => fence!(fences::uw_2025_candidates, fences::uw_2025),
+        Kind::UwPaperFence => fence!(fences::uw_paper_candidates, fences::uw_paper),
+        Kind::PunctuationFence => fence!(fences::punctuation_candidates, fences::punctuation),
+        Kind::SentenceFence => sentences::pieces::<B>(classes, text, piece),
+        Kind::Whole => {
+            if !text.is_empty() {
+                piece(0, text.len());
+            }
+        }
+    }
+}
+
+/// Calls `piece` with the matches of a regex and the gaps between them.
+fn regex_pieces(regex: &Regex, text: &[u8], meter: &Meter, mut piece: impl FnMut(usize, usize)) -> Result<(), String> {
+    let mut gap = 0;
+    regex.matches(text, meter, |start, end| {
+        if gap < start {
+            piece(gap, start);
+        }
+        if start < end {
+            piece(start, end);
+        }
+        gap = end;
+    })?;
+    if gap < text.len() {
+        piece(gap, text.len());
+    }
+    Ok(())
+}
+
+/// Each scanner splits the pieces of the one before it and sees only the piece.
+fn sequence_pieces(
+    scanners: &[Scanner],
+    text: &[u8],
+    offset: usize,
+    meter: &Meter,
+    piece: &mut dyn FnMut(usize, usize),
+) -> Result<(), String> {
+    let Some((first, rest)) = scanners.split_first() else {
+        if !text.is_empty() {
+            piece(offset, offset + text.len());
+        }
+        return Ok(());
+    };
+    let mut result = Ok(());
+    first.metered_pieces(text, meter, |start, end| {
+        if result.is_ok() {
+            result = sequence_pieces(rest, &text[start..end], offset + start, meter, piece);
+        }
+    })?;
+    result
+}

@@ -1,0 +1,350 @@
+//! Windows, scalar scanners and regexes split every named pattern the same way on generated text.
+
+use super::classes::{Classes, CLASSES};
+use super::named::{Kind, EQUIVALENT, NAMED};
+use super::scanner::{named_pieces, Scanner};
+use super::{bounded_regex::Regex, fences, masks::Portable, scalar, seed_plus};
+use crate::runtime::random::Random;
+
+/// Every class of characters that the patterns distinguish, and the special cases.
+#[rustfmt::skip]
+const ALPHABET: &[&str] = &[
+    "a", "b", "s", "S", "T", "e", "E", "l", "ll", "LL", "'", "'s", "'RE", "'ve", "'D", "’", "’s", "’LL", "ſ", "'ſ", "ﬆ",
+    " ", "  ", "\n", "\r", "\r\n", "\t", "\u{b}", "\u{c}", "\u{1c}", "\u{a0}", "\u{85}", "\u{2028}", "\u{3000}",
+    "1", "23", "456", "7890", "٣", "٤٥٦", "Ⅷ", "½", "²", ".", ",", "_", "%", "e5", "E-1", "+", "-", "1,234", "5.5%",
+    "!", "/", ":", "(", "#", "*", "é", "É", "ǅ", "ʰ", "中", "の", "ก", "\u{301}", "\u{903}", "א", "\u{5b0}",
+    "🦊", "👩\u{200d}💻", "👍🏽", "\u{1f3fd}", "🇩🇪", "🇩", "1\u{fe0f}\u{20e3}", "#\u{20e3}", "\u{20e3}", "☎\u{fe0f}", "❤",
+    "🏴\u{e0067}\u{e0062}\u{e007f}", "🏴\u{e0067}", "\u{e007f}", "\u{200d}", "\u{fe0f}", "\u{200b}", "\u{feff}",
+    "\u{fffd}", "\u{10ffff}", "\0", "\u{7f}", "?", "…", "؟", "।", "。", "？", ")", "\"", "”", "»", "」", "\n\n",
+];
+
+/// The same without characters that stop the windows, so that those cover long stretches.
+const ASCII: &[&str] = &[
+    "a", "b", "st", "S", "AB", "'", "'s", "'S", "'ll", "'t's", " ", " ", " ", "  ", "   ", "\n", "\n\n", "\r\n", "\t",
+    "1", "23", "456", "78901", ".", "!", "!?", "/", "//", "\n/", "e", "the", "Xy",
+];
+
+fn cut_with(text: &[u8], run: impl FnOnce(&mut dyn FnMut(usize, usize))) -> Vec<usize> {
+    let mut ends = vec![0];
+    run(&mut |start, end| {
+        assert_eq!(start, *ends.last().unwrap());
+        assert!(end > start);
+        ends.push(end);
+    });
+    assert_eq!(*ends.last().unwrap(), text.len());
+    ends
+}
+
+fn cut(scanner: &Scanner, text: &[u8]) -> Vec<usize> {
+    cut_with(text, |piece| scanner.pieces(text, piece).unwrap())
+}
+
+fn pieces(scanner: &Scanner, text: &str) -> Vec<String> {
+    cut(scanner, text.as_bytes()).windows(2).map(|ends| text[ends[0]..ends[1]].to_string()).collect()
+}
+
+/// Splits with the scalar scanner only.
+fn scalar_cut(kind: Kind, text: &[u8]) -> Vec<usize> {
+    let classes = &*CLASSES;
+    let each = |next: &dyn Fn(&Classes, &[u8], usize) -> usize| {
+        cut_with(text, |piece| {
+            let mut at = 0;
+            while at < text.len() {
+                let end = next(classes, text, at);
+                piece(at, end);
+                at = end;
+            }
+        })
+    };
+    // A fence that is called at every position, not only at candidates.
+    let everywhere = |find: &dyn Fn(usize) -> Result<usize, usize>| {
+        cut_with(text, |piece| fences::pieces::<Portable>(text, piece, |_| u64::MAX, find))
+    };
+    match kind {
+        Kind::Gpt2 => each(&scalar::gpt2),
+        Kind::Cl100k => each(&scalar::cl100k::<true, 3>),
+        Kind::Llama3 => each(&scalar::cl100k::<false, 3>),
+        Kind::Digits1 => each(&scalar::cl100k::<false, 1>),
+        Kind::SeedPlus => each(&seed_plus::seed_plus),
+        Kind::O200k => each(&scalar::o200k::<true>),
+        Kind::Superbpe => each(&scalar::o200k::<false>),
+        Kind::UwPaper => each(&scalar::uw_paper),
+        Kind::Whitespace => each(&scalar::whitespace),
+        Kind::Uw2025Fence => everywhere(&|at| fences::uw_2025(classes, text, at)),
+        Kind::UwPaperFence => everywhere(&|at| fences::uw_paper(classes, text, at)),
+        Kind::PunctuationFence => everywhere(&|at| fences::punctuation(classes, text, at)),
+        Kind::SentenceFence | Kind::Whole => cut(&Scanner::Named(kind), text), // no scalar scanner
+    }
+}
+
+/// The pattern as a regex, without a hand-written scanner.
+fn by_regex(pattern: &str) -> Scanner {
+    let regex = |line: &str| Scanner::Regex(Box::new(Regex::new(line).unwrap()));
+    match pattern.split('\n').collect::<Vec<_>>()[..] {
+        [line] => regex(line),
+        ref lines => Scanner::Sequence(lines.iter().map(|line| regex(line)).collect()),
+    }
+}
+
+fn generated(random: &mut Random, alphabet: &[&str], most: usize) -> String {
+    let length = 1 + random.below(most);
+    (0..length).map(|_| random.of(alphabet)).collect()
+}
+
+#[track_caller]
+fn assert_alike(name: &str, text: &str, found: Vec<usize>, expected: Vec<usize>) {
+    if found != expected {
+        let show = |ends: &[usize]| ends.windows(2).map(|e| text[e[0]..e[1]].to_string()).collect::<Vec<_>>();
+        panic!("{name} on {text:?}:\n{:?}\n{:?}", show(&found), show(&expected));
+    }
+}
+
+#[test]
+fn scanners_cut_like_their_regexes() {
+    let mut random = Random(7);
+    for (name, pattern, kind) in NAMED.iter().filter(|(name, _, _)| *name != "none") {
+        let (fast, slow) = (Scanner::new(pattern).unwrap(), by_regex(pattern));
+        assert!(matches!(fast, Scanner::Named(found) if found == *kind));
+        for i in 0..12_000 {
+            let text = match i % 4 {
+                0 => generated(&mut random, ASCII, 60),
+                1 => generated(&mut random, ASCII, 30) + &generated(&mut random, ALPHABET, 30),
+                _ => generated(&mut random, ALPHABET, 12),
+            };
+            assert_alike(name, &text, cut(&fast, text.as_bytes()), cut(&slow, text.as_bytes()));
+        }
+    }
+}
+
+/// All triples of the characters that matter at ends of sentences, and positions at the ends of blocks.
+#[test]
+fn sentences_end_like_their_regex() {
+    let marks = [".", "!", "?", "…", "؟", "۔", "。", "！", "？", "｡", "।", "॥", "။", "።", "។"];
+    let closing = ["\"", "'", ")", "]", "”", "’", "»", "」", "』", "）"];
+    let others = [" ", "\n", "\t", "\u{3000}", "\u{2029}", "a", "1", "é", "€", "中", "؞", "ۓ", "、", "＂", "ၐ"];
+    let all = [&marks[..], &closing, &others].concat();
+    let (_, pattern, kind) = NAMED.iter().find(|(name, _, _)| *name == "sentence-fence").unwrap();
+    let slow = by_regex(pattern);
+    for first in &all {
+        for second in &all {
+            let texts = all.iter().map(|third| format!("{first}{second}{third}"));
+            let text = texts.collect::<Vec<_>>().join("ab");
+            let expected = cut(&slow, text.as_bytes());
+            assert_alike("sentence-fence", &text, cut(&Scanner::Named(*kind), text.as_bytes()), expected);
+        }
+        for letters in 55..70 {
+            for second in &others[..6] {
+                let text = "x".repeat(letters) + first + second + "yz" + first + "”" + second;
+                let expected = cut(&slow, text.as_bytes());
+                assert_alike("sentence-fence", &text, cut(&Scanner::Named(*kind), text.as_bytes()), expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn windows_cut_like_scalar_scanners() {
+    let mut random = Random(11);
+    for (name, _, kind) in NAMED {
+        for i in 0..20_000 {
+            let text = match i % 3 {
+                0 => generated(&mut random, ASCII, 200),
+                1 => generated(&mut random, &ASCII[..16], 200),
+                // Long ASCII with a rare character of another kind.
+                _ => (0..6).map(|_| generated(&mut random, ASCII, 40) + random.of(ALPHABET)).collect(),
+            };
+            let expected = scalar_cut(*kind, text.as_bytes());
+            assert_alike(name, &text, cut(&Scanner::Named(*kind), text.as_bytes()), expected.clone());
+            let portable = cut_with(text.as_bytes(), |piece| named_pieces::<Portable>(*kind, text.as_bytes(), piece));
+            assert_alike(name, &text, portable, expected);
+        }
+    }
+}
+
+/// Difficult cases at every position of a window and across its end, in every kind of text.
+#[test]
+fn windows_cut_like_scalar_scanners_at_every_offset() {
+    let hard = [
+        "'s",
+        "'ll",
+        "'LL's",
+        "'t't't",
+        "'ſa",
+        "’s",
+        "'",
+        "''",
+        " 's",
+        "\n",
+        "\r\n",
+        "\n\n",
+        " \n",
+        "\n ",
+        "\n \n",
+        "  \n  a",
+        "!\n",
+        "!\n\n ",
+        "!\n \n ",
+        "!\n/",
+        "/\n/\n/",
+        "!\r\n/!",
+        " ",
+        "  ",
+        "          ",
+        "\t",
+        "\t\t ",
+        "\u{a0}",
+        " \u{2028} ",
+        "1",
+        "12",
+        "1234",
+        "1234567890123",
+        "1,234",
+        "1.5%",
+        "1e-5",
+        "12\u{fe0f}\u{20e3}",
+        " 1\u{20e3}",
+        "#\u{20e3}",
+        "٣",
+        "½",
+        "é",
+        "É",
+        "中",
+        "🦊",
+        "aB",
+        "ABa",
+        "\u{301}",
+        "!",
+        "!!",
+        " !",
+        "?!a",
+        "\t!",
+        "\0",
+    ];
+    for (name, _, kind) in NAMED {
+        for hard in hard {
+            for before in ["x", " ", "!", "1", "\n", "ab "] {
+                for offset in 0..=130 {
+                    let text: String = before.chars().cycle().take(offset).chain(hard.chars()).collect();
+                    for text in [text.clone() + &"words and ".repeat(8), text + &before.repeat(70)] {
+                        let expected = scalar_cut(*kind, text.as_bytes());
+                        assert_alike(name, &text, cut(&Scanner::Named(*kind), text.as_bytes()), expected);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn long_runs_are_cut_in_linear_time() {
+    for (_, _, kind) in NAMED {
+        for unit in [
+            "a",
+            " ",
+            "\n",
+            "1",
+            "!",
+            "'",
+            "'s",
+            "٣",
+            "½1",
+            "🦊",
+            "\u{200d}",
+            "🏴\u{e0067}",
+            " \n",
+            "\u{301}",
+            "1,234,",
+        ] {
+            let text = unit.repeat(400_000);
+            let started = std::time::Instant::now();
+            cut(&Scanner::Named(*kind), text.as_bytes());
+            assert!(started.elapsed().as_secs() < 10, "{kind:?} on many {unit:?}");
+        }
+    }
+}
+
+#[test]
+fn malformed_bytes_do_not_stop_a_scanner() {
+    let mut random = Random(3);
+    for (_, _, kind) in NAMED {
+        for _ in 0..3_000 {
+            let mut text = generated(&mut random, ALPHABET, 60).into_bytes();
+            for _ in 0..1 + random.below(4) {
+                let at = random.below(text.len());
+                text[at] = random.below(256) as u8;
+            }
+            assert_eq!(cut(&Scanner::Named(*kind), &text), scalar_cut(*kind, &text), "{kind:?} on {text:?}");
+        }
+    }
+}
+
+#[test]
+fn other_spellings_cut_alike() {
+    let mut random = Random(5);
+    for (regex, kind) in EQUIVALENT {
+        let fast = Scanner::new(regex).unwrap();
+        assert!(matches!(fast, Scanner::Named(found) if found == *kind));
+        let slow = by_regex(regex);
+        for i in 0..20_000 {
+            let text = generated(&mut random, if i % 3 == 0 { ASCII } else { ALPHABET }, 16);
+            assert_alike(regex, &text, cut(&fast, text.as_bytes()), cut(&slow, text.as_bytes()));
+        }
+    }
+}
+
+/// If `cuts_after_words` is true, the parts of a text give the pieces of the whole; if not, they differ for some text.
+#[test]
+fn text_may_be_cut_after_words() {
+    let mut random = Random(13);
+    for (name, pattern, _) in NAMED {
+        let scanner = Scanner::new(pattern).unwrap();
+        let mut differ = 0;
+        for i in 0..20_000 {
+            let alphabet = if i % 2 == 0 { ASCII } else { ALPHABET };
+            let before =
+                generated(&mut random, alphabet, 25) + random.of(&["a", "Z", "0", "9", "s", "123", "1,000", "e5"]);
+            let behind = random.of(&[" ", "\n"]).to_string() + &generated(&mut random, alphabet, 25);
+            let mut parts = cut(&scanner, before.as_bytes());
+            parts.extend(cut(&scanner, behind.as_bytes())[1..].iter().map(|end| before.len() + end));
+            let text = before + &behind;
+            let whole = cut(&scanner, text.as_bytes());
+            if scanner.cuts_after_words() {
+                assert_alike(name, &text, parts, whole);
+            } else {
+                differ += usize::from(parts != whole);
+            }
+        }
+        assert!(scanner.cuts_after_words() || differ > 0, "{name} could be cut");
+    }
+    assert!(!Scanner::new(r"\S+|\s+").unwrap().cuts_after_words());
+    assert!(!Scanner::new("a+\nb+").unwrap().cuts_after_words());
+}
+
+#[test]
+fn gaps_of_a_regex_are_pieces() {
+    let digits = Scanner::new(r"\d").unwrap();
+    assert_eq!(pieces(&digits, "ab1c22"), ["ab", "1", "c", "2", "2"]);
+    let triples = Scanner::new(r"(?=(\d{3})+(?!\d))").unwrap();
+    assert_eq!(pieces(&triples, "n=1234567."), ["n=1", "234", "567."]);
+}
+
+#[test]
+fn a_sequence_cuts_the_pieces_of_the_regex_before() {
+    // In the second regex `$` is the end of a piece, not of the text.
+    let sequence = Scanner::new("\\d+\n[a-z]$|1").unwrap();
+    assert_eq!(pieces(&sequence, "abc211de"), ["ab", "c", "2", "1", "1", "d", "e"]);
+    let with_named = Scanner::new(&format!("b\n{}", NAMED[0].1)).unwrap();
+    assert_eq!(pieces(&with_named, "a  b c"), ["a", "  ", "b", " c"]);
+    assert_eq!(pieces(&with_named, ""), Vec::<String>::new());
+    assert!(Scanner::new("a\n(").err().unwrap().contains("\"(\" does not compile"));
+    for empty in ["a\n", "\na", "a\n\nb"] {
+        assert!(Scanner::new(empty).err().unwrap().contains("empty line"), "{empty:?}");
+    }
+}
+
+#[test]
+fn an_error_in_the_middle_of_a_sequence_is_reported() {
+    let sequence = Scanner::new("x\n(?=(a+)+$)(\\1)b|(a|a)*c\\1").unwrap();
+    let text = "x".to_string() + &"a".repeat(40) + "!x";
+    assert!(sequence.pieces(text.as_bytes(), |_, _| ()).unwrap_err().contains("gave up"));
+}

@@ -1,0 +1,267 @@
+//! Finds starts of pieces in a window of 64 bytes by bit algebra, instead of one branch per character.
+//!
+//! A window begins where a piece begins. So it does not depend on the text before it, like the scalar scanners, and the
+//! two can alternate at any piece: the algebra handles ASCII only and leaves everything else to them. Bit i of a mask
+//! stands for byte i, so `mask << 1` refers to the byte before and `mask >> 1` to the byte after.
+//!
+//! Only certain starts are reported. What depends on text after the window (does this white space end at a word?) is
+//! left to the next window, which begins at the last start.
+
+use super::{
+    masks::{Bytes, BLOCK},
+    scalar::{contraction, small_contraction},
+    seed_plus::{self, may_continue_number},
+};
+
+/// The result of a window.
+pub struct Window {
+    /// Certain starts of pieces.
+    starts: u64,
+    /// Bytes that the scalar scanner has to handle, because the algebra cannot.
+    scalar: usize,
+}
+
+/// Pads a window after the end of the text: a byte outside ASCII, which ends certainty.
+const PADDING: u8 = 0x80;
+
+/// A shorter rest of the text is left to the scalar scanner.
+const WORTH_A_WINDOW: usize = 12;
+
+/// Splits a text with `window(bytes, at)`, and with the scalar scanner `next(at)` where that is not certain.
+#[inline(always)]
+pub fn pieces(
+    text: &[u8],
+    mut piece: impl FnMut(usize, usize),
+    window: impl Fn(&[u8; BLOCK], usize) -> Window,
+    next: impl Fn(usize) -> usize,
+) {
+    let (mut at, mut scalar_until) = (0, 0);
+    while at < text.len() {
+        if at >= scalar_until {
+            let rest = &text[at..];
+            let mut padded = [PADDING; BLOCK];
+            let bytes = rest.first_chunk().or_else(|| {
+                padded[..rest.len()].copy_from_slice(rest);
+                (rest.len() >= WORTH_A_WINDOW).then_some(&padded)
+            });
+            if let Some(bytes) = bytes {
+                let Window { starts, scalar } = window(bytes, at);
+                // After the last window, only the uncertain end of the text is left.
+                scalar_until = if rest.len() < BLOCK { text.len() } else { at + scalar };
+                let first = at;
+                let mut ends = starts & !1;
+                while ends != 0 {
+                    let end = first + ends.trailing_zeros() as usize;
+                    piece(at, end);
+                    at = end;
+                    ends &= ends - 1;
+                }
+                if at > first {
+                    continue;
+                }
+            }
+        }
+        let end = next(at);
+        piece(at, end);
+        at = end;
+    }
+}
+
+/// The certain ones of `starts`: those before `trouble`; if the text before it ends in a run of `open` characters,
+/// those up to the run's first.
+#[inline(always)]
+fn certain(starts: u64, trouble: u64, open: impl Fn(u64) -> u64) -> Window {
+    let length = trouble.trailing_zeros() as usize;
+    if length == 0 {
+        return Window { starts: 0, scalar: BLOCK - trouble.leading_zeros() as usize };
+    }
+    let last = 1 << (length - 1);
+    let run = (open(last) << (BLOCK - length)).leading_ones() as usize;
+    let certain_length = (length - run + 1).min(length);
+    Window { starts: starts & (u64::MAX >> (BLOCK - certain_length)), scalar: BLOCK - trouble.leading_zeros() as usize }
+}
+
+/// Calls `bit` with the index of every set bit, in order.
+#[inline(always)]
+fn each_bit(mut mask: u64, mut bit: impl FnMut(usize)) {
+    while mask != 0 {
+        bit(mask.trailing_zeros() as usize);
+        mask &= mask - 1;
+    }
+}
+
+#[inline(always)]
+fn bit(i: usize) -> u64 {
+    1u64.checked_shl(i as u32).unwrap_or(0)
+}
+
+/// First bytes of the runs of a class.
+#[inline(always)]
+fn runs(class: u64) -> u64 {
+    class & !(class << 1)
+}
+
+/// The classes that all patterns use. Bytes outside ASCII also count as others.
+pub struct Classes {
+    pub letter: u64,
+    pub number: u64,
+    pub white: u64,
+    pub space: u64,
+    pub other: u64,
+    pub wide: u64,
+}
+
+#[inline(always)]
+pub fn classes(block: impl Bytes) -> Classes {
+    let (letter, number, space) = (block.letters(), block.within(b'0', b'9'), block.equal(b' '));
+    let white = space | block.within(b'\t', b'\r');
+    Classes { letter, number, white, space, other: !(letter | number | white), wide: block.wide() }
+}
+
+/// Starts of words without a space before them, and starts in white space: of a run, and of its last character if the
+/// word after it takes that.
+#[inline(always)]
+fn words(class: &Classes, runs: u64, joins: u64) -> u64 {
+    let Classes { white, space, .. } = *class;
+    (runs & !(space << 1)) | (white & (!(white << 1) | (joins >> 1)))
+}
+
+#[inline(always)]
+pub fn gpt2<B: Bytes>(bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Window {
+    let block = B::load(bytes);
+    let class = classes(block);
+    let mut starts = words(&class, runs(class.letter) | runs(class.number) | runs(class.other), !class.white);
+    each_bit(block.equal(b'\'') & (starts | 1), |i| {
+        let length = small_contraction(text, at + i);
+        if length > 0 {
+            starts = starts & !bit(i + 1) | bit(i + length);
+        }
+    });
+    certain(starts, class.wide, |_| class.white)
+}
+
+#[inline(always)]
+pub fn whitespace<B: Bytes>(bytes: &[u8; BLOCK]) -> Window {
+    let class = classes(B::load(bytes));
+    let starts = words(&class, runs(!class.white), !class.white);
+    certain(starts, class.wide, |_| class.white)
+}
+
+#[inline(always)]
+pub fn uw_paper<B: Bytes>(bytes: &[u8; BLOCK]) -> Window {
+    let class = classes(B::load(bytes));
+    let number = class.number;
+    let joins = class.letter | class.other;
+    let mut starts = words(&class, runs(class.letter) | runs(class.other), joins) | runs(number);
+    let triples = number & number >> 1 & number >> 2;
+    let mut cuts = (number & !(number >> 1)) >> 2 & triples;
+    while cuts != 0 {
+        starts |= cuts;
+        cuts = cuts >> 3 & triples;
+    }
+    certain(starts, class.wide, |last| if number & last != 0 { number } else { class.white })
+}
+
+/// The common part of the cl100k and the o200k family: (starts except words and numbers, starts of runs of others,
+/// white space except line breaks, line breaks that belong to the others before them).
+#[inline(always)]
+fn lines(block: impl Bytes, class: &Classes) -> (u64, u64, u64, u64) {
+    let Classes { white, space, other, .. } = *class;
+    let newline = block.equal(b'\n') | block.equal(b'\r');
+    let blank = white & !newline;
+    let others = runs(other) & !(space << 1);
+    // Adding its first bit to a run of ones clears the run and carries into the zero after it.
+    let taken = newline & !newline.wrapping_add(newline & (other << 1));
+    let fresh = white & !taken;
+    // A piece starts after the last line break of white space, but not after line breaks that belong to others.
+    let mut after = blank & (newline << 1);
+    each_bit(blank & (newline >> 1), |i| {
+        let before = !blank & (bit(i) - 1);
+        after &= !bit(BLOCK - before.leading_zeros() as usize);
+    });
+    (others | runs(fresh) | after | (blank & !(white >> 1)), others, blank, taken)
+}
+
+/// Starts of numbers, cut from the left every `MOST` digits.
+#[inline(always)]
+fn numbers<const MOST: usize>(number: u64) -> u64 {
+    if MOST == 1 {
+        return number;
+    }
+    let mut starts = runs(number);
+    let full = number & number << 1 & number << 2 & number << 3;
+    let mut more = starts << 3 & full;
+    while more != 0 {
+        starts |= more;
+        more = more << 3 & full;
+    }
+    starts
+}
+
+#[inline(always)]
+pub fn cl100k<B: Bytes, const DIGITS: usize>(bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Window {
+    let block = B::load(bytes);
+    let class = classes(block);
+    let (starts, others, blank, _) = lines(block, &class);
+    let mut starts = starts | numbers::<DIGITS>(class.number) | runs(class.letter) & !((blank | others) << 1);
+    each_bit(block.equal(b'\'') & others, |i| {
+        let length = contraction(text, at + i);
+        if length > 0 {
+            starts |= bit(i + length);
+        }
+    });
+    certain(starts, class.wide, |_| class.white)
+}
+
+#[inline(always)]
+pub fn seed_plus<B: Bytes>(bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Window {
+    if may_continue_number(bytes[0]) {
+        return Window { starts: 0, scalar: 1 };
+    }
+    let block = B::load(bytes);
+    let class = classes(block);
+    let (starts, others, blank, _) = lines(block, &class);
+    let mut starts = starts | numbers::<3>(class.number) | runs(class.letter) & !((blank | others) << 1);
+    each_bit(block.equal(b'\'') & others, |i| {
+        let length = seed_plus::contraction(text, at + i);
+        if length > 0 {
+            starts |= bit(i + length);
+        }
+    });
+    // A keycap takes the space before it, a number does not.
+    let perhaps_keycap = class.number & (class.space << 1) & (class.wide >> 1 | 1 << (BLOCK - 1));
+    let mut trouble = class.wide | perhaps_keycap;
+    let after = class.number << 1 & !class.number;
+    if after & !class.white != 0 {
+        let separators = [b',', b'_', b'.', b'%'].map(|byte| block.equal(byte));
+        let exponents = block.equal(b'e') | block.equal(b'E');
+        trouble |= after & separators.into_iter().fold(exponents, |all, mask| all | mask);
+    }
+    certain(starts, trouble, |_| class.white)
+}
+
+#[inline(always)]
+pub fn o200k<B: Bytes, const CONTRACTIONS: bool>(bytes: &[u8; BLOCK], text: &[u8], at: usize) -> Window {
+    let block = B::load(bytes);
+    let class = classes(block);
+    let (starts, others, blank, taken) = lines(block, &class);
+    let upper = block.within(b'A', b'Z');
+    let lower = class.letter & !upper;
+    let words = runs(class.letter) & !((blank | others) << 1) | upper & (lower << 1);
+    let mut starts = starts | numbers::<3>(class.number) | words;
+    if CONTRACTIONS {
+        // A word takes at most one contraction. In order, since the letters of a contraction are not a word of their
+        // own.
+        let mut end = 0;
+        each_bit(block.equal(b'\'') & (class.letter << 1), |i| {
+            let length = if i == end { 0 } else { contraction(text, at + i) };
+            if length > 0 {
+                end = i + length;
+                starts = starts & !(bit(end).wrapping_sub(bit(i))) | bit(end);
+            }
+        });
+    }
+    // A slash after line breaks that belong to others belongs to them too: left to the scalar scanner.
+    let slashes = if taken != 0 { block.equal(b'/') & (taken << 1) } else { 0 };
+    certain(starts, class.wide | slashes, |_| class.white)
+}

@@ -1,0 +1,340 @@
+//! The encoder.
+
+use numpy::{Element, IntoPyArray, PyReadonlyArray1};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use super::arrays::{self, list, pooled, Array};
+use super::calls::{core, detached, user_error};
+use super::preparation::{prepared, Preparation};
+use super::{texts::Texts, vocabulary::table};
+use crate::encode::definition::{self, Definition};
+use crate::encode::dropout::{Coins, Dropout};
+use crate::encode::rules::{recover_merges, superword_rank};
+use crate::encode::{encoder, offsets};
+use crate::files::shards::{TokenStream, Width};
+use crate::pretokenize::scanner::Scanner;
+use crate::runtime::lock_free::Once;
+use crate::text::documents::{self, Documents};
+use crate::vocabulary::{MergeRule, MOST_IDS, MOST_MERGES};
+
+/// Shorter texts are encoded without releasing the GIL: this many bytes take some microseconds.
+const SHORT_TEXT: usize = 1 << 10;
+
+/// Larger buffers of ids are not kept between texts.
+const KEPT_IDS: usize = 1 << 20;
+
+type Encoded<'py> = (Array<'py, u32>, Array<'py, i64>);
+type Streamed<'py> = (Bound<'py, PyAny>, Array<'py, i64>, Array<'py, i64>, Option<usize>);
+
+#[pyclass(frozen, module = "tokenizer._native")]
+pub struct Encoder {
+    pub core: encoder::Encoder,
+    dropout: Once<Dropout>,
+}
+
+#[pymethods]
+impl Encoder {
+    /// `tokens`: bytes by id. `merges`: (left, right, new) ids by rank; the first `phase1` belong to phase 1. `whole`:
+    /// ids of tokens that replace a whole piece of the pattern without merging. `eligible`: for two-pass tokenizers, a
+    /// regex; only whole pretokens of one token that it matches take part in phase 2.
+    #[new]
+    #[pyo3(signature = (tokens, byte_ids, merges, *, phase1, pattern, fence, two_pass, whole, eligible=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        tokens: &Bound<'_, PyList>,
+        byte_ids: [u32; 256],
+        merges: PyReadonlyArray1<u32>,
+        phase1: usize,
+        pattern: &str,
+        fence: Option<&str>,
+        two_pass: bool,
+        whole: PyReadonlyArray1<u32>,
+        eligible: Option<&str>,
+    ) -> PyResult<Self> {
+        let table = table(tokens)?;
+        let n = table.len();
+        let whole = arrays::to_vec(&whole)?;
+        let merges: Vec<MergeRule> = arrays::to_vec(&merges)?
+            .chunks_exact(3)
+            .map(|ids| MergeRule { left: ids[0], right: ids[1], new: ids[2] })
+            .collect();
+        if n > MOST_IDS {
+            return Err(user_error(format!("{n} tokens are too many: ids are below {}", MOST_IDS)));
+        }
+        if merges.len() > MOST_MERGES {
+            let most = MOST_MERGES;
+            return Err(user_error(format!("{} merges are too many: at most {most}", merges.len())));
+        }
+        let out_of_range = |id: u32| id as usize >= n;
+        if byte_ids.iter().any(|&id| out_of_range(id))
+            || merges.iter().any(|m| out_of_range(m.left) || out_of_range(m.right) || out_of_range(m.new))
+            || whole.iter().any(|&id| out_of_range(id))
+            || phase1 > merges.len()
+        {
+            return Err(user_error(format!("ids of bytes and merges must be below the {n} tokens")));
+        }
+        let scanner = |regex: &str| Scanner::new(regex).map_err(user_error);
+        let mut definition = Definition {
+            eligible: eligible.map(|regex| definition::eligible(regex, &table)).transpose().map_err(user_error)?,
+            tokens: table,
+            byte_ids,
+            merges,
+            phase1,
+            scanner: scanner(if two_pass { pattern } else { fence.unwrap_or(pattern) })?,
+            fence: match fence {
+                Some(fence) if two_pass => Some(scanner(fence)?),
+                _ => None,
+            },
+        };
+        if !two_pass && phase1 == definition.merges.len() {
+            // Ids do not depend on the split of the levels. Imported superwords do not record where phase 2 begins.
+            definition.phase1 = superword_rank(&definition);
+        }
+        let make = || {
+            let core = encoder::Encoder::new(definition);
+            Ok(if whole.is_empty() { core } else { core.ignoring_merges(&whole) })
+        };
+        Ok(Self { core: detached(tokens.py(), make)?, dropout: Once::new() })
+    }
+
+    /// (left, right) by rank, flat: the parts of which tiktoken's rule makes token `rank`, or 2**32 - 1 if it never
+    /// does. `tokens`: bytes by rank, with all single bytes.
+    #[staticmethod]
+    fn recover_merges<'py>(py: Python<'py>, tokens: Vec<Vec<u8>>) -> PyResult<Array<'py, u32>> {
+        let parts = detached(py, || Ok(recover_merges(&tokens)))?;
+        let flat: Vec<u32> =
+            parts.into_iter().flat_map(|parts| parts.map_or([u32::MAX; 2], |(left, right)| [left, right])).collect();
+        Ok(flat.into_pyarray(py))
+    }
+
+    /// Ranks of the merges that can apply: no earlier merge of a repeated pair, and one derivation per token.
+    fn live_merges<'py>(&self, py: Python<'py>) -> PyResult<Array<'py, u32>> {
+        Ok(detached(py, || Ok(self.core.live_merges()))?.into_pyarray(py))
+    }
+
+    /// By id: number of tokens into which the merges turn the token's own bytes. For one-pass tokenizers.
+    fn tokens_in_tokens<'py>(&self, py: Python<'py>) -> PyResult<Array<'py, u32>> {
+        Ok(detached(py, || Ok(self.core.tokens_in_tokens()))?.into_pyarray(py))
+    }
+
+    /// Number of phase-1 merges that join products of phase 2 and so apply among its merges.
+    #[getter]
+    fn late_merges(&self) -> usize {
+        self.core.late_merges
+    }
+
+    /// The first rank of the second level: that of phase 2, or, if the tokenizer does not record it, the rank from
+    /// which on merges make superwords.
+    #[getter]
+    fn phase1(&self) -> usize {
+        self.core.definition().phase1
+    }
+
+    /// Ids of one text.
+    #[pyo3(signature = (text, preparation=None))]
+    fn encode<'py>(
+        &self,
+        py: Python<'py>,
+        text: &str,
+        preparation: Option<&Preparation>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        self.with_ids(py, text, preparation, |ids| list(py, ids))?
+    }
+
+    /// Ids of one text as an array.
+    #[pyo3(signature = (text, preparation=None))]
+    fn encode_array<'py>(
+        &self,
+        py: Python<'py>,
+        text: &str,
+        preparation: Option<&Preparation>,
+    ) -> PyResult<Array<'py, u32>> {
+        self.with_ids(py, text, preparation, |ids| arrays::from_slice(py, ids))?
+    }
+
+    #[pyo3(signature = (texts, threads, preparation=None))]
+    fn encode_batch<'py>(
+        &self,
+        py: Python<'py>,
+        texts: Texts<'py>,
+        threads: usize,
+        preparation: Option<&Preparation>,
+    ) -> PyResult<Encoded<'py>> {
+        let documents = texts.documents(py)?;
+        let documents = &*documents;
+        let encode = || match preparation {
+            None => self.core.encode_batch(documents, threads),
+            Some(Preparation(preparation)) => preparation.encode_batch(&self.core, documents, threads),
+        };
+        let (ids, offsets) = detached(py, encode)?;
+        Ok((ids.into_pyarray(py), offsets.into_pyarray(py)))
+    }
+
+    /// Documents in the format of a token file: each preceded by the id `mark`, as uint16 if `narrow`, otherwise
+    /// uint32. Returns the ids, the end of each document, the bytes that each one's tokens spell (by `lengths`, indexed
+    /// by id), and the first document with the mark among its own ids. Runs on the calling thread.
+    #[pyo3(signature = (texts, mark, lengths, narrow, preparation=None))]
+    fn encode_stream<'py>(
+        &self,
+        py: Python<'py>,
+        texts: Texts<'py>,
+        mark: u32,
+        lengths: PyReadonlyArray1<u32>,
+        narrow: bool,
+        preparation: Option<&Preparation>,
+    ) -> PyResult<Streamed<'py>> {
+        let (documents, lengths) = (texts.documents(py)?, arrays::to_vec(&lengths)?);
+        if narrow {
+            self.stream::<u16>(py, &*documents, mark, &lengths, preparation)
+        } else {
+            self.stream::<u32>(py, &*documents, mark, &lengths, preparation)
+        }
+    }
+
+    /// Number of tokens of each text. Ids are not kept.
+    #[pyo3(signature = (texts, threads, preparation=None))]
+    fn count_tokens<'py>(
+        &self,
+        py: Python<'py>,
+        texts: Texts<'py>,
+        threads: usize,
+        preparation: Option<&Preparation>,
+    ) -> PyResult<Array<'py, i64>> {
+        let documents = texts.documents(py)?;
+        let documents = &*documents;
+        let count = || {
+            self.core.with_states(threads, |states| {
+                let mut states: Vec<_> = states.iter_mut().map(|state| (state, Vec::new())).collect();
+                documents::map(documents, &mut states, documents.count(), |(state, ids), _, text, out| {
+                    ids.clear();
+                    prepared(preparation, text, ids, |text, ids| self.core.encode(text, state, ids))?;
+                    out.push(ids.len() as i64);
+                    Ok(())
+                })
+            })
+        };
+        Ok(detached(py, count)?.0.into_pyarray(py))
+    }
+
+    /// Ids of a text, and the start and end of every token in bytes and in characters, both flat.
+    #[pyo3(signature = (text, preparation=None))]
+    fn encode_spans<'py>(
+        &self,
+        py: Python<'py>,
+        text: &str,
+        preparation: Option<&Preparation>,
+    ) -> PyResult<(Array<'py, u32>, Array<'py, i64>, Array<'py, i64>)> {
+        let text = text.as_bytes();
+        let find = || match preparation {
+            Some(Preparation(preparation)) => {
+                let spans =
+                    self.core.with_states(1, |states| preparation.spans(&self.core, text, false, &mut states[0]))?;
+                Ok((spans.ids, spans.bytes, spans.characters))
+            }
+            None => {
+                let mut ids = Vec::new();
+                self.core.with_states(1, |states| self.core.encode(text, &mut states[0], &mut ids))?;
+                let (bytes, characters) = offsets::spans(text, &ids, |id| self.core.tokens().get(id).len())?;
+                Ok((ids, bytes, characters))
+            }
+        };
+        let (ids, bytes, characters) = detached(py, find)?;
+        Ok((ids.into_pyarray(py), bytes.into_pyarray(py), characters.into_pyarray(py)))
+    }
+
+    /// Ids of a text, the start and end of every token in characters (flat), and the number of its piece.
+    fn encode_words<'py>(
+        &self,
+        py: Python<'py>,
+        text: &str,
+        preparation: &Preparation,
+    ) -> PyResult<(Array<'py, u32>, Array<'py, i64>, Array<'py, i64>)> {
+        let find = || {
+            self.core.with_states(1, |states| preparation.0.spans(&self.core, text.as_bytes(), true, &mut states[0]))
+        };
+        let spans = detached(py, find)?;
+        Ok((spans.ids.into_pyarray(py), spans.characters.into_pyarray(py), spans.words.into_pyarray(py)))
+    }
+
+    /// Ids of each text with merges dropped at random. Document i uses the coins of (seed, i).
+    #[pyo3(signature = (texts, p, seed, threads, preparation=None))]
+    fn encode_dropout<'py>(
+        &self,
+        py: Python<'py>,
+        texts: Texts<'py>,
+        p: f64,
+        seed: u64,
+        threads: usize,
+        preparation: Option<&Preparation>,
+    ) -> PyResult<Encoded<'py>> {
+        let documents = texts.documents(py)?;
+        let documents = &*documents;
+        let encode = || {
+            let definition = self.core.definition();
+            let dropout = self.dropout.get_or_init(|| Dropout::new(definition));
+            let mut states: Vec<_> = std::iter::repeat_with(Default::default).take(threads.max(1)).collect();
+            documents::map(documents, &mut states, 0, |scratch, i, text, out| {
+                let mut coins = Coins::new(p, seed, i as u64);
+                prepared(preparation, text, out, |text, out| dropout.encode(definition, text, &mut coins, scratch, out))
+            })
+        };
+        let (ids, offsets) = detached(py, encode)?;
+        Ok((ids.into_pyarray(py), offsets.into_pyarray(py)))
+    }
+}
+
+impl Encoder {
+    fn stream<'py, T: Width + Element + Send + Sync>(
+        &self,
+        py: Python<'py>,
+        documents: &dyn Documents,
+        mark: u32,
+        lengths: &[u32],
+        preparation: Option<&Preparation>,
+    ) -> PyResult<Streamed<'py>> {
+        let encode = || {
+            self.core.with_state(|state| {
+                let mut ids = std::mem::take(&mut state.ids);
+                let stream = TokenStream::<T>::of(documents, lengths, mark, &mut ids, |text, ids| {
+                    prepared(preparation, text, ids, |text, ids| self.core.encode(text, state, ids))
+                });
+                if ids.capacity() <= KEPT_IDS {
+                    state.ids = ids;
+                }
+                stream
+            })
+        };
+        let TokenStream { ids, ends, spelled, marked } = detached(py, encode)?;
+        Ok((pooled(py, ids)?.into_any(), ends.into_pyarray(py), spelled.into_pyarray(py), marked))
+    }
+
+    /// Calls `pass` with the ids of one text, in a buffer that is reused.
+    fn with_ids<R>(
+        &self,
+        py: Python<'_>,
+        text: &str,
+        preparation: Option<&Preparation>,
+        pass: impl FnOnce(&[u32]) -> R,
+    ) -> PyResult<R> {
+        self.core.with_state(|state| {
+            let mut ids = std::mem::take(&mut state.ids);
+            ids.clear();
+            let encode =
+                || prepared(preparation, text.as_bytes(), &mut ids, |text, ids| self.core.encode(text, state, ids));
+            // For a short text, let other threads wait for the GIL rather than release and reacquire it.
+            let encoded = if text.len() < SHORT_TEXT { core(encode) } else { detached(py, encode) };
+            let passed = encoded.map(|()| pass(&ids));
+            if ids.capacity() <= KEPT_IDS {
+                state.ids = ids;
+            }
+            passed
+        })
+    }
+}
+
+/// Whether the regex matches in each token; false for tokens that are not valid UTF-8.
+#[pyfunction]
+pub fn eligible(tokens: &Bound<'_, PyList>, pattern: &str) -> PyResult<Vec<bool>> {
+    definition::eligible(pattern, &table(tokens)?).map_err(user_error)
+}

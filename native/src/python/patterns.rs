@@ -1,0 +1,46 @@
+//! Patterns.
+
+use pyo3::prelude::*;
+
+use super::calls::{core, detached};
+use super::text::Batch;
+use crate::pretokenize::named::{EQUIVALENT, NAMED};
+use crate::pretokenize::scanner::Scanner;
+use crate::runtime::interrupt;
+
+/// Names and regexes of the named patterns.
+#[pyfunction]
+pub fn named_patterns() -> Vec<(&'static str, &'static str)> {
+    NAMED.iter().map(|&(name, regex, _)| (name, regex)).collect()
+}
+
+/// Other spellings of named patterns, with the names.
+#[pyfunction]
+pub fn equivalent_patterns() -> Vec<(&'static str, &'static str)> {
+    let name = |kind| NAMED.iter().find(|named| named.2 == kind).expect("every kind has a name").0;
+    EQUIVALENT.iter().map(|&(regex, kind)| (regex, name(kind))).collect()
+}
+
+/// The pieces of a text; fails if the regex does not compile.
+#[pyfunction]
+pub fn split(text: &str, pattern: &str) -> PyResult<Vec<String>> {
+    core(|| {
+        let mut pieces = Vec::new();
+        Scanner::new(pattern)?.pieces(text.as_bytes(), |start, end| pieces.push(text[start..end].to_string()))?;
+        Ok(pieces)
+    })
+}
+
+/// Number of pieces of all documents, on one thread: scanning alone, for benchmarks.
+#[pyfunction]
+pub fn count_pieces(py: Python<'_>, batch: &Batch, pattern: &str) -> PyResult<usize> {
+    detached(py, || {
+        let scanner = Scanner::new(pattern)?;
+        let mut pieces = 0;
+        for i in 0..batch.0.len() {
+            interrupt::poll(batch.0.document(i).len());
+            scanner.pieces(batch.0.document(i), |_, _| pieces += 1)?;
+        }
+        Ok(pieces)
+    })
+}

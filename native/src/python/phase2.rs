@@ -1,0 +1,187 @@
+//! Phase 2.
+
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use super::calls::{core, detached, user_error};
+use super::merges::{merge_result, ranked_tokens, veto, Progress};
+use super::text::Batch;
+use crate::encode::definition::{self, Definition};
+use crate::encode::encoder::Encoder;
+use crate::pretokenize::scanner::Scanner;
+use crate::text::{specials::Specials, unit::Unit};
+use crate::train::options::{Judge, Tie};
+use crate::train::phase2::sketch;
+use crate::train::phase2::trainer::{MergeRules, Trainer};
+use crate::train::phase2::worker::{Pass, Spans};
+use crate::vocabulary::MergeRule;
+
+/// Phase 2: passes over batches, then merges.
+#[pyclass(module = "tokenizer._native")]
+pub struct SuperwordTrainer(Trainer);
+
+#[pymethods]
+impl SuperwordTrainer {
+    #[classattr]
+    const MAX_WEIGHT: u32 = sketch::MAX_WEIGHT;
+
+    #[new]
+    #[pyo3(signature = (alphabet, merges, *, pattern, fence, two_pass, eligible, unit, span_trigger, span_cap, special_tokens, threads))]
+    #[allow(clippy::too_many_arguments)] // keywords of one call
+    fn new(
+        alphabet: Vec<u8>,
+        merges: Vec<(u32, u32)>,
+        pattern: &str,
+        fence: &str,
+        two_pass: bool,
+        eligible: Option<&str>,
+        unit: &str,
+        span_trigger: Option<usize>,
+        span_cap: usize,
+        special_tokens: Vec<String>,
+        threads: usize,
+    ) -> PyResult<Self> {
+        let tokens = ranked_tokens(&alphabet, &merges)?;
+        let mut byte_ids = [0; 256];
+        alphabet.iter().enumerate().for_each(|(rank, &byte)| byte_ids[byte as usize] = rank as u32);
+        let rules =
+            merges.iter().enumerate().map(|(rank, &(left, right))| MergeRule { left, right, new: (256 + rank) as u32 });
+        let scanner = |regex: &str| Scanner::new(regex).map_err(user_error);
+        let definition = Definition {
+            eligible: eligible.map(|regex| definition::eligible(regex, &tokens)).transpose().map_err(user_error)?,
+            tokens,
+            byte_ids,
+            merges: rules.collect(),
+            phase1: merges.len(),
+            scanner: scanner(if two_pass { pattern } else { fence })?,
+            fence: if two_pass { Some(scanner(fence)?) } else { None },
+        };
+        let spans = Spans {
+            unit: Unit::parse(unit).map_err(user_error)?,
+            trigger: span_trigger,
+            cap: span_cap.max(1),
+            longest: None,
+        };
+        let specials = Specials::without_ids(&special_tokens).map_err(user_error)?;
+        core(|| Ok(Trainer::new(Encoder::new(definition), spans, specials, threads))).map(Self)
+    }
+
+    fn begin_pass(&mut self) {
+        self.0.begin_pass();
+    }
+
+    /// From now on, passes see the text with the merges found so far applied. Its seams have to be counted again.
+    fn start_over(&mut self) {
+        self.0.start_over();
+    }
+
+    /// Bytes used by the fragments of this pass and a merge loop over them.
+    #[getter]
+    fn memory(&self) -> usize {
+        self.0.memory()
+    }
+
+    fn end_pass(&mut self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || {
+            self.0.end_pass();
+            Ok(())
+        })
+    }
+
+    /// A document of weight w, from 1 to `MAX_WEIGHT`, counts as w equal documents. This holds for every pass.
+    fn measure_spans(&mut self, py: Python<'_>, batch: &Batch, weight: u32) -> PyResult<()> {
+        detached(py, || self.0.add(&batch.0, Pass::Lengths, weight))
+    }
+
+    /// After a pass of measure_spans: truncates spans at this quantile of their lengths, and returns it.
+    fn truncate_spans(&mut self, quantile: f64) -> usize {
+        let longest = self.0.length_quantile(quantile);
+        self.0.set_longest(longest);
+        longest
+    }
+
+    fn count_seams(&mut self, py: Python<'_>, batch: &Batch, weight: u32, sample_every: usize) -> PyResult<()> {
+        detached(py, || self.0.add(&batch.0, Pass::Seams { sample_every }, weight))
+    }
+
+    fn count_fragments(&mut self, py: Python<'_>, batch: &Batch, weight: u32, threshold: u32) -> PyResult<()> {
+        detached(py, || self.0.add(&batch.0, Pass::Fragments { threshold }, weight))
+    }
+
+    /// Count of each phase-1 token, by rank, after a pass of count_seams.
+    fn token_counts<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
+        self.0.token_counts().to_vec().into_pyarray(py)
+    }
+
+    /// Merges the fragments of the last pass, on top of the merges that earlier calls found and the pass has applied
+    /// (`start_over`); returns all of them. With `sample`, merges the sample of count_seams instead, without effect on
+    /// later calls. `judge(left, right, count)` returns true to reject a candidate.
+    #[pyo3(signature = (n_merges, *, sample, tie_break, min_count, max_bytes, max_words, max_tokens, forbid, special_tokens, non_overlapping, judge, progress))]
+    #[allow(clippy::too_many_arguments)] // keywords of one call
+    fn merge<'py>(
+        &mut self,
+        py: Python<'py>,
+        n_merges: usize,
+        sample: bool,
+        tie_break: &str,
+        min_count: u64,
+        max_bytes: Option<usize>,
+        max_words: Option<usize>,
+        max_tokens: Option<u32>,
+        forbid: Vec<Vec<u8>>,
+        special_tokens: Vec<String>,
+        non_overlapping: bool,
+        judge: Option<Py<PyAny>>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let tie = Tie::parse(tie_break).map_err(user_error)?;
+        let veto = veto(max_bytes, max_words, forbid, special_tokens);
+        let mut progress = Progress::new(progress, 0.1);
+        let mut failure = None;
+        let result = detached(py, || {
+            let rules = MergeRules { tie, veto: &veto, max_tokens, non_overlapping };
+            if sample {
+                return self.0.merge_sample(n_merges, &rules, |merges| progress.report(merges));
+            }
+            let mut ask = judge.map(|judge| {
+                let failure = &mut failure;
+                move |left: &[u8], right: &[u8], count: u64| {
+                    let verdict = Python::attach(|py| {
+                        judge.call1(py, (PyBytes::new(py, left), PyBytes::new(py, right), count))?.is_truthy(py)
+                    });
+                    verdict.map_err(|error| *failure = Some(error)).ok()
+                }
+            });
+            let ask = ask.as_mut().map(|ask| ask as Judge);
+            let (report, stop) = self.0.merge(n_merges, &rules, min_count, ask, |merges| progress.report(merges))?;
+            Ok((report.clone(), stop))
+        });
+        if let Some(error) = progress.error.or(failure) {
+            return Err(error);
+        }
+        let (report, stop) = result?;
+        merge_result(py, report, stop)
+    }
+
+    /// Statistics of the last pass.
+    #[getter]
+    fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let statistics = self.0.statistics;
+        let result = PyDict::new(py);
+        for (name, value) in [
+            ("documents", statistics.documents),
+            ("bytes", statistics.bytes),
+            ("tokens", statistics.tokens),
+            ("spans", statistics.spans),
+            ("seams", statistics.seams),
+            ("dead_seams", statistics.dead_seams),
+            ("fragments", statistics.fragments),
+            ("cells", statistics.cells),
+            ("sampled_tokens", statistics.sampled_tokens),
+        ] {
+            result.set_item(name, value)?;
+        }
+        Ok(result)
+    }
+}

@@ -1,0 +1,126 @@
+//! Selection of documents.
+
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::batch::{buffer, Batch};
+use crate::runtime::{interrupt::poll, memory};
+
+/// The side of the held-out split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    All,
+    Train,
+    HeldOut,
+}
+
+/// Selects documents. The budget counts the bytes of documents within the length bounds, before the split.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    pub min_bytes: usize,
+    pub max_bytes: Option<usize>,
+    pub budget: Option<u64>,
+    pub heldout_fraction: f64,
+    pub heldout_salt: String,
+    pub split: Split,
+    pub sample_fraction: f64,
+    pub sample_salt: String,
+    /// Bytes of the budget used so far.
+    pub used: u64,
+    /// Hashes of documents to exclude.
+    pub excluded: std::collections::HashSet<u64>,
+}
+
+impl Filter {
+    /// From now on, excludes every document whose text equals one of these.
+    pub fn exclude(&mut self, batch: &Batch) {
+        for i in 0..batch.len() {
+            poll(batch.document(i).len());
+            self.excluded.insert(xxh3_64(batch.document(i)));
+        }
+    }
+
+    /// The selected documents, and whether more are wanted. The batch is not copied if all are selected.
+    pub fn apply(&mut self, batch: &Arc<Batch>) -> (Arc<Batch>, bool) {
+        let mut taken = Vec::with_capacity(batch.len());
+        let mut more = true;
+        for i in 0..batch.len() {
+            poll(batch.document(i).len());
+            match self.takes(batch.document(i)) {
+                None => {
+                    more = false;
+                    break;
+                }
+                Some(true) => taken.push(i),
+                Some(false) => {}
+            }
+        }
+        if taken.len() == batch.len() {
+            return (Arc::clone(batch), more);
+        }
+        let bytes: usize = taken.iter().map(|&i| batch.document(i).len()).sum();
+        // A pooled buffer is as large as a whole batch and would stay that large while the selection is kept.
+        let data = if bytes > batch.data.len() / 2 { buffer(bytes) } else { memory::with_capacity(bytes) };
+        let mut copy = Batch { data, ..Batch::default() };
+        taken.into_iter().for_each(|i| copy.push(batch.document(i)));
+        (Arc::new(copy), more)
+    }
+
+    /// Whether to select the document; None once the budget is used up.
+    fn takes(&mut self, document: &[u8]) -> Option<bool> {
+        if self.budget.is_some_and(|budget| self.used >= budget) {
+            return None;
+        }
+        if document.len() < self.min_bytes || self.max_bytes.is_some_and(|most| document.len() > most) {
+            return Some(false);
+        }
+        self.used += document.len() as u64;
+        if !self.excluded.is_empty() && self.excluded.contains(&xxh3_64(document)) {
+            return Some(false);
+        }
+        let held_out = || below(document, &self.heldout_salt, self.heldout_fraction);
+        let on_this_side = match self.split {
+            Split::All => true,
+            Split::Train => !held_out(),
+            Split::HeldOut => held_out(),
+        };
+        Some(on_this_side && (self.sample_fraction >= 1.0 || below(document, &self.sample_salt, self.sample_fraction)))
+    }
+}
+
+/// A coin of the given probability, determined by the document's text and the salt.
+fn below(document: &[u8], salt: &str, fraction: f64) -> bool {
+    let hash = xxh3_64_with_seed(document, xxh3_64(salt.as_bytes()));
+    // 53 bits fit a double exactly, so the comparison is the same on every platform.
+    ((hash >> 11) as f64) < fraction * (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::batch::recycle;
+
+    #[test]
+    fn a_batch_of_few_documents_keeps_little_memory() {
+        let mut batch = Batch::default();
+        (0..1000u32).for_each(|i| batch.push(i.to_string().repeat(1000).as_bytes()));
+        let whole = batch.data.len();
+        let mut filter = Filter {
+            min_bytes: 0,
+            max_bytes: None,
+            budget: None,
+            heldout_fraction: 0.02,
+            heldout_salt: String::new(),
+            split: Split::HeldOut,
+            sample_fraction: 1.0,
+            sample_salt: String::new(),
+            used: 0,
+            excluded: Default::default(),
+        };
+        recycle(Arc::new(Batch { data: Vec::with_capacity(2 * whole), ..Batch::default() }));
+        let (held_out, _) = filter.apply(&Arc::new(batch));
+        assert!((1..100).contains(&held_out.len()));
+        assert!(held_out.data.capacity() < whole / 5, "{} of {whole}", held_out.data.capacity());
+    }
+}

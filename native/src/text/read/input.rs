@@ -1,0 +1,74 @@
+//! Files as byte streams: decompressed, through a buffer.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use crate::runtime::memory;
+
+pub(super) const READ_BUFFER: usize = 1 << 20;
+/// Maximum growth of the buffer of a long document: doubling could far exceed the limit.
+const GROWTH: usize = 1 << 26;
+
+pub(super) fn open(path: &Path) -> std::io::Result<Box<dyn Read>> {
+    let file = File::open(path)?;
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    Ok(match extension.to_ascii_lowercase().as_str() {
+        "gz" => Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(READ_BUFFER, file))),
+        "zst" | "zstd" => Box::new(zstd::Decoder::new(file)?),
+        _ => Box::new(file),
+    })
+}
+
+pub(super) fn unreadable(error: std::io::Error) -> String {
+    format!("cannot be read to its end ({error}): it may be damaged or incomplete; fetch or write it again")
+}
+
+/// A buffer that is filled at the end and consumed from the front.
+pub(super) struct Window<R> {
+    input: R,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Position of `buffer[start]` in the input.
+    pub(super) base: u64,
+}
+
+impl<R: Read> Window<R> {
+    pub(super) fn new(input: R) -> Self {
+        Self { input, buffer: vec![0; READ_BUFFER], start: 0, end: 0, base: 0 }
+    }
+
+    pub(super) fn text(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    pub(super) fn use_up(&mut self, bytes: usize) {
+        self.start += bytes;
+        self.base += bytes as u64;
+    }
+
+    /// Reads more input; false at the end.
+    pub(super) fn fill(&mut self) -> Result<bool, String> {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        if self.end == self.buffer.len() {
+            let growth = self.end.min(GROWTH);
+            memory::reserve(&mut self.buffer, growth);
+            self.buffer.resize(self.end + growth, 0);
+        }
+        loop {
+            match self.input.read(&mut self.buffer[self.end..]) {
+                Ok(n) => {
+                    self.end += n;
+                    return Ok(n > 0);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(unreadable(error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Reading documents from files.
+
+mod collector;
+mod input;
+mod json_lines;
+mod plain_text;
+mod queue;
+pub mod reader;
+mod records;
+pub mod settings;
+#[cfg(test)]
+mod tests;

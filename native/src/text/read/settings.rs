@@ -1,0 +1,33 @@
+//! What to read, and how.
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub field: Vec<String>,
+    pub separator: Option<String>,
+    pub score_field: Option<Vec<String>>,
+    pub min_score: f64,
+    /// Replace malformed UTF-8 by U+FFFD instead of raising an error.
+    pub replace_invalid: bool,
+    pub batch_bytes: usize,
+    /// A longer document, or JSON line, is an error. This bounds memory, whatever a file decompresses to.
+    pub limit: usize,
+    /// Longer documents are skipped without being held in memory. At most `limit`.
+    pub skip_above: Option<usize>,
+    /// Read text files that are one long document in parts, cut between words (see `word_end`).
+    pub parts: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Text,
+    JsonLines,
+}
+
+pub(super) fn too_long(what: &str, base: u64, settings: &Settings) -> String {
+    format!(
+        "{what} starting at byte {base} of the text has more than {} bytes: raise corpus.document_limit_bytes to read it, \
+         which takes several times its size in memory; or skip long documents with corpus.max_document_bytes, or set \
+         corpus.separator to split a .txt file into documents",
+        settings.limit
+    )
+}

@@ -1,0 +1,48 @@
+//! Decoding of UTF-8.
+
+/// Code point and byte length of the non-ASCII character at `text[at]`. A malformed byte is U+FFFD, one byte long.
+#[inline]
+pub fn decode(text: &[u8], at: usize) -> (u32, usize) {
+    const MALFORMED: (u32, usize) = (0xFFFD, 1);
+    let rest = &text[at..];
+    let tail = |i: usize| rest.get(i).filter(|&&b| b & 0xC0 == 0x80).map(|&b| (b & 0x3F) as u32);
+    match rest[0] {
+        lead @ 0xC2..=0xDF => match tail(1) {
+            Some(b) => (((lead & 0x1F) as u32) << 6 | b, 2),
+            None => MALFORMED,
+        },
+        lead @ 0xE0..=0xEF => match (tail(1), tail(2)) {
+            (Some(b), Some(c)) => (((lead & 0x0F) as u32) << 12 | b << 6 | c, 3),
+            _ => MALFORMED,
+        },
+        lead @ 0xF0..=0xF4 => match (tail(1), tail(2), tail(3)) {
+            (Some(b), Some(c), Some(d)) => {
+                let code_point = ((lead & 0x07) as u32) << 18 | b << 12 | c << 6 | d;
+                if code_point < 0x11_0000 {
+                    (code_point, 4)
+                } else {
+                    MALFORMED
+                }
+            }
+            _ => MALFORMED,
+        },
+        _ => MALFORMED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decode_agrees_with_the_standard_library() {
+        for c in ['\u{80}', 'é', '\u{7ff}', '\u{800}', '中', '\u{ffff}', '🦊', '\u{10ffff}'] {
+            let mut buffer = [0; 4];
+            let text = c.encode_utf8(&mut buffer).as_bytes().to_vec();
+            assert_eq!(decode(&text, 0), (c as u32, text.len()));
+            for cut in 1..text.len() {
+                assert_eq!(decode(&text[..cut], 0), (0xFFFD, 1));
+            }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Training: the merge loop of both phases, and phase 2.
+
+mod candidates;
+pub mod cells;
+mod index;
+pub mod merge_loop;
+mod occurrences;
+pub mod options;
+pub mod phase2;
+mod replace;
+pub mod report;
+#[cfg(test)]
+mod tests;

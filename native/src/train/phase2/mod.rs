@@ -1,0 +1,8 @@
+//! Phase 2.
+
+mod fragments;
+pub mod sketch;
+#[cfg(test)]
+mod tests;
+pub mod trainer;
+pub mod worker;

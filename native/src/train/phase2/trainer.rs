@@ -1,0 +1,244 @@
+//! Phase 2 without documents: seams are counted, then the fragments between frequent seams.
+//!
+//! A phase-2 token that spans the seam between two adjacent tokens occurs at most as often as these two were adjacent
+//! at the start. So if no merge below a count of τ is needed, every seam rarer than τ is a cut. The rest falls into
+//! short fragments that repeat, and they are counted like the words of phase 1. Seams are counted in a hashed sketch
+//! that never underestimates, so there may be too few cuts, but never a wrong one.
+
+use super::sketch::{Sketch, MAX_WEIGHT};
+use super::worker::{Pass, Spans, Statistics, Worker};
+use crate::encode::{encoder::Encoder, state::State, superwords::Superwords};
+use crate::runtime::{interrupt::poll, parallel};
+use crate::text::{batch::Batch, specials::Specials};
+use crate::train::options::{Judge, Phase2Options, RejectedPairs, Tie, Veto};
+use crate::train::report::{Merge, Report, Stop};
+use crate::train::{cells::Words, merge_loop::MergeLoop};
+
+const CHUNK_BYTES: usize = 1 << 17;
+/// Phase-1 tokens of a sufficient sample, for any corpus: about 40 MB of text.
+const SAMPLE_TOKENS: u64 = 10_000_000;
+const PROGRESS: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Which pairs of the fragments may be merged.
+pub struct MergeRules<'a> {
+    pub tie: Tie,
+    pub veto: &'a Veto,
+    /// Maximum number of phase-1 tokens in a new token.
+    pub max_tokens: Option<u32>,
+    pub non_overlapping: bool,
+}
+
+pub struct Trainer {
+    encoder: Encoder,
+    spans: Spans,
+    specials: Specials,
+    sketch: Sketch,
+    workers: Vec<Worker>,
+    pub statistics: Statistics,
+    documents: usize,
+    token_counts: Vec<u64>,
+    /// Merges found so far, at thresholds that were too high for all of them.
+    found: Report,
+    rejected_pairs: RejectedPairs,
+    /// Number of found merges that passes apply to the text, and those merges.
+    applied: usize,
+    seen: Option<Superwords>,
+}
+
+impl Trainer {
+    /// `encoder` has only the phase-1 merges, ids by rank, and the fence of phase 2.
+    pub fn new(encoder: Encoder, spans: Spans, specials: Specials, threads: usize) -> Self {
+        Self {
+            encoder,
+            spans,
+            specials,
+            sketch: Sketch::new(),
+            workers: (0..threads.max(1)).map(|_| Worker::default()).collect(),
+            statistics: Statistics::default(),
+            documents: 0,
+            token_counts: Vec::new(),
+            found: Report::default(),
+            rejected_pairs: RejectedPairs::default(),
+            applied: 0,
+            seen: None,
+        }
+    }
+
+    /// From now on, passes see the text with all merges found so far applied. Its seams have to be counted again; they
+    /// are rarer, so fewer of them reach the same threshold.
+    pub fn start_over(&mut self) {
+        self.applied = self.found.merges.len();
+        let merges = self.found.merges.iter().map(|merge| (merge.left, merge.right));
+        self.seen = (self.applied > 0).then(|| Superwords::new(self.encoder.tokens().len(), merges));
+        self.sketch.clear();
+    }
+
+    /// Discards the results of earlier passes except seams and merges.
+    pub fn begin_pass(&mut self) {
+        self.workers.iter_mut().for_each(|worker| *worker = Worker::default());
+        self.statistics = Statistics::default();
+        self.documents = 0;
+    }
+
+    pub fn set_longest(&mut self, longest: usize) {
+        self.spans.longest = Some(longest);
+    }
+
+    /// A document of weight w counts as w equal documents, also in the statistics. At most `MAX_WEIGHT`.
+    pub fn add(&mut self, batch: &Batch, pass: Pass, weight: u32) -> Result<(), String> {
+        if !(1..=MAX_WEIGHT).contains(&weight) {
+            return Err(format!("a document has the weight {weight}; use 1 to {MAX_WEIGHT}"));
+        }
+        let chunks = parallel::chunks(&batch.offsets, CHUNK_BYTES);
+        let (encoder, spans, specials, seen) = (&self.encoder, self.spans, &self.specials, self.seen.as_ref());
+        let (sketch, base) = (&self.sketch, self.documents);
+        // Checked only between batches, so that the sample does not depend on threads.
+        let sampling = self.workers.iter().map(|worker| worker.statistics.sampled_cells).sum::<u64>() < SAMPLE_TOKENS;
+        let threads = self.workers.len();
+        if matches!(pass, Pass::Seams { .. }) {
+            let n = encoder.tokens().len() + self.applied;
+            self.workers.iter_mut().for_each(|worker| worker.tokens.resize(n, 0));
+        }
+        encoder.with_states(threads, |states| {
+            let mut pairs: Vec<(&mut State, &mut Worker)> =
+                states.iter_mut().map(Box::as_mut).zip(&mut self.workers).collect();
+            parallel::for_each(&mut pairs, chunks.len(), |(state, worker), i| {
+                for document in chunks[i].clone() {
+                    let text = batch.document(document);
+                    poll(text.len());
+                    let every = match pass {
+                        Pass::Seams { sample_every } if sampling => sample_every,
+                        _ => 0,
+                    };
+                    let mut number = base + document;
+                    worker.statistics.documents += weight as u64;
+                    worker.statistics.bytes += weight as u64 * text.len() as u64;
+                    specials.between(text, |text| {
+                        encoder.spans(text, spans.unit, state, |span| match pass {
+                            Pass::Lengths => worker.note_length(span.len(), weight),
+                            _ => spans.pieces(span, |piece| {
+                                // By the number within the document, so that the sample does not depend on threads.
+                                let sampled = every > 0 && number % every == 0;
+                                number += 1;
+                                worker.merging(piece, seen, |worker, piece| {
+                                    worker.gather(piece, pass, sampled, weight, sketch);
+                                });
+                            }),
+                        })
+                    })?;
+                }
+                Ok::<(), String>(())
+            })
+        })?;
+        self.documents += batch.len();
+        Ok(())
+    }
+
+    /// Bytes of the fragments so far, and of a merge loop over them.
+    pub fn memory(&self) -> usize {
+        self.workers.iter().map(|worker| worker.fragments.memory()).sum()
+    }
+
+    /// Ends a pass and sums the results of the threads.
+    pub fn end_pass(&mut self) {
+        let mut workers = std::mem::take(&mut self.workers).into_iter();
+        let mut total = workers.next().expect("at least one thread");
+        let threads = workers.len() + 1;
+        for worker in workers {
+            total.fragments.merge(worker.fragments);
+            total.statistics.add(worker.statistics);
+            total.tokens.iter_mut().zip(worker.tokens).for_each(|(sum, count)| *sum += count);
+            for (length, n) in worker.lengths {
+                *total.lengths.entry(length).or_default() += n;
+            }
+        }
+        total.statistics.fragments = total.fragments.len() as u64;
+        total.statistics.cells = total.fragments.n_tokens() as u64;
+        self.statistics = total.statistics;
+        if !total.tokens.is_empty() {
+            self.token_counts = std::mem::take(&mut total.tokens);
+        }
+        self.workers = std::iter::once(total).chain((1..threads).map(|_| Worker::default())).collect();
+    }
+
+    /// The smallest length that at least `quantile` of the spans do not exceed.
+    pub fn length_quantile(&self, quantile: f64) -> usize {
+        let lengths = &self.workers[0].lengths;
+        let wanted = (lengths.values().sum::<u64>() as f64 * quantile).ceil() as u64;
+        let mut seen = 0;
+        let at_quantile = lengths.iter().find(|(_, n)| {
+            seen += *n;
+            seen >= wanted
+        });
+        at_quantile.map_or(1, |(&length, _)| length.max(1))
+    }
+
+    /// Count of each phase-1 token, by id, after a pass over the seams.
+    pub fn token_counts(&self) -> &[u64] {
+        &self.token_counts
+    }
+
+    /// Merges the sample, to estimate how frequent merges are.
+    pub fn merge_sample(
+        &self,
+        total: usize,
+        rules: &MergeRules,
+        progress: impl FnMut(&[Merge]) -> bool,
+    ) -> Result<(Report, Stop), String> {
+        let words = self.workers[0].fragments.words()?;
+        let mut merging = self.merge_loop(words, rules, 1, RejectedPairs::default(), None);
+        let stop = merging.run(total, PROGRESS, progress);
+        Ok((merging.finish().0, stop))
+    }
+
+    /// Continues from the merges found so far, which the fragments must have applied (`start_over`), until there are
+    /// `total`, or no pair of the fragments has a count of `min_count`, which must be at least the threshold they were
+    /// cut at. Consumes the fragments. `progress` gets the new merges.
+    pub fn merge<'a>(
+        &mut self,
+        total: usize,
+        rules: &MergeRules<'a>,
+        min_count: u64,
+        judge: Option<Judge<'a>>,
+        progress: impl FnMut(&[Merge]) -> bool,
+    ) -> Result<(&Report, Stop), String> {
+        assert_eq!(self.applied, self.found.merges.len(), "the fragments have seen all merges");
+        let rejected_pairs = std::mem::take(&mut self.rejected_pairs);
+        let words = std::mem::take(&mut self.workers[0].fragments).into_words()?;
+        let mut merging = self.merge_loop(words, rules, min_count, rejected_pairs, judge);
+        let stop = merging.run(total.saturating_sub(self.found.merges.len()), PROGRESS, progress);
+        let (report, rejected_pairs) = merging.finish();
+        self.rejected_pairs = rejected_pairs;
+        self.found.merges.extend(report.merges);
+        self.found.rejected += report.rejected;
+        self.found.too_long += report.too_long;
+        self.found.already_tokens += report.already_tokens;
+        self.found.selecting += report.selecting;
+        Ok((&self.found, stop))
+    }
+
+    fn merge_loop<'a>(
+        &self,
+        words: Words,
+        rules: &MergeRules<'a>,
+        min_count: u64,
+        rejected_pairs: RejectedPairs,
+        judge: Option<Judge<'a>>,
+    ) -> MergeLoop<'a> {
+        let mut tokens = self.encoder.tokens().clone();
+        let mut widths = vec![1u32; tokens.len()];
+        for merge in &self.found.merges {
+            let token = [tokens.get(merge.left), tokens.get(merge.right)].concat();
+            tokens.push(&token);
+            widths.push(widths[merge.left as usize].saturating_add(widths[merge.right as usize]));
+        }
+        let options = Phase2Options {
+            max_tokens: rules.max_tokens,
+            widths,
+            non_overlapping: rules.non_overlapping,
+            rejected_pairs,
+            judge,
+        };
+        MergeLoop::with_phase2(words, tokens, rules.tie, rules.veto, min_count, options)
+    }
+}
