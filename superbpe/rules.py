@@ -199,6 +199,17 @@ PRESETS: dict[str, Rules] = {
 }
 
 
+def preset(name: str) -> Rules:
+    """The rules of a preset.
+
+    Raises:
+        UserError: there is no preset of this name.
+    """
+    if name not in PRESETS:
+        raise UserError(f"rules={name!r} is not a preset; the presets are: {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
 class Phase1(TypedDict):
     """What phase 1 of a recipe counts, as arguments of `count_pretokens`."""
 

@@ -1,4 +1,4 @@
-"""What phase 2 starts from where a list of merges does not say what the ids are: imported tokenizers, ids that stay."""
+"""Where phase 2 starts: the tokenizer, the transition and the ids, settled before any text is read."""
 
 from __future__ import annotations
 
@@ -8,94 +8,209 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from superbpe.rules import Rules
-from superbpe.transition import Merges
+from superbpe.rules import Rules, script_aware
+from superbpe.transition import Merges, competes, resolve_transition
 from tokenizer import patterns
 from tokenizer.alphabet import ALPHABET
 from tokenizer.definition import Definition
 from tokenizer.errors import UserError, quoted
+from tokenizer.special import check_special_tokens
 from tokenizer.tokenizer import Tokenizer
+from tokenizer.train.bpe import merges_that_fit
 
 
 @dataclass(frozen=True)
 class Start:
-    """Phase 1 of a tokenizer whose ids stay.
+    """Phase 1 as phase 2 takes it over. `resolve_start` makes one.
 
     Attributes:
-        tokenizer: all its tokens, without the merges that never apply; superwords get the ids behind its highest.
-        ranks: int64 [n, 2], the merges that ever apply, as `Tokenizer.ranks` gives them. Of several derivations of a
-            token only one does.
-        ids: int64 [256 + n], ids of the bytes in the order of `ALPHABET` and of what those merges make.
+        tokenizer: phase 1. Where ids stay, it is cut at the transition and has only merges that ever apply.
+        rules: what phase 2 may merge.
+        ranks: int64 [n, 2], the phase-1 merges that phase 2 starts from, as `Tokenizer.ranks` gives them.
+        ids: int64 [256 + n], ids in `tokenizer` of the bytes in the order of `ALPHABET` and of what those merges make.
+        n_merges: merges of both phases that fit into the vocabulary.
+        competing: superwords compete with the phase-1 merges for these places; training finds the transition.
+        keeps_ids: existing ids stay, and superwords follow the highest. Otherwise ids are laid out again from the list
+            of merges, as in `tokenizer` (`Tokenizer.special_layout`).
     """
 
     tokenizer: Tokenizer
+    rules: Rules
     ranks: npt.NDArray[np.int64]
     ids: npt.NDArray[np.int64]
+    n_merges: int
+    competing: bool
+    keeps_ids: bool
 
-    @classmethod
-    def of(cls, tokenizer: Tokenizer, rules: Rules) -> Start:
-        """Phase 1 as it segments text under the rules.
+    @property
+    def specials(self) -> list[str]:
+        """The special tokens in the order of their ids."""
+        found = self.tokenizer.special_tokens
+        return sorted(found, key=found.__getitem__)
 
-        Raises:
-            UserError: phase 2 cannot segment it exactly as the tokenizer does, or the rules would drop some of it.
+    @property
+    def pattern(self) -> patterns.Pattern:
+        """The phase-1 pattern of the result."""
+        return script_aware(self.tokenizer.pattern) if self.rules.script_atoms else self.tokenizer.pattern
+
+    def result(self, n_kept: int, superwords: Merges, provenance: dict[str, Any]) -> Tokenizer:
+        """The tokenizer with superwords.
+
+        Where ids stay, `ignore_merges` is dropped: it was meant for pretokens, and training merged the fence's pieces.
+
+        Args:
+            n_kept: how many merges of `ranks` stay; all, unless superwords compete with them.
+            superwords: the merges of phase 2, by rank.
+            provenance: what the result says about how it was made.
         """
-        if tokenizer.fence is not None:
-            raise UserError(
-                "the tokenizer has superwords already, behind which no other phase 2 can begin while ids stay; "
-                "start from its phase 1"
+        base, rules = self.tokenizer.definition, self.rules
+        phases: dict[str, Any] = {
+            "pattern": self.pattern,
+            "fence": patterns.resolve(rules.fence),
+            "mode": "two-pass" if rules.phase1_fence == "kept" else "one-pass",
+            "eligible": rules.eligible if rules.atoms == "pretokens" else None,
+        }
+        merges = np.column_stack([superwords.left, superwords.right])
+        if not self.keeps_ids:
+            return Tokenizer.from_ranks(
+                np.concatenate([self.ranks[:n_kept], merges]),
+                special_tokens=self.specials,
+                special_layout=base.special_layout,
+                n_phase1_merges=n_kept,
+                provenance=provenance,
+                **phases,
             )
-        if rules.interleave:
-            raise UserError(
-                "rules with interleave=True choose which phase-1 tokens stay; where ids stay, all of them do. "
-                "Use rules with interleave=False"
-            )
-        merges = _applied(tokenizer)
-        ids = np.concatenate([[tokenizer.byte_ids[byte] for byte in ALPHABET], merges[:, 2]]).astype(np.int64)
-        rank_of_id = np.full(tokenizer.vocab_size, -1, dtype=np.int64)
-        known = ids[ids >= 0]
-        rank_of_id[known] = np.flatnonzero(ids >= 0)
-        ranks: npt.NDArray[np.int64] = rank_of_id[merges[:, :2]]
-        late = ranks >= 256 + np.arange(len(merges))[:, None]
-        if late.any() or len(np.unique(known)) < len(known):
-            raise UserError(
-                "superwords cannot be trained on this tokenizer: a merge uses a token before the merge that makes it "
-                "there, or two merges that both apply make one token, so that its merges are no list to go on from"
-            )
-        if rules.phase1_fence == "kept" and tokenizer.ignore_merges:
-            _check_whole_pretokens(tokenizer)
-        unmade = {tokenizer.vocab[i]: i for i in np.setdiff1d(tokenizer.ordinary_ids(), known).tolist()}
-        base = replace(
-            tokenizer.definition,
-            merge_ids=merges.astype(np.uint32),
-            n_phase1_merges=len(merges),
-            ignore_merges=False,
-            unmerged=unmade,
+        ids = np.concatenate([self.ids, base.vocab_size + np.arange(len(merges))])
+        return Tokenizer(replace(base, merge_ids=base.merges_with(ids[merges]), **phases), provenance)
+
+
+def resolve_start(
+    tokenizer: Tokenizer,
+    rules: Rules,
+    vocab_size: int,
+    transition: float | str | None = None,
+    transition_merges: int | None = None,
+    *,
+    keep_ids: bool = False,
+) -> Start:
+    """Settles where phase 2 starts. See `superbpe.train_superbpe` for the arguments.
+
+    Raises:
+        UserError: the rules, the transition, the vocabulary size and the tokenizer do not fit together.
+    """
+    rules.check()
+    if rules.phase1_fence == "lifted":  # only then a tokenizer.json is written, which finds tokens by their text
+        strings = [*tokenizer.special_tokens, *tokenizer.preparation.added_tokens]
+        check_special_tokens(strings, {tokenizer.vocab[i] for i in tokenizer.ordinary_ids()})
+    if keep_ids:
+        if transition is not None or transition_merges is not None:
+            raise UserError("keep_ids keeps the whole tokenizer: leave out the transition, or leave out keep_ids")
+        return _keeping_ids(tokenizer, rules, vocab_size)
+    competing = competes(rules, transition, transition_merges)
+    if competing or tokenizer.definition.has_own_layout():
+        n_merges = merges_that_fit(vocab_size, list(tokenizer.special_tokens))
+        if competing:
+            _check_rivals(n_merges, tokenizer)
+            n_kept = min(n_merges, tokenizer.n_phase1_merges)
+        else:
+            n_kept = resolve_transition(vocab_size, transition, transition_merges) - 256
+            _check_transition(n_kept, n_merges, vocab_size, tokenizer)
+        ranks, ids = tokenizer.ranks()[:n_kept], tokenizer.ordinary_ids()[: 256 + n_kept]
+        return Start(tokenizer, rules, ranks, ids, n_merges, competing, keeps_ids=False)
+    return _keeping_ids(
+        cut_at(tokenizer, resolve_transition(vocab_size, transition, transition_merges)), rules, vocab_size
+    )
+
+
+def _check_transition(n_kept: int, n_merges: int, vocab_size: int, tokenizer: Tokenizer) -> None:
+    """Rejects a transition outside the vocabulary or after the end of the phase-1 tokenizer."""
+    t, have = 256 + n_kept, 256 + tokenizer.n_phase1_merges
+    if not 256 <= t <= 256 + n_merges:
+        raise UserError(
+            f"the transition {t} is outside the vocabulary: "
+            f"with vocab_size={vocab_size} it can be 256 to {256 + n_merges}"
         )
-        return cls(Tokenizer(base, tokenizer.provenance), ranks, ids)
+    if t > have:
+        raise UserError(
+            f"the transition {t} needs {n_kept} phase-1 merges, and the tokenizer has {have - 256}; "
+            f"use at most {have}, or train phase 1 to a larger vocabulary"
+        )
 
-    def with_superwords(
-        self,
-        superwords: Merges,
-        *,
-        pattern: patterns.Pattern,
-        fence: patterns.Pattern,
-        mode: str,
-        eligible: str | None,
-        provenance: dict[str, Any],
-    ) -> Tokenizer:
-        """The tokenizer with superword merges, by rank, behind its own.
 
-        `ignore_merges` goes: the fence's pieces are not the pretokens that it was meant for, and training merged them.
-        """
-        base = self.tokenizer.definition
-        ids = np.concatenate([self.ids, base.vocab_size + np.arange(len(superwords.counts))])
-        merges = base.merges_with(ids[np.column_stack([superwords.left, superwords.right])])
-        definition = replace(base, merge_ids=merges, pattern=pattern, fence=fence, mode=mode, eligible=eligible)
-        return Tokenizer(definition, provenance)
+def _check_rivals(n_merges: int, tokenizer: Tokenizer) -> None:
+    """Rejects a phase 1 that ends before the vocabulary does: the merges after its end would compete as well."""
+    have, phase1 = tokenizer.n_phase1_merges, tokenizer.provenance.get("phase1") or {}
+    complete = phase1.get("ran_out_of_pairs") and have >= phase1.get("merges", have + 1)
+    if have < n_merges and not complete:
+        raise UserError(
+            f"superwords compete with {n_merges} phase-1 merges, and the tokenizer has {have}; "
+            f"train phase 1 to the vocabulary size of phase 2, or to a larger one"
+        )
+
+
+def cut_at(tokenizer: Tokenizer, t: int) -> Tokenizer:
+    """The tokenizer with its first `t` ordinary tokens (bytes, and what merges make) and its special tokens.
+
+    Raises:
+        UserError: it has fewer, or its ids do not let it be cut there.
+    """
+    ordinary = np.sort(tokenizer.ordinary_ids())
+    if not 256 <= t <= len(ordinary):
+        raise UserError(
+            f"the transition {t} does not fit the tokenizer, which has {len(ordinary)} tokens without special ones; "
+            f"use 256 to {len(ordinary)}"
+        )
+    if t == len(ordinary):
+        return tokenizer
+    ids = ordinary.tolist()
+    n_last = sum(i > ids[-1] for i in tokenizer.special_tokens.values())
+    return tokenizer.cut(ids[t - 1] + 1 + n_last)
+
+
+def _keeping_ids(tokenizer: Tokenizer, rules: Rules, vocab_size: int) -> Start:
+    """A start from all tokens of a tokenizer, none of whose ids changes.
+
+    Raises:
+        UserError: phase 2 cannot segment text exactly as the tokenizer does, or the rules would drop some of its
+            tokens.
+    """
+    if vocab_size < tokenizer.vocab_size:
+        raise UserError(
+            f"vocab_size={vocab_size} is less than the {tokenizer.vocab_size} ids that are kept (special tokens and "
+            "unused ids included); use a larger one"
+        )
+    if tokenizer.fence is not None:
+        raise UserError(
+            "the tokenizer has superwords already, and a second phase 2 cannot follow them while ids stay; "
+            "start from its phase 1"
+        )
+    if rules.interleave:
+        raise UserError(
+            "rules with interleave=True choose which phase-1 tokens stay; where ids stay, all of them do. "
+            "Use rules with interleave=False"
+        )
+    if rules.phase1_fence == "kept" and tokenizer.ignore_merges:
+        _check_whole_pretokens(tokenizer)
+    merges = _applied(tokenizer)
+    ids, ranks = _ranked(tokenizer, merges)
+    unmade = {tokenizer.vocab[i]: i for i in np.setdiff1d(tokenizer.ordinary_ids(), ids).tolist()}
+    definition = replace(
+        tokenizer.definition,
+        merge_ids=merges.astype(np.uint32),
+        n_phase1_merges=len(merges),
+        ignore_merges=False,
+        unmerged=unmade,
+    )
+    base = Tokenizer(definition, tokenizer.provenance)
+    n_merges = len(ranks) + vocab_size - base.vocab_size
+    return Start(base, rules, ranks, ids, n_merges, competing=False, keeps_ids=True)
 
 
 def _applied(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
-    """The merges that can apply, by rank, int64 [n, 3]: not other derivations, nor what needs a token never made."""
+    """The merges that can apply, by rank, int64 [n, 3].
+
+    Of several derivations of a token only one ever applies, and none that needs a token which is never made.
+    """
     merges = tokenizer.merge_ids[tokenizer.definition.encoder.live_merges()].astype(np.int64)
     while True:
         made = np.concatenate([tokenizer.byte_ids, merges[:, 2]])
@@ -105,8 +220,24 @@ def _applied(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
         merges = merges[apply]
 
 
+def _ranked(tokenizer: Tokenizer, merges: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Ids by rank, [256 + n], and the merges as ranks, [n, 2]; see `Start`."""
+    ids = np.concatenate([[tokenizer.byte_ids[byte] for byte in ALPHABET], merges[:, 2]]).astype(np.int64)
+    rank_of_id = np.full(tokenizer.vocab_size, -1, dtype=np.int64)
+    known = ids[ids >= 0]
+    rank_of_id[known] = np.flatnonzero(ids >= 0)
+    ranks: npt.NDArray[np.int64] = rank_of_id[merges[:, :2]]
+    late = ranks >= 256 + np.arange(len(merges))[:, None]
+    if late.any() or len(np.unique(known)) < len(known):
+        raise UserError(
+            "superwords cannot be trained on this tokenizer: a merge uses a token before the merge that makes it, or "
+            "two merges that both apply make one token, so that its merges are not a list that training can continue"
+        )
+    return ids, ranks
+
+
 def _check_whole_pretokens(tokenizer: Tokenizer) -> None:
-    """Refuses `ignore_merges` where it matters: two passes know no pretokens that become a token at once."""
+    """Rejects `ignore_merges` where it matters: two-pass encoding has no pretokens that become a token at once."""
     merging = Tokenizer(
         Definition(
             byte_ids=tokenizer.byte_ids,
@@ -121,35 +252,15 @@ def _check_whole_pretokens(tokenizer: Tokenizer) -> None:
     only = [text for text, n in zip(whole, np.diff(offsets).tolist(), strict=True) if n > 1]
     if only:
         raise UserError(
-            f"{len(only)} tokens, such as {quoted(only[0])}, are what whole pretokens become (ignore_merges) and "
-            "merges do "
-            "not make; with the phase-1 fence kept, phase 2 merges what merges make. Use rules with "
+            f"{len(only)} tokens, such as {quoted(only[0])}, are what whole pretokens become (ignore_merges), and "
+            "merges do not make them; with the phase-1 fence kept, phase 2 merges what merges make. Use rules with "
             "phase1_fence='lifted', such as 'uw-2025'"
         )
 
 
 def _text(token: bytes) -> str | None:
-    """The token as text; None where it is no whole characters, as no pretoken is."""
+    """The token as text; None where it is not valid UTF-8 by itself, as every pretoken is."""
     try:
         return token.decode()
     except UnicodeDecodeError:
         return None
-
-
-def cut_at(tokenizer: Tokenizer, t: int) -> Tokenizer:
-    """The tokenizer with its first `t` ordinary tokens (bytes, and what merges make), special tokens beside them.
-
-    Raises:
-        UserError: it has fewer, or its ids do not let it be cut there.
-    """
-    ordinary = np.sort(tokenizer.ordinary_ids())
-    if not 256 <= t <= len(ordinary):
-        raise UserError(
-            f"the transition {t} does not fit the tokenizer, which has {len(ordinary)} tokens without special ones; "
-            f"use 256 to {len(ordinary)}"
-        )
-    if t == len(ordinary):
-        return tokenizer
-    ids = ordinary.tolist()
-    behind = sum(i > ids[-1] for i in tokenizer.special_tokens.values())
-    return tokenizer.cut(ids[t - 1] + 1 + behind)

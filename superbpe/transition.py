@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from superbpe.rules import NO_AUTO, Rules
 from tokenizer.errors import UserError
 
 AUTO = "auto"
+"""The transition that training finds."""
+_EITHER = "give the transition either as transition or as transition_merges"
 
 
 def resolve_transition(
@@ -27,7 +30,7 @@ def resolve_transition(
         UserError: neither or both are given, or the value is out of range.
     """
     if (transition is None) == (transition_merges is None):
-        raise UserError("give the transition either as transition or as transition_merges")
+        raise UserError(_EITHER)
     if transition_merges is not None:
         return 256 + transition_merges
     if isinstance(transition, str):
@@ -39,11 +42,27 @@ def resolve_transition(
     return int(transition)
 
 
+def competes(rules: Rules, transition: float | str | None = None, transition_merges: int | None = None) -> bool:
+    """Whether superwords compete with phase-1 merges, so that training finds the transition.
+
+    Raises:
+        UserError: the rules do not allow it, or they find the transition themselves and one is given.
+    """
+    if rules.interleave and (transition not in (None, AUTO) or transition_merges is not None):
+        raise UserError("these rules find the transition themselves (interleave=True): leave it out, or say 'auto'")
+    if transition == AUTO:
+        if transition_merges is not None:
+            raise UserError(_EITHER)
+        if rules.atoms != "pretokens":
+            raise UserError(f"interleave=True {NO_AUTO}")
+    return rules.interleave or transition == AUTO
+
+
 def times_applied(ranks: npt.ArrayLike, token_counts: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """How often each merge joined two tokens on the way to a segmented text: int64 [n].
 
-    For a merge that ended in the text as a token, or in a part of one, its token was made once for each. In a row of
-    one token that is the number of pairs merged, so a row of three counts once.
+    Each occurrence of a merge's token, by itself or inside another token, was made by one application. In a run of
+    equal tokens only the pairs that were joined count: a run of three counts once.
 
     >>> times_applied([[0, 1], [256, 256]], [0] * 256 + [3, 5])  # "ab" three times left, "abab" five times
     array([13,  5])
@@ -53,7 +72,7 @@ def times_applied(ranks: npt.ArrayLike, token_counts: npt.ArrayLike) -> npt.NDAr
         token_counts: how often each token is left in the text, by rank: 256 bytes, then merges.
     """
     merges = np.asarray(ranks, dtype=np.int64).reshape(-1, 2).tolist()
-    # By rank from the last: whatever a token became part of is made later than itself.
+    # From the last rank: a token is always made before those that contain it.
     made = np.asarray(token_counts).astype(np.int64).tolist()
     for new, (left, right) in zip(range(255 + len(merges), 255, -1), reversed(merges), strict=True):
         made[left] += made[new]
@@ -79,15 +98,15 @@ def interleave(
 ) -> tuple[int, int] | None:
     """How many phase-1 and superword merges a vocabulary takes if they compete by count.
 
-    The next phase-1 merge is taken, unless the next superword merge has a greater count and both its parts are
-    there. So a word comes before the superwords it is part of: they cannot be more frequent than its last merge was.
+    The next phase-1 merge is taken, unless the next superword merge has a greater count and both its parts exist.
+    So a word comes before the superwords that contain it: they cannot be more frequent than its last merge was.
     (On text other than phase 1's own they can; then they wait.) BoundlessBPE's rule: Schmidt et al., arXiv 2604.05192.
 
     Args:
         phase1: counts of the phase-1 merges, by rank.
         superwords: what training over whole pretokens gave, as far as it went.
-        n_merges: how many merges there is room for.
-        unseen: the greatest count that a superword merge behind those can have.
+        n_merges: merges that fit into the vocabulary.
+        unseen: the greatest count that a superword merge after those can have.
 
     Returns:
         the two numbers; or None if it depends on superword merges that are not among those.
@@ -108,29 +127,3 @@ def interleave(
             break
         regular += 1
     return regular, made
-
-
-def check_transition(t: int, vocab_size: int, n_total: int, n_phase1: int) -> None:
-    """Refuses a transition that the vocabulary or the phase-1 tokenizer has no room for."""
-    have = 256 + n_phase1
-    if not 256 <= t <= 256 + n_total:
-        raise UserError(
-            f"the transition {t} is outside the vocabulary: "
-            f"with vocab_size={vocab_size} it can be 256 to {256 + n_total}"
-        )
-    if t > have:
-        raise UserError(
-            f"the transition {t} needs {t - 256} phase-1 merges, and the tokenizer has {have - 256}; "
-            f"use at most {have}, or train phase 1 to a larger vocabulary"
-        )
-
-
-def check_rivals(n_total: int, n_phase1: int, provenance: dict[str, Any]) -> None:
-    """Refuses a phase 1 that ends before the vocabulary does: the merges behind its end would compete as well."""
-    phase1 = provenance.get("phase1") or {}
-    complete = phase1.get("ran_out_of_pairs") and n_phase1 >= phase1.get("merges", n_phase1 + 1)
-    if n_phase1 < n_total and not complete:
-        raise UserError(
-            f"superwords compete with {n_total} phase-1 merges, and the tokenizer has {n_phase1}; "
-            f"train phase 1 to the vocabulary size of phase 2, or to a larger one"
-        )

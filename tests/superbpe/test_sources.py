@@ -154,7 +154,7 @@ def test_one_source_may_stand_alone(phase1, english):
 @pytest.mark.parametrize("option", [{"threshold": 0}, {"threshold": 2.5}, {"memory_bytes": -1}, {"memory_bytes": 0}])
 def test_limits_that_mean_nothing_are_refused(option, phase1, english):
     ((name, value),) = option.items()
-    with pytest.raises(UserError, match=rf"{name}={value} is not possible; use a whole number of 1 or more"):
+    with pytest.raises(UserError, match=rf"{name}={value} is not a whole number of 1 or more"):
         train(phase1, batches(english), RULES["uw-2025"], **option)
 
 

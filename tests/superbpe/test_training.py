@@ -246,7 +246,7 @@ def test_too_high_a_threshold_is_lowered_and_counted(larger):
 @pytest.mark.parametrize("name", ["uw-2025", "spans", "kept, uw fence", "runs", "boundless"])
 def test_memory_changes_nothing_but_the_passes(name, larger):
     unlimited = trained(larger, RULES[name], threshold=2)
-    with pytest.warns(UserWarning, match="phase 2 needs more memory than 0 MB, also for a few merges at a time"):
+    with pytest.warns(UserWarning, match="phase 2 needs more memory than 0 MB even for a few merges at a time"):
         tight = trained(larger, RULES[name], threshold=2, memory_bytes=1)
     assert tight.sha256 == unlimited.sha256
     assert tight.provenance["phase2"]["last_count"] == unlimited.provenance["phase2"]["last_count"]
