@@ -1,10 +1,10 @@
-r"""What phase 2 may merge: units, fence, atoms, caps and vetoes; the named presets, and the phase 1 of each.
+r"""What phase 2 may merge, the named presets, and the phase 1 of each.
 
 The published recipes differ in a handful of decisions, each of which is a setting here:
 
-| | `uw-2025`, `uw-paper` | `runs`, `boundless` | `seed` | `none` | `sentence` |
+| | `uw-2025`, `uw-paper` | `runs`, `boundless` | `spans` | `none` | `sentence` |
 |---|---|---|---|---|---|
-| pattern of phase 1 | `superbpe`, `uw-paper` | `o200k` | `seed` | `superbpe` | `o200k` |
+| pattern of phase 1 | `superbpe`, `uw-paper` | `o200k` | `spans` | `superbpe` | `o200k` |
 | text of phase 1 | lines | documents | documents | lines | documents |
 | text of phase 2 | lines | documents | documents | documents | documents |
 | cut at | digits, punctuation | pretokens that are not one token | punctuation | nothing | ends of sentences |
@@ -12,10 +12,12 @@ The published recipes differ in a handful of decisions, each of which is a setti
 | a new token may not | hold `": "`, five words | | | | |
 | `aaa` counts for | two pairs | one pair | two pairs | two pairs | two pairs |
 | encoding | one pass | two passes | one pass | one pass | one pass |
+| transition | 0.8 | 0.8, found by competition | 0.8 | 0.8 | 0.9 |
 """
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
@@ -32,38 +34,38 @@ class Rules:
     """The rules of a superword phase.
 
     Attributes:
-        unit: "document", or "line" (with its line feed): text inside which merges are counted. A training
-            device: encoding knows only the fence.
-        fence: pattern (name or regex) whose matches are isolated; no phase-2 merge crosses their ends. "none"
-            fences nothing.
-        phase1_fence: "lifted" (the fence alone cuts text, for phase-1 merges too: one-pass encoding, exact in HF
-            files) or "kept" (phase-1 merges stay inside pretokens: two-pass encoding).
-        atoms: what phase 2 merges: "tokens", or only whole "pretokens" which are one phase-1 token and in which
-            `eligible` is found. Pretokens need the phase-1 fence kept: without it there are none.
-        eligible: that regex; it matters to `atoms="pretokens"`.
-        script_atoms: the phase-1 pattern also cuts each character of Han, Kana, Thai, Lao, Khmer and Myanmar
-            apart (`SCRIPT_ATOMS`), so that phase 2 makes their words out of characters. With the fence kept. Phase-1
-            tokens of several such characters are then never reached; a phase 1 trained with `script_aware` has none.
+        unit: "document" or "line" (with its line feed): text inside which merges are counted. It matters to training
+            only; encoding knows only the fence.
+        fence: pattern (name or regex) whose matches are isolated; no phase-2 merge crosses their ends. "none" has no
+            fence.
+        phase1_fence: "lifted" (only the fence cuts text, for phase-1 merges too: one-pass encoding, exact in HF files)
+            or "kept" (phase-1 merges stay inside pretokens: two-pass encoding).
+        atoms: what phase 2 merges: any "tokens", or only whole "pretokens" that are one phase-1 token and in which
+            `eligible` is found. Pretokens need the phase-1 fence kept: there are none otherwise.
+        eligible: regex for `atoms="pretokens"`.
+        script_atoms: the phase-1 pattern also isolates each character of Han, Kana, Thai, Lao, Khmer and Myanmar
+            (`SCRIPT_ATOMS`), so that phase 2 makes their words out of characters. Needs the fence kept. Phase-1 tokens
+            of several such characters are then never reached; a phase 1 trained with `script_aware` has none.
         max_words: most non-empty parts between spaces (0x20) in a new token.
-        max_bytes: most bytes of a new token; None for `tokenizer.spelling.LONGEST_TOKEN`, which is also the most.
+        max_bytes: most bytes of a new token; None for `tokenizer.spelling.LONGEST_TOKEN`, which is the most possible.
         max_tokens: most phase-1 tokens in a new token.
         forbid: strings that no new token may contain.
         min_count: pairs that occur less often are not merged.
-        counting: of a row of one token, all adjacent pairs count ("overlapping", as in HF: three make two pairs) or
-            those that one merge would join ("non-overlapping": three make one).
-        tie_break: which of the most frequent pairs is merged first, as in `train_bpe`; None for the one that
-            training is called with.
-        span_trigger, span_cap: a span between fences of more than `span_trigger` phase-1 tokens is cut every
-            `span_cap` tokens. A training device.
-        truncate_quantile: spans are truncated to this quantile of their lengths in phase-1 tokens. A training
-            device, and the first to apply.
-        interleave: phase-1 merges and superwords compete: the next phase-1 merge, by its count in phase 2's text,
-            unless a superword's count is greater. Where the vocabulary is full, the phase-1 merges taken are the
-            transition. Needs `atoms="pretokens"`.
-        sample: share of documents to train on, chosen by a hash of their text: of each source its share, wherever in
-            it they stand.
-        sample_bytes: instead, about so many bytes of text; the share that gives them is found by reading it once more.
-        sample_salt: another salt, another choice.
+        counting: how a run of equal tokens counts: every adjacent pair ("overlapping", as in HF: three tokens make two
+            pairs) or the pairs that one merge would join ("non-overlapping": three make one).
+        tie_break: which of the most frequent pairs is merged first, as in `train_bpe`; None for the one given to
+            `train_superbpe`.
+        span_trigger: a span between fences of more phase-1 tokens than this is cut. It matters to training only.
+        span_cap: such a span is cut every `span_cap` tokens.
+        truncate_quantile: spans are first truncated to this quantile of their lengths in phase-1 tokens. It matters to
+            training only.
+        interleave: phase-1 merges and superwords compete: the next merge is phase 1's, unless a superword has a greater
+            count in phase 2's text. The phase-1 merges in the full vocabulary are the transition. Needs
+            `atoms="pretokens"`.
+        sample: share of the documents of each source to train on, chosen by a hash of their text.
+        sample_bytes: about how many bytes of text to train on, instead of a share; the text is read once more to find
+            the share.
+        sample_salt: changes which documents are in the sample.
     """
 
     unit: str = "document"
@@ -88,7 +90,7 @@ class Rules:
     sample_salt: str = ""
 
     def check(self) -> None:
-        """Refuses values that mean nothing.
+        """Rejects impossible values.
 
         Raises:
             UserError: names the value and what it may be.
@@ -115,15 +117,15 @@ class Rules:
         ):
             value = getattr(self, name)
             if value is not None and value < least:
-                raise UserError(f"{name}={value} is not possible; use {least} or more")
+                raise UserError(f"{name}={value} must be at least {least}")
         if self.truncate_quantile is not None and not 0.0 < self.truncate_quantile <= 1.0:
-            raise UserError(f"truncate_quantile={self.truncate_quantile} is no share; use more than 0 and at most 1")
+            raise UserError(f"truncate_quantile={self.truncate_quantile} is not a share; use more than 0 and at most 1")
         if "" in self.forbid:
             raise UserError(
                 f"forbid={quoted(self.forbid)} holds an empty string, which every token contains; leave it out"
             )
         if not 0.0 < self.sample <= 1.0:
-            raise UserError(f"sample={self.sample} is no share of documents; use more than 0 and at most 1")
+            raise UserError(f"sample={self.sample} is not a share of documents; use more than 0 and at most 1")
         if self.sample_bytes is not None and self.sample != 1.0:
             raise UserError(
                 f"sample={self.sample} and sample_bytes={self.sample_bytes} both say how much to train on; "
@@ -147,9 +149,9 @@ class Rules:
         if self.atoms == "pretokens":
             if not self.eligible or "\n" in self.eligible:
                 raise UserError(
-                    f"eligible={quoted(self.eligible)} is no regex to search for; use one like '\\\\p{{L}}'"
+                    f"eligible={quoted(self.eligible)} is not a regex to search for; use one like '\\\\p{{L}}'"
                 )
-            _native.split("", self.eligible)  # compiles it, or says why not
+            _native.split("", self.eligible)  # compiles it, or raises
 
 
 NO_AUTO = (
@@ -160,7 +162,7 @@ NO_AUTO = (
 
 
 def script_aware(pattern: str | Pattern) -> Pattern:
-    """The pattern, and then every character of scripts without spaces apart: for phase 1 before `script_atoms`.
+    """The pattern, which then also isolates every character of scripts without spaces: for phase 1 of `script_atoms`.
 
     >>> patterns.split("in 東京 に", script_aware("gpt2"))
     ['in', ' 東', '京', ' に']
@@ -178,36 +180,25 @@ PRESETS: dict[str, Rules] = {
     # 2025-11, and its fork of HF's trainer. Lines; digits and punctuation runs isolated; no ": " inside a token; at
     # most four words.
     "uw-2025": replace(_UW, fence="uw-2025-fence"),
-    # The same as the paper's tokenizers were trained (utils.py of that repository before 2025-11): digits alone are
-    # isolated, in groups of three from the right.
+    # As the paper's tokenizers were trained (utils.py of that repository before 2025-11): only digits are isolated, in
+    # groups of three from the right.
     "uw-paper": replace(_UW, fence="uw-paper-fence"),
     # Faster Superword Tokenization (Schmidt, Tanner, Pinter, 2026, arXiv 2604.05192), mode "SuperBPE": runs of
-    # pretokens that are one token and hold a letter; pairs merged at once are counted; ties by the pair's bytes. Theirs
-    # counts phase 1 so, too; ours counts it as HF does, which differs where one token follows itself.
+    # pretokens that are one token and hold a letter; counts of pairs that are merged at once; ties by the pair's bytes.
+    # Their phase 1 counts the same way; ours counts as HF does, which differs where one token follows itself.
     "runs": _RUNS,
-    # The same, mode "BoundlessBPE" (arXiv 2504.00178): superwords compete with phase-1 merges for a vocabulary of
-    # the given size. Phase-1 merges get the first ids, so that vocabularies of two sizes do not nest.
+    # Its mode "BoundlessBPE" (arXiv 2504.00178): superwords compete with phase-1 merges for a vocabulary of the given
+    # size. Phase-1 merges get the first ids, so vocabularies of two sizes do not nest.
     "boundless": replace(_RUNS, interleave=True),
-    # Grigorev's experiment (sample_efficient_gpt; blog post of 2025): punctuation, colons among it, ends a span; spans
+    # Grigorev's experiment (sample_efficient_gpt; blog post of 2025): punctuation, including colons, ends a span; spans
     # over 20 tokens are cut every 10; p99 truncation; a quarter of the documents.
-    "seed": Rules(fence="punctuation-fence", span_trigger=20, span_cap=10, truncate_quantile=0.99, sample=0.25),
-    # No pretokenization in phase 2: the SuperBPE paper's baseline, and the upper limit of what a fence gives away.
+    "spans": Rules(fence="punctuation-fence", span_trigger=20, span_cap=10, truncate_quantile=0.99, sample=0.25),
+    # No pretokenization in phase 2: the SuperBPE paper's baseline, and an upper bound on what a fence costs.
     "none": Rules(),
-    # MUTANT, also IndicSuperTokenizer (2025, arXiv 2511.03237): no superword crosses the end of a sentence; transition
-    # at 90 % of the vocabulary.
+    # MUTANT, also IndicSuperTokenizer (2025, arXiv 2511.03237): no superword crosses the end of a sentence.
     "sentence": Rules(fence="sentence-fence"),
 }
-
-
-def preset(name: str) -> Rules:
-    """The rules of a preset.
-
-    Raises:
-        UserError: there is no preset of this name.
-    """
-    if name not in PRESETS:
-        raise UserError(f"rules={name!r} is not a preset; the presets are: {', '.join(PRESETS)}")
-    return PRESETS[name]
+"""The rules of each preset. `preset` finds them by name."""
 
 
 class Phase1(TypedDict):
@@ -218,17 +209,41 @@ class Phase1(TypedDict):
 
 
 PHASE1: dict[str, Phase1] = {
-    # The two stages of the same scripts: `train(files)` feeds lines to both.
+    # The two stages of the released scripts: `train(files)` feeds lines to both.
     "uw-2025": {"pattern": "superbpe", "unit": "line"},
     "uw-paper": {"pattern": "uw-paper", "unit": "line"},
     # The trainer's default, GPT-4o's pattern, over the texts of a JSON-lines file.
     "runs": {"pattern": "o200k", "unit": "document"},
     "boundless": {"pattern": "o200k", "unit": "document"},
-    "seed": {"pattern": "seed", "unit": "document"},
-    # A baseline of `uw-2025`: it shares the list of phase 1, so that they differ by what the fence of phase 2 keeps.
+    "spans": {"pattern": "spans", "unit": "document"},
+    # A baseline of `uw-2025`: phase 1 is the same, so the two differ only by the fence of phase 2.
     "none": {"pattern": "superbpe", "unit": "line"},
     # The regex of MUTANT is not published as code. Of the patterns here `o200k` is the nearest: it does not cut Indic
     # words at their combining marks, and Llama 4, which MUTANT is compared with, uses it too.
     "sentence": {"pattern": "o200k", "unit": "document"},
 }
 """Phase 1 of each preset: `count_pretokens(corpus, **PHASE1["uw-2025"])`."""
+
+TRANSITION: dict[str, float | str] = {**dict.fromkeys(PRESETS, 0.8), "boundless": "auto", "sentence": 0.9}
+"""Where phase 2 takes over in each preset, as `train_superbpe` takes it; a choice of ours for `none`."""
+
+RENAMED = {"seed": "spans"}
+"""Names of earlier versions, accepted with a warning until version 0.3."""
+
+
+def preset(name: str) -> Rules:
+    """The rules of a preset.
+
+    Raises:
+        UserError: there is no preset of this name.
+    """
+    if name in RENAMED:
+        warnings.warn(
+            f"the preset {name!r} is called {RENAMED[name]!r} now; the old name goes with version 0.3",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        name = RENAMED[name]
+    if name not in PRESETS:
+        raise UserError(f"rules={name!r} is not a preset; the presets are: {', '.join(PRESETS)}")
+    return PRESETS[name]

@@ -67,14 +67,14 @@ def trained() -> dict[str, Tokenizer]:
     plain = {name: train_bpe(count_pretokens(batches, name), 1200) for name in ("gpt2", "llama3", "superbpe", "none")}
     rules = {
         "superwords": PRESETS["uw-2025"],
-        "seed_superwords": PRESETS["seed"],
+        "spans_superwords": PRESETS["spans"],
         "unfenced": Rules(),
         "two_pass": Rules(phase1_fence="kept", fence="uw-2025-fence"),
         "two_pass_unfenced": Rules(phase1_fence="kept"),
     }
     return plain | {
         name: train_superbpe(
-            plain["llama3" if name.startswith("seed") else "superbpe"],
+            plain["llama3" if name.startswith("spans") else "superbpe"],
             lambda: batches,
             vocab_size=1200,
             transition=700,

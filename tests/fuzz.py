@@ -64,7 +64,7 @@ def trained(rng: random.Random, sources: list[str]) -> Tokenizer:
     batch = Batch.from_texts(rng.sample(sources, min(len(sources), rng.randint(2, 12))))
     size = rng.randint(300, 900)
     phase1 = train_bpe(count_pretokens([batch], rng.choice(["gpt2", "superbpe", "llama3"])), size)
-    rules = rng.choice(["uw-paper", "uw-2025", "seed", "none", "runs"])
+    rules = rng.choice(["uw-paper", "uw-2025", "spans", "none", "runs"])
     transition = 256 + len(phase1.merge_ids)
     larger = phase1.vocab_size + rng.randint(1, 300)
     return train_superbpe(phase1, lambda: [batch], vocab_size=larger, transition=transition, rules=rules)

@@ -1,4 +1,4 @@
-"""Every configuration file composes, and says the same as the code that it mirrors."""
+"""Every choice of every configuration group composes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import torch
 
 import configs
 from experiments.arms import Arm, resolve_arms
-from experiments.cli.compose import check, load
+from experiments.cli.compose import check, choices, load
 from experiments.config import BUDGETS, Config, part
 from lm.model.transformer import Transformer
-from superbpe.rules import PHASE1, PRESETS, Rules
+from superbpe.rules import PHASE1, PRESETS, TRANSITION, Rules
 from tokenizer.errors import UserError
+from tokenizer.patterns import NAMES
 
 
 def _superbpe(config: Config) -> Arm:
@@ -28,12 +29,13 @@ _NEEDS = {
     "corpus/dclm": ["corpus.paths=[a]"],
     "corpus/dclm-edu": ["corpus.paths=[a]"],
     "corpus/hf": ["corpus.dataset=a"],
-    "experiment/seed_004": ["corpus.paths=[a]"],
+    "experiment/spans": ["corpus.paths=[a]"],
     "experiment/uw_2025": ["corpus.paths=[a]"],
     "experiment/uw_paper": ["corpus.paths=[a]"],
     "pattern/custom": ["pattern.regex=a+"],
 }
-_OPTIONS = sorted(path.relative_to(_ROOT).with_suffix("").as_posix() for path in _ROOT.glob("*/*.yaml"))
+_GROUPS = [*(path.name for path in _ROOT.iterdir() if any(path.glob("*.yaml"))), "pattern", "superbpe"]
+_OPTIONS = sorted(f"{group}/{choice}" for group in _GROUPS for choice in choices(group))
 
 
 @pytest.mark.parametrize("option", _OPTIONS)
@@ -51,15 +53,23 @@ def test_the_default_is_the_demonstration() -> None:
     assert _superbpe(config).transition_size == round(0.8 * config.bpe.vocab_size)
 
 
-def test_every_preset_of_the_rules_has_its_file_and_no_other() -> None:
-    assert {path.stem for path in (_ROOT / "superbpe").glob("*.yaml")} == set(PRESETS)
+def test_every_preset_and_every_pattern_but_the_fences_is_a_choice() -> None:
+    assert set(choices("superbpe")) == set(PRESETS)
+    assert set(choices("pattern")) == {name for name in NAMES if not name.endswith("-fence")} | {"custom"}
+    assert choices("superbpe.unit") == []
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
-def test_a_preset_file_says_what_the_preset_says(name: str) -> None:
+def test_a_preset_as_a_choice(name: str) -> None:
     config = load([f"superbpe={name}"])
-    assert dataclasses.asdict(part(Rules, config.superbpe)) == dataclasses.asdict(PRESETS[name])
+    assert part(Rules, config.superbpe) == PRESETS[name]
     assert {"pattern": config.pattern.name, "unit": config.bpe.unit} == PHASE1[name]
+    assert config.superbpe.transition == TRANSITION[name]
+    assert load([f"superbpe={name}", "superbpe.min_count=3"]).superbpe.min_count == 3
+
+
+def test_a_sweep_over_presets() -> None:
+    assert check(["superbpe=uw-2025,runs"], sweep=True) == {"superbpe": ["uw-2025", "runs"]}
 
 
 def test_a_preset_brings_its_phase_1_unless_that_is_given(tmp_path: Path) -> None:
@@ -73,17 +83,21 @@ def test_a_preset_brings_its_phase_1_unless_that_is_given(tmp_path: Path) -> Non
     assert phase1("bpe.unit=document") == ("superbpe", "document")
     # A rule on its own is about phase 2.
     assert phase1("superbpe.unit=document", "superbpe.fence=none") == ("superbpe", "line")
-    assert phase1("experiment=seed_004_debug") == ("seed", "document")
-    assert phase1("experiment=seed_004_debug", "superbpe=uw-paper") == ("uw-paper", "line")
+    assert phase1("experiment=spans_debug") == ("spans", "document")
+    assert phase1("experiment=spans_debug", "superbpe=uw-paper") == ("uw-paper", "line")
     # Files of one's own: an experiment decides before the preset does, and rules that say nothing of phase 1 leave it.
     for group, text in [
         ("experiment", "# @package _global_\ndefaults:\n  - override /pattern: llama3\nbpe:\n  unit: document\n"),
         ("superbpe", "transition: 0.5\nunit: line\n"),
+        ("superbpe", "# @package _global_\ndefaults:\n  - runs\nsuperbpe:\n  max_words: 3\n"),
     ]:
-        (tmp_path / group).mkdir()
-        (tmp_path / group / "mine.yaml").write_text(text)
+        (tmp_path / group).mkdir(exist_ok=True)
+        (tmp_path / group / ("based.yaml" if "runs" in text else "mine.yaml")).write_text(text)
     assert phase1("experiment=mine", folder=tmp_path) == ("llama3", "document")
     assert phase1("superbpe=mine", folder=tmp_path) == ("gpt2", "document")
+    assert phase1("superbpe=based", folder=tmp_path) == ("o200k", "document")
+    based = part(Rules, load(["superbpe=based"], config_dir=str(tmp_path)).superbpe)
+    assert based == dataclasses.replace(PRESETS["runs"], max_words=3)
 
 
 def test_a_key_of_an_earlier_version_says_what_to_do_instead(tmp_path: Path) -> None:
@@ -111,9 +125,9 @@ def test_special_tokens_that_could_not_be_saved_are_rejected() -> None:
         load(["bpe.special_tokens=[xyz,xyz]"])
 
 
-def test_the_seed_documents_comparison() -> None:
+def test_the_spans_comparison() -> None:
     """24,000 steps of 96 rows of 512 tokens; 26,000 of 32,700; the debug scale keeps the ratio."""
-    config = load(["experiment=seed_004", "corpus.paths=[a]"])
+    config = load(["experiment=spans", "corpus.paths=[a]"])
     assert (config.bpe.vocab_size, _superbpe(config).transition_size - 256) == (32_700, 26_000)
     assert (config.lm.train.rows, config.lm.train.context_tokens, config.lm.train.steps) == (96, 512, 24_000)
     assert config.corpus.min_score == 2.75
@@ -122,9 +136,9 @@ def test_the_seed_documents_comparison() -> None:
         model = Transformer(config.lm.model, config.bpe.vocab_size, 512)
     assert model.lm_head.weight.shape[0] == 32_768
     assert model.n_parameters()["non_embedding"] == pytest.approx(70e6, rel=0.02)
-    assert load(["experiment=seed_004", "corpus.paths=[a]", "budget=equal_bytes"]).budget.mode == "equal_bytes"
+    assert load(["experiment=spans", "corpus.paths=[a]", "budget=equal_bytes"]).budget.mode == "equal_bytes"
 
-    debug = load(["experiment=seed_004_debug", "corpus=files", "corpus.paths=[a]"])
+    debug = load(["experiment=spans_debug", "corpus=files", "corpus.paths=[a]"])
     assert debug.corpus.source == "files"
     assert (_superbpe(debug).transition_size - 256) / debug.bpe.vocab_size == pytest.approx(26_000 / 32_700, abs=1e-4)
     assert debug.superbpe == dataclasses.replace(config.superbpe, transition_merges=debug.superbpe.transition_merges)

@@ -1,14 +1,29 @@
 """The named pretokenization patterns.
 
-Their regexes live beside their scanners in the native core (`native/src/patterns/named.rs`); any other regex runs
-through an engine with look-around. A pattern cuts text into its matches and the gaps between them. Several regexes,
-one per line, are a sequence: each cuts the pieces of the one before, as HF's `Sequence` of splits does.
+A pattern cuts text into its matches and the gaps between them. Several regexes, one per line, are a sequence: each cuts
+the pieces of the one before, as HF's `Sequence` of splits does. The regexes of the named patterns are next to their
+scanners in the native core (`native/src/patterns/named.rs`); any other regex runs through an engine with look-around.
+
+- `gpt2`: GPT-2's.
+- `cl100k`: GPT-3.5's and GPT-4's.
+- `llama3`: Llama 3's.
+- `digits1`: Llama 3's with each digit isolated, as in Qwen2 and Qwen2.5.
+- `o200k`: GPT-4o's.
+- `superbpe`: stage 1 of the released SuperBPE scripts.
+- `uw-paper`: the SuperBPE paper's: runs of digits apart, in triples counted from the right.
+- `spans`: the improved pattern of the `spans` experiment, which is Llama 3's.
+- `spans-plus`: Llama 3's with curly apostrophes, emoji clusters and numbers with separators, decimals, exponents and
+  percent signs.
+- `whitespace`: words with the space before them, punctuation included.
+- `none`: no pretokenization; merges may cross anything.
+- `...-fence`: fences of phase 2 (`superbpe.rules`).
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+import warnings
 from dataclasses import dataclass
 
 from tokenizer import _native
@@ -23,12 +38,14 @@ class Pattern:
     regex: str
 
 
-_BY_NAME = {name: Pattern(name, regex) for name, regex in _native.named_patterns()}
-# The source experiment's improved regex is the one that Llama 3 uses.
-_BY_NAME["seed"] = Pattern("seed", _BY_NAME["llama3"].regex)
-_NAME_BY_REGEX = {regex: name for name, regex in _native.named_patterns()}
+RENAMED = {"seed": "spans", "seed-plus": "spans-plus"}
+"""Names of earlier versions, accepted with a warning until version 0.3. The native core still has some of them."""
 
-_EQUIVALENT = {regex: _BY_NAME[name] for regex, name in _native.equivalent_patterns()}
+_CORE = [Pattern(RENAMED.get(name, name), regex) for name, regex in _native.named_patterns()]
+_BY_NAME = {pattern.name: pattern for pattern in _CORE}
+_BY_NAME["spans"] = Pattern("spans", _BY_NAME["llama3"].regex)
+_BY_REGEX = {pattern.regex: pattern for pattern in _CORE}
+_EQUIVALENT = {regex: _BY_NAME[RENAMED.get(name, name)] for regex, name in _native.equivalent_patterns()}
 
 NAMES = tuple(_BY_NAME)
 
@@ -36,31 +53,36 @@ NAMES = tuple(_BY_NAME)
 def resolve(pattern: str | Pattern) -> Pattern:
     """A pattern by its name, or from any regex, or from a sequence of regexes, one per line.
 
-    A regex is kept as it is written, also where `equivalent` knows a named pattern for it; it is as fast then.
+    A regex is kept as it is written, even if `equivalent` knows a named pattern for it; it is as fast then.
 
     Raises:
-        UserError: a regex does not compile, a line is empty, or the string looks like a name and is none.
+        UserError: a regex does not compile, a line is empty, or the string looks like a name and is not one.
     """
     if isinstance(pattern, Pattern):
         return pattern
     if not isinstance(pattern, str):
-        raise UserError(f"the pattern {quoted(pattern)} is no string; give a name ({', '.join(NAMES)}) or a regex")
-    if pattern in _BY_NAME:
-        return _BY_NAME[pattern]
-    if pattern in _NAME_BY_REGEX:
-        return _BY_NAME[_NAME_BY_REGEX[pattern]]
+        raise UserError(f"the pattern {quoted(pattern)} is not a string; give a name ({', '.join(NAMES)}) or a regex")
+    if pattern in RENAMED:
+        warnings.warn(
+            f"the pattern {pattern!r} is called {RENAMED[pattern]!r} now; the old name goes with version 0.3",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        pattern = RENAMED[pattern]
+    if found := _BY_NAME.get(pattern) or _BY_REGEX.get(pattern):
+        return found
     if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):
         near = difflib.get_close_matches(pattern, NAMES, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise UserError(f"unknown pattern {quoted(pattern)}; {hint}The names are {', '.join(NAMES)}; or give a regex")
-    _native.split("", pattern)  # compiles it, or says why not
+    _native.split("", pattern)  # compiles it, or raises
     return Pattern("custom", pattern)
 
 
 def equivalent(pattern: str | Pattern) -> Pattern | None:
     r"""The named pattern that cuts every text as this one does, if one is known: the same in another spelling.
 
-    Other spellings are OpenAI's and HF's own, read as Rust's engines do (tiktoken's, ours): `$` is the end of the text.
+    Other spellings are OpenAI's and HF's, with the meaning of Rust's regex engines: `$` is the end of the text.
 
     >>> equivalent(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+").name
     'gpt2'

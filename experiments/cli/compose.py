@@ -19,7 +19,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.cli import renamed
+from experiments.cli import presets, renamed
 from experiments.cli.validate import validate
 from experiments.config import ArmConfig, BpeConfig, Config, PatternConfig, SuperbpeConfig, build, did_you_mean, schema
 from tokenizer.errors import UserError
@@ -44,6 +44,7 @@ _REMOVED = {
 }
 
 ConfigStore.instance().store(name="schema", node=schema(Config))
+presets.register(ConfigStore.instance())
 
 
 def to_config(cfg: DictConfig) -> Config:
@@ -206,13 +207,19 @@ def current_names(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
         key, equals, value = text.partition("=")
         bare = key.lstrip("+~")
         new = renamed.KEYS.get(bare, bare)
-        choices = renamed.CHOICES.get(bare, {})
-        values = ",".join(choices.get(each, each) for each in value.split(","))
+        new_choices = renamed.CHOICES.get(bare, {})
+        values = ",".join(new_choices.get(each, each) for each in value.split(","))
         if (new, values) != (bare, value):
             notes.append(f"{bare}{equals}{value} is now {new}{equals}{values}; the old name will be removed")
         prefix = "++" if re.match(r"arms\.[^.]+\.[^.]+\.", new) and key == bare else key[: len(key) - len(bare)]
         found.append(f"{prefix}{new}{equals}{values}")
     return found, notes
+
+
+def choices(group: str) -> list[str]:
+    """Return the choices of a configuration group, sorted; none for a key."""
+    with initialize_config_module("configs", version_base="1.3"):
+        return _loader().get_group_options(group, ObjectType.CONFIG)
 
 
 def _loader() -> ConfigLoader:

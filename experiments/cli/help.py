@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.resources
 from typing import NamedTuple
 
 from rich.text import Text
 
+from experiments.cli.compose import choices
 from experiments.cli.console import console
 
 
@@ -142,8 +142,6 @@ def text(stage: str) -> str:
 
 
 def _choices(group: str) -> str:
-    """List the files of a configuration group."""
-    folder = importlib.resources.files("configs") / group
-    if "." in group or not folder.is_dir():
-        return ""
-    return ": " + ", ".join(sorted(path.name.removesuffix(".yaml") for path in folder.iterdir()))
+    """List the choices of a configuration group; nothing for a key."""
+    known = choices(group)
+    return ": " + ", ".join(known) if known else ""

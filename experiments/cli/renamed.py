@@ -5,5 +5,10 @@ from __future__ import annotations
 KEYS: dict[str, str] = {}
 """Old key to new key: `lm.model.old=1` is read as `lm.model.new=1`."""
 
-CHOICES: dict[str, dict[str, str]] = {}
+CHOICES: dict[str, dict[str, str]] = {
+    "pattern": {"seed": "spans", "seed-plus": "spans-plus"},
+    "superbpe": {"seed": "spans"},
+    "lm": {"seed_004": "spans"},
+    "experiment": {"seed_004": "spans", "seed_004_debug": "spans_debug"},
+}
 """Group to old choice to new choice."""

@@ -32,7 +32,7 @@ STRINGS = [b"a", b"ab", b"  ", b"s'", b"ab a", b" sab 1", b"'s b"]
 )
 def lm(request):
     makers = {
-        "lifted": lambda: superwords(PRESETS["seed"], LETTERS),
+        "lifted": lambda: superwords(PRESETS["spans"], LETTERS),
         "kept": lambda: superwords(Rules(fence="uw-2025-fence", phase1_fence="kept"), LETTERS),
         "runs": lambda: superwords(PRESETS["runs"], LETTERS),
         "bytes": tiny.bytes_only,

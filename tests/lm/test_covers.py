@@ -20,7 +20,7 @@ from tokenizer.errors import UserError
 # Few characters, so that they can be tried in all orders; the first of each kind is in the merges, ꙛ and ᠑ are not.
 LETTERS = "abs 1\n'.ꙛ"
 NUMBERS = "a12,. %᠑e"
-NAMED = [name for name in patterns.NAMES if "fence" not in name and name != "seed"]
+NAMED = [name for name in patterns.NAMES if "fence" not in name and name != "spans"]
 FENCES = [name for name in patterns.NAMES if "fence" in name]
 
 
@@ -147,7 +147,7 @@ def test_fences_at_length(fence):
             assert check(tokenizer, alphabet, prefixes(alphabet, 10, 3, 12))
 
 
-@pytest.mark.parametrize("preset", ["runs", "none", "uw-2025", "seed"])
+@pytest.mark.parametrize("preset", ["runs", "none", "uw-2025", "spans"])
 def test_presets(preset):
     assert check(superwords(PRESETS[preset], LETTERS), LETTERS, [b"ab", b"s a", *prefixes(LETTERS, 3, 4)], 2)
 

@@ -15,7 +15,7 @@ tokenizers = pytest.importorskip("tokenizers")
 pytest.importorskip("tiktoken")
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama3", "none", "superwords", "seed_superwords", "unfenced"])
+@pytest.mark.parametrize("name", ["gpt2", "llama3", "none", "superwords", "spans_superwords", "unfenced"])
 def test_character_spans_are_hfs(name, trained, tmp_path):
     ours = trained[name]
     ours.save(tmp_path)

@@ -13,7 +13,7 @@ from tests import texts
 from tests.tokenizer.test_bpe import by_definition, spelled
 from tokenizer import Tokenizer, formats
 
-ONE_PASS = ["superwords", "seed_superwords", "unfenced"]
+ONE_PASS = ["superwords", "spans_superwords", "unfenced"]
 DAMAGES = ["moved", "swapped", "repeated", "shuffled at the transition", "shuffled"]
 
 

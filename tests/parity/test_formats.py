@@ -226,7 +226,7 @@ def test_tiktokens_published_patterns_cut_as_the_named_ones(trained):
             assert read.encode_ordinary(text) == encoding.encode_ordinary(text) == ours.encode_ordinary(text)
 
 
-@pytest.mark.parametrize("name", ["superwords", "seed_superwords", "unfenced", "superbpe"])
+@pytest.mark.parametrize("name", ["superwords", "spans_superwords", "unfenced", "superbpe"])
 def test_superwords_give_the_same_ids_in_tiktoken(name, trained):
     encoding = tiktoken.to_encoding(trained[name])
     for text in [*texts.various(), *texts.english()[1], texts.code()]:

@@ -65,7 +65,7 @@ def test_merges_are_those_of_hfs_trainer_in_order(name):
 # ------------------------------------------------------------------------------------------------- files
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama3", "none", "superwords", "seed_superwords"])
+@pytest.mark.parametrize("name", ["gpt2", "llama3", "none", "superwords", "spans_superwords"])
 def test_saved_folders_give_the_same_ids(name, trained, tmp_path):
     ours = trained[name]
     ours.save(tmp_path)

@@ -10,7 +10,7 @@ from tokenizer import patterns
 
 tokenizers = pytest.importorskip("tokenizers")
 
-PATTERNS = [name for name in patterns.NAMES if name not in ("none", "seed")]
+PATTERNS = [name for name in patterns.NAMES if name not in ("none", "spans")]
 SEQUENCES = ["\\p{N}\n ?[^\\s\\p{N}]+|\\s+", "(?<=[.!?]) \n(?=(\\d{3})+(?!\\d))", "[^\\n]*\\n\n\\s*"]
 # HF's engine has other rules for `$`, and repeats `{1,3}+`: such a spelling means something else there.
 PORTABLE = [regex for regex in patterns._EQUIVALENT if "$" not in regex and "}+" not in regex]

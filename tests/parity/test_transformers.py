@@ -24,7 +24,7 @@ def write_model(folder, model):
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("name", ["gpt2", "llama3", "superwords", "seed_superwords"])
+@pytest.mark.parametrize("name", ["gpt2", "llama3", "superwords", "spans_superwords"])
 def test_one_pass_folders_open_with_the_same_ids(name, model, trained, tmp_path):
     ours = trained[name]
     ours.save(tmp_path)

@@ -17,7 +17,7 @@ from tokenizer import Tokenizer, UserError
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
 
-ONE_PASS = ["gpt2", "llama3", "superwords", "seed_superwords"]
+ONE_PASS = ["gpt2", "llama3", "superwords", "spans_superwords"]
 TWO_PASS = ["two_pass", "two_pass_unfenced"]
 EOT = "<|endoftext|>"
 

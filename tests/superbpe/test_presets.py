@@ -142,21 +142,21 @@ def test_boundless_superwords_compete_with_phase_1():
 
 def test_seed_punctuation_and_colons_end_spans():
     # a|:| b|,| c: only within the gaps
-    assert learned("seed", ["a: b, c"] * 2, sample=1.0) == [(" ", "b"), (" ", "c")]
+    assert learned("spans", ["a: b, c"] * 2, sample=1.0) == [(" ", "b"), (" ", "c")]
 
 
 def test_seed_long_spans_are_cut_every_ten_tokens():
     letters = "abcdefghijklmnopqrstu"
-    joined = {left + right for left, right in learned("seed", [letters] * 2, sample=1.0)}
+    joined = {left + right for left, right in learned("spans", [letters] * 2, sample=1.0)}
     assert {"abcdefghij", "klmnopqrst"} <= joined  # and "u" is alone
     assert max(map(len, joined)) == 10
-    assert letters[:20] in {left + right for left, right in learned("seed", [letters[:20]] * 2, sample=1.0)}
+    assert letters[:20] in {left + right for left, right in learned("spans", [letters[:20]] * 2, sample=1.0)}
 
 
 def test_seed_spans_are_truncated_to_the_99th_percentile():
     # Of 101 spans the 100th by length has two tokens.
-    assert learned("seed", ["ab"] * 100 + ["vwxyz"], sample=1.0) == [("a", "b"), ("v", "w")]
-    longer = learned("seed", ["ab"] * 100 + ["vwxyz"], sample=1.0, truncate_quantile=1.0)
+    assert learned("spans", ["ab"] * 100 + ["vwxyz"], sample=1.0) == [("a", "b"), ("v", "w")]
+    longer = learned("spans", ["ab"] * 100 + ["vwxyz"], sample=1.0, truncate_quantile=1.0)
     assert longer == [("a", "b"), ("v", "w"), ("x", "y"), ("vw", "xy"), ("vwxy", "z")]
 
 

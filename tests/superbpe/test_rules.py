@@ -3,6 +3,7 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from superbpe import PHASE1, PRESETS, Rules
+from superbpe.rules import TRANSITION, preset
 from tokenizer import UserError, patterns
 
 
@@ -18,9 +19,9 @@ def test_presets_are_the_published_rules():
     assert replace(runs, interleave=True) == PRESETS["boundless"]
     assert PRESETS["none"] == Rules()
     assert replace(PRESETS["sentence"], fence="none") == Rules()
-    seed = PRESETS["seed"]
-    assert (seed.unit, seed.phase1_fence, seed.span_trigger, seed.span_cap) == ("document", "lifted", 20, 10)
-    assert (seed.truncate_quantile, seed.sample, seed.max_words, seed.forbid) == (0.99, 0.25, None, ())
+    spans = PRESETS["spans"]
+    assert (spans.unit, spans.phase1_fence, spans.span_trigger, spans.span_cap) == ("document", "lifted", 20, 10)
+    assert (spans.truncate_quantile, spans.sample, spans.max_words, spans.forbid) == (0.99, 0.25, None, ())
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -29,15 +30,20 @@ def test_presets_pass_their_own_checks(name):
 
 
 def test_every_preset_has_a_phase_1():
-    assert list(PHASE1) == list(PRESETS)
+    assert list(PHASE1) == list(TRANSITION) == list(PRESETS)
     for phase1 in PHASE1.values():
         patterns.resolve(phase1["pattern"])
         assert phase1["unit"] in ("document", "line")
 
 
+def test_the_old_name_of_a_preset_is_accepted_with_a_warning():
+    with pytest.warns(DeprecationWarning, match="the preset 'seed' is called 'spans' now"):
+        assert preset("seed") is PRESETS["spans"]
+
+
 def test_rules_cannot_be_changed_in_place():
     with pytest.raises(FrozenInstanceError):
-        PRESETS["seed"].sample = 1.0
+        PRESETS["spans"].sample = 1.0
 
 
 @pytest.mark.parametrize(
@@ -53,19 +59,19 @@ def test_rules_cannot_be_changed_in_place():
         ({"atoms": "pretokens"}, "atoms='pretokens' and phase1_fence='lifted' exclude each other"),
         ({"script_atoms": True}, "script_atoms=True and phase1_fence='lifted' exclude each other"),
         ({"interleave": True, "phase1_fence": "kept"}, "interleave=True and transition='auto' need atoms='pretokens'"),
-        ({"atoms": "pretokens", "phase1_fence": "kept", "eligible": ""}, "eligible='' is no regex to search for"),
+        ({"atoms": "pretokens", "phase1_fence": "kept", "eligible": ""}, "eligible='' is not a regex to search for"),
         ({"atoms": "pretokens", "phase1_fence": "kept", "eligible": "(open"}, "does not compile"),
-        ({"max_tokens": 1}, "max_tokens=1 is not possible; use 2 or more"),
-        ({"max_words": 0}, "max_words=0 is not possible; use 1 or more"),
-        ({"max_bytes": 1}, "max_bytes=1 is not possible; use 2 or more"),
-        ({"min_count": 0}, "min_count=0 is not possible; use 1 or more"),
-        ({"span_trigger": 1}, "span_trigger=1 is not possible"),
-        ({"span_cap": 1}, "span_cap=1 is not possible"),
-        ({"truncate_quantile": 0.0}, "truncate_quantile=0.0 is no share"),
-        ({"truncate_quantile": 1.5}, "truncate_quantile=1.5 is no share"),
-        ({"sample": 0.0}, "sample=0.0 is no share"),
-        ({"sample": 1.01}, "sample=1.01 is no share"),
-        ({"sample": float("nan")}, "sample=nan is no share"),
+        ({"max_tokens": 1}, "max_tokens=1 must be at least 2"),
+        ({"max_words": 0}, "max_words=0 must be at least 1"),
+        ({"max_bytes": 1}, "max_bytes=1 must be at least 2"),
+        ({"min_count": 0}, "min_count=0 must be at least 1"),
+        ({"span_trigger": 1}, "span_trigger=1 must be at least 2"),
+        ({"span_cap": 1}, "span_cap=1 must be at least 2"),
+        ({"truncate_quantile": 0.0}, "truncate_quantile=0.0 is not a share"),
+        ({"truncate_quantile": 1.5}, "truncate_quantile=1.5 is not a share"),
+        ({"sample": 0.0}, "sample=0.0 is not a share"),
+        ({"sample": 1.01}, "sample=1.01 is not a share"),
+        ({"sample": float("nan")}, "sample=nan is not a share"),
         ({"forbid": ("",)}, "forbid"),
     ],
 )

@@ -13,10 +13,9 @@ from tests.superbpe.oracle import batches, expected, expected_lists, pairs
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, spelling, train_bpe
 from tokenizer.reference import TIE_BREAKS
 
-SEED = replace(PRESETS["seed"], sample=1.0)
 RULES = {
     **PRESETS,
-    "seed": SEED,
+    "spans": replace(PRESETS["spans"], sample=1.0),
     "nothing": Rules(),
     "kept": Rules(phase1_fence="kept"),
     "kept, uw fence": Rules(phase1_fence="kept", fence="uw-2025-fence", unit="line"),
@@ -26,7 +25,7 @@ RULES = {
     "bytes": Rules(unit="line", max_bytes=7),
     "veto": Rules(forbid=("e ", ".", "é")),
     "rare": Rules(min_count=3, fence="punctuation-fence"),
-    "spans": Rules(span_trigger=7, span_cap=3),
+    "short spans": Rules(span_trigger=7, span_cap=3),
     "wide spans": Rules(span_trigger=2, span_cap=9, unit="line"),
     "truncated": Rules(fence="punctuation-fence", truncate_quantile=0.6, unit="line"),
     "truncated, kept": Rules(
@@ -217,7 +216,7 @@ def trained(larger, rules, size=None, **options) -> Tokenizer:
     )
 
 
-@pytest.mark.parametrize("name", ["uw-2025", "seed", "kept, uw fence", "nothing", "runs", "boundless"])
+@pytest.mark.parametrize("name", ["uw-2025", "spans", "kept, uw fence", "nothing", "runs", "boundless"])
 @pytest.mark.parametrize(
     "options",
     [
@@ -243,7 +242,7 @@ def test_too_high_a_threshold_is_lowered_and_counted(larger):
     assert tokenizer.sha256 == trained(larger, RULES["uw-2025"]).sha256
 
 
-@pytest.mark.parametrize("name", ["uw-2025", "spans", "kept, uw fence", "runs", "boundless"])
+@pytest.mark.parametrize("name", ["uw-2025", "short spans", "kept, uw fence", "runs", "boundless"])
 def test_memory_changes_nothing_but_the_passes(name, larger):
     unlimited = trained(larger, RULES[name], threshold=2)
     with pytest.warns(UserWarning, match="phase 2 needs more memory than 0 MB even for a few merges at a time"):
@@ -287,7 +286,7 @@ def test_less_memory_takes_more_stages_and_leaves_fewer_fragments(larger):
 
 
 def test_rules_change_merges(larger):
-    names = ["uw-2025", "seed", "kept, uw fence", "nothing", "words", "bytes", "spans", "truncated"]
+    names = ["uw-2025", "spans", "kept, uw fence", "nothing", "words", "bytes", "short spans", "truncated"]
     assert len({trained(larger, RULES[name]).sha256 for name in names}) == len(names)
 
 

@@ -11,7 +11,7 @@ from tokenizer.alphabet import NOT_IN_UTF8
 from tokenizer.definition import Definition
 from tokenizer.patterns import Pattern
 
-ONE_PASS = ["gpt2", "llama3", "superbpe", "none", "superwords", "seed_superwords", "unfenced"]
+ONE_PASS = ["gpt2", "llama3", "superbpe", "none", "superwords", "spans_superwords", "unfenced"]
 TWO_PASS = ["two_pass", "two_pass_unfenced"]
 
 

@@ -11,7 +11,7 @@ from tokenizer.alphabet import ALPHABET, printable
 from tokenizer.formats import hf_json
 from tokenizer.patterns import Pattern
 
-NAMES = ["gpt2", "none", "superwords", "seed_superwords", "two_pass"]
+NAMES = ["gpt2", "none", "superwords", "spans_superwords", "two_pass"]
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
-from pathlib import Path
+import json
 
 import pytest
 
-import configs
 from tests import texts
-from tokenizer import UserError, patterns, reference
+from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, reference, train_bpe
 from tokenizer.patterns import Pattern, resolve, split
 
 
@@ -51,7 +50,7 @@ def test_pieces(name, text, pieces):
     ],
 )
 def test_what_seed_plus_keeps_together(text, pieces):
-    assert split(text, "seed-plus") == pieces
+    assert split(text, "spans-plus") == pieces
 
 
 def test_spaces_at_the_end_of_the_text_tell_cl100k_from_llama3():
@@ -82,11 +81,6 @@ def test_other_spellings_are_known_and_kept():
     assert patterns.equivalent("a+") is None
 
 
-def test_every_pattern_but_the_fences_has_its_configuration():
-    names = {path.stem for path in (Path(configs.__file__).parent / "pattern").glob("*.yaml")}
-    assert names == {name for name in patterns.NAMES if not name.endswith("-fence")} | {"custom"}
-
-
 def test_a_long_s_is_no_contraction_in_gpt2_and_one_where_case_is_ignored():
     assert split("it'ſ", "gpt2") == ["it", "'", "ſ"]
     for name in ("cl100k", "llama3", "o200k"):
@@ -104,11 +98,18 @@ def test_names_resolve_to_themselves_and_regexes_to_their_names():
         pattern = resolve(name)
         assert pattern.name == name
         assert resolve(pattern) is pattern
-        if name != "seed":  # another name of llama3's
+        if name != "spans":  # another name of llama3's
             assert resolve(pattern.regex) == pattern
-    assert {"gpt2", "cl100k", "o200k", "llama3", "superbpe", "seed", "none"} <= set(patterns.NAMES)
-    assert resolve("seed").regex == resolve("llama3").regex
+    assert {"gpt2", "cl100k", "o200k", "llama3", "superbpe", "spans", "none"} <= set(patterns.NAMES)
+    assert resolve("spans").regex == resolve("llama3").regex
     assert resolve(r"[ab]+") == Pattern("custom", "[ab]+")
+
+
+@pytest.mark.parametrize("name", patterns.RENAMED)
+def test_old_names_are_accepted_with_a_warning(name):
+    with pytest.warns(DeprecationWarning, match=f"'{name}' is called '{patterns.RENAMED[name]}' now"):
+        assert resolve(name) == resolve(patterns.RENAMED[name])
+    assert name not in patterns.NAMES
 
 
 def test_an_unknown_name_is_an_error_that_suggests_the_near_one():
@@ -128,3 +129,18 @@ def test_a_regex_that_does_not_compile_is_an_error_that_names_it(regex):
 def test_a_regex_that_backtracks_for_ever_is_an_error_not_a_hang():
     with pytest.raises(UserError, match="gave up"):
         split("a" * 40 + "!", r"(?=(a+)+$)(\1)b|(a|a)*c\1")
+
+
+@pytest.mark.parametrize("old", patterns.RENAMED)
+def test_a_renamed_pattern_changes_no_hash_and_old_folders_load(old, tmp_path, recwarn):
+    new = patterns.RENAMED[old]
+    tokenizer = train_bpe(count_pretokens([Batch.from_texts(["low lower 3.5 newest"] * 4)], new), 270)
+    tokenizer.save(tmp_path)
+    path = tmp_path / "superbpe.json"
+    about = json.loads(path.read_text())
+    assert about["pattern_name"] == new
+    path.write_text(json.dumps(about | {"pattern_name": old}))
+    loaded = Tokenizer.load(tmp_path)
+    assert loaded.sha256 == tokenizer.sha256
+    assert loaded.pattern.regex == tokenizer.pattern.regex
+    assert not recwarn.list

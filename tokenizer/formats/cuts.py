@@ -13,7 +13,7 @@ _GPT2 = patterns.resolve("gpt2").regex
 # Cut anywhere, these give the same as HF's behaviours that drop what does not match: they match all text.
 COVERING = tuple(
     patterns.resolve(name).regex
-    for name in ("gpt2", "cl100k", "llama3", "digits1", "o200k", "superbpe", "seed-plus", "whitespace")
+    for name in ("gpt2", "cl100k", "llama3", "digits1", "o200k", "superbpe", "spans-plus", "whitespace")
 )
 
 
