@@ -54,7 +54,7 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--against-label", nargs="+", default=[], metavar="LABEL", help="names of the others")
     options.add_argument("--pattern", help="name or regex, where the tokenizer's file holds none: GPT-2's, tiktoken's")
     options.add_argument("--against-pattern", nargs="+", default=[], metavar="PATTERN", help="the same for the others")
-    options.add_argument("--words", metavar="PATTERN", help="what a word is; superwords are tokens that it would cut")
+    options.add_argument("--words", metavar="PATTERN", help="pattern that cuts pretokens, if not the tokenizer's")
     options.add_argument("--alpha", type=float, default=usual.alpha, help="order of the Rényi entropy (%(default)s)")
     options.add_argument("--listed", type=int, default=usual.listed, help="rows of each list (%(default)s)")
     options.add_argument(
@@ -179,8 +179,8 @@ def _print(report: dict[str, Any]) -> None:
         summary.add_row(name, *values)
 
     for name, key in (
-        ("tokens", "ordinary"), ("superwords", "superwords"), ("parts of characters", "partial"),
-        ("unreachable", "unreachable"), ("never produced", "never_produced"),
+        ("tokens", "ordinary"), ("superwords", "superwords"), ("other tokens across pretokens", "crossing"),
+        ("parts of characters", "partial"), ("unreachable", "unreachable"), ("never produced", "never_produced"),
     ):  # fmt: skip
         line(name, ["–" if row[key] is None else f"{row[key]:,}" for row in rows])
     line("near-duplicates", [f"{row['near_duplicates']['tokens']:,}" for row in rows])
@@ -190,6 +190,7 @@ def _print(report: dict[str, Any]) -> None:
         for name, key, form in (
             ("bytes per token", "bytes_per_token", ".3f"), ("tokens per word", "fertility", ".3f"),
             ("utilisation", "utilisation", ".1%"), ("superwords among tokens", "superword_tokens", ".1%"),
+            ("other tokens across pretokens", "crossing_tokens", ".1%"),
         ):  # fmt: skip
             line(name, [format(each[key], form) for each in measured])
         alpha = f"{measured[0]['alpha']:g}"

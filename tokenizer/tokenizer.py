@@ -16,6 +16,15 @@ from tokenizer.definition import Definition
 from tokenizer.patterns import Pattern
 
 
+def n_words(token: bytes) -> int:
+    r"""The number of words in a token: its non-empty parts between white space.
+
+    >>> [n_words(token) for token in (b" of the", b" ", b".\n", b".\nThe")]
+    [2, 0, 1, 2]
+    """
+    return len(token.decode(errors="replace").split())
+
+
 class Tokenizer(Codec):
     """A byte-level BPE tokenizer, with or without superwords. What it does with text is in `Codec`.
 
@@ -98,7 +107,12 @@ class Tokenizer(Codec):
         return lengths
 
     def superword_ids(self) -> npt.NDArray[np.int64]:
-        """Ids, by rank, of phase-2 tokens whose own text the phase-1 pattern would cut."""
+        """Ids, by rank, of superwords: phase-2 tokens that span two words or more (`n_words`)."""
+        phase2 = self.merge_ids[self.n_phase1_merges :, 2].tolist()
+        return np.array([i for i in phase2 if n_words(self.vocab[i]) > 1], dtype=np.int64)
+
+    def crossing_ids(self) -> npt.NDArray[np.int64]:
+        """Ids, by rank, of phase-2 tokens that phase 1's pattern would cut, superwords or not."""
         phase2 = self.merge_ids[self.n_phase1_merges :, 2].tolist()
         crossing = [
             i for i in phase2 if len(_native.split(self.vocab[i].decode(errors="replace"), self.pattern.regex)) > 1

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tokenizer.tokenizer import Tokenizer
 
 PHASES = ("byte", "subword", "superword", "special")
-"""Single bytes; tokens inside a pretoken, whichever phase made them; phase-2 tokens across several; special tokens."""
+"""Single bytes; tokens of at most one word, of either phase; phase-2 tokens of several words; special tokens."""
 _CHUNK = 1 << 22
 _EVERY_STEP = ("grad_norm", "tokens_per_second")
 _NOW_AND_THEN = ("residual_rms/", "gate_rms/", "weight_norm/", "weight_rms/", "mfu")

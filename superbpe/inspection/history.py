@@ -117,13 +117,14 @@ def merge_log(
     """A row for each merge, by rank, to be written as Parquet or JSON lines.
 
     Columns: `rank`, `phase` (1 or 2), `vocab_size` (with this merge), `text` (bytes that are not UTF-8 as hex escapes),
-    `left` and `right` likewise, `bytes`, `words` (non-empty parts between spaces), `superword`; with `counts`, `count`
-    (null where it is not known); with `history`, `applied`, `tokens` and `bytes_per_token` of its text.
+    `left` and `right` in the same way, `bytes`, `words` (non-empty parts between white space), `superword` (of phase 2,
+    with two words or more); with `counts`, `count` (null where it is not known); with `history`, `applied`, `tokens`
+    and `bytes_per_token` of its text.
 
     Args:
         tokenizer: any with one derivation per token.
         counts: counts of the pairs when they were merged, phase by phase, as training reports them. A phase 1 that
-            went on further than the transition is cut.
+            continued after the transition is cut.
         history: of this tokenizer.
 
     Raises:
@@ -131,7 +132,7 @@ def merge_log(
     """
     import pyarrow as pa
 
-    tokenizer.ranks()  # refuses what has no order of merges
+    tokenizer.ranks()  # rejects a tokenizer without an order of merges
     n, n_phase1 = len(tokenizer.merge_ids), tokenizer.n_phase1_merges
     parts = tokenizer.merges
     tokens = [left + right for left, right in parts]

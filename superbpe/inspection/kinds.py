@@ -14,7 +14,7 @@ KINDS = (
     "function and content words",
     "content words only",
 )
-"""Kinds of superwords, the first that fits; a token's `kind` is an index into them, 0 for what is no superword."""
+"""Kinds of superwords, the first that fits; a token's `kind` is an index into them, 0 for other tokens."""
 
 _ENGLISH = """
 a an the this that these those some any no each every all both either neither such another other i you he she it

@@ -83,7 +83,8 @@ class Measures:
         renyi_entropy: log2(sum p^alpha) / (1 - alpha), bits per token.
         renyi_efficiency: renyi_entropy / log2(vocabulary).
         renyi_efficiency_observed: renyi_entropy / log2(used), as tools give it that know only the text.
-        superword_tokens, superword_bytes: shares of the text's tokens and bytes.
+        superword_tokens, superword_bytes: superwords' shares of the text's tokens and bytes.
+        crossing_tokens: share of the text's tokens that are other tokens across pretokens (`Tokens.crossing`).
         partial_tokens: share of the text's tokens that hold no whole characters.
     """
 
@@ -103,6 +104,7 @@ class Measures:
     renyi_efficiency_observed: float
     superword_tokens: float
     superword_bytes: float
+    crossing_tokens: float
     partial_tokens: float
 
 
@@ -137,6 +139,7 @@ def measure(encoded: Encoded, tokens: Tokens, *, alpha: float = 2.5) -> Measures
         renyi_efficiency_observed=renyi / math.log2(used) if used > 1 else 1.0,
         superword_tokens=float(counts[tokens.superword].sum()) / n_tokens,
         superword_bytes=float((counts * tokens.n_bytes)[tokens.superword].sum()) / n_bytes,
+        crossing_tokens=float(counts[tokens.crossing].sum()) / n_tokens,
         partial_tokens=float(counts[tokens.partial].sum()) / n_tokens,
     )
 

@@ -1,4 +1,4 @@
-"""What each token of a vocabulary is: columns by id, near-duplicates, and what another vocabulary has not."""
+"""What each token of a vocabulary is: columns by id, near-duplicates, and tokens that another vocabulary lacks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy.typing as npt
 import regex
 
 from superbpe.inspection.kinds import kind
-from superbpe.inspection.vocabulary import display, n_words
+from superbpe.inspection.vocabulary import display
 from tokenizer import _native, patterns
 from tokenizer.alphabet import NOT_IN_UTF8
+from tokenizer.tokenizer import n_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,7 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 YARDSTICK = "superbpe"
-"""The pattern that says what a word is where a tokenizer's own does not: the first stage of the released SuperBPE."""
+"""The pretokens of a tokenizer whose own pattern does not separate words: stage 1 of the released SuperBPE."""
 
 AROUND = [(before, after) for before in ("", "a", " ", "1", ".", "\n") for after in ("", "a", " ", "1", ".", "\n")]
 """Texts before and after a token that are tried for whether it is ever made: fences look at what surrounds a piece."""
@@ -39,19 +40,20 @@ class Tokens:
     Attributes:
         text: bytes as text, undecodable ones as hex escapes; "" for unused ids.
         n_bytes: int64; 0 for unused ids.
-        n_words: int64: non-empty parts between spaces.
+        n_words: int64: non-empty parts between white space.
         rank: int64: the place of the first merge that makes it; -1 for bytes, special tokens, unused ids, and tokens
             that no merge makes.
         phase: int64: 1 or 2 for what merges of that phase make, 0 for all else.
-        superword: tokens which the pattern `words` would cut.
+        superword: tokens across pretokens that span two words or more.
+        crossing: other tokens across pretokens, such as `.` with a line feed. Pretokens are those of `pretokens`.
         kind: int64: of a superword, index into `superbpe.inspection.kinds.KINDS`.
-        partial: bytes that are no whole UTF-8 characters.
+        partial: bytes that are not whole UTF-8 characters.
         special: special tokens.
         unused: ids without a token.
         unreachable: tokens to which the tokenizer does not encode their own text, neither alone nor between other
             characters (`AROUND`), or whose bytes do not merge to them, or which hold a byte that UTF-8 never uses. A
-            pattern that looks far around may still make one: what occurs in a text is reachable.
-        words: the pattern that says what a word is.
+            pattern with a wide look-around may still make one: what occurs in a text is reachable.
+        pretokens: the pattern that cuts pretokens.
     """
 
     text: list[str]
@@ -60,12 +62,13 @@ class Tokens:
     rank: Ints
     phase: Ints
     superword: Mask
+    crossing: Mask
     kind: Ints
     partial: Mask
     special: Mask
     unused: Mask
     unreachable: Mask
-    words: Pattern
+    pretokens: Pattern
 
     @property
     def ordinary(self) -> Mask:
@@ -73,14 +76,14 @@ class Tokens:
         return ~(self.special | self.unused)
 
 
-def describe(tokenizer: Tokenizer, words: Pattern | None = None) -> Tokens:
-    """Tells what every token is.
+def describe(tokenizer: Tokenizer, pretokens: Pattern | None = None) -> Tokens:
+    """Describes every token.
 
     Args:
         tokenizer: any.
-        words: what a word is: tokens that it would cut are superwords. None for phase 1's own pattern, and there a
-            superword is a token of phase 2. Where a tokenizer knows no phases and its pattern lets words join, as one
-            that was imported after a superword training, `YARDSTICK`.
+        pretokens: the pattern that cuts pretokens; tokens that it would cut are superwords or `Tokens.crossing`. None
+            for phase 1's own pattern, and then only tokens of phase 2 count. A tokenizer without phases whose pattern
+            lets words join, such as one imported after superword training, is measured by `YARDSTICK`.
     """
     vocab, size = tokenizer.vocab, tokenizer.vocab_size
     special = _mask(size, tokenizer.special_tokens.values())
@@ -93,24 +96,27 @@ def describe(tokenizer: Tokenizer, words: Pattern | None = None) -> Tokens:
     phase = np.where(rank < 0, 0, np.where(rank < tokenizer.n_phase1_merges, 1, 2))
     two_phases = tokenizer.n_phase1_merges < len(tokenizer.merge_ids)
     own = tokenizer.pattern
-    if words is None and not two_phases and len(patterns.split(" of the", own)) == 1:
-        words = patterns.resolve(YARDSTICK)
-    if words is None:
-        superword = _mask(size, tokenizer.superword_ids()) if two_phases else np.zeros(size, dtype=np.bool_)
+    if pretokens is None and not two_phases and len(patterns.split(" of the", own)) == 1:
+        pretokens = patterns.resolve(YARDSTICK)
+    words = np.fromiter(map(n_words, vocab), dtype=np.int64, count=size)
+    if pretokens is None:
+        superword, crossing = _mask(size, tokenizer.superword_ids()), _mask(size, tokenizer.crossing_ids())
     else:
         made = np.flatnonzero(rank >= 0).tolist()
-        # A part of a character at an end is no reason to cut.
-        superword = _mask(
-            size, [i for i in made if len(_native.split(vocab[i].decode(errors="ignore"), words.regex)) > 1]
+        # A part of a character at an end does not count as a cut.
+        crossing = _mask(
+            size, [i for i in made if len(_native.split(vocab[i].decode(errors="ignore"), pretokens.regex)) > 1]
         )
+        superword = crossing & (words > 1)
     text = [display(token) for token in vocab]
     return Tokens(
         text=text,
         n_bytes=n_bytes,
-        n_words=np.fromiter(map(n_words, vocab), dtype=np.int64, count=size),
+        n_words=words,
         rank=rank,
         phase=phase,
         superword=superword,
+        crossing=crossing & ~superword,
         kind=np.fromiter(
             (kind(vocab[i].decode(errors="ignore")) if is_one else 0 for i, is_one in enumerate(superword.tolist())),
             np.int64,
@@ -120,12 +126,12 @@ def describe(tokenizer: Tokenizer, words: Pattern | None = None) -> Tokens:
         special=special,
         unused=unused,
         unreachable=_unreachable(tokenizer, partial, special | unused),
-        words=words or own,
+        pretokens=pretokens or own,
     )
 
 
 def near_duplicates(tokens: Tokens) -> list[list[int]]:
-    """Groups of ids, of two tokens or more, that differ only by case and by a space in front; larger ones first.
+    """Groups of two ids or more whose tokens differ only by case and by a space in front; larger groups first.
 
     Tokens without a letter have no case, and are left out.
     """
@@ -137,7 +143,7 @@ def near_duplicates(tokens: Tokens) -> list[list[int]]:
 
 
 def missing(tokenizer: Tokenizer, tokens: Tokens, other: Tokenizer) -> Mask:
-    """Which ordinary tokens, by id, the other tokenizer has not as an ordinary token of the same bytes."""
+    """Which ordinary tokens, by id, have no ordinary token of the same bytes in the other tokenizer."""
     theirs = {other.vocab[i] for i in other.ordinary_ids().tolist()}
     lacks = np.fromiter((token not in theirs for token in tokenizer.vocab), np.bool_, count=tokenizer.vocab_size)
     return lacks & tokens.ordinary

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tokenizer.tokenizer import n_words
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -20,10 +22,10 @@ class Superword:
     """A superword of a vocabulary.
 
     Attributes:
-        id: Its id.
+        id: The token id.
         text: Its bytes as text, undecodable ones as hex escapes.
         n_bytes: Length in bytes.
-        n_words: Non-empty parts between spaces.
+        n_words: Words: non-empty parts between white space.
         count: Occurrences in the text that was counted.
     """
 
@@ -39,10 +41,10 @@ class Piece:
     """One token of a segmented text.
 
     Attributes:
-        id: Its id.
+        id: The token id.
         text: Its bytes as text, undecodable ones as hex escapes.
         superword: Whether it is a superword.
-        partial: Whether its bytes are no whole UTF-8 characters.
+        partial: Whether its bytes are not whole UTF-8 characters.
     """
 
     id: int
@@ -58,15 +60,6 @@ def display(token: bytes) -> str:
     (' of the', '\\xc3')
     """
     return token.decode("utf-8", errors="backslashreplace")
-
-
-def n_words(token: bytes) -> int:
-    """Return the number of words in a token: its non-empty parts between spaces, as the word cap counts them.
-
-    >>> n_words(b" of the"), n_words(b" "), n_words(b".  A")
-    (2, 0, 2)
-    """
-    return sum(1 for part in token.split(b" ") if part)
 
 
 def token_counts(tokenizer: Tokenizer, texts: Sequence[str], *, threads: int | None = None) -> NDArray[np.int64]:

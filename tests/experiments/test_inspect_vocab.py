@@ -73,7 +73,10 @@ def test_two_tokenizers_on_a_text(
     measured = report["tokenizers"][0]["on_text"]
     assert (measured["tokens"], measured["bytes"], measured["alpha"]) == (len(ids), len(text.encode()), 2)
     assert [len(report["superwords"][name]) for name in ("most_frequent", "longest")] == [7, 7]
-    assert sum(row["superwords"] for row in report["superwords"]["kinds"]) == len(tokenizer.superword_ids())
+    superwords, crossing = tokenizer.superword_ids(), tokenizer.crossing_ids()
+    assert sum(row["superwords"] for row in report["superwords"]["kinds"]) == len(superwords)
+    assert report["tokenizers"][0]["crossing"] == len(np.setdiff1d(crossing, superwords)) > 0
+    assert "other tokens across pretokens" in said
     assert (
         sum(row["tokens"] for row in report["lengths"] if row["tokenizer"] == "gpt2") == trained["gpt2"].vocab_size - 1
     )
@@ -100,8 +103,8 @@ def test_an_imported_tokenizer_json(folders: Path, tmp_path: Path) -> None:
     assert inspect_vocab.run([str(folders / "superwords" / "tokenizer.json"), "--out", str(out)]) == 0
     (row,) = json.loads((out / "vocabulary.json").read_text(encoding="utf-8"))["tokenizers"]
     assert row["label"] == "superwords"
-    # It knows no phases: what a word is, the first stage of the released SuperBPE says.
-    assert row["words_by"] == "superbpe"
+    # The file has no phases and its pattern lets words join: pretokens are those of the released SuperBPE's stage 1.
+    assert row["pretokens_by"] == "superbpe"
     assert row["superwords"] > 0
 
 

@@ -24,18 +24,18 @@ def _tokenizer() -> Tokenizer:
     )
 
 
-def test_words_are_the_parts_between_spaces() -> None:
+def test_words_are_the_parts_between_white_space() -> None:
     assert [inspection.n_words(token) for token in (b"", b" ", b" a", b"bc a", b" a  a ", b"a\nb")] == [
         0,
         0,
         1,
         2,
         2,
-        1,
+        2,
     ]
 
 
-def test_superwords_are_the_phase_2_tokens_that_the_pattern_would_cut() -> None:
+def test_superwords_are_the_phase_2_tokens_of_two_words() -> None:
     words = inspection.superwords(_tokenizer())
     assert [(word.text, word.n_bytes, word.n_words, word.count) for word in words] == [
         ("bc a", 4, 2, 0),

@@ -29,17 +29,19 @@ def test_columns() -> None:
     assert about.n_words[256:].tolist() == [1, 1, 1, 2, 1, 1, 1]
     assert about.rank[255:].tolist() == [-1, 0, 1, 2, 3, 4, 5, -1]
     assert about.phase[255:].tolist() == [0, 1, 1, 1, 2, 2, 2, 0]
-    assert about.superword[256:].tolist() == [False, False, False, True, False, True, False]
+    assert about.superword[256:].tolist() == [False, False, False, True, False, False, False]
+    assert [about.text[i] for i in np.flatnonzero(about.crossing)] == [" a\\xf0"]
     assert about.partial.sum() == 128 + 2
     assert about.special.tolist() == [False] * 262 + [True]
     assert about.ordinary.sum() == 262
-    assert about.words.name == "gpt2"
+    assert about.pretokens.name == "gpt2"
 
 
-def test_superwords_by_another_measure_of_words() -> None:
+def test_superwords_by_other_pretokens() -> None:
     about = tokens.describe(_tokenizer(), patterns.resolve("superbpe"))
     # A part of a character at an end is no reason to cut.
-    assert [about.text[i] for i in np.flatnonzero(about.superword)] == ["A ", "bc a"]
+    assert [about.text[i] for i in np.flatnonzero(about.superword)] == ["bc a"]
+    assert [about.text[i] for i in np.flatnonzero(about.crossing)] == ["A "]
 
 
 def test_a_pattern_that_lets_words_join_is_no_measure_of_words(trained: dict[str, Tokenizer]) -> None:
@@ -53,8 +55,11 @@ def test_a_pattern_that_lets_words_join_is_no_measure_of_words(trained: dict[str
         )
     )
     about = tokens.describe(imported)
-    assert about.words.name == tokens.YARDSTICK
+    assert about.pretokens.name == tokens.YARDSTICK
     assert set(both.superword_ids().tolist()) <= set(np.flatnonzero(about.superword | about.partial).tolist())
+    assert set(both.crossing_ids().tolist()) <= set(
+        np.flatnonzero(about.superword | about.crossing | about.partial).tolist()
+    )
     assert not tokens.describe(trained["gpt2"]).superword.any()
 
 

@@ -439,14 +439,17 @@ def test_running_out_of_pairs_warns_and_is_on_record(phase1):
     assert tokenizer.vocab_size < 901
 
 
-def test_superwords_are_those_that_the_pattern_would_cut(larger):
-    tokenizer = trained(larger, RULES["uw-2025"])
-    superwords = tokenizer.superword_ids()
+def test_superwords_are_the_phase_2_tokens_of_two_words(larger):
+    tokenizer = trained(larger, RULES["nothing"])
+    superwords, crossing = tokenizer.superword_ids(), tokenizer.crossing_ids()
     phase2 = tokenizer.merge_ids[tokenizer.n_phase1_merges :, 2].tolist()
-    assert 0 < len(superwords) <= len(phase2)
+    assert 0 < len(superwords) < len(crossing) <= len(phase2)
     for i in phase2:
-        crosses = len(patterns.split(tokenizer.vocab[i].decode(errors="replace"), tokenizer.pattern)) > 1
-        assert crosses == (i in superwords)
+        text = tokenizer.vocab[i].decode(errors="replace")
+        assert (len(patterns.split(text, tokenizer.pattern)) > 1) == (i in crossing)
+        assert (len(text.split()) > 1) == (i in superwords)
+    assert set(superwords) <= set(crossing)
+    assert all(len(tokenizer.vocab[i].split()) < 2 for i in set(crossing) - set(superwords))
     assert any(b" of the" in tokenizer.vocab[i] for i in superwords)
     assert len(larger[1].superword_ids()) == 0
 
