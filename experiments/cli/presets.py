@@ -25,7 +25,7 @@ def register(configs: ConfigStore) -> None:
 
 
 def _preset(name: str) -> dict[str, Any]:
-    own = {"vocab_size": None, "sources": [], "transition": TRANSITION[name], "transition_merges": None}
+    own: dict[str, Any] = {"vocab_size": None, "sources": [], "transition": TRANSITION[name], "transition_merges": None}
     return {
         "defaults": [{"override /pattern": PHASE1[name]["pattern"]}],
         "bpe": {"unit": PHASE1[name]["unit"]},

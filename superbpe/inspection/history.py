@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from superbpe.inspection.vocabulary import display, n_words
+from superbpe.inspection.vocabulary import display
 from superbpe.transition import times_applied
 from tokenizer import _native
 from tokenizer.errors import UserError
-from tokenizer.tokenizer import Tokenizer
+from tokenizer.tokenizer import Tokenizer, n_words
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,6 +8,7 @@ import pytest
 from experiments.benchmarks.ladder.__main__ import main, parse
 from experiments.benchmarks.ladder.measure import Curve, Seconds, Work, power_law
 from experiments.benchmarks.ladder.pretokens import CUSTOM
+from experiments.benchmarks.ladder.trainers import RUNGS, TRAINERS
 from experiments.benchmarks.ladder.training import stretches, symbols_left, work_of
 from tests import texts
 from tokenizer import Batch, count_pretokens, patterns, reference
@@ -54,7 +55,7 @@ def test_known_work_is_extrapolated_from():
 
 def test_symbols_left_are_those_of_the_reference():
     counts = count_pretokens([Batch.from_texts(["low lower newer newer"])], "gpt2")
-    merges = reference.TRAINERS["native"](dict(counts.items()), 12)
+    merges = TRAINERS["native"](dict(counts.items()), 12)
     assert len(merges) == 9
     expected = []
     for number in range(len(merges) + 1):
@@ -121,7 +122,7 @@ def test_all_parts_run_on_a_small_text(tmp_path, capsys):
     with (out / "training.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     names = list(dict.fromkeys(row["trainer"] for row in rows))
-    assert names == [*reference.RUNGS, "native", "HF tokenizers"]
+    assert names == [*RUNGS, "native", "HF tokenizers"]
     assert len(rows) == 2 * len(names)
     assert {row["training_measured"] for row in rows if row["trainer"] == "native"} == {"True"}
     assert all(float(row["training_seconds"]) >= 0 for row in rows)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from superbpe import Rules, reference
-from tokenizer import Batch, Tokenizer, patterns
+from tokenizer import Batch, Tokenizer
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -22,18 +21,13 @@ def batches(documents: Sequence[str], size: int | None = None) -> Callable[[], I
     return lambda: iter(parts)
 
 
-def readable(rules: Rules) -> Rules:
-    """The rules with a regex for a fence, as the reference wants them."""
-    return replace(rules, fence=patterns.resolve(rules.fence).regex or None)
-
-
 def pieces_of(documents: Sequence[str], phase1: Tokenizer, rules: Rules, n_kept: int) -> Counter[Word]:
     """The reference's pieces."""
     return reference.training_pieces(
         documents,
         phase1.merges[:n_kept],
         phase1.pattern.regex or None,
-        readable(rules),
+        rules,
         special_tokens=list(phase1.special_tokens),
     )
 

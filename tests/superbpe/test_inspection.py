@@ -6,7 +6,7 @@ import pytest
 from superbpe.inspection import vocabulary as inspection
 from tokenizer import patterns
 from tokenizer.alphabet import ALPHABET
-from tokenizer.tokenizer import Tokenizer
+from tokenizer.tokenizer import Tokenizer, n_words
 
 _RANK = {byte: rank for rank, byte in enumerate(ALPHABET)}
 
@@ -25,7 +25,7 @@ def _tokenizer() -> Tokenizer:
 
 
 def test_words_are_the_parts_between_white_space() -> None:
-    assert [inspection.n_words(token) for token in (b"", b" ", b" a", b"bc a", b" a  a ", b"a\nb")] == [
+    assert [n_words(token) for token in (b"", b" ", b" a", b"bc a", b" a  a ", b"a\nb")] == [
         0,
         0,
         1,

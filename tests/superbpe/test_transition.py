@@ -65,13 +65,11 @@ def test_boundless_is_what_making_merges_one_by_one_gives(documents, n_merges):
     """Two finished lists that are compared, and merges made one after the other on the documents."""
     phase1 = train_bpe(count_pretokens([Batch.from_texts(documents)], "gpt2"), 256 + 40, special_tokens=())
     rules = PRESETS["boundless"]
-    pieces = reference.training_pieces(documents, phase1.merges, phase1.pattern.regex, replace(rules, fence=None))
+    pieces = reference.training_pieces(documents, phase1.merges, phase1.pattern.regex, replace(rules))
     counts = reference.times_applied(pieces, phase1.merges, "kept")
     assume(counts == sorted(counts, reverse=True))  # phase 1 counts overlapping pairs
     tokenizer = train_superbpe(phase1, batches(documents), vocab_size=256 + n_merges, rules=rules)
-    regular, superwords = reference.boundless(
-        documents, phase1.merges, phase1.pattern.regex, n_merges, rules, rules.eligible
-    )
+    regular, superwords = reference.boundless(documents, phase1.merges, phase1.pattern.regex, n_merges, rules)
     assert tokenizer.merges == regular + superwords
     assert tokenizer.n_phase1_merges == len(regular)
 
@@ -81,7 +79,7 @@ def test_boundless_is_what_making_merges_one_by_one_gives(documents, n_merges):
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_runs_are_the_pieces_of_two_or_more_pretokens(documents):
     phase1 = train_bpe(count_pretokens([Batch.from_texts(documents)], "gpt2"), 256 + 10, special_tokens=())
-    rules = replace(PRESETS["runs"], fence=None)
+    rules = replace(PRESETS["runs"])
     pieces = reference.training_pieces(documents, phase1.merges, phase1.pattern.regex, rules)
     runs = reference.runs(documents, phase1.merges, phase1.pattern.regex, rules.eligible)
     assert {piece: count for piece, count in pieces.items() if len(piece) > 1} == runs

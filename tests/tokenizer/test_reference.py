@@ -1,16 +1,15 @@
 import json
 from collections import Counter
+from functools import partial
 from pydoc_data.topics import topics
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.benchmarks.ladder import trainers
 from tokenizer.reference import (
-    EXACT,
-    RUNGS,
     TIE_BREAKS,
-    TRAINERS,
     boundaries,
     break_tie,
     byte_alphabet,
@@ -23,15 +22,23 @@ from tokenizer.reference import (
     ranks_of,
     replace_pair,
     split,
-    train_sorted,
+    train_fast,
+    train_naive,
     train_words,
+    train_words_fast,
 )
 
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-# Processes take long to start: the parallel rung has tests of its own, in test_reference_ladder.py.
-QUICK = [name for name in EXACT if name != "parallel"]
-WORD_RUNGS = [name for name in RUNGS if name not in ("parallel", "approximate")]
-every_trainer = pytest.mark.parametrize("train", [TRAINERS[name] for name in QUICK], ids=QUICK)
+# Processes take long to start: the parallel rung has tests of its own, in test_ladder_rungs.py.
+LADDER = [name for name in trainers.EXACT if name != "parallel"]
+TRAINERS = {
+    "reference": train_naive,
+    "fast reference": train_fast,
+    **{name: trainers.TRAINERS[name] for name in LADDER},
+}
+WORD_TRAINERS = {"reference": train_words, "fast reference": train_words_fast}
+WORD_TRAINERS |= {name: partial(trainers.train_words, name) for name in LADDER if name != "native"}
+every_trainer = pytest.mark.parametrize("train", TRAINERS.values(), ids=TRAINERS)
 # English and code that every Python carries, and what it lacks.
 RARE = "日本語 日本 äöü ääää aaaaaaaa 12,345.67\u2028\u2003\U0001f98a\U0001f98a"
 TEXT = topics["class"] + topics["execmodel"] + RARE
@@ -94,17 +101,16 @@ def test_vetoes_and_early_stop(train):
     assert [left + right for left, right, _ in train({b"<s>": 3}, 9, special_tokens=["<s>"])] == [b"<s"]
 
 
-@pytest.mark.parametrize("rung", WORD_RUNGS)
-def test_a_pair_that_spells_a_token_is_not_merged(rung):
+@pytest.mark.parametrize("train", WORD_TRAINERS.values(), ids=WORD_TRAINERS)
+def test_a_pair_that_spells_a_token_is_not_merged(train):
     words = {(b"a", b"bc"): 5, (b"ab", b"c"): 3, (b"ab", b"c", b"d"): 2}
-    merges = train_words(
-        rung,
+    merges = train(
         words,
         9,
         tokens=[*byte_alphabet(), b"ab", b"bc"],
         tie_break="lowest-ids",
         min_count=1,
-        accept=lambda token: True,
+        accept=lambda *_: True,
     )
     assert merges == [(b"a", b"bc", 5), (b"c", b"d", 2), (b"ab", b"cd", 2)]
 
@@ -171,9 +177,9 @@ options = st.fixed_dictionaries(
 @given(corpora, options)
 @settings(max_examples=1000, deadline=None, derandomize=True)
 def test_all_trainers_learn_the_same_merges(counts, options):
-    expected = TRAINERS["naive"](counts, 40, **options)
-    for name in QUICK:
-        assert TRAINERS[name](counts, 40, **options) == expected, name
+    expected = train_naive(counts, 40, **options)
+    for name, train in TRAINERS.items():
+        assert train(counts, 40, **options) == expected, name
 
 
 token_words = st.dictionaries(
@@ -188,24 +194,23 @@ token_words = st.dictionaries(
 @settings(max_examples=300, deadline=None, derandomize=True)
 def test_all_rungs_agree_on_words_of_longer_tokens(words, tie_break, forbidden):
     learned = [
-        train_words(
-            rung,
+        train(
             words,
             40,
             tokens=[*byte_alphabet(), b"ab", b"ba", b" a"],
             tie_break=tie_break,
             min_count=1,
-            accept=lambda token: forbidden not in token,
+            accept=lambda left, right, _: forbidden not in left + right,
         )
-        for rung in WORD_RUNGS
+        for train in WORD_TRAINERS.values()
     ]
-    assert all(merges == learned[0] for merges in learned), dict(zip(WORD_RUNGS, learned, strict=True))
+    assert all(merges == learned[0] for merges in learned), dict(zip(WORD_TRAINERS, learned, strict=True))
 
 
 @given(corpora, options)
 @settings(max_examples=200, deadline=None, derandomize=True)
 def test_encoding_repeats_what_training_did(counts, options):
-    merges = [(left, right) for left, right, _ in train_sorted(counts, 40, **options)]
+    merges = [(left, right) for left, right, _ in train_fast(counts, 40, **options)]
     for pretoken in counts:
         trained = tuple(bytes([byte]) for byte in pretoken)
         for merge in merges:
@@ -255,7 +260,7 @@ def test_lowest_ids_is_the_order_of_hf_tokenizers(pattern):
     characters.update({chr(256 + place): byte for place, byte in enumerate(moved)})
     stored = json.loads(hf.to_str())["model"]["merges"]
     theirs = [tuple(bytes(characters[c] for c in token) for token in merge) for merge in stored]
-    ours = train_sorted(count_pretokens([TEXT], pattern), len(theirs))
+    ours = train_fast(count_pretokens([TEXT], pattern), len(theirs))
     assert len(theirs) == 400
     assert [(left, right) for left, right, _ in ours] == theirs
 

@@ -11,7 +11,7 @@ from tokenizer.reference.text import boundaries, split
 from tokenizer.reference.two_pass import byte_positions, open_runs
 
 if TYPE_CHECKING:
-    from tokenizer.reference.pairs import Pair, Word
+    from tokenizer.reference.naive import Pair, Word
 
 Coin = Callable[[], bool]
 """Says of one merge in one step whether it is dropped."""

@@ -1,4 +1,7 @@
-"""Two-pass encoding: phase-1 merges inside pretokens, then phase-2 merges across the seams left open."""
+"""Two-pass encoding: phase-1 merges inside pretokens, then phase-2 merges across the seams that are open.
+
+A seam is the place between two tokens. Cuts of the fence, or of training units, close seams.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from tokenizer.reference.text import boundaries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tokenizer.reference.pairs import Pair, Word
+    from tokenizer.reference.naive import Pair, Word
 
 
 def open_runs(tokens: Sequence[bytes], cuts: Iterable[int]) -> list[Word]:

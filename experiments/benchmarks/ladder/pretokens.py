@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import regex
 
+from experiments.benchmarks.ladder.chunks import count_file
 from experiments.benchmarks.ladder.measure import PATTERN, corpus, fresh, power_law
 from tokenizer import Batch, _native, count_pretokens, patterns, reference, train_bpe
 from tokenizer.train.summary import summary
@@ -61,7 +62,7 @@ def _serial(path: Path) -> tuple[float, Counter[bytes]]:
 def _in_chunks(path: Path, workers: int) -> tuple[float, Counter[bytes]]:
     pattern = patterns.resolve(PATTERN).regex
     started = time.perf_counter()
-    counts = reference.count_file(path, pattern, special_tokens=[END], workers=workers)
+    counts = count_file(path, pattern, special_tokens=[END], workers=workers)
     return time.perf_counter() - started, counts
 
 

@@ -16,11 +16,13 @@ import numpy as np
 import regex
 
 from experiments.benchmarks.ladder.measure import PATTERN, Curve, Seconds, Work, corpus, fresh
+from experiments.benchmarks.ladder.native import as_tokenizer
+from experiments.benchmarks.ladder.native import train as train_native
+from experiments.benchmarks.ladder.selection import Ties
+from experiments.benchmarks.ladder.trainers import RUNGS, TRAINERS, divergence, learn
 from tokenizer import Batch, PretokenCounts, count_pretokens, patterns
 from tokenizer.alphabet import printable
-from tokenizer.reference import RUNGS, TRAINERS, Ties, as_words, byte_alphabet, divergence, learn
-from tokenizer.reference.native import as_tokenizer
-from tokenizer.reference.native import train as train_native
+from tokenizer.reference import as_words, byte_alphabet
 
 if TYPE_CHECKING:
     import argparse
@@ -29,8 +31,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from rich.console import Console
 
-    from tokenizer.reference import Merge, Pair, Selection
-    from tokenizer.reference.words import Changes
+    from experiments.benchmarks.ladder.selection import Selection
+    from experiments.benchmarks.ladder.words import Changes
+    from tokenizer.reference import Merge, Pair
 
 NAIVE_BYTES = 2_000_000
 """The naive rung works on the beginning of the text; its time is proportional to the number of pieces."""

@@ -1,4 +1,4 @@
-"""The Rust core behind the same signatures: the last rung."""
+"""The last rung: the Rust core with the signatures of the other rungs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from tokenizer import _native
 from tokenizer.alphabet import ALPHABET
 from tokenizer.patterns import resolve
-from tokenizer.reference.pairs import byte_alphabet
+from tokenizer.reference import byte_alphabet
 from tokenizer.spelling import longest_token
 from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from tokenizer.reference.pairs import Merge, Pair
+    from tokenizer.reference import Merge, Pair
 
 
 def train(
@@ -28,7 +28,7 @@ def train(
     max_token_bytes: int | None = None,
     special_tokens: Sequence[str] = (),
 ) -> list[Merge]:
-    """Phase 1 over counted pretokens; see `Trainer`."""
+    """Phase 1 over counted pretokens; see `tokenizer.reference.train_naive`."""
     pretokens = sorted(counts)
     trained = _native.train_bpe(
         np.frombuffer(b"".join(pretokens), np.uint8),

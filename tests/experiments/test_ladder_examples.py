@@ -8,12 +8,12 @@ from itertools import pairwise
 
 import pytest
 
+from experiments.benchmarks.ladder.encoders import ENCODERS, replay
+from experiments.benchmarks.ladder.selection import Ties
+from experiments.benchmarks.ladder.trainers import EXACT, TRAINERS
+from experiments.benchmarks.ladder.words import IndexedWords, InPlaceWords, TrackedWords, merge_and_track
 from tokenizer import Tokenizer, patterns
 from tokenizer.reference import (
-    ENCODERS,
-    EXACT,
-    TRAINERS,
-    Ties,
     as_bytes,
     as_words,
     break_tie,
@@ -21,14 +21,11 @@ from tokenizer.reference import (
     count_pairs,
     count_pretokens,
     cut_at_special,
-    encode,
     merge_by_rank,
     ranks_of,
     replace_pair,
-    replay,
     split,
 )
-from tokenizer.reference.words import IndexedWords, InPlaceWords, TrackedWords, merge_and_track
 from tokenizer.train.bpe import merges_that_fit
 
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -128,7 +125,7 @@ def test_production_bpe_pattern_is_the_other_documents():
 
 @every_encoder
 def test_production_bpe_an_emoji_without_merges_is_four_tokens(encoder):
-    assert encode("\U0001f98a", [(b"a", b"b")], None, encoder=encoder) == [b"\xf0", b"\x9f", b"\xa6", b"\x8a"]
+    assert ENCODERS[encoder]([(b"a", b"b")])("\U0001f98a") == [b"\xf0", b"\x9f", b"\xa6", b"\x8a"]
 
 
 # --- The CS336 trainer on TinyStories: low, lower ---
@@ -164,7 +161,7 @@ def test_low_lower_vocabulary(name):
 @every_encoder
 def test_low_lower_is_replayed_in_four_steps(encoder):
     merges = [pair("o w"), pair("l ow"), pair("low e"), pair("lowe r")]
-    states = [encode("lower", merges[:n], None, encoder=encoder) for n in range(5)]
+    states = [ENCODERS[encoder](merges[:n])("lower") for n in range(5)]
     assert [tuple(state) for state in states] == [
         word("l o w e r"),
         word("l ow e r"),
@@ -225,9 +222,9 @@ def test_longer_special_tokens_are_found_first():
 @every_encoder
 def test_the_earliest_learned_merge_applies_not_the_leftmost(encoder):
     merges = [pair("b c"), pair("a b")]
-    assert encode("abc", merges, None, encoder=encoder) == [b"a", b"bc"]
+    assert ENCODERS[encoder](merges)("abc") == [b"a", b"bc"]
     # With the ranks exchanged, greedy reading from the left would be right.
-    assert encode("abc", merges[::-1], None, encoder=encoder) == [b"ab", b"c"]
+    assert ENCODERS[encoder](merges[::-1])("abc") == [b"ab", b"c"]
 
 
 def test_ids_that_spell_no_text_decode_to_the_replacement_character():
@@ -347,8 +344,8 @@ def test_drill_2_the_order_of_merges_decides():
     assert replay(as_bytes("works"), [pair("w ork"), *alphabetical[:2]]) == [b"w", b"ork", b"s"]
     text = "he works, I worked"
     for encoder in ENCODERS:
-        tokens = encode(text, merges, None, encoder=encoder)
-        assert encode(b"".join(tokens).decode(), merges, None, encoder=encoder) == tokens
+        tokens = ENCODERS[encoder](merges)(text)
+        assert ENCODERS[encoder](merges)(b"".join(tokens).decode()) == tokens
 
 
 @every_trainer
@@ -375,11 +372,11 @@ def test_drill_4_with_or_as_one_byte(name, single, expected):
 @every_encoder
 def test_edge_cases_of_encoding(encoder):
     merges = [(b"\xc3", b"\xb1"), (b"a", b"\xc3\xb1"), (b"n", b"a")]
-    assert encode("", merges, None, encoder=encoder) == []
-    assert encode("a", merges, None, encoder=encoder) == [b"a"]
+    assert ENCODERS[encoder](merges)("") == []
+    assert ENCODERS[encoder](merges)("a") == [b"a"]
     assert len(as_bytes("mañana")) == 7
-    assert encode("mañana", merges[:1], None, encoder=encoder) == [b"m", b"a", "ñ".encode(), b"a", b"n", b"a"]
-    assert encode("mañana", merges, None, encoder=encoder) == [b"m", "añ".encode(), b"a", b"na"]
+    assert ENCODERS[encoder](merges[:1])("mañana") == [b"m", b"a", "ñ".encode(), b"a", b"n", b"a"]
+    assert ENCODERS[encoder](merges)("mañana") == [b"m", "añ".encode(), b"a", b"na"]
 
 
 def test_special_tokens_can_take_the_first_ids():

@@ -6,24 +6,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, Protocol
 
-from tokenizer.reference import native
-from tokenizer.reference.pairs import Ties, byte_alphabet
-from tokenizer.reference.parallel import ParallelWords
-from tokenizer.reference.selection import CachedTopPairs, HeapPairs, PairCounts, RecountedPairs, Selection, SortedPairs
-from tokenizer.reference.words import IndexedWords, InPlaceWords, RecountedWords, TrackedWords, Words
-from tokenizer.spelling import longest_token
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from tokenizer.reference.pairs import Merge, Word
+from experiments.benchmarks.ladder import native
+from experiments.benchmarks.ladder.parallel import ParallelWords
+from experiments.benchmarks.ladder.selection import (
+    CachedTopPairs,
+    HeapPairs,
+    PairCounts,
+    RecountedPairs,
+    Selection,
+    SortedPairs,
+    Ties,
+)
+from experiments.benchmarks.ladder.words import IndexedWords, InPlaceWords, RecountedWords, TrackedWords, Words
+from tokenizer.reference import Accept, Merge, Word, as_words, byte_alphabet, phase1_rules
 
 MOST_PIECES = 50_000_000
-"""More pieces than this the naive rung refuses to hold one by one; they would take some 10 GB."""
+"""The naive rung rejects more pieces than this; they would take some 10 GB."""
 
 
 def _naive(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
@@ -36,7 +38,7 @@ def _naive(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
 
 
 def _deduplicated(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
-    """The same over distinct pieces with their counts: the definition that everything else is held against."""
+    """The same over distinct pieces with their counts."""
     held = RecountedWords(words.items())
     return held, RecountedPairs(held, ties)
 
@@ -97,17 +99,14 @@ RUNGS: dict[str, Callable[[Mapping[Word, int], Ties], tuple[Words, Selection]]] 
 """The rungs in Python, from the slowest: words and ties to a way to hold the words and one to find the best pair."""
 
 
-def learn(
-    words: Words, pairs: Selection, *, min_count: int = 1, accept: Callable[[bytes], bool] = lambda _: True
-) -> Iterator[Merge]:
-    """Merges one after the other, each applied when it is handed out, until no pair is left.
+def learn(words: Words, pairs: Selection, *, min_count: int = 1, accept: Accept = lambda *_: True) -> Iterator[Merge]:
+    """Yields merges one after the other, each applied when it is yielded, until no pair is left.
 
     Args:
         words: the corpus.
-        pairs: the counts of its pairs; its ties hold the tokens there are, and get the new ones.
+        pairs: the counts of its pairs; new tokens are added to its ties.
         min_count: pairs that occur less often are not merged.
-        accept: whether a new token with these bytes is allowed. A pair whose bytes are refused, or already are
-            a token, is dropped for good.
+        accept: a pair that it rejects is dropped for good, as is one that spells an existing token.
     """
     order = pairs.ties.order
     while True:
@@ -115,7 +114,7 @@ def learn(
         if pair is None or count < min_count:
             return
         token = pair[0] + pair[1]
-        if token in order or not accept(token):
+        if token in order or not accept(*pair, count):
             pairs.drop(pair)
             continue
         order[token] = len(order)
@@ -131,55 +130,14 @@ def train_words(
     tokens: Iterable[bytes],
     tie_break: str,
     min_count: int,
-    accept: Callable[[bytes], bool],
+    accept: Accept,
 ) -> list[Merge]:
-    """Learn up to `n_merges` merges over words of any tokens; fewer if no pair is left.
-
-    Args:
-        rung: a name in `RUNGS`.
-        words: the corpus, as tokens, with the number of times each word occurs.
-        n_merges: how many merges at most.
-        tokens: the tokens there are at the start, in the order that "lowest-ids" compares.
-        tie_break: see `break_tie`.
-        min_count: pairs that occur less often are not merged.
-        accept: see `learn`.
-    """
+    """The merges of `tokenizer.reference.train_words`, which has the same other arguments, by a rung of `RUNGS`."""
     held, pairs = RUNGS[rung](words, Ties(tokens, tie_break))
     try:
         return list(islice(learn(held, pairs, min_count=min_count, accept=accept), n_merges))
     finally:
         held.close()
-
-
-class Trainer(Protocol):
-    """Phase 1 over counted pretokens."""
-
-    def __call__(
-        self,
-        counts: Mapping[bytes, int],
-        n_merges: int,
-        *,
-        tie_break: str = "lowest-ids",
-        min_count: int = 1,
-        max_token_bytes: int | None = None,
-        special_tokens: Sequence[str] = (),
-    ) -> list[Merge]:
-        """Learn merges.
-
-        Args:
-            counts: how often each pretoken occurs.
-            n_merges: how many merges to learn; fewer come back if no pair is left.
-            tie_break: one of `TIE_BREAKS`.
-            min_count: the least count of a pair that is merged.
-            max_token_bytes: the longest token allowed, in bytes; see `tokenizer.spelling.longest_token`.
-            special_tokens: strings that no token may spell.
-        """
-
-
-def as_words(counts: Mapping[bytes, int]) -> dict[Word, int]:
-    """Counted pretokens as words of single bytes."""
-    alphabet = [bytes([byte]) for byte in range(256)]
-    return {tuple(alphabet[byte] for byte in pretoken): count for pretoken, count in counts.items()}
 
 
 def _train(
@@ -192,35 +150,21 @@ def _train(
     max_token_bytes: int | None = None,
     special_tokens: Sequence[str] = (),
 ) -> list[Merge]:
-    special, longest = {token.encode() for token in special_tokens}, longest_token(max_token_bytes)
+    accept = phase1_rules(max_token_bytes, special_tokens)
+    tokens = byte_alphabet()
     return train_words(
-        rung,
-        as_words(counts),
-        n_merges,
-        tokens=byte_alphabet(),
-        tie_break=tie_break,
-        min_count=min_count,
-        accept=lambda token: token not in special and len(token) <= longest,
+        rung, as_words(counts), n_merges, tokens=tokens, tie_break=tie_break, min_count=min_count, accept=accept
     )
 
 
-TRAINERS: dict[str, Trainer] = {**{rung: partial(_train, rung) for rung in RUNGS}, "native": native.train}
-"""Every trainer by its name, from the slowest to the Rust core."""
+TRAINERS: dict[str, Callable[..., list[Merge]]] = {
+    **{rung: partial(_train, rung) for rung in RUNGS},
+    "native": native.train,
+}
+"""Every trainer by its name, from the slowest to the Rust core; arguments as for `tokenizer.reference.train_naive`."""
 
 EXACT = tuple(name for name in TRAINERS if name != "approximate")
-"""The trainers that give the same merges, to the byte."""
-
-train_words_naive = partial(train_words, "deduplicated")
-"""The definition: count all pairs, merge the most frequent one everywhere, repeat. See `train_words`."""
-
-train_words_sorted = partial(train_words, "fast-max")
-"""The merges of `train_words_naive`, sooner."""
-
-train_naive = TRAINERS["deduplicated"]
-"""Phase 1 over counted pretokens, by definition. See `Trainer`."""
-
-train_sorted = TRAINERS["fast-max"]
-"""The merges of `train_naive`, sooner."""
+"""The trainers that learn exactly the same merges."""
 
 
 def divergence(exact: Sequence[Merge], approximate: Sequence[Merge]) -> dict[str, int | float | None]:
@@ -228,7 +172,7 @@ def divergence(exact: Sequence[Merge], approximate: Sequence[Merge]) -> dict[str
 
     Returns:
         merges: how many exact ones there are.
-        first_difference: rank of the first merge that is another one; None if there is none.
+        first_difference: rank of the first merge that differs; None if none does.
         in_place: share of the ranks that hold the same merge.
         shared: share of the exact merges that were learned at all, at whatever rank.
     """

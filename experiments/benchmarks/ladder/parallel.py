@@ -10,14 +10,14 @@ import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
-from tokenizer.reference.words import InPlaceWords
+from experiments.benchmarks.ladder.words import InPlaceWords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from multiprocessing.connection import Connection
 
-    from tokenizer.reference.pairs import Pair, Word
-    from tokenizer.reference.words import Changes
+    from experiments.benchmarks.ladder.words import Changes
+    from tokenizer.reference import Pair, Word
 
 
 def _serve(pipe: Connection) -> None:
@@ -34,7 +34,7 @@ def _serve(pipe: Connection) -> None:
             else:
                 pipe.send(words.words)
                 words = InPlaceWords([])
-    except (EOFError, KeyboardInterrupt):  # the other end is gone, or is being stopped and says so itself
+    except (EOFError, KeyboardInterrupt):  # the main process ended, or was interrupted and reports it
         return
 
 
@@ -49,7 +49,7 @@ class Workers:
 
     def __init__(self, n: int) -> None:
         if n < 1:
-            msg = f"workers={n} is not possible; use 1 or more"
+            msg = f"workers={n} must be at least 1"
             raise ValueError(msg)
         context = multiprocessing.get_context("spawn")
         self._pipes: list[Connection] = []

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenizer.reference.text import count_pretokens
+from tokenizer.reference import count_pretokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

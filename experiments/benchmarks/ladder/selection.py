@@ -7,12 +7,47 @@ from typing import TYPE_CHECKING, Protocol
 
 from sortedcontainers import SortedDict
 
+from tokenizer.reference import break_tie
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from tokenizer.reference.pairs import Pair, Ties
-    from tokenizer.reference.words import Changes, Words
+    from experiments.benchmarks.ladder.words import Changes, Words
+    from tokenizer.reference import Pair
+
+
+_DESCENDING = bytes(range(255, -1, -1))
+
+
+def _descending(token: bytes) -> str:
+    """A key that sorts byte strings from the greatest to the smallest, a longer one before its own start."""
+    return token.translate(_DESCENDING).decode("latin-1") + "\u0100"
+
+
+class Ties:
+    """A tie-break with the places of the tokens so far.
+
+    Attributes:
+        order: each token's place: the tokens at the start, then merges by rank. It grows while merges are learned.
+        tie_break: one of `TIE_BREAKS`.
+    """
+
+    def __init__(self, tokens: Iterable[bytes], tie_break: str) -> None:
+        self.order = {token: place for place, token in enumerate(dict.fromkeys(tokens))}
+        self.tie_break = tie_break
+
+    def first(self, pairs: Iterable[Pair]) -> Pair:
+        """The pair to merge among equally frequent ones, found by comparing all; see `break_tie`."""
+        return break_tie(pairs, self.order, self.tie_break)
+
+    def key(self, pair: Pair) -> tuple[int, int] | tuple[str, str] | Pair:
+        """The same order as a sort key, smallest first, for sorted structures: a pair's key never changes."""
+        if self.tie_break == "lowest-ids":
+            return self.order[pair[0]], self.order[pair[1]]
+        if self.tie_break == "lexicographic-greatest":
+            return _descending(pair[0]), _descending(pair[1])
+        return pair
 
 
 class Selection(Protocol):

@@ -5,19 +5,27 @@ A merge's `changes` are what it adds to the count of each pair, often a negative
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
-from tokenizer.reference.pairs import count_pairs, count_weighted, replace_pair
+from tokenizer.reference import count_pairs, replace_pair
 
 if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from tokenizer.reference.pairs import Pair, Word
+    from tokenizer.reference import Pair, Word
 
 Changes = dict["Pair", int]
+
+
+def count_weighted(words: Iterable[tuple[Sequence[bytes], int]]) -> Counter[Pair]:
+    """`count_pairs` of words with weights, in which a word may be repeated."""
+    counts: Counter[Pair] = Counter()
+    for word, weight in words:
+        for pair in pairwise(word):
+            counts[pair] += weight
+    return counts
 
 
 class Words(Protocol):

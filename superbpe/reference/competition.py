@@ -1,4 +1,8 @@
-"""What becomes of phase-1 merges: used or dropped, and competing with superwords."""
+"""Superwords compete with phase-1 merges for the vocabulary: the definition, and the shortcut that training takes.
+
+`boundless` makes merges one by one, as BoundlessBPE was first defined. `times_applied` and `interleave` compare two
+finished lists instead, which is faster and gives the same result.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import regex
 
-from superbpe.reference.merging import TokenRules, pairs_of
+from superbpe.reference.phase2 import pairs_of
 from tokenizer.reference import (
     Merge,
     Pair,
@@ -24,16 +28,18 @@ from tokenizer.reference import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from superbpe.rules import Rules
+
 
 def times_applied(pieces: Mapping[Word, int], merges: Sequence[Pair], phase1_fence: str) -> list[int]:
     """How often each phase-1 merge joins two tokens when all are replayed over phase 2's text, in their order.
 
-    A merge that never does is one that the released trainer drops: a part of it is not there, or the two never meet.
+    The released trainer drops the merges that never apply.
 
     Args:
         pieces: from `training_pieces`.
         merges: phase 1's, by rank.
-        phase1_fence: "lifted": merges run through whole pieces; "kept": they stay in what are phase-1 tokens now.
+        phase1_fence: "lifted": merges apply to whole pieces; "kept": they stay inside the phase-1 tokens.
     """
     words: Counter[Word] = Counter()
     for piece, count in pieces.items():
@@ -57,14 +63,14 @@ def interleave(
 ) -> tuple[int, int]:
     """How many phase-1 merges and superwords fill a vocabulary in which they compete.
 
-    The next superword is taken if its count is greater than the next phase-1 merge's and both its parts are made;
-    otherwise the phase-1 merge is.
+    The next superword is taken if its count is greater than the next phase-1 merge's and both its parts exist;
+    otherwise the next phase-1 merge is taken.
 
     Args:
         phase1: merges by rank.
         counts: how often each applies (`times_applied`).
         superwords: all that training over whole pretokens finds.
-        n_merges: how many there is room for.
+        n_merges: merges that fit into the vocabulary.
     """
     made = set(byte_alphabet())
     regular, waiting = deque(zip(phase1, counts, strict=True)), deque(superwords)
@@ -85,14 +91,12 @@ def boundless(
     phase1: Sequence[Pair],
     pattern: str | None,
     n_merges: int,
-    rules: TokenRules,
-    eligible: str,
+    rules: Rules,
 ) -> tuple[list[Pair], list[Pair]]:
     """BoundlessBPE as first defined: phase-1 merges and superwords made one by one, on the documents themselves.
 
-    Superwords are counted over whatever pretokens are one token by then. The faster algorithm counts them over those
-    that become one token at last, and compares two finished lists; the result is the same wherever phase 1's merges
-    come in the order of how often they apply.
+    Superwords are counted over the pretokens that are one token at that time. The shortcut counts them over those that
+    are one token in the end. The results are equal where phase 1's merges are ordered by how often they apply.
 
     Returns:
         the phase-1 merges that were made, and the superword merges.
@@ -105,7 +109,7 @@ def boundless(
     while len(regular) + len(superwords) < n_merges:
         counts: Counter[Pair] = Counter()
         for document in corpus:
-            for run in _runs([words[pretoken] for pretoken in document], eligible):
+            for run in _runs([words[pretoken] for pretoken in document], rules.eligible):
                 for pair in superwords:
                     run = replace_pair(run, pair)
                 counts.update(pairs_of(run, rules.counting))
@@ -131,7 +135,7 @@ def boundless(
 
 
 def runs(documents: Iterable[str], phase1: Sequence[Pair], pattern: str | None, eligible: str) -> Counter[Word]:
-    """The runs of "Faster Superword Tokenization" as it says them; `training_pieces` cuts the same by closed seams."""
+    """The runs of "Faster Superword Tokenization" by its own words; `training_pieces` cuts them by closed seams."""
     ranks = ranks_of(phase1)
     counts: Counter[Word] = Counter()
     for document in documents:

@@ -1,0 +1,212 @@
+"""Phase 2, the definition: which pieces of text it trains on, and which merges it learns from them.
+
+    cut the documents into units, at the fence, and at pretokens that may not merge
+    segment the pieces into phase-1 tokens
+    truncate and cut long pieces
+    train as naive BPE does, with limits on the tokens that may be made
+
+`superbpe.training` must give exactly these merges.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
+
+import regex
+
+from superbpe.rules import SCRIPT_ATOMS
+from tokenizer import patterns
+from tokenizer.reference import (
+    Merge,
+    Pair,
+    Word,
+    as_bytes,
+    boundaries,
+    byte_alphabet,
+    byte_positions,
+    cut_at_special,
+    cut_into_units,
+    encode,
+    merge_by_rank,
+    open_runs,
+    ranks_of,
+    split,
+    train_words,
+)
+from tokenizer.spelling import longest_token
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from superbpe.rules import Rules
+
+
+def training_pieces(
+    documents: Iterable[str],
+    phase1: Sequence[Pair],
+    pattern: str | None,
+    rules: Rules,
+    *,
+    special_tokens: Sequence[str] = (),
+) -> Counter[Word]:
+    """The pieces that phase 2 trains on, as phase-1 tokens, with the number of times each occurs.
+
+    Args:
+        documents: the corpus.
+        phase1: the phase-1 merges that the transition keeps, by rank.
+        pattern: the phase-1 pattern; only `phase1_fence="kept"` uses it.
+        rules: where phase 2 may merge.
+        special_tokens: strings that cut the text before anything else and are not trained on.
+    """
+    if rules.script_atoms:
+        pattern = f"{pattern}\n{SCRIPT_ATOMS}" if pattern else SCRIPT_ATOMS
+    cut = _lifted if rules.phase1_fence == "lifted" else _kept
+    spans: Counter[Word] = Counter()
+    for document in documents:
+        for text in cut_at_special(document, special_tokens):
+            spans.update(cut(text, phase1, pattern, rules))
+    longest = None if rules.truncate_quantile is None else length_quantile(spans, rules.truncate_quantile)
+    pieces: Counter[Word] = Counter()
+    for span, count in spans.items():
+        for piece in cut_span(span[:longest], rules.span_trigger, rules.span_cap):
+            pieces[piece] += count
+    return pieces
+
+
+def _fence(rules: Rules) -> str | None:
+    return patterns.resolve(rules.fence).regex or None
+
+
+def _lifted(text: str, phase1: Sequence[Pair], pattern: str | None, rules: Rules) -> list[Word]:
+    """Only units and the fence cut: phase-1 merges apply across what were pretokens."""
+    del pattern
+    ranks = ranks_of(phase1)
+    return [
+        tuple(merge_by_rank(as_bytes(piece), ranks))
+        for unit in cut_into_units(text, rules.unit)
+        for piece in split(unit, _fence(rules))
+    ]
+
+
+def _kept(text: str, phase1: Sequence[Pair], pattern: str | None, rules: Rules) -> list[Word]:
+    """Phase-1 merges stay inside pretokens of the whole text; ends of units and the fence close seams."""
+    cuts: list[int] = []
+    start = 0
+    for unit in cut_into_units(text, rules.unit):
+        cuts += [start + position for position in byte_positions(unit, boundaries(unit, _fence(rules)))]
+        start += len(unit.encode())
+    if rules.atoms == "pretokens":
+        cuts += _closed_by_pretokens(text, phase1, pattern, rules.eligible)
+    return open_runs(encode(text, phase1, pattern), cuts)
+
+
+def _closed_by_pretokens(text: str, phase1: Sequence[Pair], pattern: str | None, eligible: str) -> list[int]:
+    """All byte positions of pretokens that are several phase-1 tokens or in which the regex is not found."""
+    closed: list[int] = []
+    start = 0
+    for pretoken in split(text, pattern):
+        end = start + len(pretoken.encode())
+        if len(merge_by_rank(as_bytes(pretoken), ranks_of(phase1))) > 1 or not regex.search(eligible, pretoken):
+            closed += range(start, end + 1)
+        start = end
+    return closed
+
+
+def cut_span(span: Word, trigger: int | None, cap: int) -> list[Word]:
+    """A span of more than `trigger` tokens is cut every `cap` tokens; None leaves it whole."""
+    if trigger is None or len(span) <= trigger:
+        return [span]
+    return [span[start : start + cap] for start in range(0, len(span), cap)]
+
+
+def length_quantile(spans: Mapping[Word, int], quantile: float) -> int:
+    """The smallest length, in tokens, that at least a share `quantile` of the spans does not exceed."""
+    wanted = math.ceil(sum(spans.values()) * quantile)
+    seen = 0
+    for span in sorted(spans, key=len):
+        seen += spans[span]
+        if seen >= wanted:
+            return len(span)
+    return 0
+
+
+def is_allowed(token: bytes, rules: Rules) -> bool:
+    """Whether phase 2 may make this token, from whatever parts."""
+    words = sum(1 for word in token.split(b" ") if word)
+    return (
+        (rules.max_words is None or words <= rules.max_words)
+        and len(token) <= longest_token(rules.max_bytes)
+        and not any(forbidden.encode() in token for forbidden in rules.forbid)
+    )
+
+
+def pairs_of(piece: Word, counting: str) -> list[Pair]:
+    """The pairs that a piece counts for.
+
+    >>> pairs_of((b"a", b"a", b"a", b"b"), "overlapping")
+    [(b'a', b'a'), (b'a', b'a'), (b'a', b'b')]
+    >>> pairs_of((b"a", b"a", b"a", b"b"), "non-overlapping")
+    [(b'a', b'a'), (b'a', b'b')]
+    """
+    pairs: list[Pair] = []
+    for _, group in groupby(pairwise(piece)):
+        row = list(group)
+        # Only a pair of two equal tokens can follow itself. Every second pair of such a row is left out.
+        pairs += row[::2] if counting == "non-overlapping" else row
+    return pairs
+
+
+def train(
+    pieces: Mapping[Word, int],
+    n_merges: int,
+    rules: Rules,
+    tie_break: str = "lowest-ids",
+    existing_tokens: Iterable[bytes] = (),
+    *,
+    special_tokens: Sequence[str] = (),
+    veto: Callable[[bytes, bytes, int], bool] | None = None,
+) -> list[Merge]:
+    """Learns phase-2 merges from `training_pieces`: naive BPE, with the rules' counts and limits.
+
+    Args:
+        pieces: sequences of phase-1 tokens, with the number of times each occurs.
+        n_merges: how many merges to learn; fewer come back if no pair is left.
+        rules: which tokens may be made. A rejected pair is dropped for good.
+        tie_break: see `tokenizer.reference.break_tie`, unless the rules have their own.
+        existing_tokens: what the phase-1 merges make, by rank, without the bytes.
+        special_tokens: strings that no token may spell.
+        veto: rejects pairs that nothing else rejects, given the two parts and the count.
+    """
+    tokens = list(dict.fromkeys([*byte_alphabet(), *existing_tokens]))
+    width = dict.fromkeys(tokens, 1)  # in phase-1 tokens
+    special = {token.encode() for token in special_tokens}
+
+    def accept(left: bytes, right: bytes, count: int) -> bool:
+        token = left + right
+        width[token] = width[left] + width[right]
+        return (
+            token not in special
+            and is_allowed(token, rules)
+            and (rules.max_tokens is None or width[token] <= rules.max_tokens)
+            and not (veto is not None and veto(left, right, count))
+        )
+
+    def count(words: Mapping[Word, int]) -> Counter[Pair]:
+        counts: Counter[Pair] = Counter()
+        for word, times in words.items():
+            for pair in pairs_of(word, rules.counting):
+                counts[pair] += times
+        return counts
+
+    return train_words(
+        pieces,
+        n_merges,
+        tokens=tokens,
+        tie_break=rules.tie_break or tie_break,
+        min_count=rules.min_count,
+        accept=accept,
+        count=count,
+    )

@@ -1,0 +1,101 @@
+"""Fast BPE: the merges of `naive`, from counts that are updated instead of recounted.
+
+Pairs are counted once. A merge rewrites only the words that hold its pair, which an index finds, and changes only the
+counts of their pairs. The most frequent pair is in the highest non-empty bucket of pairs by count; a heap finds it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from tokenizer.reference.naive import (
+    Accept,
+    Merge,
+    Pair,
+    Word,
+    as_words,
+    break_tie,
+    byte_alphabet,
+    phase1_rules,
+    replace_pair,
+)
+
+
+def train_words_fast(
+    words: Mapping[Word, int],
+    n_merges: int,
+    *,
+    tokens: Iterable[bytes],
+    tie_break: str,
+    min_count: int,
+    accept: Accept,
+) -> list[Merge]:
+    """Learns the merges of `naive.train_words`, which has the same arguments."""
+    order = {token: place for place, token in enumerate(dict.fromkeys(tokens))}
+    corpus, weights = list(words), list(words.values())
+    counts: Counter[Pair] = Counter()
+    buckets: defaultdict[int, set[Pair]] = defaultdict(set)  # the pairs of each count
+    heap: list[int] = []  # the counts that have a bucket, negative; some are empty
+    holders: defaultdict[Pair, set[int]] = defaultdict(set)  # words that hold a pair, and some that held it
+
+    dropped: set[Pair] = set()
+
+    def change(changes: Mapping[Pair, int]) -> None:
+        for pair, delta in changes.items():
+            buckets[counts[pair]].discard(pair)
+            new = counts[pair] = counts[pair] + delta
+            if new and pair not in dropped:
+                if not buckets[new]:
+                    heapq.heappush(heap, -new)
+                buckets[new].add(pair)
+
+    start: Counter[Pair] = Counter()
+    for index, (word, weight) in enumerate(words.items()):
+        for pair in pairwise(word):
+            start[pair] += weight
+            holders[pair].add(index)
+    change(start)
+    merges: list[Merge] = []
+    while len(merges) < n_merges and heap:
+        most = -heap[0]
+        if not buckets[most]:
+            heapq.heappop(heap)
+            continue
+        if most < min_count:
+            break
+        left, right = best = break_tie(buckets[most], order, tie_break)
+        if left + right in order or not accept(left, right, most):
+            dropped.add(best)
+            buckets[most].remove(best)
+            continue
+        order[left + right] = len(order)
+        merges.append((left, right, most))
+        changes: Counter[Pair] = Counter()
+        for index in holders.pop(best):
+            for pair in pairwise(corpus[index]):
+                changes[pair] -= weights[index]
+            corpus[index] = replace_pair(corpus[index], best)
+            for pair in pairwise(corpus[index]):
+                changes[pair] += weights[index]
+                holders[pair].add(index)
+        change(changes)
+    return merges
+
+
+def train_fast(
+    counts: Mapping[bytes, int],
+    n_merges: int,
+    *,
+    tie_break: str = "lowest-ids",
+    min_count: int = 1,
+    max_token_bytes: int | None = None,
+    special_tokens: Sequence[str] = (),
+) -> list[Merge]:
+    """Phase 1 over counted pretokens: the merges of `naive.train_naive`."""
+    accept = phase1_rules(max_token_bytes, special_tokens)
+    return train_words_fast(
+        as_words(counts), n_merges, tokens=byte_alphabet(), tie_break=tie_break, min_count=min_count, accept=accept
+    )

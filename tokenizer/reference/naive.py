@@ -1,0 +1,152 @@
+"""Naive BPE: the definition of training, which every other trainer has to equal.
+
+    repeat: count all pairs of neighbouring tokens
+            merge the most frequent pair everywhere, from left to right
+
+Tokens are byte strings and merges are pairs of byte strings, so that the rules can be read off the code. The corpus is
+a set of words (pieces of text that no merge leaves), each with the number of times it occurs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from tokenizer.spelling import longest_token
+
+Pair = tuple[bytes, bytes]
+Word = tuple[bytes, ...]
+"""A piece of text as tokens."""
+Merge = tuple[bytes, bytes, int]
+"""Left token, right token, and the pair's count when it was merged."""
+Accept = Callable[[bytes, bytes, int], bool]
+"""Whether a pair (left token, right token, count) may be merged."""
+
+TIE_BREAKS = ("lowest-ids", "lexicographic-greatest", "lexicographic-smallest")
+
+
+def byte_alphabet() -> list[bytes]:
+    """The 256 bytes in the order of HF's alphabet: by the codepoint of the printable character that stands for each.
+
+    GPT-2's table writes the printable characters of Latin-1 as themselves and moves the other bytes, in order, to
+    U+0100 and up; so `!` comes first, and the space after the letters.
+    """
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    moved = [byte for byte in range(256) if byte not in printable]
+    return [bytes([byte]) for byte in printable + moved]
+
+
+def as_words(counts: Mapping[bytes, int]) -> dict[Word, int]:
+    """Counted pretokens as words of single bytes."""
+    return {tuple(bytes([byte]) for byte in pretoken): count for pretoken, count in counts.items()}
+
+
+def count_pairs(words: Mapping[Word, int]) -> Counter[Pair]:
+    """How often each pair occurs, at every position: (a, a, a) holds (a, a) twice."""
+    counts: Counter[Pair] = Counter()
+    for word, times in words.items():
+        for pair in pairwise(word):
+            counts[pair] += times
+    return counts
+
+
+def break_tie(pairs: Iterable[Pair], order: Mapping[bytes, int], tie_break: str) -> Pair:
+    """The pair to merge among equally frequent ones.
+
+    Args:
+        pairs: the candidates.
+        order: each token's place: bytes in the order of `byte_alphabet`, then merges by rank.
+        tie_break: one of `TIE_BREAKS`. "lowest-ids" compares places; the other two compare the tuples (left bytes,
+            right bytes), never the concatenation.
+    """
+    if tie_break == "lowest-ids":
+        return min(pairs, key=lambda pair: (order[pair[0]], order[pair[1]]))
+    if tie_break == "lexicographic-smallest":
+        return min(pairs)
+    if tie_break == "lexicographic-greatest":
+        return max(pairs)
+    msg = f"tie_break={tie_break!r} is unknown; use one of {', '.join(TIE_BREAKS)}"
+    raise ValueError(msg)
+
+
+def replace_pair(word: Word, pair: Pair) -> Word:
+    """The word with every occurrence of the pair merged, from left to right: (a, a, a) becomes (aa, a)."""
+    merged: list[bytes] = []
+    for token in word:
+        # The result of a merge is longer than the left part, so it is never merged a second time.
+        if merged and (merged[-1], token) == pair:
+            merged[-1] += token
+        else:
+            merged.append(token)
+    return tuple(merged)
+
+
+def train_words(
+    words: Mapping[Word, int],
+    n_merges: int,
+    *,
+    tokens: Iterable[bytes],
+    tie_break: str,
+    min_count: int,
+    accept: Accept,
+    count: Callable[[Mapping[Word, int]], Counter[Pair]] = count_pairs,
+) -> list[Merge]:
+    """Learns up to `n_merges` merges; fewer if no pair is left.
+
+    Args:
+        words: words of any tokens, with the number of times each occurs.
+        n_merges: how many merges at most.
+        tokens: the tokens at the start, in the order that "lowest-ids" compares.
+        tie_break: see `break_tie`.
+        min_count: pairs that occur less often are not merged.
+        accept: a pair that it rejects is dropped for good, as is one that spells an existing token.
+        count: counts the pairs of words.
+    """
+    order = {token: place for place, token in enumerate(dict.fromkeys(tokens))}
+    dropped: set[Pair] = set()
+    merges: list[Merge] = []
+    while len(merges) < n_merges:
+        counts = count(words)
+        for pair in dropped:
+            del counts[pair]  # a Counter has no error for a missing key
+        most = max(counts.values(), default=0)
+        if most < max(min_count, 1):
+            break
+        left, right = best = break_tie([pair for pair in counts if counts[pair] == most], order, tie_break)
+        if left + right in order or not accept(left, right, most):
+            dropped.add(best)
+            continue
+        order[left + right] = len(order)
+        merges.append((left, right, most))
+        merged: Counter[Word] = Counter()
+        for word, times in words.items():
+            merged[replace_pair(word, best)] += times
+        words = merged
+    return merges
+
+
+def phase1_rules(max_token_bytes: int | None, special_tokens: Sequence[str]) -> Accept:
+    """Phase 1 makes no token that is too long, and none that spells a special token."""
+    special, longest = {token.encode() for token in special_tokens}, longest_token(max_token_bytes)
+    return lambda left, right, _: left + right not in special and len(left + right) <= longest
+
+
+def train_naive(
+    counts: Mapping[bytes, int],
+    n_merges: int,
+    *,
+    tie_break: str = "lowest-ids",
+    min_count: int = 1,
+    max_token_bytes: int | None = None,
+    special_tokens: Sequence[str] = (),
+) -> list[Merge]:
+    """Phase 1 over counted pretokens.
+
+    >>> train_naive({b"low": 5, b"lower": 2, b"newer": 6}, 2, tie_break="lexicographic-smallest")
+    [(b'e', b'r', 8), (b'w', b'er', 8)]
+    """
+    accept = phase1_rules(max_token_bytes, special_tokens)
+    return train_words(
+        as_words(counts), n_merges, tokens=byte_alphabet(), tie_break=tie_break, min_count=min_count, accept=accept
+    )
