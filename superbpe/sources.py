@@ -23,7 +23,7 @@ class Source:
 
     Attributes:
         batches: gives the text from its beginning, each time it is called.
-        weight: every document counts as so many equal ones, 1 to `MAX_WEIGHT`.
+        weight: every document counts this many times, 1 to `MAX_WEIGHT`.
         name: what messages call it.
     """
 
@@ -32,21 +32,23 @@ class Source:
     name: str = "the corpus"
 
     def __post_init__(self) -> None:
-        """Refuses what would fail in the middle of a pass.
+        """Rejects what would fail in the middle of a pass.
 
         Raises:
             UserError: the weight is out of range, or the text can be read only once.
         """
         if self.weight != int(self.weight) or not 1 <= self.weight <= MAX_WEIGHT:
             raise UserError(f"{self.name} has the weight {self.weight}; use a whole number from 1 to {MAX_WEIGHT}")
-        if not callable(self.batches):  # mypy knows better, users may not
-            raise UserError(f"{self.name} must be given anew for each pass: pass corpus.batches, not corpus.batches()")
+        if not callable(self.batches):  # a mistake that no type checker caught
+            raise UserError(
+                f"{self.name} must be given from its beginning for each pass: pass corpus.batches, not corpus.batches()"
+            )
 
     def read(self, add: Callable[[_native.Batch], object], tick: Throttle, done: int) -> int:
         """Hands every batch to `add`; returns `done` and the bytes that were read.
 
         Raises:
-            UserError: there is no text, so that a language, say, would be missing without a word.
+            UserError: there is no text. Otherwise a language, say, could be missing unnoticed.
         """
         before = done
         for batch in self.batches():
@@ -64,7 +66,7 @@ class Source:
 
 
 def sources_of(text: Batches | Source | Sequence[Source]) -> Sequence[Source]:
-    """The sources that `train_superbpe` was given: one without a name may be given as it is."""
+    """The sources for `train_superbpe`; a single one can be given as a callable or a `Source`."""
     if isinstance(text, Source):
         return [text]
     if not (callable(text) or isinstance(text, Sequence)):  # a Corpus, for instance
@@ -83,7 +85,7 @@ def sources_of(text: Batches | Source | Sequence[Source]) -> Sequence[Source]:
 
 
 def sampled(sources: Sequence[Source], rules: Rules, progress: Progress | None) -> Sequence[Source]:
-    """The same share of every source, chosen by hashes of documents, wherever in it they stand."""
+    """The same share of every source, chosen by hashes of documents."""
     share = rules.sample
     if rules.sample_bytes is not None:
         tick, n_bytes = Throttle(progress, "bytes measured for a sample"), 0

@@ -161,7 +161,7 @@ def merge_log(
 
 
 def _by_rank(counts: Sequence[npt.ArrayLike], n_phase1: int, n: int) -> list[int | None]:
-    """Counts of both phases in a row; None for merges that no phase told about."""
+    """Counts of both phases in a row; None for merges without a count."""
     if len(counts) > 2:
         raise UserError(f"there are counts of {len(counts)} phases; give those of phase 1 and of phase 2")
     found: list[int | None] = []

@@ -82,10 +82,10 @@ class Measures:
         alpha: of the Rényi entropy.
         renyi_entropy: log2(sum p^alpha) / (1 - alpha), bits per token.
         renyi_efficiency: renyi_entropy / log2(vocabulary).
-        renyi_efficiency_observed: renyi_entropy / log2(used), as tools give it that know only the text.
+        renyi_efficiency_observed: renyi_entropy / log2(used), as tools report it that see only the text.
         superword_tokens, superword_bytes: superwords' shares of the text's tokens and bytes.
         crossing_tokens: share of the text's tokens that are other tokens across pretokens (`Tokens.crossing`).
-        partial_tokens: share of the text's tokens that hold no whole characters.
+        partial_tokens: share of the text's tokens that are not whole characters.
     """
 
     documents: int
@@ -115,7 +115,7 @@ def measure(encoded: Encoded, tokens: Tokens, *, alpha: float = 2.5) -> Measures
         encoded: by the tokenizer of `tokens`.
         tokens: what its tokens are.
         alpha: order of the Rényi entropy; 1 is Shannon's. Zouhar et al. 2023 (https://aclanthology.org/2023.acl-long.284)
-            find 2.5 to go best with translation quality.
+            find that 2.5 correlates best with translation quality.
     """
     counts = encoded.counts
     n_tokens, n_bytes = len(encoded.ids), len(encoded.data)
@@ -152,13 +152,13 @@ def renyi_entropy(counts: npt.ArrayLike, alpha: float) -> float:
         alpha: order, 0 or more: 0 is the logarithm of how many occur, 1 Shannon's, infinity the most frequent one's.
 
     Raises:
-        UserError: alpha is negative or no number.
+        UserError: alpha is negative or not a number.
 
     >>> [round(renyi_entropy([2, 1, 1], alpha), 3) for alpha in (0, 1, 2, float("inf"))]
     [1.585, 1.5, 1.415, 1.0]
     """
     if not alpha >= 0:
-        raise UserError(f"alpha={alpha} is no order of a Rényi entropy; use 0 or more, 2.5 as usual")
+        raise UserError(f"alpha={alpha} is not an order of a Rényi entropy; use 0 or more (usually 2.5)")
     found = np.asarray(counts, dtype=np.float64)
     p = found[found > 0] / found.sum()
     if alpha == 1:

@@ -12,18 +12,7 @@ from typing import TYPE_CHECKING
 import regex
 
 from superbpe.reference.phase2 import pairs_of
-from tokenizer.reference import (
-    Merge,
-    Pair,
-    Word,
-    as_bytes,
-    break_tie,
-    byte_alphabet,
-    merge_by_rank,
-    ranks_of,
-    replace_pair,
-    split,
-)
+from tokenizer import reference as bpe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +20,7 @@ if TYPE_CHECKING:
     from superbpe.rules import Rules
 
 
-def times_applied(pieces: Mapping[Word, int], merges: Sequence[Pair], phase1_fence: str) -> list[int]:
+def times_applied(pieces: Mapping[bpe.Word, int], merges: Sequence[bpe.Pair], phase1_fence: str) -> list[int]:
     """How often each phase-1 merge joins two tokens when all are replayed over phase 2's text, in their order.
 
     The released trainer drops the merges that never apply.
@@ -41,16 +30,16 @@ def times_applied(pieces: Mapping[Word, int], merges: Sequence[Pair], phase1_fen
         merges: phase 1's, by rank.
         phase1_fence: "lifted": merges apply to whole pieces; "kept": they stay inside the phase-1 tokens.
     """
-    words: Counter[Word] = Counter()
+    words: Counter[bpe.Word] = Counter()
     for piece, count in pieces.items():
         for part in [piece] if phase1_fence == "lifted" else [(token,) for token in piece]:
             words[tuple(bytes([byte]) for byte in b"".join(part))] += count
     applied = []
     for pair in merges:
-        merged: Counter[Word] = Counter()
+        merged: Counter[bpe.Word] = Counter()
         times = 0
         for word, count in words.items():
-            shorter = replace_pair(word, pair)
+            shorter = bpe.replace_pair(word, pair)
             merged[shorter] += count
             times += count * (len(word) - len(shorter))
         words = merged
@@ -59,7 +48,7 @@ def times_applied(pieces: Mapping[Word, int], merges: Sequence[Pair], phase1_fen
 
 
 def interleave(
-    phase1: Sequence[Pair], counts: Sequence[int], superwords: Sequence[Merge], n_merges: int
+    phase1: Sequence[bpe.Pair], counts: Sequence[int], superwords: Sequence[bpe.Merge], n_merges: int
 ) -> tuple[int, int]:
     """How many phase-1 merges and superwords fill a vocabulary in which they compete.
 
@@ -72,7 +61,7 @@ def interleave(
         superwords: all that training over whole pretokens finds.
         n_merges: merges that fit into the vocabulary.
     """
-    made = set(byte_alphabet())
+    made = set(bpe.byte_alphabet())
     regular, waiting = deque(zip(phase1, counts, strict=True)), deque(superwords)
     n_regular = n_superwords = 0
     while n_regular + n_superwords < n_merges and (regular or waiting):
@@ -88,11 +77,11 @@ def interleave(
 
 def boundless(
     documents: Iterable[str],
-    phase1: Sequence[Pair],
+    phase1: Sequence[bpe.Pair],
     pattern: str | None,
     n_merges: int,
     rules: Rules,
-) -> tuple[list[Pair], list[Pair]]:
+) -> tuple[list[bpe.Pair], list[bpe.Pair]]:
     """BoundlessBPE as first defined: phase-1 merges and superwords made one by one, on the documents themselves.
 
     Superwords are counted over the pretokens that are one token at that time. The shortcut counts them over those that
@@ -101,26 +90,26 @@ def boundless(
     Returns:
         the phase-1 merges that were made, and the superword merges.
     """
-    corpus = [[tuple(as_bytes(pretoken)) for pretoken in split(document, pattern)] for document in documents]
+    corpus = [[tuple(bpe.as_bytes(pretoken)) for pretoken in bpe.split(document, pattern)] for document in documents]
     words = {pretoken: pretoken for document in corpus for pretoken in document}
-    order = {token: place for place, token in enumerate(byte_alphabet())}
-    regular: list[Pair] = []
-    superwords: list[Pair] = []
+    order = {token: place for place, token in enumerate(bpe.byte_alphabet())}
+    regular: list[bpe.Pair] = []
+    superwords: list[bpe.Pair] = []
     while len(regular) + len(superwords) < n_merges:
-        counts: Counter[Pair] = Counter()
+        counts: Counter[bpe.Pair] = Counter()
         for document in corpus:
             for run in _runs([words[pretoken] for pretoken in document], rules.eligible):
                 for pair in superwords:
-                    run = replace_pair(run, pair)
+                    run = bpe.replace_pair(run, pair)
                 counts.update(pairs_of(run, rules.counting))
         rival = 0
         if len(regular) < len(phase1):
             pair = phase1[len(regular)]
-            shorter = {pretoken: replace_pair(word, pair) for pretoken, word in words.items()}
+            shorter = {pretoken: bpe.replace_pair(word, pair) for pretoken, word in words.items()}
             rival = sum(len(words[p]) - len(shorter[p]) for document in corpus for p in document)
         most = max(counts.values(), default=0)
         if most > rival and most >= rules.min_count:
-            best = break_tie(
+            best = bpe.break_tie(
                 [p for p, count in counts.items() if count == most], order, rules.tie_break or "lowest-ids"
             )
             superwords.append(best)
@@ -134,17 +123,17 @@ def boundless(
     return regular, superwords
 
 
-def runs(documents: Iterable[str], phase1: Sequence[Pair], pattern: str | None, eligible: str) -> Counter[Word]:
+def runs(documents: Iterable[str], phase1: Sequence[bpe.Pair], pattern: str | None, eligible: str) -> Counter[bpe.Word]:
     """The runs of "Faster Superword Tokenization" by its own words; `training_pieces` cuts them by closed seams."""
-    ranks = ranks_of(phase1)
-    counts: Counter[Word] = Counter()
+    ranks = bpe.ranks_of(phase1)
+    counts: Counter[bpe.Word] = Counter()
     for document in documents:
-        words = [tuple(merge_by_rank(as_bytes(pretoken), ranks)) for pretoken in split(document, pattern)]
+        words = [tuple(bpe.merge_by_rank(bpe.as_bytes(pretoken), ranks)) for pretoken in bpe.split(document, pattern)]
         counts.update(_runs(words, eligible))
     return counts
 
 
-def _runs(pretokens: Sequence[Word], eligible: str) -> list[Word]:
+def _runs(pretokens: Sequence[bpe.Word], eligible: str) -> list[bpe.Word]:
     """Maximal runs of two or more pretokens that are one token each and eligible."""
     runs: list[list[bytes]] = [[]]
     for pretoken in pretokens:

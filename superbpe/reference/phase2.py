@@ -19,23 +19,7 @@ import regex
 
 from superbpe.rules import SCRIPT_ATOMS
 from tokenizer import patterns
-from tokenizer.reference import (
-    Merge,
-    Pair,
-    Word,
-    as_bytes,
-    boundaries,
-    byte_alphabet,
-    byte_positions,
-    cut_at_special,
-    cut_into_units,
-    encode,
-    merge_by_rank,
-    open_runs,
-    ranks_of,
-    split,
-    train_words,
-)
+from tokenizer import reference as bpe
 from tokenizer.spelling import longest_token
 
 if TYPE_CHECKING:
@@ -46,12 +30,12 @@ if TYPE_CHECKING:
 
 def training_pieces(
     documents: Iterable[str],
-    phase1: Sequence[Pair],
+    phase1: Sequence[bpe.Pair],
     pattern: str | None,
     rules: Rules,
     *,
     special_tokens: Sequence[str] = (),
-) -> Counter[Word]:
+) -> Counter[bpe.Word]:
     """The pieces that phase 2 trains on, as phase-1 tokens, with the number of times each occurs.
 
     Args:
@@ -64,12 +48,12 @@ def training_pieces(
     if rules.script_atoms:
         pattern = f"{pattern}\n{SCRIPT_ATOMS}" if pattern else SCRIPT_ATOMS
     cut = _lifted if rules.phase1_fence == "lifted" else _kept
-    spans: Counter[Word] = Counter()
+    spans: Counter[bpe.Word] = Counter()
     for document in documents:
-        for text in cut_at_special(document, special_tokens):
+        for text in bpe.cut_at_special(document, special_tokens):
             spans.update(cut(text, phase1, pattern, rules))
     longest = None if rules.truncate_quantile is None else length_quantile(spans, rules.truncate_quantile)
-    pieces: Counter[Word] = Counter()
+    pieces: Counter[bpe.Word] = Counter()
     for span, count in spans.items():
         for piece in cut_span(span[:longest], rules.span_trigger, rules.span_cap):
             pieces[piece] += count
@@ -80,57 +64,54 @@ def _fence(rules: Rules) -> str | None:
     return patterns.resolve(rules.fence).regex or None
 
 
-def _lifted(text: str, phase1: Sequence[Pair], pattern: str | None, rules: Rules) -> list[Word]:
+def _lifted(text: str, phase1: Sequence[bpe.Pair], pattern: str | None, rules: Rules) -> list[bpe.Word]:
     """Only units and the fence cut: phase-1 merges apply across what were pretokens."""
     del pattern
-    ranks = ranks_of(phase1)
+    ranks = bpe.ranks_of(phase1)
     return [
-        tuple(merge_by_rank(as_bytes(piece), ranks))
-        for unit in cut_into_units(text, rules.unit)
-        for piece in split(unit, _fence(rules))
+        tuple(bpe.merge_by_rank(bpe.as_bytes(piece), ranks))
+        for unit in bpe.cut_into_units(text, rules.unit)
+        for piece in bpe.split(unit, _fence(rules))
     ]
 
 
-def _kept(text: str, phase1: Sequence[Pair], pattern: str | None, rules: Rules) -> list[Word]:
+def _kept(text: str, phase1: Sequence[bpe.Pair], pattern: str | None, rules: Rules) -> list[bpe.Word]:
     """Phase-1 merges stay inside pretokens of the whole text; ends of units and the fence close seams."""
     cuts: list[int] = []
     start = 0
-    for unit in cut_into_units(text, rules.unit):
-        cuts += [start + position for position in byte_positions(unit, boundaries(unit, _fence(rules)))]
+    for unit in bpe.cut_into_units(text, rules.unit):
+        cuts += [start + position for position in bpe.byte_positions(unit, bpe.boundaries(unit, _fence(rules)))]
         start += len(unit.encode())
     if rules.atoms == "pretokens":
         cuts += _closed_by_pretokens(text, phase1, pattern, rules.eligible)
-    return open_runs(encode(text, phase1, pattern), cuts)
+    return bpe.open_runs(bpe.encode(text, phase1, pattern), cuts)
 
 
-def _closed_by_pretokens(text: str, phase1: Sequence[Pair], pattern: str | None, eligible: str) -> list[int]:
+def _closed_by_pretokens(text: str, phase1: Sequence[bpe.Pair], pattern: str | None, eligible: str) -> list[int]:
     """All byte positions of pretokens that are several phase-1 tokens or in which the regex is not found."""
     closed: list[int] = []
     start = 0
-    for pretoken in split(text, pattern):
+    for pretoken in bpe.split(text, pattern):
         end = start + len(pretoken.encode())
-        if len(merge_by_rank(as_bytes(pretoken), ranks_of(phase1))) > 1 or not regex.search(eligible, pretoken):
+        if len(bpe.merge_by_rank(bpe.as_bytes(pretoken), bpe.ranks_of(phase1))) > 1 or not regex.search(
+            eligible, pretoken
+        ):
             closed += range(start, end + 1)
         start = end
     return closed
 
 
-def cut_span(span: Word, trigger: int | None, cap: int) -> list[Word]:
+def cut_span(span: bpe.Word, trigger: int | None, cap: int) -> list[bpe.Word]:
     """A span of more than `trigger` tokens is cut every `cap` tokens; None leaves it whole."""
     if trigger is None or len(span) <= trigger:
         return [span]
     return [span[start : start + cap] for start in range(0, len(span), cap)]
 
 
-def length_quantile(spans: Mapping[Word, int], quantile: float) -> int:
+def length_quantile(spans: Mapping[bpe.Word, int], quantile: float) -> int:
     """The smallest length, in tokens, that at least a share `quantile` of the spans does not exceed."""
-    wanted = math.ceil(sum(spans.values()) * quantile)
-    seen = 0
-    for span in sorted(spans, key=len):
-        seen += spans[span]
-        if seen >= wanted:
-            return len(span)
-    return 0
+    lengths = sorted(len(span) for span in Counter(spans).elements())
+    return lengths[math.ceil(len(lengths) * quantile) - 1] if lengths else 0
 
 
 def is_allowed(token: bytes, rules: Rules) -> bool:
@@ -143,7 +124,7 @@ def is_allowed(token: bytes, rules: Rules) -> bool:
     )
 
 
-def pairs_of(piece: Word, counting: str) -> list[Pair]:
+def pairs_of(piece: bpe.Word, counting: str) -> list[bpe.Pair]:
     """The pairs that a piece counts for.
 
     >>> pairs_of((b"a", b"a", b"a", b"b"), "overlapping")
@@ -151,7 +132,7 @@ def pairs_of(piece: Word, counting: str) -> list[Pair]:
     >>> pairs_of((b"a", b"a", b"a", b"b"), "non-overlapping")
     [(b'a', b'a'), (b'a', b'b')]
     """
-    pairs: list[Pair] = []
+    pairs: list[bpe.Pair] = []
     for _, group in groupby(pairwise(piece)):
         row = list(group)
         # Only a pair of two equal tokens can follow itself. Every second pair of such a row is left out.
@@ -160,7 +141,7 @@ def pairs_of(piece: Word, counting: str) -> list[Pair]:
 
 
 def train(
-    pieces: Mapping[Word, int],
+    pieces: Mapping[bpe.Word, int],
     n_merges: int,
     rules: Rules,
     tie_break: str = "lowest-ids",
@@ -168,7 +149,7 @@ def train(
     *,
     special_tokens: Sequence[str] = (),
     veto: Callable[[bytes, bytes, int], bool] | None = None,
-) -> list[Merge]:
+) -> list[bpe.Merge]:
     """Learns phase-2 merges from `training_pieces`: naive BPE, with the rules' counts and limits.
 
     Args:
@@ -180,7 +161,7 @@ def train(
         special_tokens: strings that no token may spell.
         veto: rejects pairs that nothing else rejects, given the two parts and the count.
     """
-    tokens = list(dict.fromkeys([*byte_alphabet(), *existing_tokens]))
+    tokens = list(dict.fromkeys([*bpe.byte_alphabet(), *existing_tokens]))
     width = dict.fromkeys(tokens, 1)  # in phase-1 tokens
     special = {token.encode() for token in special_tokens}
 
@@ -194,14 +175,14 @@ def train(
             and not (veto is not None and veto(left, right, count))
         )
 
-    def count(words: Mapping[Word, int]) -> Counter[Pair]:
-        counts: Counter[Pair] = Counter()
+    def count(words: Mapping[bpe.Word, int]) -> Counter[bpe.Pair]:
+        counts: Counter[bpe.Pair] = Counter()
         for word, times in words.items():
             for pair in pairs_of(word, rules.counting):
                 counts[pair] += times
         return counts
 
-    return train_words(
+    return bpe.train_words(
         pieces,
         n_merges,
         tokens=tokens,

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from tokenizer.reference.naive import Pair, Word
 
 Coin = Callable[[], bool]
-"""Says of one merge in one step whether it is dropped."""
+"""Whether one merge is dropped in one step."""
 
 
 def merge_with_dropout(tokens: Iterable[bytes], ranks: Mapping[Pair, int], drops: Coin) -> list[bytes]:
     """Algorithm 1 of the paper: in each step drop some of the merges that are possible, apply the first of the rest.
 
-    The first is that of the lowest rank, the leftmost of several. A step that drops all is the last. Coins of merges
-    behind the first that is kept would not matter, and are not thrown.
+    The first has the lowest rank; of several it is the leftmost. A step that drops all is the last. Merges after the
+    first that is kept get no coin, since it would not matter.
     """
     merged = list(tokens)
     while True:

@@ -44,8 +44,8 @@ def cut_into_units(text: str, unit: str) -> list[str]:
 def boundaries(text: str, pattern: str | None) -> list[int]:
     """Where a pattern cuts a text: positions (in characters) of each match's start and end, 0 and the length.
 
-    The matches are "isolated": they are pieces, and so is what lies between them. An empty match is a cut
-    too; after it the search goes on one character further, as in Rust's engines. `None` cuts nowhere. A pattern of
+    The matches are "isolated": they are pieces, and so are the gaps between them. An empty match is also a cut;
+    after it the search continues one character further, as in Rust's engines. `None` cuts nowhere. A pattern of
     several lines is a sequence of regexes: each cuts the pieces of the one before.
     """
     if pattern is not None and "\n" in pattern:

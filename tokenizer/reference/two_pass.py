@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def open_runs(tokens: Sequence[bytes], cuts: Iterable[int]) -> list[Word]:
     """Cut a sequence of tokens at its closed seams, into runs inside which phase 2 may merge.
 
-    A seam between two tokens is closed if a cut lies at it or inside either of the two.
+    A seam between two tokens is closed if a cut is at it or inside either of the two.
 
     Args:
         tokens: the phase-1 tokens of a text.

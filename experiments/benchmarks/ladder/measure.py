@@ -1,4 +1,4 @@
-"""What the parts share: jobs in processes of their own, curves of times, and what they say of merges not done."""
+"""What the parts share: jobs in separate processes, curves of times, and what they say of merges not done."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATTERN = "gpt2"
 """The pattern of the source documents."""
 
 _FEW = 50
-"""Below so many merges a trend of their times is noise."""
+"""With fewer merges than this, a trend of their times is noise."""
 
 
 def corpus(arguments: argparse.Namespace, max_bytes: int | None = None) -> Corpus:
@@ -64,7 +64,7 @@ class Work:
 
     Attributes:
         merging: for the merges from the first: symbols to look at, or places to merge at.
-        recounting: whether finding the best pair takes as much again, because all pairs are counted anew.
+        recounting: whether finding the best pair takes as much again, because all pairs are counted again.
     """
 
     merging: npt.NDArray[np.float64]
@@ -92,7 +92,7 @@ class Curve:
     work: Work | None = None
 
     def total(self, n_merges: int) -> Seconds:
-        """Seconds for so many merges, setup included; extrapolated where the run stopped before."""
+        """Seconds for a number of merges, setup included; extrapolated if the run stopped earlier."""
         done = len(self.at)
         if n_merges <= done or self.finished:
             merging = self.at[min(n_merges, done) - 1] if done and n_merges else 0.0
@@ -124,7 +124,7 @@ class Curve:
 
 
 def _trend(at: list[float], n_merges: int) -> float:
-    """Seconds for the merges after the last one done, if they go on as they went.
+    """Seconds for the merges after the last one done, if the trend continues.
 
     A power of the merge's number is fitted to the times of the second half of the run; after few merges its
     exponent is taken to be 0, so that time grows with the vocabulary, as *From Hours to Seconds* assumes.

@@ -35,7 +35,7 @@ CUSTOM = f"{patterns.resolve(PATTERN).regex}|(?!)"
 
 @dataclass
 class Rate:
-    """One way to do a job: seconds of it, over so many bytes, and what came out."""
+    """One way to do a job: its seconds, the bytes of text, and the result."""
 
     name: str
     n_bytes: int
