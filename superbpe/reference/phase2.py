@@ -90,12 +90,11 @@ def _kept(text: str, phase1: Sequence[bpe.Pair], pattern: str | None, rules: Rul
 def _closed_by_pretokens(text: str, phase1: Sequence[bpe.Pair], pattern: str | None, eligible: str) -> list[int]:
     """All byte positions of pretokens that are several phase-1 tokens or in which the regex is not found."""
     closed: list[int] = []
-    start = 0
+    ranks, start = bpe.ranks_of(phase1), 0
     for pretoken in bpe.split(text, pattern):
         end = start + len(pretoken.encode())
-        if len(bpe.merge_by_rank(bpe.as_bytes(pretoken), bpe.ranks_of(phase1))) > 1 or not regex.search(
-            eligible, pretoken
-        ):
+        n_tokens = len(bpe.merge_by_rank(bpe.as_bytes(pretoken), ranks))
+        if n_tokens > 1 or not regex.search(eligible, pretoken):
             closed += range(start, end + 1)
         start = end
     return closed
