@@ -11,6 +11,7 @@ import torch
 import configs
 from experiments.arms import Arm, resolve_arms
 from experiments.cli.compose import check, choices, load
+from experiments.cli.renamed import CHOICES
 from experiments.config import BUDGETS, Config, part
 from lm.model.transformer import Transformer
 from superbpe.rules import PHASE1, PRESETS, TRANSITION, Rules
@@ -172,3 +173,11 @@ def test_what_training_cannot_do() -> None:
         with pytest.raises(UserError, match=message):
             load([override])
     assert load(["lm.train.compile=true"]).lm.train.compile is True
+
+
+def test_old_choices_are_read_as_the_new_ones() -> None:
+    for group, names in CHOICES.items():
+        assert set(names.values()) <= set(choices(group))
+        assert not set(names) & set(choices(group))
+    with pytest.warns(FutureWarning, match="superbpe=seed is now superbpe=spans"):
+        assert part(Rules, load(["superbpe=seed"]).superbpe) == PRESETS["spans"]
