@@ -42,7 +42,7 @@ def test_ids_are_the_references(name, trained, disputed):
 
 @pytest.mark.parametrize("name", ONE_PASS + TWO_PASS)
 @given(text=st.text(alphabet="aetnos  TH.,:1\n'éſ日🙂", max_size=50))
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 def test_ids_of_cramped_text_are_the_references(name, trained, text):
     tokenizer = trained[name]
     assert spelled(tokenizer, tokenizer.encode_ordinary(text)) == by_definition(tokenizer, text)
@@ -91,7 +91,7 @@ def test_ids_of_arbitrary_tokenizers_are_the_references(examples):
 
 @pytest.mark.parametrize("name", ONE_PASS + TWO_PASS)
 @given(text=st.text(max_size=60))
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 def test_decoding_gives_the_text_again(name, trained, text):
     tokenizer = trained[name]
     ids = tokenizer.encode_ordinary(text)
