@@ -74,7 +74,10 @@ def test_stage_by_stage_up_to_the_report_and_then_everything_is_reused(
     news = ({"count"}, {"bpe", "tokenizer"}, {"superbpe"}, {"documents", "shards"}, {"lm"}, {"evaluation"}, {"report"})
     seen: set[str] = {".locks", ".runs"}
     for stage, new in zip(pipeline.STAGES, news, strict=True):
-        assert run(stage, tiny) == 0
+        if stage == "report":
+            assert run(stage, tiny) == 0
+        else:
+            run_stages(stage, tiny, tmp_path / "outputs")
         assert set(_artifacts(tmp_path)) - seen == new, stage
         seen |= new
     out = capsys.readouterr().out
