@@ -6,6 +6,7 @@ A page is a template that extends `base.html` (type, colours, light and dark, pr
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.resources
 import json
@@ -45,6 +46,27 @@ def render(
         packed: big data by name, as `packing.pack` gives it; the template places it.
         values: whatever else the template shows.
     """
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            title=title,
+            figures={figure.name: figure for figure in figures},
+            charts=script_json(
+                {
+                    "specs": {f.name: f.spec for f in figures},
+                    "paper": {"config": PAPER, "width": PAPER_WIDTH, "scale": PNG_SCALE},
+                }
+            ),
+            library=Markup(_library()) if figures else "",  # noqa: S704  (our own bundle)
+            packed={name: Markup(data) for name, data in (packed or {}).items()},  # noqa: S704  (base64)
+            **values,
+        )
+    )
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_read),
         autoescape=True,
@@ -60,19 +82,7 @@ def render(
         flow=lambda text: visible(text).replace("↵", "↵\n"),
     )
     environment.globals["asset"] = lambda name: Markup(_read(name))  # noqa: S704  (our own file)
-    return environment.get_template(template).render(
-        title=title,
-        figures={figure.name: figure for figure in figures},
-        charts=script_json(
-            {
-                "specs": {f.name: f.spec for f in figures},
-                "paper": {"config": PAPER, "width": PAPER_WIDTH, "scale": PNG_SCALE},
-            }
-        ),
-        library=Markup(_library()) if figures else "",  # noqa: S704  (our own bundle)
-        packed={name: Markup(data) for name, data in (packed or {}).items()},  # noqa: S704  (base64)
-        **values,
-    )
+    return environment
 
 
 def version(*files: str) -> str:
@@ -101,6 +111,7 @@ def _read(name: str) -> str:
     return (importlib.resources.files(_PACKAGE) / name).read_text(encoding="utf-8")
 
 
+@functools.cache  # takes a second or two
 def _library() -> str:
     """Return Vega, Vega-Lite and vega-embed as one script."""
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")

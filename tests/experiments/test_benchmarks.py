@@ -183,6 +183,7 @@ def test_encoding_beside_hf_prints_a_table_for_each_tokenizer(
     assert folder.stat().st_mtime_ns == trained
 
 
+@pytest.mark.slow
 def test_other_ids_and_refusals_are_shown(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +208,7 @@ def test_other_ids_and_refusals_are_shown(
     assert out.count("gigatoken 0.10.0 refuses: ") == 1
 
 
+@pytest.mark.slow
 def test_from_files_to_shards_prints_a_table_and_compares_the_shards(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

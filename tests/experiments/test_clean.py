@@ -150,7 +150,7 @@ def test_nothing_is_removed_under_a_living_run(
     started = processes.Event()
     process = processes.Process(target=_hold, args=(store.root, tmp_path / "run", started))
     process.start()
-    assert started.wait(60)
+    assert started.wait(300)
     assert "in work" in _states(store)
     assert clean.run([f"artifacts={store.root}", "--yes"]) == 2
     assert "1 runs are at work" in capsys.readouterr().err

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from experiments import inspect_vocab
-from experiments.cli.main import run as run_stage
 from experiments.report.training_counts import tokenizer_folder, training_counts
 from tests import texts
+from tests.experiments.conftest import run_stages
 from tokenizer import Tokenizer, patterns
 
 
@@ -144,7 +144,7 @@ def test_mistakes_are_told_in_a_line(
 
 
 def test_counts_of_training_are_found_beside_the_tokenizer(tiny: list[str], tmp_path: Path) -> None:
-    assert run_stage("train_superbpe", tiny) == 0
+    run_stages("train_superbpe", tiny, tmp_path / "outputs")
     artifacts = tmp_path / "artifacts"
     (record,) = artifacts.glob("superbpe-*")
     both = Tokenizer.load(tokenizer_folder(record))

@@ -10,6 +10,7 @@ import pytest
 from experiments.cli.main import run
 from lm.data.shard_writer import Writer
 from lm.data.shards import Shards
+from tests.experiments.conftest import run_stages
 
 SMALL = "shards.tokens_per_shard=2000"
 
@@ -27,7 +28,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_an_interrupted_stage_continues_behind_its_finished_shards(
     tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run("shard_corpus", [*tiny, SMALL]) == 0
+    run_stages("shard_corpus", [*tiny, SMALL], tmp_path / "outputs")
     whole = {folder.name: contents(folder) for folder in folders(tmp_path)}
     for folder in (tmp_path / "artifacts").glob("shards-*"):
         (folder / "manifest.json").unlink()
@@ -46,21 +47,21 @@ def test_an_interrupted_stage_continues_behind_its_finished_shards(
     finished = {p.name: p.stat().st_ino for p in (tmp_path / "artifacts").glob(".shards-*.resumable/.shards.partial/*")}
     assert {"tokens-00000.bin", "tokens-00002.json"} <= set(finished)
 
-    assert run("shard_corpus", [*tiny, SMALL]) == 0
+    run_stages("shard_corpus", [*tiny, SMALL], tmp_path / "outputs")
     assert {folder.name: contents(folder) for folder in folders(tmp_path)} == whole
     inodes = {path.stat().st_ino for path in (tmp_path / "artifacts").glob("shards-*/shards/tokens-*")}
     assert {finished[name] for name in finished if name.startswith("tokens-") and "00003" not in name} <= inodes
 
 
 def test_the_layout_names_shards_only_where_it_is_not_the_usual_one(tiny: list[str], tmp_path: Path) -> None:
-    assert run("shard_corpus", tiny) == 0
+    run_stages("shard_corpus", tiny, tmp_path / "outputs")
     usual = folders(tmp_path)
     assert json.loads((usual[0] / "manifest.json").read_text())["config"] == {"split": "train"}
-    assert run("shard_corpus", [*tiny, "shards.tokens_per_shard=100000000"]) == 0
+    run_stages("shard_corpus", [*tiny, "shards.tokens_per_shard=100000000"], tmp_path / "outputs")
     assert folders(tmp_path) == usual
     heldout = folders(tmp_path, "heldout")
 
-    assert run("shard_corpus", [*tiny, "shards.shuffle_seed=7"]) == 0
+    run_stages("shard_corpus", [*tiny, "shards.shuffle_seed=7"], tmp_path / "outputs")
     shuffled = [Shards.open(path / "shards") for path in folders(tmp_path) if path not in usual]
     assert len(shuffled) == 2
     assert shuffled[0].document_bytes.tolist() == shuffled[1].document_bytes.tolist()

@@ -156,6 +156,7 @@ def test_cells_at_the_same_time_make_nothing_twice(tiny: list[str], tmp_path: Pa
     assert sum(line.startswith("·") for line in out.splitlines()) == 8
 
 
+@pytest.mark.slow
 def test_who_waits_goes_on_when_the_holder_is_killed(tiny: list[str], tmp_path: Path) -> None:
     """The first process is killed in the middle of its training; the second waited, and continues from there."""
     long = [*tiny, "budget.train_bytes=409600", "lm.train.checkpoint_seconds=0"]

@@ -350,8 +350,9 @@ def test_a_second_signal(patient):
 
 def test_bf16_is_another_run(make_shards, corpus, tmp_path):
     shards = make_shards(corpus)
-    _, exactly = run(shards, tmp_path / "fp32")
-    half = dataclasses.replace(CONFIG, precision="bf16")
+    config = dataclasses.replace(CONFIG, max_steps=4)
+    _, exactly = run(shards, tmp_path / "fp32", config)
+    half = dataclasses.replace(config, precision="bf16")
     summary, roughly = run(shards, tmp_path / "bf16", half)
     assert summary["run"]["precision"] == "bf16"
     losses = [[e["loss"] for e in entries] for entries in (roughly, exactly)]
@@ -359,7 +360,7 @@ def test_bf16_is_another_run(make_shards, corpus, tmp_path):
     assert losses[0] == pytest.approx(losses[1], rel=0.05)
     assert all(weight.dtype == torch.float32 for weight in load_model(tmp_path / "bf16").state_dict().values())
     with pytest.raises(UserError, match=r"other settings: precision \(bf16 there, fp32 now\)"):
-        run(shards, tmp_path / "bf16")
+        run(shards, tmp_path / "bf16", config)
 
 
 def test_compiled_layers_compute_the_same(make_shards, corpus, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Merges equal to those of HF `tokenizers`, in order, on thousands of generated corpora."""
+"""Merges equal to those of HF `tokenizers`, in order, on generated corpora."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 tokenizers = pytest.importorskip("tokenizers", reason="HF tokenizers comes with the extra 'hf'")
 
-N_CORPORA = 2500
-
 
 def _trained_by_hf(documents: list[str], regex: str, n_merges: int, *, lines: bool) -> list[list[str]]:
     model = tokenizers.Tokenizer(tokenizers.models.BPE())
@@ -35,11 +33,11 @@ def _trained_by_hf(documents: list[str], regex: str, n_merges: int, *, lines: bo
     return merges
 
 
-def _corpora() -> Iterator[tuple[list[str], str, bool]]:
+def _corpora(n: int) -> Iterator[tuple[list[str], str, bool]]:
     """Small corpora of few letters, where ties, runs and pairs that vanish are the rule."""
     rng = random.Random(336)
     alphabets = ["ab", "abc ", "aab \n", "é中a ", "a1 2\n", "🦊🦊 a", "xyz'st ", "\x00\x7f a"]
-    for _ in range(N_CORPORA):
+    for _ in range(n):
         letters = rng.choice(alphabets)
         documents = [
             "".join(rng.choices(letters, k=rng.randrange(1, 30))) * rng.choice([1, 1, 2, 5])
@@ -49,8 +47,9 @@ def _corpora() -> Iterator[tuple[list[str], str, bool]]:
 
 
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
-def test_merges_of_generated_corpora_are_hfs() -> None:
-    for number, (documents, name, lines) in enumerate(_corpora()):
+@pytest.mark.parametrize("n", [400, pytest.param(2500, marks=pytest.mark.slow)])
+def test_merges_of_generated_corpora_are_hfs(n: int) -> None:
+    for number, (documents, name, lines) in enumerate(_corpora(n)):
         theirs = _trained_by_hf(documents, patterns.resolve(name).regex, 40, lines=lines)
         counts = count_pretokens([Batch.from_texts(documents)], name, unit="line" if lines else "document", threads=1)
         ours = train_bpe(counts, 256 + 40, special_tokens=())

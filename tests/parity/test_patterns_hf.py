@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import texts
+from tests.conftest import CLASSES, plane_of_scalars
 from tokenizer import patterns
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -32,7 +34,7 @@ def test_scanners_cut_where_hf_cuts(name):
 
 @pytest.mark.parametrize("name", PATTERNS)
 @given(text=st.text(max_size=60))
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 def test_scanners_cut_any_text_where_hf_cuts(name, text):
     assert patterns.split(text, name) == hf_split(text, name)
 
@@ -45,13 +47,32 @@ def every_character(scalars, classes):
     edges = sorted({*changes.tolist(), *(changes + 1).tolist(), *range(0x250)})
     assert len(edges) > 2500
     contexts = [f"a{scalars[i]}1{scalars[i]}!{scalars[i]} {scalars[i]}b" for i in edges]
-    return [scalars[:0x30000], scalars[0x30000:], "".join(contexts)]
+    return [scalars, "".join(contexts)]
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_scanners_class_every_character_as_hf_does(name, every_character):
     for text in every_character:
         assert patterns.split(text, name) == hf_split(text, name)
+
+
+@pytest.fixture(scope="module")
+def other_planes():
+    return "".join(chr(code) for plane in (*range(4, 14), 15, 16) for code in plane_of_scalars(plane))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("class_", CLASSES)
+def test_other_planes_hold_no_member_of_a_class(class_, other_planes):
+    split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(class_), "isolated")
+    assert len(split.pre_tokenize_str(other_planes)) == 1
+    assert regex.search(class_, other_planes) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PATTERNS)
+def test_scanners_class_other_planes_as_hf_does(name, other_planes):
+    assert patterns.split(other_planes, name) == hf_split(other_planes, name)
 
 
 @pytest.mark.parametrize("sequence", SEQUENCES)

@@ -72,7 +72,7 @@ def test_encoding_documents_gives_trainings_tokens(name, documents, phase1):
 
 
 @given(documents=CORPORA, rules=SMALL_RULES.map(lambda rules: replace(rules, **WHOLE)), n_kept=st.integers(0, 6))
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_encoding_small_corpora_gives_trainings_tokens(documents, rules, n_kept):
     tokenizer, _ = small(documents, rules, n_kept)

@@ -156,7 +156,7 @@ rule_sets = st.builds(
 
 
 @given(texts, rule_sets, st.integers(0, 8))
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 def test_applying_merges_by_rank_repeats_training(documents, rules, n_phase1):
     phase1 = [merge[:2] for merge in train_fast(count_pretokens(documents, GPT2), n_phase1)]
     cut = training_pieces(documents, phase1, GPT2, rules)

@@ -170,7 +170,7 @@ def small(documents, rules, n_kept, tie_break="lowest-ids", **options):
     threads=st.sampled_from([1, 2]),
     tie_break=st.sampled_from(TIE_BREAKS),
 )
-@settings(max_examples=1000, deadline=None, derandomize=True)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_merges_of_small_corpora_are_the_references(documents, rules, n_kept, threshold, threads, tie_break):
     tokenizer, (phase1, merges) = small(documents, rules, n_kept, tie_break, threshold=threshold, threads=threads)
@@ -183,7 +183,7 @@ def test_merges_of_small_corpora_are_the_references(documents, rules, n_kept, th
 
 @pytest.mark.parametrize("name", PRESETS)
 @given(documents=CORPORA, n_kept=st.integers(0, 12), threshold=st.sampled_from([None, 1, 2, 5]))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_every_presets_merges_of_small_corpora_are_the_references(name, documents, n_kept, threshold):
     tokenizer, (phase1, merges) = small(documents, replace(PRESETS[name], sample=1.0), n_kept, threshold=threshold)

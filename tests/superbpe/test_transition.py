@@ -59,7 +59,7 @@ WORDS = st.lists(st.sampled_from(["a", "b", "ab", "ba", "abc", "x"]), min_size=1
 
 
 @given(documents=st.lists(WORDS, min_size=1, max_size=8), n_merges=st.integers(1, 20))
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_boundless_is_what_making_merges_one_by_one_gives(documents, n_merges):
     """Two finished lists that are compared, and merges made one after the other on the documents."""

@@ -179,6 +179,7 @@ def corpus() -> list[EmbeddedDocument]:
     return list(embedded.documents())
 
 
+@pytest.mark.slow
 def test_the_corpus_is_what_its_description_says(corpus):
     assert 30.0e6 < sum(len(document.text.encode()) for document in corpus) < 31.0e6
     assert len({document.group for document in corpus}) > 430
@@ -191,6 +192,7 @@ def test_the_corpus_is_what_its_description_says(corpus):
     assert all(document.text.endswith("\n") and document.text.strip() for document in corpus)
 
 
+@pytest.mark.slow
 def test_every_documentation_value_is_in_the_corpus(corpus):
     def values(node):
         if isinstance(node, list):
@@ -211,6 +213,7 @@ def test_every_documentation_value_is_in_the_corpus(corpus):
         assert expected <= lines
 
 
+@pytest.mark.slow
 def test_about_a_twentieth_is_held_out_and_little_of_it_is_in_the_training_text(corpus):
     train, heldout = embedded.split(corpus)
     share = sum(len(d.text.encode()) for d in heldout) / sum(len(d.text.encode()) for d in corpus)

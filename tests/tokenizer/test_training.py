@@ -83,7 +83,7 @@ CORPORA = st.dictionaries(WORDS, st.sampled_from([1, 1, 1, 2, 3, 7, 2**33]), min
     max_token_bytes=st.sampled_from([None, 2, 3, 5]),
     special_tokens=st.sampled_from([(), ("ab",), ("aa", "b a"), ("éé", "é!")]),
 )
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_merges_of_small_corpora_are_the_references(corpus, tie_break, min_count, max_token_bytes, special_tokens):
     options = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}
@@ -195,7 +195,7 @@ STRINGS = st.text(st.sampled_from("at é日Ġ©«\n<"), min_size=1, max_size=3)
 @given(special_tokens=st.lists(STRINGS, min_size=1, max_size=3), pattern=st.sampled_from(["gpt2", "none"]))
 @example(special_tokens=["at"], pattern="none")
 @example(special_tokens=["«a«", " ", "\n"], pattern="gpt2")
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_whatever_can_be_trained_can_be_saved(special_tokens, pattern):
     batch = Batch.from_texts(["at at étét 日日 «a« a t\n\n é" * 3])
@@ -275,7 +275,7 @@ def test_going_on_from_a_tokenizer_is_one_run(real, tie_break, size):
 
 
 @given(corpus=CORPORA, tie_break=st.sampled_from(TIE_BREAKS), min_count=st.integers(1, 3), first=st.integers(0, 12))
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_going_on_is_one_run_on_small_corpora(corpus, tie_break, min_count, first):
     counts, options = counts_of(corpus), {"special_tokens": ["ab"], "tie_break": tie_break, "min_count": min_count}
@@ -343,7 +343,7 @@ def _imported(n_specials_inside):
     tie_break=st.sampled_from(TIE_BREAKS),
     inside=st.integers(0, 1),
 )
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_going_on_from_an_imported_tokenizer_is_the_references(corpus, tie_break, inside):
     start = _imported(inside)
