@@ -12,7 +12,7 @@ from experiments.results import ShardsFolder, TrainedModel
 from lm.data.sharding import ShardConfig, reading_threads, write_shards
 from lm.data.shards import MANIFEST, Shards
 from lm.model.device import arithmetic, resolve_device
-from lm.train.training import train
+from lm.train.loop import train
 from tokenizer.durable import read_sealed
 from tokenizer.errors import UserError
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from lm.model.kv_cache import KeyValueCache
+from lm.model.kv_cache import KVCache
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 KV_BYTES = {"bf16": 2, "fp32": 4}
 """Bytes of one number of the cache."""
 FORMULAS = {
-    "prefill_flops_per_byte": "(2 N_layers T + 2 N_head + 2 depth width T (T + 1)) / context_bytes: a context of T "
-    "tokens read at once, of which only the last needs the head",
-    "decode_flops_per_byte": "(2 (N_layers + N_head) + 4 depth width T) / bytes_per_token: one more token behind T",
-    "kv_bytes_per_byte": "2 depth width bytes_per_number / bytes_per_token",
+    "prefill_flops_per_byte": "(2 N_layers T + 2 N_head + 2 n_layers hidden_size T (T + 1)) / context_bytes: "
+    "a context of T tokens read at once, of which only the last needs the head",
+    "decode_flops_per_byte": "(2 (N_layers + N_head) + 4 n_layers hidden_size T) / bytes_per_token: "
+    "one more token after T",
+    "kv_bytes_per_byte": "2 n_layers hidden_size bytes_per_number / bytes_per_token",
 }
 """N are weights that multiply activations, T = context_bytes / bytes_per_token; last come attention's products."""
 
@@ -73,15 +74,15 @@ def inference_cost(model: Transformer, *, bytes_per_token: float, context_bytes:
         raise UserError(f"kv_dtype={kv_dtype!r} is not one of {', '.join(KV_BYTES)}")
     parameters, head = model.n_parameters(), model.lm_head.weight.numel()
     layers = parameters["matmul"] - head
-    across = model.config.depth * model.config.width
+    attention = model.config.n_layers * model.config.hidden_size
     tokens = context_bytes / bytes_per_token
     return Cost(
         context_bytes=context_bytes,
         context_tokens=tokens,
         bytes_per_token=bytes_per_token,
-        prefill_flops_per_byte=(2 * layers * tokens + 2 * head + 2 * across * tokens * (tokens + 1)) / context_bytes,
-        decode_flops_per_byte=(2 * (layers + head) + 4 * across * tokens) / bytes_per_token,
-        kv_bytes_per_byte=2 * across * KV_BYTES[kv_dtype] / bytes_per_token,
+        prefill_flops_per_byte=(2 * layers * tokens + 2 * head + 2 * attention * tokens * (tokens + 1)) / context_bytes,
+        decode_flops_per_byte=(2 * (layers + head) + 4 * attention * tokens) / bytes_per_token,
+        kv_bytes_per_byte=2 * attention * KV_BYTES[kv_dtype] / bytes_per_token,
         kv_dtype=kv_dtype,
         parameters_total=parameters["total"],
     )
@@ -115,7 +116,7 @@ def decode_seconds(
         )
     device = model.lm_head.weight.device
     text = torch.as_tensor(ids, dtype=torch.int64).to(device)[None]
-    cache = KeyValueCache(model, capacity=len(ids))
+    cache = KVCache(model, capacity=len(ids))
     training = model.training
     model.eval()
     model(text[:, :context], cache=cache)

@@ -3,7 +3,7 @@
 Its own models score an answer by the tokens that the encoding of prompt and answer has behind as many tokens as the
 prompt alone has. Where one token spans the join, a *straddle*, that is the probability of something else: bytes of the
 prompt are scored with the answer, or bytes of the answer are lost. With superwords this is common. Here answers are
-scored as bytes (`lm.bytelevel.bytewise`), and straddles are counted.
+scored as bytes (`lm.bytelevel.byte_model`), and straddles are counted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
-from lm.bytelevel.bytewise import ByteModel
+from lm.bytelevel.byte_model import ByteModel
 from lm.model.generation import SamplingConfig, generate, generate_from
 from tokenizer.errors import UserError
 
@@ -164,7 +164,7 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """A continuation of each prompt, up to one of its stop strings or `max_gen_toks` tokens.
 
-        By bytes, a prompt that ends inside a token is healed (`lm.bytelevel.bytewise.ByteModel.heal`) first.
+        By bytes, a prompt that ends inside a token is healed (`lm.bytelevel.byte_model.ByteModel.heal`) first.
         """
         results = [""] * len(requests)
         jobs = [(sampling(request.args[1]), i) for i, request in enumerate(requests)]

@@ -39,7 +39,7 @@ _SAFE = (1e-20, 1e30)
 
 @dataclass
 class Scores:
-    """Sums of nats and of what limited the context; see `lm.evaluate.scores.Evaluation`.
+    """Sums of nats and of what limited the context; see `lm.evaluate.evaluation.Evaluation`.
 
     All of it adds up exactly over disjoint sets of documents: floats of one document stand beside the zeros of
     others, and sums over documents are whole numbers.
@@ -97,8 +97,8 @@ def score_documents(
         plan: Chooses the windows of a document.
         batch_tokens: Most tokens, padding included, of a forward pass.
         min_context_bytes: What counts as a short context.
-        together: As for `lm.evaluate.evaluation.evaluate`.
-        progress: As for `lm.evaluate.evaluation.evaluate`.
+        together: As for `lm.evaluate.bits_per_byte.evaluate`.
+        progress: As for `lm.evaluate.bits_per_byte.evaluate`.
     """
     rank, world = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
     scores = Scores.zeros(shards.n_documents, shards.vocab_size)

@@ -109,16 +109,16 @@ def _check(model: Transformer, tokenizer: Tokenizer, folder: Path) -> None:
 def config_arguments(model: Transformer, end: int) -> dict[str, Any]:
     """Arguments of `LlamaConfig` or `Qwen3Config` for this model; `end` is the id of <|endoftext|>."""
     config = model.config
-    heads = config.width // config.head_width
+    heads = config.n_heads
     return {
         "architectures": ["Qwen3ForCausalLM" if config.qk_norm else "LlamaForCausalLM"],
         "vocab_size": model.vocab_size,
-        "hidden_size": config.width,
-        "intermediate_size": config.mlp_width,
-        "num_hidden_layers": config.depth,
+        "hidden_size": config.hidden_size,
+        "intermediate_size": config.intermediate_size,
+        "num_hidden_layers": config.n_layers,
         "num_attention_heads": heads,
         "num_key_value_heads": heads,
-        "head_dim": config.head_width,
+        "head_dim": config.head_dim,
         "hidden_act": "silu",
         "max_position_embeddings": model.context_tokens,
         "rms_norm_eps": config.norm_eps,

@@ -80,7 +80,7 @@ def validate(model: Transformer, tokenizer: Tokenizer, folder: Path, texts: list
         UserError: Something differs.
     """
     rows, positions = _rows(model, tokenizer, texts)
-    found, theirs = _ask_stranger(folder, {"rows": rows, "positions": positions, "texts": texts})
+    found, theirs = _ask_fresh_process(folder, {"rows": rows, "positions": positions, "texts": texts})
     ours = _logits(model, rows, positions)
     if found["loading"]:
         raise UserError(f"transformers does not load all weights of the exported model: {found['loading']}")
@@ -145,7 +145,7 @@ def _logits(model: Transformer, rows: list[list[int]], positions: list[list[int]
     return out
 
 
-def _ask_stranger(folder: Path, request: dict[str, Any]) -> tuple[dict[str, Any], list[NDArray[np.float32]]]:
+def _ask_fresh_process(folder: Path, request: dict[str, Any]) -> tuple[dict[str, Any], list[NDArray[np.float32]]]:
     """What `lm.hf.fresh_process` says about the folder, in an interpreter that has not seen this project."""
     with tempfile.TemporaryDirectory(prefix="export-") as place:
         asked, answered, arrays = (Path(place) / name for name in ("asked.json", "answered.json", "logits.npz"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import torch
 
-from lm.model.kv_cache import KeyValueCache
+from lm.model.kv_cache import KVCache
 from tokenizer.errors import UserError, quoted
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def generate(lm: LanguageModel, prompts: Sequence[str], config: SamplingConfig) 
 
     The tokens of the prompt are those of `Tokenizer.encode_ordinary`, special strings in it are ordinary text. A
     prompt that ends inside what would have been one token starts at a place where training text hardly has one;
-    `lm.bytelevel.bytewise.heal` gives `generate_from` a better start.
+    `lm.bytelevel.byte_model.heal` gives `generate_from` a better start.
 
     Args:
         lm: The model.
@@ -116,7 +116,7 @@ def generate_from(
         _Row(lm, i, prompt, list(start), config) for i, (prompt, start) in enumerate(zip(prompts, ids, strict=True))
     ]
     active = [row for row in rows if row.finish is None]
-    cache: KeyValueCache | None = None
+    cache: KVCache | None = None
     with torch.inference_mode():
         while active:
             if cache is None or int(cache.lengths.max()) >= lm.model.context_tokens:
@@ -154,14 +154,14 @@ def sample(logits: Tensor, config: SamplingConfig, generator: torch.Generator) -
     return int(ids[min(int(torch.searchsorted(reached, draw, right=True)), kept - 1)])
 
 
-def _read(lm: LanguageModel, rows: Sequence[_Row]) -> tuple[KeyValueCache, Tensor]:
+def _read(lm: LanguageModel, rows: Sequence[_Row]) -> tuple[KVCache, Tensor]:
     """A cache that holds as much of the rows as fits, and the logits behind them."""
     windows = [row.window() for row in rows]
     lengths = torch.tensor([len(window) for window in windows])
     ids = torch.full((len(rows), int(lengths.max())), lm.eos_id)
     for row, window in enumerate(windows):
         ids[row, : len(window)] = torch.tensor(window)
-    cache = KeyValueCache(lm.model, rows=len(rows), capacity=min(2 * ids.shape[1], lm.model.context_tokens))
+    cache = KVCache(lm.model, rows=len(rows), capacity=min(2 * ids.shape[1], lm.model.context_tokens))
     keep = torch.arange(ids.shape[1]) == lengths[:, None] - 1
     logits = lm.model(ids.to(lm.device), keep.to(lm.device), cache=cache)
     cache.rewind(lengths)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lm.model.transformer import Transformer
 
 
-class KeyValueCache:
+class KVCache:
     """What `Transformer.forward(ids, cache=cache)` reads and extends; it is for inference only.
 
     Each row has a length of its own. A forward pass appends its ids to every row, behind that row's length.
@@ -36,8 +36,8 @@ class KeyValueCache:
         config, weight = model.config, model.lm_head.weight
         self._context_tokens = model.context_tokens
         self._device = weight.device
-        shape = (rows, config.width // config.head_width, capacity, config.head_width)
-        self.layers = [LayerCache(weight.new_zeros(shape), weight.new_zeros(shape)) for _ in range(config.depth)]
+        shape = (rows, config.n_heads, capacity, config.head_dim)
+        self.layers = [LayerKVCache(weight.new_zeros(shape), weight.new_zeros(shape)) for _ in range(config.n_layers)]
         self.lengths = torch.zeros(rows, dtype=torch.int64)
         self._parents: Tensor | None = None
 
@@ -68,15 +68,15 @@ class KeyValueCache:
             raise ValueError(f"cannot rewind rows of {self.lengths.tolist()} tokens to {new.tolist()}")
         self.lengths = new
 
-    def select(self, rows: Sequence[int]) -> KeyValueCache:
+    def select(self, rows: Sequence[int]) -> KVCache:
         """A copy that holds the given rows, in that order; a row may occur several times (a fork), or not at all."""
-        chosen = KeyValueCache.__new__(KeyValueCache)
+        chosen = KVCache.__new__(KVCache)
         index = torch.tensor(rows, dtype=torch.int64)
         chosen._context_tokens, chosen._device, chosen._parents = self._context_tokens, self._device, None
         chosen.lengths = self.lengths[index]
         used, index = int(self.lengths.max()), index.to(self._device)
         chosen.layers = [
-            LayerCache(layer.keys[:, :, :used][index], layer.values[:, :, :used][index]) for layer in self.layers
+            LayerKVCache(layer.keys[:, :, :used][index], layer.values[:, :, :used][index]) for layer in self.layers
         ]
         return chosen
 
@@ -114,8 +114,8 @@ class KeyValueCache:
         return positions.to(self._device)
 
 
-class LayerCache:
-    """One layer's part: keys and values, float[rows, heads, capacity, head_width]."""
+class LayerKVCache:
+    """One layer's part: keys and values, float[batch, n_heads, capacity, head_dim]."""
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:
         self.keys, self.values = keys, values
@@ -131,7 +131,7 @@ class LayerCache:
             self.keys, self.values = (F.pad(x, (0, 0, 0, extra)) for x in (self.keys, self.values))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Append keys and values, then attend; all are float[rows, heads, n, head_width]."""
+        """Append keys and values, then attend; all are float[batch, n_heads, n, head_dim]."""
         index = self._slots[:, None, :, None].expand_as(k)
         self.keys.scatter_(2, index, k)
         self.values.scatter_(2, index, v)

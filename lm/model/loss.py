@@ -25,8 +25,8 @@ def linear_cross_entropy(
     for some rows only, are turned into gradients in place, and pass through memory once.
 
     Args:
-        hidden: float[positions, width].
-        weight: float[vocabulary, width].
+        hidden: float[seq_len, hidden_size].
+        weight: float[vocabulary, hidden_size].
         padding: float[vocabulary], added to the logits; None for nothing.
         targets: int64[positions].
         rows: Positions at a time; None chooses.
@@ -58,7 +58,7 @@ class Objective(nn.Module):
         self.document_mask = document_mask
 
     def forward(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Nats of `targets` after `inputs`, both int64[rows, positions]: their sum, and each one's."""
+        """Nats of `targets` after `inputs`, both int64[batch, seq_len]: their sum, and each one's."""
         documents = (inputs == self.eos_id).cumsum(1) if self.document_mask else None
         hidden = self.model.hidden(inputs, documents=documents).flatten(0, 1)
         total, nats = linear_cross_entropy(hidden, self.model.lm_head.weight, self.model.padding, targets.flatten())

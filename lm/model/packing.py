@@ -16,7 +16,7 @@ class Packing:
     """Which positions may see which, worked out once for all layers; one of the two forms.
 
     Attributes:
-        mask: bool[rows, 1, positions, positions], True where a query (third axis) may see a key.
+        mask: bool[batch, 1, seq_len, seq_len], True where a query (third axis) may see a key.
         bounds: int32[documents + 1], where documents begin in the rows laid end to end, and the end of the last.
         flash: With `bounds`: the kernel that takes them.
     """
@@ -26,14 +26,14 @@ class Packing:
     flash: Any = None
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Causal attention within documents, float[rows, heads, positions, head width] each."""
+        """Causal attention within documents, float[batch, n_heads, seq_len, head_dim] each."""
         if self.bounds is None:
             return F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask)
-        rows, _, positions, _ = q.shape
-        # Laid end to end, [rows * positions, heads, head width]; norms under autocast may have widened q and k.
+        batch, _, seq_len, _ = q.shape
+        # Laid end to end, [batch * seq_len, n_heads, head_dim]; norms under autocast may have widened q and k.
         ends = [x.transpose(1, 2).flatten(0, 1).to(v.dtype) for x in (q, k, v)]
-        mixed = self.flash(*ends, self.bounds, self.bounds, positions, positions, window_size=(-1, 0))
-        together: Tensor = mixed.view(rows, positions, *mixed.shape[1:]).transpose(1, 2)
+        mixed = self.flash(*ends, self.bounds, self.bounds, seq_len, seq_len, window_size=(-1, 0))
+        together: Tensor = mixed.view(batch, seq_len, *mixed.shape[1:]).transpose(1, 2)
         return together
 
 
@@ -53,7 +53,7 @@ def pack(documents: Tensor) -> Packing:
     them; elsewhere a mask hides it, which computes all the same and costs no less than whole rows.
 
     Args:
-        documents: int64[rows, positions], number of each position's document, never falling within a row.
+        documents: int64[batch, seq_len], number of each position's document, never falling within a row.
     """
     if documents.is_cuda and torch.is_autocast_enabled("cuda") and (flash := flash_attention()) is not None:
         return Packing(bounds=bounds(documents), flash=flash)

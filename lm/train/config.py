@@ -44,7 +44,7 @@ class TrainConfig:
         decay_fraction: Share of the run's steps, at the end, over which they fall to zero.
         seed: Of the weights and of the order of documents.
         shuffle: Shuffle the documents, anew in every epoch; False reads the shards as they lie.
-        microbatch_rows: Rows per forward pass (of each process), to save memory; None takes the whole step at once.
+        microbatch_size: Rows per forward pass (of each process), to save memory; None takes the whole step at once.
         device: "auto" (CUDA if there is one), "cpu", "cuda" or "cuda:N".
         precision: Of matrix products: "fp32", "bf16", "auto" (bf16 on CUDA, fp32 elsewhere) or "probe" (bf16 on a CPU
             too, if a product timed at the start gains enough; a sweep over several machines had better say which).
@@ -72,7 +72,7 @@ class TrainConfig:
     decay_fraction: float = 0.5
     seed: int = 0
     shuffle: bool = True
-    microbatch_rows: int | None = None
+    microbatch_size: int | None = None
     device: str = "auto"
     precision: str = "auto"
     compile: bool | str = "auto"
@@ -94,7 +94,7 @@ class TrainConfig:
         if self.peak_flops is not None and not self.peak_flops > 0:
             raise UserError(f"peak_flops={self.peak_flops}: use a positive number, or null to measure it")
         for name, otherwise in (
-            ("microbatch_rows", "the whole step"),
+            ("microbatch_size", "the whole step"),
             ("context_tokens", "contexts equal in bytes"),
             ("max_steps", "as many as train_bytes says"),
         ):
@@ -128,8 +128,8 @@ class TrainConfig:
         return self.max_steps or self.train_bytes // self.bytes_per_step
 
     @property
-    def rows(self) -> int:
-        """Rows (sequences) of one step."""
+    def batch_size(self) -> int:
+        """Sequences of one step."""
         return self.bytes_per_step // self.context_bytes
 
     def fixed(self) -> dict[str, Any]:

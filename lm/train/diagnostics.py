@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lm.model.transformer import Layer
+from lm.model.transformer import Block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,7 +63,7 @@ class Diagnostics:
 
         Args:
             model: The model, after the step.
-            ids: int64[rows, positions], what to send through it: a micro-batch of the step, or less.
+            ids: int64[batch, seq_len], what to send through it: a micro-batch of the step, or less.
             tokens: Read by the run so far.
             seconds: That it took so far.
             **options: For the model's forward.
@@ -89,7 +89,7 @@ def activations(model: Transformer, ids: Tensor, precision: str = "fp32", **opti
 
     Args:
         model: Any model.
-        ids: int64[rows, positions].
+        ids: int64[batch, seq_len].
         precision: "bf16" for autocast.
         **options: For the model's forward.
     """
@@ -117,7 +117,7 @@ def _reading(model: Transformer, read: Callable[[str, Tensor], None]) -> Iterato
             stack.callback(module.register_forward_hook(lambda _, __, output: read(name, output)).remove)
 
         for i, layer in enumerate(model.model.layers):
-            assert isinstance(layer, Layer)
+            assert isinstance(layer, Block)
             inputs_of(layer.input_layernorm, f"residual_rms/{i:02d}/attention")
             inputs_of(layer.post_attention_layernorm, f"residual_rms/{i:02d}/mlp")
             output_of(layer.mlp.gate_proj, f"gate_rms/{i:02d}")

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from lm.train.parallel import World
+from lm.train.distributed import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

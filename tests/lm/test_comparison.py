@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 
-from lm.evaluate.evaluation import Grouping, compare, compare_all
+from lm.evaluate.bits_per_byte import Grouping, compare, compare_all
 from lm.evaluate.significance import Component, estimate, holm, ratio_component, seed_component, t_quantile, t_two_sided
 from tests.lm.test_evaluation import made_up
 from tokenizer.errors import UserError

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from lm.model.transformer import ModelConfig, Transformer
 from lm.train import diagnostics
 from lm.train.diagnostics import GROUPS, Diagnostics, activations, matmul_flops_per_second, weights
-from lm.train.training import TrainConfig
+from lm.train.loop import TrainConfig
 from tests.lm.test_training import CONFIG, EXACT, MODEL, corpus, exact, run
 from tokenizer.errors import UserError
 
@@ -23,7 +23,7 @@ WATCHED = dataclasses.replace(CONFIG, diagnostics_every=5, peak_flops=1e9)
 
 
 def build(**settings):
-    model = Transformer(ModelConfig(depth=2, width=32, head_width=16, **settings), 100, 24)
+    model = Transformer(ModelConfig(n_layers=2, hidden_size=32, head_dim=16, **settings), 100, 24)
     model.initialize(0)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from lm.evaluate.evaluation import EvalConfig, Evaluation, compare, evaluate
+from lm.evaluate.bits_per_byte import EvalConfig, Evaluation, compare, evaluate
 from lm.model.transformer import ModelConfig, Transformer
 from tokenizer.errors import UserError
 
@@ -40,7 +40,7 @@ def score(model, shards, config=CONFIG):
 
 
 def transformer(shards, context_tokens=16):
-    model = Transformer(ModelConfig(depth=1, width=32, head_width=16), shards.vocab_size, context_tokens)
+    model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16), shards.vocab_size, context_tokens)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in model.parameters():

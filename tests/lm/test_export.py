@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from experiments import export_hf as command
 from lm.hf import export, export_check
-from lm.hf import fresh_process as stranger
+from lm.hf import fresh_process as program
 from lm.hf.export import export_hf
 from lm.model.transformer import ModelConfig, Transformer
 from lm.train.checkpoint import model_tensors, save_tensors
@@ -26,7 +26,7 @@ from tokenizer.errors import UserError
 transformers = pytest.importorskip("transformers")
 
 DOCUMENTS = texts.english()[1][:3]
-SMALL = ModelConfig(depth=2, width=32, head_width=16, vocab_multiple=64, rope_theta=500.0, norm_eps=1e-5)
+SMALL = ModelConfig(n_layers=2, hidden_size=32, head_dim=16, vocab_multiple=64, rope_theta=500.0, norm_eps=1e-5)
 FILES = ["config.json", "generation_config.json", "model.safetensors", "superbpe.json", "tokenizer_config.json"]
 
 
@@ -57,10 +57,10 @@ def in_process(monkeypatch, tmp_path_factory):
         shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("superbpe.json"))
         for spoil in spoilers:
             spoil(copy)
-        found, logits = stranger.answer(copy, json.loads(json.dumps(request)))
+        found, logits = program.answer(copy, json.loads(json.dumps(request)))
         return json.loads(json.dumps(found)), list(logits.values())
 
-    monkeypatch.setattr(export_check, "_ask_stranger", ask)
+    monkeypatch.setattr(export_check, "_ask_fresh_process", ask)
     return spoilers
 
 
@@ -75,7 +75,7 @@ def build(tokenizer, config=SMALL, context_tokens=40):
 
 
 def save(model, folder):
-    """What `lm.train.run.Run.finish` writes of a model."""
+    """What `lm.train.trainer.Trainer.finish` writes of a model."""
     folder.mkdir(parents=True)
     meta = {"model": dataclasses.asdict(model.config), "vocab_size": model.vocab_size}
     meta |= {"context_tokens": model.context_tokens, "tokenizer_sha256": model.tokenizer_sha256}
@@ -166,7 +166,7 @@ SPOILERS = {
         _edit("config.json", lambda c: c["rope_parameters"].update(rope_theta=10_000.0)),
         "logits differ from ours",
     ),
-    "a head's width": (
+    "head_dim": (
         _edit("config.json", lambda c: c.update(num_attention_heads=1, num_key_value_heads=1, head_dim=32)),
         "logits differ",
     ),

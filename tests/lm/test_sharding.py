@@ -68,7 +68,7 @@ def test_the_same_call_continues_and_encodes_only_the_rest(tmp_path, toy, batch,
 
 @pytest.mark.parametrize("seed", [[], ["3"]])
 def test_killed_at_any_step_it_continues_with_the_same_result(tmp_path, seed):
-    command = [sys.executable, "-m", "tests.lm.killed", tmp_path, *seed]
+    command = [sys.executable, "-m", "tests.lm.killed_writer", tmp_path, *seed]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
     assert ran.returncode == 0, ran.stderr
     steps, kept = map(int, re.fullmatch(r"(\d+) steps, (\d+) finished shards kept\n", ran.stdout).groups())

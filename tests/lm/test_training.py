@@ -13,13 +13,13 @@ import torch
 from safetensors import SafetensorError
 
 from lm.model.transformer import ModelConfig
-from lm.train.checkpoint import load_tensors
+from lm.train.checkpoint import load_tensors, save_tensors
 from lm.train.interrupt import DeferredInterrupt
-from lm.train.training import TrainConfig, load_model, train
+from lm.train.loop import TrainConfig, load_model, train
 from tests.flipping import flips
 from tokenizer.errors import UserError
 
-MODEL = ModelConfig(depth=1, width=32, head_width=16)
+MODEL = ModelConfig(n_layers=1, hidden_size=32, head_dim=16)
 CONFIG = TrainConfig(
     train_bytes=12 * 256,
     bytes_per_step=256,
@@ -232,7 +232,7 @@ def test_equal_bytes_for_two_tokenizers(make_shards, toy, corpus, tmp_path):
 def test_microbatches_change_nothing_but_rounding(make_shards, corpus, tmp_path):
     shards = make_shards(corpus)
     _, whole = run(shards, tmp_path / "a")
-    _, parts = run(shards, tmp_path / "b", dataclasses.replace(CONFIG, microbatch_rows=3))
+    _, parts = run(shards, tmp_path / "b", dataclasses.replace(CONFIG, microbatch_size=3))
     assert [e["loss"] for e in parts] == pytest.approx([e["loss"] for e in whole], rel=1e-3)
 
 
@@ -269,6 +269,19 @@ def test_saved_model_comes_back(make_shards, corpus, tmp_path, tied):
         load_model(tmp_path / "nothing")
 
 
+def test_a_model_saved_with_the_old_names_of_its_shape_loads(make_shards, corpus, tmp_path):
+    run(make_shards(corpus), tmp_path / "run")
+    model = load_model(tmp_path / "run")
+    path = tmp_path / "run" / "model.safetensors"
+    tensors, meta = load_tensors(path)
+    for old, new in {"depth": "n_layers", "width": "hidden_size", "head_width": "head_dim"}.items():
+        meta["model"][old] = meta["model"].pop(new)
+    save_tensors(path, tensors, meta)
+    old = load_model(tmp_path / "run")
+    assert old.config == model.config
+    assert all(torch.equal(one, two) for one, two in zip(old.parameters(), model.parameters(), strict=True))
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -300,7 +313,7 @@ def test_cuda_trains_and_resumes(make_shards, corpus, tmp_path):
     assert summary["device"].startswith("cuda")
 
 
-PACKED = {"document_mask": True, "microbatch_rows": 3, "context_tokens": 20, "max_steps": 7}
+PACKED = {"document_mask": True, "microbatch_size": 3, "context_tokens": 20, "max_steps": 7}
 
 
 @pytest.mark.parametrize("stop_at", range(1, 8))
@@ -387,7 +400,7 @@ def test_what_is_as_usual_leaves_no_trace_in_a_runs_name():
     """Models trained before a setting existed keep their names."""
     names = set(TrainConfig().fixed())
     assert not names & {"precision", "compile", "document_mask", "context_tokens", "max_steps", "device", "threads"}
-    assert {"train_bytes", "microbatch_rows", "seed"} <= names
+    assert {"train_bytes", "microbatch_size", "seed"} <= names
     assert TrainConfig(max_steps=5, document_mask=True).fixed()["max_steps"] == 5
 
 

@@ -25,7 +25,7 @@ from lm.evaluate.undertrained import (
     unused_ids,
 )
 from lm.model.transformer import ModelConfig, Transformer
-from lm.train.training import TrainConfig, load_model, train
+from lm.train.loop import TrainConfig, load_model, train
 from tests import texts
 from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
 from tokenizer.alphabet import ALPHABET
@@ -54,7 +54,7 @@ def planted(request, tmp_path_factory):
 
     made = store.make("shards", config={}, inputs={}, build=build_shards)
     shards = Shards.open(made.path / "shards", tokenizer)
-    shape = ModelConfig(depth=1, width=32, head_width=16, tie_embeddings=request.param)
+    shape = ModelConfig(n_layers=1, hidden_size=32, head_dim=16, tie_embeddings=request.param)
     model = store.make(
         "lm", config={}, inputs={"shards": made.hash}, build=lambda folder: train(shape, TRAIN, shards, folder)
     )
@@ -149,7 +149,7 @@ def _cosine_distances(rows, unused):
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_indicators_are_those_of_the_paper(tied):
-    model = Transformer(ModelConfig(depth=1, width=32, head_width=16, tie_embeddings=tied), 150, 16)
+    model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16, tie_embeddings=tied), 150, 16)
     model.initialize(0)
     with torch.no_grad():
         model.lm_head.weight += torch.randn(32, generator=torch.Generator().manual_seed(3))  # a common component

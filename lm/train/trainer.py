@@ -27,8 +27,8 @@ from lm.train.checkpoint import (
     save_tensors,
 )
 from lm.train.diagnostics import Diagnostics
+from lm.train.distributed import current
 from lm.train.optim import build_optimizers, wsd
-from lm.train.parallel import current
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
 
@@ -43,19 +43,19 @@ _CHECKPOINT = "checkpoint.safetensors"
 _logger = logging.getLogger(__name__)
 
 
-class Run:
+class Trainer:
     """State of one run: model, optimizers, position in the text, totals.
 
-    Several processes (`lm.train.parallel`) hold the same state. Each takes an equal share of the rows of every step, so
+    Several processes hold the same state. Each takes an equal share of the rows of every step, so
     the batch is the same however many there are; the first one writes the files.
     """
 
     def __init__(self, model: ModelConfig, config: TrainConfig, shards: Shards, folder: Path) -> None:
         self.config, self.shards, self.folder = config, shards, folder
         self.world = current()
-        if config.rows % self.world.size:
+        if config.batch_size % self.world.size:
             raise UserError(
-                f"a step's {config.rows} rows (lm.train.bytes_per_step / context_bytes) cannot be shared by "
+                f"a step's {config.batch_size} rows (lm.train.bytes_per_step / context_bytes) cannot be shared by "
                 f"{self.world.size} processes; use a multiple of {self.world.size}, or other --nproc-per-node"
             )
         self.device = resolve_device(config.device, self.world.local_rank if self.world.size > 1 else None)
@@ -64,7 +64,7 @@ class Run:
         self.context_tokens = config.context_tokens or self.stream.context_tokens(
             config.context_bytes, config.train_bytes
         )
-        self.tokens_per_step = config.rows * self.context_tokens
+        self.tokens_per_step = config.batch_size * self.context_tokens
         self.model = Transformer(model, shards.vocab_size, self.context_tokens, shards.tokenizer_sha256)
         self.model.initialize(config.seed)
         self.model.to(self.device)
@@ -158,8 +158,8 @@ class Run:
         start = self.step * self.tokens_per_step
         ids = torch.from_numpy(self.stream.read(start, start + self.tokens_per_step + 1)).to(self.device)
         self.data_seconds += time.perf_counter() - began
-        inputs = ids[:-1].view(config.rows, -1)
-        targets = ids[1:].view(config.rows, -1)
+        inputs = ids[:-1].view(config.batch_size, -1)
+        targets = ids[1:].view(config.batch_size, -1)
         factor = wsd((self.step + 0.5) / config.steps, config.warmup_fraction, config.decay_fraction)
         sums = self._backward(inputs, targets)
         limit = config.grad_clip or math.inf
@@ -196,7 +196,7 @@ class Run:
         if entry is not None:
             entry |= {"tokens_per_second": self.tokens_per_step / seconds, "seconds": self.seconds}
         if entry is not None and due:  # outside the time that is measured
-            shown, tokens = inputs[: config.microbatch_rows], self.step * self.tokens_per_step
+            shown, tokens = inputs[: config.microbatch_size], self.step * self.tokens_per_step
             documents = (shown == self.shards.eos_id).cumsum(1) if config.document_mask else None
             entry |= self.diagnostics.row(self.model, shown, tokens=tokens, seconds=self.seconds, documents=documents)
         self._diverged_or_not(entry or {})
@@ -220,7 +220,7 @@ class Run:
         inputs, targets = inputs[own], targets[own]
         bf16 = self.identity["precision"] == "bf16"
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
-        size = self.config.microbatch_rows or each
+        size = self.config.microbatch_size or each
         for first in range(0, each, size):
             rows = slice(first, first + size)
             more = isinstance(self.objective, DistributedDataParallel) and first + size < each
@@ -278,13 +278,13 @@ class Run:
             "parameters_matmul": parameters["matmul"],
             "flops": tokens * self.flops_per_token,
             "flops_per_token": self.flops_per_token,
-            "flops_formula": "per token: 6 * parameters_matmul + 12 * depth * width * context_tokens",
+            "flops_formula": "per token: 6 * parameters_matmul + 12 * n_layers * hidden_size * context_tokens",
             "bytes": bytes_seen,
             "tokens": tokens,
             "steps": self.step,
             "mean_bytes_per_step": bytes_seen / self.step,
             "nominal_bytes_per_step": config.bytes_per_step,
-            "rows": config.rows,
+            "rows": config.batch_size,
             "context_tokens": self.context_tokens,
             "context_bytes": config.context_bytes,
             "bytes_per_token": self.bytes_per_token,

@@ -16,9 +16,9 @@ from lm.model.device import resolve_device
 from lm.model.transformer import ModelConfig, Transformer
 from lm.train.checkpoint import load_model_tensors, load_tensors
 from lm.train.config import TrainConfig
+from lm.train.distributed import current, together
 from lm.train.interrupt import DeferredInterrupt
-from lm.train.parallel import current, together
-from lm.train.run import MODEL, SUMMARY, Run
+from lm.train.trainer import MODEL, SUMMARY, Trainer
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
 from tokenizer.progress import thread_count
@@ -48,7 +48,7 @@ def train(
     On one machine's CPU a resumed run gives the losses of an unbroken one to the last bit, if it has as many threads
     and processes.
 
-    Under `lm.train.parallel.launch` the other processes join in (`join`).
+    Under `lm.train.distributed.launch` the other processes join in (`join`).
 
     Args:
         model: Shape of the model.
@@ -68,10 +68,10 @@ def train(
         UserError: If the settings are wrong, the folder holds another run, or the loss stops being finite.
         KeyboardInterrupt: After Ctrl-C or SIGTERM, once the state is saved.
     """
-    run = Run(model, config, shards, folder)
+    trainer = Trainer(model, config, shards, folder)
     if (folder / SUMMARY).exists():
         summary: dict[str, Any] = read_json(folder / SUMMARY)
-        run.same_or_refuse(summary["run"])
+        trainer.same_or_refuse(summary["run"])
         load_tensors(folder / MODEL)  # or it was damaged since
         return summary
     job = {"model": asdict(model), "train": asdict(config), "shards": str(shards.folder), "folder": str(folder)}
@@ -79,44 +79,44 @@ def train(
     world.announce(job)
     if world.agree(False):
         raise UserError("another process cannot take part in the training; it has said why")
-    return _train(run, log, progress)
+    return _train(trainer, log, progress)
 
 
 def join(job: dict[str, Any]) -> None:
-    """Take part in the training that the first process announced (`lm.train.parallel.launch`)."""
+    """Take part in the training that the first process announced (`lm.train.distributed.launch`)."""
     world = current()
     try:
         shards = Shards.open(Path(job["shards"]), verify="never")  # the first process has verified them
-        run = Run(ModelConfig(**job["model"]), TrainConfig(**job["train"]), shards, Path(job["folder"]))
+        trainer = Trainer(ModelConfig(**job["model"]), TrainConfig(**job["train"]), shards, Path(job["folder"]))
     except UserError as error:  # no such device or file on this machine
         _logger.error("process %d: %s", world.rank, error)  # noqa: TRY400  (a user's mistake has no traceback)
         world.agree(True)
         raise
     if not world.agree(False):
-        _train(run, None, None)
+        _train(trainer, None, None)
 
 
-def _train(run: Run, log: Log | None, progress: Progress | None) -> dict[str, Any]:
-    config, world = run.config, run.world
+def _train(trainer: Trainer, log: Log | None, progress: Progress | None) -> dict[str, Any]:
+    config, world = trainer.config, trainer.world
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(threads if config.threads is None else thread_count(config.threads))
         with together():
-            run.begin()
+            trainer.begin()
             with DeferredInterrupt(patient=world.size > 1) as interrupt:
                 saved = time.monotonic()
-                while run.step < config.steps:
-                    entry = run.advance()
+                while trainer.step < config.steps:
+                    entry = trainer.advance()
                     if log is not None and entry is not None:
                         log(entry)
                     if progress is not None:
-                        progress("train", run.step, config.steps)
+                        progress("train", trainer.step, config.steps)
                     interrupt.pending = world.agree(interrupt.pending)
                     if interrupt.pending or time.monotonic() - saved > config.checkpoint_seconds:
-                        run.save_checkpoint()
+                        trainer.save_checkpoint()
                         saved = time.monotonic()
                     interrupt.raise_if_pending()
-            return run.finish()
+            return trainer.finish()
     finally:
         torch.set_num_threads(threads)
 
@@ -135,7 +135,7 @@ def load_model(folder: Path, device: str = "cpu", local_rank: int | None = None)
     place = resolve_device(device, local_rank)
     tensors, meta = load_tensors(folder / MODEL, str(place))
     try:
-        config = ModelConfig(**meta["model"])
+        config = ModelConfig.from_saved(meta["model"])
         model = Transformer(config, meta["vocab_size"], meta["context_tokens"], meta["tokenizer_sha256"]).to(place)
         load_model_tensors(model, tensors)
     except (KeyError, TypeError, RuntimeError) as error:

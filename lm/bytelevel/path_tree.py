@@ -1,4 +1,4 @@
-"""Covers of several strings as one tree of tokens, for one forward pass."""
+"""TokenizationPaths of several strings as one tree of tokens, for one forward pass."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lm.bytelevel.covers import Group, Path
+from lm.bytelevel.tokenization_paths import Path, PathGroup
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 @dataclass
-class CoveringTree:
+class PathTree:
     """Paths without what all of them share, as a tree whose root is the token before them.
 
     Attributes:
@@ -56,6 +56,6 @@ class CoveringTree:
             at = parent
         return table[node, last] + total if len(last) else np.array([total])
 
-    def log_mass(self, table: NDArray[np.float64], groups: Iterable[Group]) -> float:
+    def log_mass(self, table: NDArray[np.float64], groups: Iterable[PathGroup]) -> float:
         """Log of the sum over covers, behind what is shared."""
         return float(np.logaddexp.reduce(np.concatenate([self.log_probs(table, g.path, g.last) for g in groups])))

@@ -1,4 +1,4 @@
-"""Evaluation by all processes of a run (`lm.train.parallel`): each scores its share of the documents."""
+"""Evaluation by all processes of a run (`lm.train.distributed`): each scores its share of the documents."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lm.data.shards import Shards
+from lm.evaluate.bits_per_byte import evaluate
 from lm.evaluate.config import EvalConfig
-from lm.evaluate.evaluation import evaluate
-from lm.train.parallel import current, together
-from lm.train.training import load_model
+from lm.train.distributed import current, together
+from lm.train.loop import load_model
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lm.evaluate.evaluation import Evaluation, Grouping
+    from lm.evaluate.bits_per_byte import Evaluation, Grouping
     from lm.model.transformer import Transformer
     from tokenizer.progress import Progress
 
@@ -37,15 +37,15 @@ def load_and_evaluate(
     groups: Mapping[str, Grouping] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Transformer, Evaluation]:
-    """Load a trained model and score held-out documents with it; under `lm.train.parallel.launch` the others join in.
+    """Load a trained model and score held-out documents with it; the other processes join in.
 
     Args:
-        folder: Of the model, as for `lm.train.training.load_model`; every process reads it.
+        folder: Of the model, as for `lm.train.loop.load_model`; every process reads it.
         shards: The held-out documents; every process maps them.
-        token_byte_lengths: As for `lm.evaluate.evaluation.evaluate`; likewise `config`.
+        token_byte_lengths: As for `lm.evaluate.bits_per_byte.evaluate`; likewise `config`.
         config: Windows and intervals.
         device: As in `TrainConfig`; each process takes a CUDA device of its own.
-        groups: As for `lm.evaluate.evaluation.evaluate`.
+        groups: As for `lm.evaluate.bits_per_byte.evaluate`.
         progress: Likewise.
 
     Raises:

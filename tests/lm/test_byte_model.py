@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from lm.bytelevel.bytewise import END, METHODS, ByteModel, Cost
-from lm.bytelevel.covers import Covers
+from lm.bytelevel.byte_model import END, METHODS, ByteModel, Cost
+from lm.bytelevel.tokenization_paths import TokenizationPaths
 from lm.model.generation import SamplingConfig, generate_from
 from superbpe import PRESETS, Rules
 from tests.lm import tiny
-from tests.lm.test_covers import LETTERS, bpe, brute, flat, is_canonical, superwords
+from tests.lm.test_tokenization_paths import LETTERS, bpe, brute, flat, is_canonical, superwords
 from tokenizer.errors import UserError
 
 STRINGS = [b"a", b"ab", b"  ", b"s'", b"ab a", b" sab 1", b"'s b"]
@@ -54,7 +54,7 @@ def log_mass(lm, data):
     if not data:
         return 0.0
     found, _ = brute(lm.tokenizer, data, LETTERS, 2)
-    more = flat(Covers(lm.tokenizer).covering(data)) - found
+    more = flat(TokenizationPaths(lm.tokenizer).covering(data)) - found
     assert all(is_canonical(lm.tokenizer, cover) for cover in more)
     found |= more
     return float(np.logaddexp.reduce([sequence_log_prob(lm, list(cover)) for cover in found]))

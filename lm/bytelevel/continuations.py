@@ -3,7 +3,7 @@
 Whether a token sequence is the beginning of some text's encoding depends on what follows: of "a   " the scanner makes
 "a", "   " at the end of a text, and "a", "  ", " b" in front of a "b". A *witness* is a continuation with which the
 encoder does make the sequence. There are infinitely many continuations, but only a few ways in which they make the
-scanner cut the text before them. `Witnesses` finds the ways by trying representatives of all kinds of characters.
+scanner cut the text before them. `Continuations` finds the ways by trying representatives of all kinds of characters.
 
 That a witness was found is a proof. That none was found is one as far as the representatives stand for everything:
 for the named patterns, whose rules look ahead at a few characters, all of kinds that are here. Other regexes may tell
@@ -55,7 +55,7 @@ _RUNS = re.compile(r"([aAꙛꙚꀀ])\1+")
 _LONG = re.compile(rf"(.)\1{{{2 * _PERIOD},}}", re.DOTALL)
 
 
-class Witnesses:
+class Continuations:
     """Continuations to try, for one tokenizer.
 
     Args:

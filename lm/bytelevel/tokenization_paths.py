@@ -8,7 +8,7 @@ form a tree that is narrow, because where a text is long enough the encoder has 
 
 Here the encoder itself is asked, so that every rule of it holds: pretokens and what they look ahead at, the fence, one
 pass or two, whole pieces. Each pair of a place and a token that reaches the string's end from there is put to the
-encoder, with continuations that stand for all others (`lm.bytelevel.witnesses`).
+encoder, with continuations that stand for all others (`lm.bytelevel.continuations`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lm.bytelevel.witnesses import Witnesses
+from lm.bytelevel.continuations import Continuations
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ Path = tuple[int, ...]
 _REMEMBERED = 512  # texts whose covers are kept: prompts and their answers are asked for several times
 
 
-class Group(NamedTuple):
-    """Covers that differ in their last token only.
+class PathGroup(NamedTuple):
+    """TokenizationPaths that differ in their last token only.
 
     Attributes:
         path: The tokens before the last.
@@ -47,7 +47,7 @@ class Group(NamedTuple):
     last: NDArray[np.int64]
 
 
-class Covers:
+class TokenizationPaths:
     """Finds covers for one tokenizer.
 
     Args:
@@ -67,8 +67,8 @@ class Covers:
         self._places[self._ids] = np.arange(len(ids))
         self._longest = max(map(len, self._tokens))
         self._lengths = tokenizer.token_byte_lengths().astype(np.int64)
-        self._witnesses = Witnesses(tokenizer)
-        self._found: OrderedDict[tuple[bytes, int], list[Group]] = OrderedDict()
+        self._witnesses = Continuations(tokenizer)
+        self._found: OrderedDict[tuple[bytes, int], list[PathGroup]] = OrderedDict()
 
     def settle(self, data: bytes) -> tuple[list[int], bytes]:
         """The ids that begin the encoding of every text that begins with `data`, and the bytes behind them.
@@ -91,7 +91,7 @@ class Covers:
             certain += ids.tolist()
         return certain, data[int(self._lengths[certain].sum()) :] if certain else text.encode() + partial
 
-    def covering(self, data: bytes) -> list[Group]:
+    def covering(self, data: bytes) -> list[PathGroup]:
         """All canonical covers of `data`; none have the empty string, which no token is needed for.
 
         Raises:
@@ -99,7 +99,7 @@ class Covers:
         """
         return self._search(data, max(0, len(data) - self._longest), len(data) - 1)
 
-    def following(self, data: bytes, among: NDArray[np.int64] | None = None) -> list[Group]:
+    def following(self, data: bytes, among: NDArray[np.int64] | None = None) -> list[PathGroup]:
         """All canonical sequences that spell `data` and then one more token, in the shape of `covering`.
 
         Args:
@@ -121,7 +121,7 @@ class Covers:
         """Ids of the tokens that begin with `rest`, canonical or not."""
         return self._ids[self._range(rest)]
 
-    def _search(self, data: bytes, first: int, last: int) -> list[Group]:
+    def _search(self, data: bytes, first: int, last: int) -> list[PathGroup]:
         key = data, last
         if key in self._found:
             self._found.move_to_end(key)
@@ -188,12 +188,12 @@ class Covers:
             waiting = [job for job, found in zip(waiting, proved, strict=True) if not found and attempt < len(job[3])]
 
 
-def _grouped(found: Iterable[tuple[int, bytes, int]]) -> list[Group]:
+def _grouped(found: Iterable[tuple[int, bytes, int]]) -> list[PathGroup]:
     paths: dict[tuple[int, bytes], set[int]] = {}
     for start, path, token in found:
         paths.setdefault((start, path), set()).add(token)
     return [
-        Group(tuple(np.frombuffer(path, np.uint32).tolist()), start, np.array(sorted(tokens), np.int64))
+        PathGroup(tuple(np.frombuffer(path, np.uint32).tolist()), start, np.array(sorted(tokens), np.int64))
         for (start, path), tokens in sorted(paths.items())
     ]
 

@@ -3,7 +3,7 @@
 A model gives probabilities to token sequences. What "the text goes on with these bytes" is worth to it must not depend
 on how prompt and answer happen to be cut, or tokenizers with long tokens are judged by their cuts: a prompt that ends
 in ` of` hides the token ` of the` from an answer ` the`, and an answer ` cat` misses what went to ` cat and`. Here the
-probability that a text begins with a byte string is the sum over its canonical covers (`lm.bytelevel.covers`), and
+probability that a text begins with a byte string is the sum over its canonical covers, and
 everything else follows from it:
 
     P(answer | prompt) = P(text begins with prompt + answer) / P(text begins with prompt).
@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import torch
 
-from lm.bytelevel.covering_tree import CoveringTree
-from lm.bytelevel.covers import Covers, Group
-from lm.model.kv_cache import KeyValueCache
+from lm.bytelevel.path_tree import PathTree
+from lm.bytelevel.tokenization_paths import PathGroup, TokenizationPaths
+from lm.model.kv_cache import KVCache
 from tokenizer.errors import UserError, quoted
 
 if TYPE_CHECKING:
@@ -94,9 +94,9 @@ class ByteModel:
         if method not in METHODS:
             raise UserError(f"method={method!r}; it is one of: {', '.join(METHODS)}")
         self.lm, self.method = lm, method
-        self.covers = Covers(lm.tokenizer)
+        self.covers = TokenizationPaths(lm.tokenizer)
         self.cost = Cost()
-        self._cache = KeyValueCache(lm.model)
+        self._cache = KVCache(lm.model)
         self._cached: list[int] = []
         vocab = lm.tokenizer.vocab
         self._text_ids = np.flatnonzero(lm.text_ids.numpy())
@@ -169,7 +169,7 @@ class ByteModel:
         vocab = self.lm.tokenizer.vocab
         certain, tail = self.covers.settle(prefix)
         groups = self._covering(tail, "exact")
-        # Covers that end where the prefix ends: what follows is the model's next token.
+        # TokenizationPaths that end where the prefix ends: what follows is the model's next token.
         ended = [
             (*group.path, last)
             for group in groups
@@ -177,7 +177,7 @@ class ByteModel:
             if len(vocab[last]) == len(tail) - group.start
         ]
         ended = ended if tail else [()]
-        tree = CoveringTree([*(group.path for group in groups), *ended])
+        tree = PathTree([*(group.path for group in groups), *ended])
         table = self._read(self.lm.window([self.lm.eos_id, *certain, *tree.shared], tree.depth), tree)
         self.cost.widest = max(self.cost.widest, len(groups))
         base = tree.log_mass(table, groups)
@@ -244,7 +244,7 @@ class ByteModel:
         if not tail:
             return certain
         groups = self._covering(tail, "exact")
-        tree = CoveringTree([group.path for group in groups])
+        tree = PathTree([group.path for group in groups])
         table = self._read(self.lm.window([self.lm.eos_id, *certain, *tree.shared], tree.depth), tree)
         covers = [(*group.path, last) for group in groups for last in group.last.tolist()]
         scores = np.concatenate([tree.log_probs(table, group.path, group.last) for group in groups])
@@ -264,7 +264,7 @@ class ByteModel:
         lengths = [len(self.lm.tokenizer.vocab[i]) for i in self.lm.tokenizer.encode_ordinary(text)]
         ends = list(itertools.accumulate(lengths))
         first = next((i for i, end in enumerate(ends) if end > len(tail)), 0)
-        # Covers may be a little longer than the encoding.
+        # TokenizationPaths may be a little longer than the encoding.
         stop = first + max(1, most - 8)
         return len(rest) if stop >= len(ends) else max(1, ends[stop] - len(tail))
 
@@ -279,8 +279,8 @@ class ByteModel:
             whole = self.covers.encoding(tail + answers[0])
             if whole is None:
                 raise UserError("a document cannot end inside a character")
-            strings[1] = [Group(whole, 0, np.array([self.lm.eos_id]))]
-        tree = CoveringTree(group.path for groups in strings for group in groups)
+            strings[1] = [PathGroup(whole, 0, np.array([self.lm.eos_id]))]
+        tree = PathTree(group.path for groups in strings for group in groups)
         self.cost.strings += len(strings)
         self.cost.widest = max(self.cost.widest, *map(len, strings))
         trunk = [self.lm.eos_id, *certain, *tree.shared]
@@ -289,10 +289,10 @@ class ByteModel:
         base, *scores = (tree.log_mass(table, groups) for groups in strings)
         return base, scores
 
-    def _covering(self, data: bytes, method: Method) -> list[Group]:
-        """Covers of a string by one of the methods; the empty string has one without a last token."""
+    def _covering(self, data: bytes, method: Method) -> list[PathGroup]:
+        """TokenizationPaths of a string by one of the methods; the empty string has one without a last token."""
         if not data:
-            return [Group((), 0, np.empty(0, np.int64))]
+            return [PathGroup((), 0, np.empty(0, np.int64))]
         if method == "exact":
             found = self.covers.covering(data)
             assert found, f"the encoding of {quoted(data)} is a cover"
@@ -304,10 +304,10 @@ class ByteModel:
             )
         last = self.lm.tokenizer.vocab[encoding[-1]]
         reaching = self.covers.reaching(last) if method == "backed-up" else np.array(encoding[-1:], np.int64)
-        return [Group(encoding[:-1], len(data) - len(last), reaching)]
+        return [PathGroup(encoding[:-1], len(data) - len(last), reaching)]
 
     @torch.inference_mode()
-    def _read(self, trunk: list[int], tree: CoveringTree) -> NDArray[np.float64]:
+    def _read(self, trunk: list[int], tree: PathTree) -> NDArray[np.float64]:
         """float64[nodes, vocabulary]: log-probabilities behind the trunk and behind each token of the tree."""
         if len(trunk) + tree.depth > self.lm.model.context_tokens:
             raise UserError(
