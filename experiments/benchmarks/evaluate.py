@@ -63,7 +63,7 @@ def measure(options: argparse.Namespace) -> None:
             shards.vocab_size,
             context_tokens,
         )
-        model.initialize(0)
+        model.initialize(0, shards.token_hashes)
         jobs: dict[str, Callable[[], dict[str, float]]] = {
             "plain forward": lambda: _plain(model, shards, options.batch_tokens)
         }

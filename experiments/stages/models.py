@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from experiments.cli.console import si
 from experiments.results import ShardsFolder, TrainedModel
 from lm.data.sharding import ShardConfig, reading_threads, write_shards
-from lm.data.shards import MANIFEST, Shards
+from lm.data.shards import FORMAT_VERSION, MANIFEST, Shards
+from lm.model import initialization
 from lm.model.device import arithmetic, resolve_device
 from lm.train.loop import train
 from tokenizer.durable import read_sealed
@@ -135,7 +136,7 @@ def train_lm(
         artifact = context.store.make(
             TrainedModel,
             "lm",
-            config={"model": dataclasses.asdict(model), "train": settings},
+            config={"model": dataclasses.asdict(model), "train": settings, "initialization": initialization.VERSION},
             inputs={"shards": shards.hash},
             build=build,
             resumable=True,

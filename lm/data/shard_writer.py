@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from lm.data.shards import END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED
+from lm.data.shards import END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED, token_hashes
 from tokenizer.durable import check_files, checksum, read_sealed, recorded, remember_checksum, write_sealed, write_whole
 from tokenizer.errors import UserError
 
@@ -78,6 +78,7 @@ class Writer:
         self.folder = folder
         self._eos = tokenizer.special_tokens[END_OF_TEXT]
         self._lengths = np.asarray(tokenizer.token_byte_lengths(), np.uint32)
+        self._token_hashes = token_hashes(tokenizer)
         self._dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
         self._tokens_per_shard = tokens_per_shard
         # What decides the content beside the text.
@@ -232,8 +233,15 @@ class Writer:
         self._finish_shard()
         self.__exit__(None, None, None)
         write_whole(self.folder / "token_bytes.bin", self._lengths.astype("<u4").tobytes())
+        write_whole(self.folder / "token_hashes.bin", self._token_hashes.astype("<u8").tobytes())
         records = [_record_name(shard["name"]) for shard in self._shards]
-        files = [*(shard["name"] for shard in self._shards), *records, *self._lists, "token_bytes.bin"]
+        files = [
+            *(shard["name"] for shard in self._shards),
+            *records,
+            *self._lists,
+            "token_bytes.bin",
+            "token_hashes.bin",
+        ]
         manifest = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,

@@ -11,7 +11,8 @@ A folder of shards holds
 - `document_bytes.bin`: uint64, UTF-8 bytes of each original document;
 - `normalized_bytes.bin`, where the tokenizer normalises text: uint64, bytes of what became of the document, 0 where it
   stayed as it was;
-- `token_bytes.bin`: uint32, bytes of each token of the vocabulary, 0 for special tokens.
+- `token_bytes.bin`: uint32, bytes of each token of the vocabulary, 0 for special tokens;
+- `token_hashes.bin`: uint64, hash of each token (`token_hashes`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xxhash
 
 from tokenizer.durable import Verify, check_files, read_sealed
 from tokenizer.errors import UserError
@@ -32,11 +34,27 @@ if TYPE_CHECKING:
     from tokenizer.tokenizer import Tokenizer
 
 FORMAT = "superbpe-shards"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MANIFEST = "shards.json"
 NORMALIZED = "normalized_bytes.bin"
 END_OF_TEXT = "<|endoftext|>"
 DTYPES = {"uint16": "<u2", "uint32": "<u4"}
+
+
+# Seeds of the hash: equal bytes of different kinds get different hashes.
+_ORDINARY, _SPECIAL, _NO_TOKEN = range(3)
+
+
+def token_hashes(tokenizer: Tokenizer) -> NDArray[np.uint64]:
+    """uint64[vocab_size]: XXH3-64 of each token's bytes, of a special token's string, or of an id without a token."""
+    special = set(tokenizer.special_tokens.values())
+
+    def digest(i: int, token: bytes) -> int:
+        if i in special:
+            return xxhash.xxh3_64_intdigest(token, _SPECIAL)
+        return xxhash.xxh3_64_intdigest(token, _ORDINARY) if token else xxhash.xxh3_64_intdigest(b"%d" % i, _NO_TOKEN)
+
+    return np.fromiter(map(digest, range(len(tokenizer.vocab)), tokenizer.vocab), np.uint64, len(tokenizer.vocab))
 
 
 class Shards:
@@ -54,6 +72,7 @@ class Shards:
         document_bytes: int64[n_documents], UTF-8 bytes of each original document.
         normalized_bytes: int64[n_documents], bytes of what each document was normalised to, 0 where it was not.
         token_byte_lengths: int64[vocab_size], bytes of each token, 0 for special tokens.
+        token_hashes: uint64[vocab_size], the same for a token in every vocabulary.
     """
 
     def __init__(self, folder: Path, verify: Verify = "once") -> None:
@@ -75,6 +94,7 @@ class Shards:
         if NORMALIZED in manifest["files"]:
             self.normalized_bytes = np.fromfile(folder / NORMALIZED, "<i8")
         self.token_byte_lengths = np.fromfile(folder / "token_bytes.bin", "<u4").astype(np.int64)
+        self.token_hashes = np.fromfile(folder / "token_hashes.bin", "<u8")
         self._check()
 
     @classmethod
@@ -146,7 +166,9 @@ class Shards:
             raise UserError(self._damage("its document boundaries are out of order"))
         if (sizes < 0).any() or int(sizes.sum()) != self.n_bytes:
             raise UserError(self._damage(f"its documents do not add up to {self.n_bytes} bytes"))
-        if len(self.token_byte_lengths) != self.vocab_size or not 0 <= self.eos_id < self.vocab_size:
+        if {len(self.token_byte_lengths), len(self.token_hashes)} != {
+            self.vocab_size
+        } or not 0 <= self.eos_id < self.vocab_size:
             raise UserError(self._damage(f"its vocabulary does not have {self.vocab_size} tokens"))
         for file in self._files:
             if file[0] != self.eos_id or file[: 1 << 20].max() >= self.vocab_size:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,9 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lm.model.config import ModelConfig as ModelConfig
+from lm.model.initialization import draw_rows
 from lm.model.packing import pack
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from lm.model.kv_cache import KVCache
     from lm.model.packing import Packing
 
@@ -92,11 +96,16 @@ class Transformer(nn.Module):
         return hidden
 
     @torch.no_grad()
-    def initialize(self, seed: int) -> None:
-        """Draw the weights; two vocabularies get the same layers from the same seed.
+    def initialize(self, seed: int, token_hashes: Sequence[int] | NDArray[np.uint64]) -> None:
+        """Draw the weights, on the CPU.
 
+        With the same seed, two vocabularies get the same layers, and the same rows for the tokens that they share.
         Projections into the residual stream start at zero, so the first logits are almost uniform.
         (Recipe: karpathy/nanochat, nanochat/gpt.py.)
+
+        Args:
+            seed: Seed of the random numbers.
+            token_hashes: uint64[vocab_size], `lm.data.shards.token_hashes` of the tokenizer.
         """
         generator = torch.Generator().manual_seed(seed)
         for name, parameter in self.model.layers.named_parameters():
@@ -108,12 +117,9 @@ class Transformer(nn.Module):
                 bound = math.sqrt(3 / parameter.shape[1])
                 parameter.copy_(torch.rand(parameter.shape, generator=generator) * 2 * bound - bound)
         self.model.norm.weight.fill_(1.0)
-        # One generator for each table: rows of ids that two vocabularies share start equal.
-        for offset, table in enumerate((self.model.embed_tokens.weight, self.lm_head.weight), start=1):
-            if offset == 2 and self.config.tie_embeddings:
-                break
-            std = 1.0 if offset == 1 and not self.config.tie_embeddings else 0.02
-            table.copy_(torch.randn(table.shape, generator=generator.manual_seed(seed + offset)) * std)
+        draw_rows(self.lm_head.weight, token_hashes, stream=2 * seed, std=0.02)
+        if not self.config.tie_embeddings:
+            draw_rows(self.model.embed_tokens.weight, token_hashes, stream=2 * seed + 1, std=1.0)
 
     def n_parameters(self) -> dict[str, int]:
         """Numbers of parameters: `total`; `non_embedding`, without both vocabulary tables; `matmul`,

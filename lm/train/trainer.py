@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from lm.data.stream import DocumentStream
+from lm.model import initialization
 from lm.model.device import arithmetic, resolve_device
 from lm.model.loss import Objective
 from lm.model.transformer import ModelConfig, Transformer
@@ -66,7 +67,7 @@ class Trainer:
         )
         self.tokens_per_step = config.batch_size * self.context_tokens
         self.model = Transformer(model, shards.vocab_size, self.context_tokens, shards.tokenizer_sha256)
-        self.model.initialize(config.seed)
+        self.model.initialize(config.seed, shards.token_hashes)
         self.model.to(self.device)
         self.optimizers = build_optimizers(
             self.model,
@@ -88,6 +89,7 @@ class Trainer:
         self.identity: dict[str, Any] = {
             "model": dataclasses.asdict(model),
             "train": config.fixed(),
+            "initialization": initialization.VERSION,
             **arithmetic(config.precision, config.compile, self.device),
             "shards": [shards.tokenizer_sha256, shards.n_documents, shards.n_bytes, shards.n_tokens],
         }

@@ -18,7 +18,7 @@ CONFIG = ModelConfig(n_layers=2, hidden_size=32, head_dim=16, vocab_multiple=64)
 
 def model(context_tokens: int = 64) -> Transformer:
     made = Transformer(CONFIG, 300, context_tokens)
-    made.initialize(0)
+    made.initialize(0, range(made.vocab_size))
     return made
 
 

@@ -24,7 +24,7 @@ WATCHED = dataclasses.replace(CONFIG, diagnostics_every=5, peak_flops=1e9)
 
 def build(**settings):
     model = Transformer(ModelConfig(n_layers=2, hidden_size=32, head_dim=16, **settings), 100, 24)
-    model.initialize(0)
+    model.initialize(0, range(model.vocab_size))
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -66,7 +66,7 @@ def in_process(monkeypatch, tmp_path_factory):
 
 def build(tokenizer, config=SMALL, context_tokens=40):
     model = Transformer(config, tokenizer.vocab_size, context_tokens, tokenizer.sha256)
-    model.initialize(0)
+    model.initialize(0, range(model.vocab_size))
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():  # zero projections would hide mistakes in attention and MLP
         for parameter in model.parameters():

@@ -15,7 +15,7 @@ CONTEXT = 48
 def model(request):
     config = ModelConfig(n_layers=2, hidden_size=32, head_dim=16, vocab_multiple=16, qk_norm=request.param)
     model = Transformer(config, 70, CONTEXT)
-    model.initialize(0)
+    model.initialize(0, range(model.vocab_size))
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -110,7 +110,7 @@ def test_two_processes_give_the_numbers_of_one(make_shards, tmp_path):
     """Exactly: every file of the evaluation is the same, byte for byte."""
     shards = make_shards()
     model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16), shards.vocab_size, 16)
-    model.initialize(0)
+    model.initialize(0, range(model.vocab_size))
     meta = {"model": dataclasses.asdict(model.config), "vocab_size": model.vocab_size, "context_tokens": 16}
     save_tensors(tmp_path / MODEL, model_tensors(model), {**meta, "tokenizer_sha256": shards.tokenizer_sha256})
     with socket.socket() as free:

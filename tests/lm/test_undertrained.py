@@ -150,7 +150,7 @@ def _cosine_distances(rows, unused):
 @pytest.mark.parametrize("tied", [False, True])
 def test_indicators_are_those_of_the_paper(tied):
     model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16, tie_embeddings=tied), 150, 16)
-    model.initialize(0)
+    model.initialize(0, range(model.vocab_size))
     with torch.no_grad():
         model.lm_head.weight += torch.randn(32, generator=torch.Generator().manual_seed(3))  # a common component
         model.lm_head.weight[150:] = 1e3  # padding has no say
