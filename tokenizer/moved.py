@@ -17,7 +17,7 @@ MOVED = {
     "lm.bootstrap": "lm.evaluate.bootstrap",
     "lm.bytewise": "lm.bytelevel.byte_model",
     "lm.cache": "lm.model.kv_cache",
-    "lm.checkpoint": "lm.train.checkpoint",
+    "lm.checkpoint": "lm.model.weights",
     "lm.comparison": "lm.evaluate.comparison",
     "lm.cost": "lm.evaluate.cost",
     "lm.covering_tree": "lm.bytelevel.path_tree",

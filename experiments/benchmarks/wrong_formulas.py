@@ -26,7 +26,7 @@ from lm.data.shards import Shards
 from lm.evaluate.bits_per_byte import Evaluation, compare
 from lm.evaluate.scoring import score_documents
 from lm.evaluate.windows import Window
-from lm.train.loop import load_model
+from lm.model.weights import load_model
 from tokenizer.errors import UserError
 from tokenizer.tokenizer import Tokenizer
 

@@ -47,7 +47,7 @@ def load_models(paths: Sequence[str | Path], device: str = "auto") -> list[Saved
 
     Args:
         paths: Folders `lm-*`, or folders of artifacts, of which all models are taken.
-        device: As in `lm.train.loop.TrainConfig`.
+        device: As in `lm.train.config.TrainConfig`.
 
     Raises:
         UserError: If there is no model, or its tokenizer is not among the artifacts.
@@ -71,7 +71,7 @@ def open_model(folder: Path, tokenizer: Path | None = None, *, device: str = "cp
         folder: An `lm-...` artifact, or any folder that `lm.train.loop.train` filled.
         tokenizer: Its tokenizer's folder or file; None to look in the model's folder, then for the artifact of the
             tokenizer's name beside it.
-        device: As in `lm.train.loop.TrainConfig`.
+        device: As in `lm.train.config.TrainConfig`.
 
     Raises:
         UserError: There is no model, or no tokenizer is found, or it is another than the model was trained with.

@@ -12,8 +12,8 @@ import numpy as np
 from lm.data.shards import Shards
 from lm.evaluate.bits_per_byte import evaluate
 from lm.evaluate.config import EvalConfig
+from lm.model.weights import load_model
 from lm.train.distributed import current, together
-from lm.train.loop import load_model
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def load_and_evaluate(
     """Load a trained model and score held-out documents with it; the other processes join in.
 
     Args:
-        folder: Of the model, as for `lm.train.loop.load_model`; every process reads it.
+        folder: Of the model, as for `lm.model.weights.load_model`; every process reads it.
         shards: The held-out documents; every process maps them.
         token_byte_lengths: As for `lm.evaluate.bits_per_byte.evaluate`; likewise `config`.
         config: Windows and intervals.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from lm.data.shards import END_OF_TEXT
 from lm.hf.export_check import probes, validate
-from lm.train.checkpoint import model_tensors, write_tensors
+from lm.model.weights import model_tensors, write_tensors
 from tokenizer import formats
 from tokenizer.errors import UserError
 from tokenizer.formats.hf import hf_config

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lm.data.shards import Shards
-from lm.model.device import resolve_device
-from lm.model.transformer import ModelConfig, Transformer
-from lm.train.checkpoint import load_model_tensors, load_tensors
+from lm.model.config import ModelConfig
+from lm.model.weights import MODEL, load_model, load_tensors
 from lm.train.config import TrainConfig
 from lm.train.distributed import current, together
 from lm.train.interrupt import DeferredInterrupt
-from lm.train.trainer import MODEL, SUMMARY, Trainer
+from lm.train.summary import SUMMARY, TrainingSummary
+from lm.train.trainer import Trainer
 from tokenizer.errors import UserError
-from tokenizer.files import read_json
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def train(
     *,
     log: Log | None = None,
     progress: Progress | None = None,
-) -> dict[str, Any]:
+) -> TrainingSummary:
     """Train a model, or continue where an earlier call in the same folder was stopped.
 
     On Ctrl-C or SIGTERM the step in progress is finished, a checkpoint written and `KeyboardInterrupt` raised. After
@@ -62,7 +61,7 @@ def train(
         progress: Called after every step with ("train", steps done, steps).
 
     Returns:
-        The summary: parameters, FLOPs, text, tokens, steps and time, with the formulas used.
+        Parameters, FLOPs, text, tokens, steps and time.
 
     Raises:
         UserError: If the settings are wrong, the folder holds another run, or the loss stops being finite.
@@ -70,8 +69,8 @@ def train(
     """
     trainer = Trainer(model, config, shards, folder)
     if (folder / SUMMARY).exists():
-        summary: dict[str, Any] = read_json(folder / SUMMARY)
-        trainer.same_or_refuse(summary["run"])
+        summary = TrainingSummary.load(folder)
+        trainer.same_or_refuse(summary.run)
         load_tensors(folder / MODEL)  # or it was damaged since
         return summary
     job = {"model": asdict(model), "train": asdict(config), "shards": str(shards.folder), "folder": str(folder)}
@@ -96,7 +95,7 @@ def join(job: dict[str, Any]) -> None:
         _train(trainer, None, None)
 
 
-def _train(trainer: Trainer, log: Log | None, progress: Progress | None) -> dict[str, Any]:
+def _train(trainer: Trainer, log: Log | None, progress: Progress | None) -> TrainingSummary:
     config, world = trainer.config, trainer.world
     threads = torch.get_num_threads()
     try:
@@ -119,25 +118,3 @@ def _train(trainer: Trainer, log: Log | None, progress: Progress | None) -> dict
             return trainer.finish()
     finally:
         torch.set_num_threads(threads)
-
-
-def load_model(folder: Path, device: str = "cpu", local_rank: int | None = None) -> Transformer:
-    """Load a trained model, ready to evaluate.
-
-    Args:
-        folder: As filled by `train`.
-        device: As in `TrainConfig`.
-        local_rank: As for `lm.model.device.resolve_device`.
-
-    Raises:
-        UserError: If the folder holds no whole model.
-    """
-    place = resolve_device(device, local_rank)
-    tensors, meta = load_tensors(folder / MODEL, str(place))
-    try:
-        config = ModelConfig.from_saved(meta["model"])
-        model = Transformer(config, meta["vocab_size"], meta["context_tokens"], meta["tokenizer_sha256"]).to(place)
-        load_model_tensors(model, tensors)
-    except (KeyError, TypeError, RuntimeError) as error:
-        raise UserError(f"{folder / MODEL} does not hold a model of ours ({error}); train it again") from error
-    return model.eval()

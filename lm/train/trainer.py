@@ -19,18 +19,12 @@ from lm.model import initialization
 from lm.model.device import arithmetic, resolve_device
 from lm.model.loss import Objective
 from lm.model.transformer import ModelConfig, Transformer
-from lm.train.checkpoint import (
-    load_model_tensors,
-    load_optimizer_tensors,
-    load_tensors,
-    model_tensors,
-    optimizer_tensors,
-    save_tensors,
-)
+from lm.model.weights import load_tensors, save_model, save_tensors
+from lm.train.checkpoint import load_training_tensors, training_tensors
 from lm.train.diagnostics import Diagnostics
 from lm.train.distributed import current
 from lm.train.optim import build_optimizers, wsd
-from tokenizer.durable import write_json
+from lm.train.summary import FLOPS_FORMULA, TrainingSummary
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -39,7 +33,6 @@ if TYPE_CHECKING:
     from lm.data.shards import Shards
     from lm.train.config import TrainConfig
 
-MODEL, SUMMARY = "model.safetensors", "summary.json"
 _CHECKPOINT = "checkpoint.safetensors"
 _logger = logging.getLogger(__name__)
 
@@ -132,9 +125,7 @@ class Trainer:
         if path.exists():
             tensors, meta = load_tensors(path, str(self.device))
             self.same_or_refuse(meta["run"])
-            load_model_tensors(self.model, {k: v for k, v in tensors.items() if "#" not in k})
-            state = {k: v for k, v in tensors.items() if "#" in k}
-            load_optimizer_tensors(self.model, self.optimizers, state)
+            load_training_tensors(self.model, self.optimizers, tensors)
             self.step, self.seconds = meta["step"], meta["seconds"]
             self.data_seconds = meta.get("data_seconds", 0.0)
             self.bytes_seen += meta["bytes_seen"]
@@ -174,22 +165,9 @@ class Trainer:
         step_bytes = self.lengths[targets].sum()
         self.bytes_seen += step_bytes
         self.step += 1
-        entry = None
-        due = self.diagnostics.due(self.step, config.steps)
+        due, entry = self.diagnostics.due(self.step, config.steps), None
         if due or self.step % config.log_every == 0 or self.step == config.steps:
-            if self.world.size > 1:
-                dist.all_reduce(sums)
-            all_nats, text_nats = sums.tolist()
-            loss = all_nats / targets.numel()
-            self._diverged_or_not({"loss": loss})
-            self.last_bits_per_byte = text_nats / math.log(2) / max(1, step_bytes.item())
-            entry = {
-                "step": self.step,
-                "loss": loss,
-                "train_bits_per_byte": self.last_bits_per_byte,
-                "bytes_seen": int(self.bytes_seen.item()),
-                "tokens_seen": self.step * self.tokens_per_step,
-                "flops": self.step * self.tokens_per_step * self.flops_per_token,
+            entry = self._entry(sums, targets.numel(), int(step_bytes.item())) | {
                 "lr": config.matrix_lr * factor,
                 "grad_norm": norm.item(),
             }
@@ -203,6 +181,24 @@ class Trainer:
             entry |= self.diagnostics.row(self.model, shown, tokens=tokens, seconds=self.seconds, documents=documents)
         self._diverged_or_not(entry or {})
         return entry
+
+    def _entry(self, sums: Tensor, n_targets: int, step_bytes: int) -> dict[str, Any]:
+        """Loss and totals after a step, for the log."""
+        if self.world.size > 1:
+            dist.all_reduce(sums)
+        all_nats, text_nats = sums.tolist()
+        loss = all_nats / n_targets
+        self._diverged_or_not({"loss": loss})
+        self.last_bits_per_byte = text_nats / math.log(2) / max(1, step_bytes)
+        tokens = self.step * self.tokens_per_step
+        return {
+            "step": self.step,
+            "loss": loss,
+            "train_bits_per_byte": self.last_bits_per_byte,
+            "bytes_seen": int(self.bytes_seen.item()),
+            "tokens_seen": tokens,
+            "flops": tokens * self.flops_per_token,
+        }
 
     def _diverged_or_not(self, entry: dict[str, Any]) -> None:
         """Raise a UserError if a number is none: gradients and activations overflow before the loss does."""
@@ -241,7 +237,6 @@ class Trainer:
         if self.world.rank:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        tensors = model_tensors(self.model) | optimizer_tensors(self.model, self.optimizers)
         meta = {
             "run": self.identity,
             "step": self.step,
@@ -250,56 +245,48 @@ class Trainer:
             "bytes_seen": int(self.bytes_seen.item()),
             "last_bits_per_byte": self.last_bits_per_byte,
         }
-        save_tensors(self.folder / _CHECKPOINT, tensors, meta)
+        save_tensors(self.folder / _CHECKPOINT, training_tensors(self.model, self.optimizers), meta)
 
-    def finish(self) -> dict[str, Any]:
-        """Write the model and the summary; the checkpoint has served."""
-        if self.world.rank:
-            return self.summary()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        meta = {
-            "model": dataclasses.asdict(self.model.config),
-            "vocab_size": self.model.vocab_size,
-            "context_tokens": self.context_tokens,
-            "tokenizer_sha256": self.shards.tokenizer_sha256,
-        }
-        save_tensors(self.folder / MODEL, model_tensors(self.model), meta)
+    def finish(self) -> TrainingSummary:
+        """Write the model and the summary, and remove the checkpoint."""
         summary = self.summary()
-        write_json(self.folder / SUMMARY, summary)
-        (self.folder / _CHECKPOINT).unlink(missing_ok=True)
+        if self.world.rank == 0:
+            save_model(self.model, self.folder)
+            summary.save(self.folder)
+            (self.folder / _CHECKPOINT).unlink(missing_ok=True)
         return summary
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> TrainingSummary:
         """What the run was and what it cost."""
         config, tokens = self.config, self.step * self.tokens_per_step
         bytes_seen = int(self.bytes_seen.item())
         parameters = self.model.n_parameters()
-        return {
-            "parameters_total": parameters["total"],
-            "parameters_non_embedding": parameters["non_embedding"],
-            "parameters_matmul": parameters["matmul"],
-            "flops": tokens * self.flops_per_token,
-            "flops_per_token": self.flops_per_token,
-            "flops_formula": "per token: 6 * parameters_matmul + 12 * n_layers * hidden_size * context_tokens",
-            "bytes": bytes_seen,
-            "tokens": tokens,
-            "steps": self.step,
-            "mean_bytes_per_step": bytes_seen / self.step,
-            "nominal_bytes_per_step": config.bytes_per_step,
-            "rows": config.batch_size,
-            "context_tokens": self.context_tokens,
-            "context_bytes": config.context_bytes,
-            "bytes_per_token": self.bytes_per_token,
-            "epochs": self.epochs,
-            "last_train_bits_per_byte": self.last_bits_per_byte,
-            "seconds": self.seconds,
-            "data_seconds": self.data_seconds,
-            "tokens_per_second": tokens / self.seconds,
-            "device": str(self.device),
-            "threads": torch.get_num_threads(),
-            "processes": self.world.size,
-            "run": self.identity,
-        }
+        return TrainingSummary(
+            parameters_total=parameters["total"],
+            parameters_non_embedding=parameters["non_embedding"],
+            parameters_matmul=parameters["matmul"],
+            flops=tokens * self.flops_per_token,
+            flops_per_token=self.flops_per_token,
+            flops_formula=FLOPS_FORMULA,
+            bytes=bytes_seen,
+            tokens=tokens,
+            steps=self.step,
+            mean_bytes_per_step=bytes_seen / self.step,
+            nominal_bytes_per_step=config.bytes_per_step,
+            rows=config.batch_size,
+            context_tokens=self.context_tokens,
+            context_bytes=config.context_bytes,
+            bytes_per_token=self.bytes_per_token,
+            epochs=self.epochs,
+            last_train_bits_per_byte=self.last_bits_per_byte,
+            seconds=self.seconds,
+            data_seconds=self.data_seconds,
+            tokens_per_second=tokens / self.seconds,
+            device=str(self.device),
+            threads=torch.get_num_threads(),
+            processes=self.world.size,
+            run=self.identity,
+        )
 
 
 def _flat(identity: dict[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 
 from lm.model.transformer import ModelConfig, Transformer
 from lm.train import diagnostics
+from lm.train.config import TrainConfig
 from lm.train.diagnostics import GROUPS, Diagnostics, activations, matmul_flops_per_second, weights
-from lm.train.loop import TrainConfig
 from tests.lm.test_training import CONFIG, EXACT, MODEL, corpus, exact, run
 from tokenizer.errors import UserError
 

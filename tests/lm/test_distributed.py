@@ -15,7 +15,9 @@ import pytest
 import torch
 
 from lm.model.transformer import ModelConfig
-from lm.train.loop import TrainConfig, load_model, train
+from lm.model.weights import load_model
+from lm.train.config import TrainConfig
+from lm.train.loop import train
 from tokenizer.errors import UserError
 
 ROOT = Path(__file__).parents[2]

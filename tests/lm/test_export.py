@@ -16,7 +16,7 @@ from lm.hf import export, export_check
 from lm.hf import fresh_process as program
 from lm.hf.export import export_hf
 from lm.model.transformer import ModelConfig, Transformer
-from lm.train.checkpoint import model_tensors, save_tensors
+from lm.model.weights import model_tensors, save_tensors
 from superbpe import train_superbpe
 from tests import texts
 from tests.superbpe.oracle import batches

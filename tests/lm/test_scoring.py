@@ -17,8 +17,7 @@ import torch
 from lm.evaluate.bits_per_byte import EvalConfig, Evaluation, Grouping, evaluate
 from lm.evaluate.scoring import _fast_nats
 from lm.model.transformer import ModelConfig, Transformer
-from lm.train.checkpoint import model_tensors, save_tensors
-from lm.train.trainer import MODEL
+from lm.model.weights import MODEL, model_tensors, save_tensors
 from tests.lm.evaluation_processes import score as score_alone
 from tests.lm.test_evaluation import CONFIG, Table, score
 from tokenizer.errors import UserError

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import math
 import os
@@ -13,9 +12,11 @@ import torch
 from safetensors import SafetensorError
 
 from lm.model.transformer import ModelConfig
-from lm.train.checkpoint import load_tensors, save_tensors
+from lm.model.weights import load_model, load_tensors, save_tensors
+from lm.train.config import TrainConfig
 from lm.train.interrupt import DeferredInterrupt
-from lm.train.loop import TrainConfig, load_model, train
+from lm.train.loop import train
+from lm.train.summary import TrainingSummary
 from tests.flipping import flips
 from tokenizer.errors import UserError
 
@@ -78,15 +79,15 @@ def test_loss_falls_and_the_numbers_add_up(make_shards, corpus, tmp_path):
     assert entries[0]["loss"] == pytest.approx(math.log(shards.vocab_size), rel=0.05)
     assert entries[-1]["train_bits_per_byte"] < 0.7 * entries[0]["train_bits_per_byte"]
 
-    assert summary["steps"] == 40
-    assert summary["rows"] == 4
-    assert summary["context_tokens"] == round(64 / summary["bytes_per_token"])
-    assert summary["tokens"] == 40 * 4 * summary["context_tokens"] == entries[-1]["tokens_seen"]
-    assert summary["bytes"] == entries[-1]["bytes_seen"]
-    assert summary["flops"] == summary["tokens"] * summary["flops_per_token"] == entries[-1]["flops"]
-    assert summary["mean_bytes_per_step"] == summary["bytes"] / 40
-    assert summary["epochs"] == summary["tokens"] / shards.n_tokens
-    assert summary == json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary.steps == 40
+    assert summary.rows == 4
+    assert summary.context_tokens == round(64 / summary.bytes_per_token)
+    assert summary.tokens == 40 * 4 * summary.context_tokens == entries[-1]["tokens_seen"]
+    assert summary.bytes == entries[-1]["bytes_seen"]
+    assert summary.flops == summary.tokens * summary.flops_per_token == entries[-1]["flops"]
+    assert summary.mean_bytes_per_step == summary.bytes / 40
+    assert summary.epochs == summary.tokens / shards.n_tokens
+    assert summary == TrainingSummary.load(tmp_path / "run")
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["model.safetensors", "summary.json"]
 
 
@@ -198,7 +199,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(make_shards, corpus, tmp_path, 
     run(make_shards(corpus), tmp_path / "run", stop_at=3)
     path = tmp_path / "run" / "checkpoint.safetensors"
     before = path.read_bytes()
-    monkeypatch.setattr("lm.train.checkpoint.save_file", full)
+    monkeypatch.setattr("lm.model.weights.save_file", full)
     with pytest.raises(OSError, match="No space left on device") as caught:
         run(make_shards(corpus), tmp_path / "run", stop_at=5)
     assert caught.value.filename == str(path)
@@ -240,7 +241,7 @@ def test_small_corpus_is_read_again_and_said(make_shards, tmp_path, caplog):
     shards = make_shards(["the history of the town"] * 3)
     with caplog.at_level(logging.WARNING):
         summary, _ = run(shards, tmp_path / "run")
-    assert summary["epochs"] > 10
+    assert summary.epochs > 10
     assert "times" in caplog.text
 
 
@@ -310,7 +311,7 @@ def test_cuda_trains_and_resumes(make_shards, corpus, tmp_path):
     summary, after = run(shards, tmp_path / "run", config)
     assert [e["step"] for e in before + after] == list(range(1, 41))
     assert after[-1]["loss"] < 0.8 * before[0]["loss"]
-    assert summary["device"].startswith("cuda")
+    assert summary.device.startswith("cuda")
 
 
 PACKED = {"document_mask": True, "microbatch_size": 3, "context_tokens": 20, "max_steps": 7}
@@ -321,7 +322,7 @@ def test_resumed_exactly_with_document_masks_and_accumulation(make_shards, corpu
     shards = make_shards(corpus)
     config = dataclasses.replace(CONFIG, **PACKED)
     summary, whole = run(shards, tmp_path / "whole", config)
-    assert (summary["steps"], summary["context_tokens"], summary["tokens"]) == (7, 20, 7 * 4 * 20)
+    assert (summary.steps, summary.context_tokens, summary.tokens) == (7, 20, 7 * 4 * 20)
     assert whole[-1]["lr"] < 0.2 * config.matrix_lr  # the schedule ends where the run does
     _, before = run(shards, tmp_path / "broken", config, stop_at=stop_at)
     _, after = run(shards, tmp_path / "broken", config)
@@ -366,7 +367,7 @@ def test_bf16_is_another_run(make_shards, corpus, tmp_path):
     _, exactly = run(shards, tmp_path / "fp32")
     half = dataclasses.replace(CONFIG, precision="bf16")
     summary, roughly = run(shards, tmp_path / "bf16", half)
-    assert summary["run"]["precision"] == "bf16"
+    assert summary.run["precision"] == "bf16"
     losses = [[e["loss"] for e in entries] for entries in (roughly, exactly)]
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=0.05)
@@ -391,7 +392,7 @@ def test_compiled_layers_compute_the_same(make_shards, corpus, tmp_path, monkeyp
     assert not compiled
     summary, fused = run(shards, tmp_path / "fused", dataclasses.replace(config, compile=True))
     assert len(compiled) == 1
-    assert summary["run"]["compile"] is True
+    assert summary.run["compile"] is True
     assert [e["loss"] for e in fused] == pytest.approx([e["loss"] for e in plain], rel=1e-4)
     assert load_model(tmp_path / "fused").vocab_size == shards.vocab_size
 

@@ -25,7 +25,9 @@ from lm.evaluate.undertrained import (
     unused_ids,
 )
 from lm.model.transformer import ModelConfig, Transformer
-from lm.train.loop import TrainConfig, load_model, train
+from lm.model.weights import load_model
+from lm.train.config import TrainConfig
+from lm.train.loop import train
 from tests import texts
 from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
 from tokenizer.alphabet import ALPHABET
