@@ -18,22 +18,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-import torch
 
 from lm.bytelevel.path_tree import PathTree
 from lm.bytelevel.tokenization_paths import PathGroup, TokenizationPaths
-from lm.model.kv_cache import KVCache
+from lm.bytelevel.tree_reader import Cost, TreeReader
 from tokenizer.errors import UserError, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from lm.model.language_model import LanguageModel
 
@@ -41,27 +38,6 @@ END = 256
 """Index of the end of the document among the next bytes."""
 Method = Literal["exact", "backed-up", "canonical"]
 METHODS: tuple[Method, ...] = ("exact", "backed-up", "canonical")
-
-
-@dataclass
-class Cost:
-    """What byte probabilities took, added up.
-
-    Attributes:
-        passes: Forward passes.
-        tokens: Tokens that went through the model, those in the cache not counted again.
-        nodes: Of these, tokens of trees, the last token that all covers share included.
-        widest: Most paths of one string, counted without their last tokens.
-        candidates: Tokens that were put to the encoder.
-        strings: Strings whose covers were summed.
-    """
-
-    passes: int = 0
-    tokens: int = 0
-    nodes: int = 0
-    widest: int = 0
-    candidates: int = 0
-    strings: int = 0
 
 
 class NextByte(NamedTuple):
@@ -96,8 +72,7 @@ class ByteModel:
         self.lm, self.method = lm, method
         self.covers = TokenizationPaths(lm.tokenizer)
         self.cost = Cost()
-        self._cache = KVCache(lm.model)
-        self._cached: list[int] = []
+        self._reader = TreeReader(lm)
         vocab = lm.tokenizer.vocab
         self._text_ids = np.flatnonzero(lm.text_ids.numpy())
         self._first_byte = np.fromiter((token[0] if token else 0 for token in vocab), np.int64, len(vocab))
@@ -178,7 +153,8 @@ class ByteModel:
         ]
         ended = ended if tail else [()]
         tree = PathTree([*(group.path for group in groups), *ended])
-        table = self._read(self.lm.window([self.lm.eos_id, *certain, *tree.shared], tree.depth), tree)
+        trunk = self.lm.window([self.lm.eos_id, *certain, *tree.shared], tree.depth)
+        table = self._reader.read(trunk, tree, self.cost)
         self.cost.widest = max(self.cost.widest, len(groups))
         base = tree.log_mass(table, groups)
         found = np.zeros(257)
@@ -245,7 +221,8 @@ class ByteModel:
             return certain
         groups = self._covering(tail, "exact")
         tree = PathTree([group.path for group in groups])
-        table = self._read(self.lm.window([self.lm.eos_id, *certain, *tree.shared], tree.depth), tree)
+        trunk = self.lm.window([self.lm.eos_id, *certain, *tree.shared], tree.depth)
+        table = self._reader.read(trunk, tree, self.cost)
         covers = [(*group.path, last) for group in groups for last in group.last.tolist()]
         scores = np.concatenate([tree.log_probs(table, group.path, group.last) for group in groups])
         weights = np.exp(scores - scores.max())
@@ -284,7 +261,7 @@ class ByteModel:
         self.cost.strings += len(strings)
         self.cost.widest = max(self.cost.widest, *map(len, strings))
         trunk = [self.lm.eos_id, *certain, *tree.shared]
-        table = self._read(trunk[-max(1, self.lm.model.context_tokens - tree.depth) :], tree)
+        table = self._reader.read(trunk[-max(1, self.lm.model.context_tokens - tree.depth) :], tree, self.cost)
         self.cost.candidates = self.covers.checked
         base, *scores = (tree.log_mass(table, groups) for groups in strings)
         return base, scores
@@ -305,37 +282,6 @@ class ByteModel:
         last = self.lm.tokenizer.vocab[encoding[-1]]
         reaching = self.covers.reaching(last) if method == "backed-up" else np.array(encoding[-1:], np.int64)
         return [PathGroup(encoding[:-1], len(data) - len(last), reaching)]
-
-    @torch.inference_mode()
-    def _read(self, trunk: list[int], tree: PathTree) -> NDArray[np.float64]:
-        """float64[nodes, vocabulary]: log-probabilities behind the trunk and behind each token of the tree."""
-        if len(trunk) + tree.depth > self.lm.model.context_tokens:
-            raise UserError(
-                f"the covers of a text differ over {tree.depth} tokens, but the model has only "
-                f"{self.lm.model.context_tokens} positions; a model with a longer context can score it"
-            )
-        same = 0
-        for old, new in zip(self._cached, trunk[:-1], strict=False):
-            if old != new:
-                break
-            same += 1
-        self._cache.rewind(same)
-        if fresh := trunk[same:-1]:
-            self._forward(fresh, keep=False)
-        self._cache.branch([-1, *tree.parents])
-        logits = self._forward([trunk[-1], *tree.tokens], keep=True)
-        self._cache.rewind(len(trunk))
-        self._cached = trunk
-        self.cost.nodes += 1 + len(tree.tokens)
-        table: NDArray[np.float64] = self.lm.log_probs(logits).numpy()
-        return table
-
-    def _forward(self, ids: list[int], *, keep: bool) -> Tensor:
-        self.cost.passes += 1
-        self.cost.tokens += len(ids)
-        mask = torch.full((1, len(ids)), keep, device=self.lm.device)
-        logits: Tensor = self.lm.model(torch.tensor([ids], device=self.lm.device), mask, cache=self._cache)
-        return logits
 
     @staticmethod
     def _add(found: NDArray[np.float64], places: NDArray[np.int64], log_probs: NDArray[np.float64]) -> None:

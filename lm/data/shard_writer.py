@@ -6,16 +6,15 @@ process loses the unfinished shard. Finished ones are compared with their checks
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xxhash
 
+from lm.data.shard_files import HashedFile, ShardFile, checksum_of_first
 from lm.data.shards import END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED, token_hashes
-from tokenizer.durable import check_files, checksum, read_sealed, recorded, remember_checksum, write_sealed, write_whole
+from tokenizer.durable import check_files, checksum, read_sealed, recorded, write_sealed, write_whole
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -98,8 +97,8 @@ class Writer:
         if self._normalizes:
             self.n_normalized = int(np.count_nonzero(np.fromfile(folder / NORMALIZED, "<u8", self.n_documents)))
         self._sizes_written = np.fromfile(folder / "document_bytes.bin", "<u8", self.n_documents).astype(np.int64)
-        self._list_files = [_Hashed(folder / name, keep=True) for name in self._lists]
-        self._shard: _Shard | None = None
+        self._list_files = [HashedFile(folder / name, keep=True) for name in self._lists]
+        self._shard: ShardFile | None = None
 
     def _total(self, key: str) -> int:
         return sum(int(shard[key]) for shard in self._shards)
@@ -148,7 +147,7 @@ class Writer:
             found.append(record)
         documents = sum(record["n_documents"] for record in found)
         if found and any(
-            _checksum_of_first(self.folder / name, 8 * documents) != found[-1]["lists"][name] for name in self._lists
+            checksum_of_first(self.folder / name, 8 * documents) != found[-1]["lists"][name] for name in self._lists
         ):
             found, documents = [], 0
         kept = {name for record in found for name in (record["name"], _record_name(record["name"]))}
@@ -197,7 +196,7 @@ class Writer:
         while document < len(ends):
             if self._shard is None:
                 path = self.folder / f"tokens-{len(self._shards):05}.bin"
-                self._shard = _Shard(path, first_document=self.n_documents)
+                self._shard = ShardFile(path, first_document=self.n_documents)
             room = self._tokens_per_shard - self._shard.n_tokens
             stop_document = min(len(ends), int(np.searchsorted(ends, start + room)) + 1)
             stop = int(ends[stop_document - 1])
@@ -260,87 +259,6 @@ class Writer:
         write_sealed(self.folder / MANIFEST, manifest)
         self._remove_scaffold()
         return manifest
-
-
-class _Shard:
-    """One file of tokens, called `.partial` until it is complete."""
-
-    def __init__(self, path: Path, *, first_document: int) -> None:
-        self.n_tokens = 0
-        self._path = path
-        self._partial = path.with_name(path.name + ".partial")
-        self._file = _Hashed(self._partial)
-        self._first_document = first_document
-        self._n_documents = self._n_bytes = 0
-
-    def write(self, tokens: NDArray[Any], n_documents: int, n_bytes: int) -> None:
-        """Append whole documents."""
-        self._file.write(np.ascontiguousarray(tokens).data)
-        self.n_tokens += len(tokens)
-        self._n_documents += n_documents
-        self._n_bytes += n_bytes
-
-    def close(self) -> None:
-        """Leave it unfinished."""
-        self._file.close()
-
-    def finish(self) -> dict[str, Any]:
-        """Flush it, give it its name and return its record."""
-        digest = self._file.sync()
-        self._file.close()
-        self._partial.replace(self._path)
-        return {
-            "name": self._path.name,
-            "n_tokens": self.n_tokens,
-            "n_documents": self._n_documents,
-            "n_bytes": self._n_bytes,
-            # Numbers in the whole stream, the last one excluded.
-            "documents": [self._first_document, self._first_document + self._n_documents],
-            "xxh3_128": digest,
-        }
-
-
-class _Hashed:
-    """A file that is written from front to back and knows its checksum.
-
-    Args:
-        path: The file.
-        keep: Append to what it holds.
-    """
-
-    def __init__(self, path: Path, *, keep: bool = False) -> None:
-        self._hash = _hash_of_first(path, path.stat().st_size) if keep and path.exists() else xxhash.xxh3_128()
-        self._file: IO[bytes] = path.open("ab" if keep else "wb")
-
-    def write(self, data: memoryview) -> None:
-        """Append."""
-        self._hash.update(data)
-        self._file.write(data)
-
-    def sync(self) -> str:
-        """Bring the file to disk and return its XXH3-128 so far."""
-        digest: str = self._hash.hexdigest()
-        remember_checksum(self._file, digest)
-        os.fsync(self._file.fileno())
-        return digest
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-def _hash_of_first(path: Path, n_bytes: int) -> xxhash.xxh3_128:
-    """The hash of a file's first bytes, or of all if it has fewer."""
-    found = xxhash.xxh3_128()
-    with path.open("rb") as file:
-        while n_bytes and (part := file.read(min(n_bytes, 1 << 20))):
-            found.update(part)
-            n_bytes -= len(part)
-    return found
-
-
-def _checksum_of_first(path: Path, n_bytes: int) -> str:
-    return str(_hash_of_first(path, n_bytes).hexdigest()) if path.exists() else ""
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -77,21 +77,7 @@ def evaluate(
             tokens do not have the documents' bytes.
     """
     lengths = np.asarray(token_byte_lengths, np.int64)
-    if len(lengths) != shards.vocab_size or model.vocab_size != shards.vocab_size:
-        raise UserError(
-            f"vocabularies differ: model {model.vocab_size}, shards {shards.vocab_size}, byte lengths "
-            f"{len(lengths)}; use the tokenizer that wrote the shards and a model trained with it"
-        )
-    if model.tokenizer_sha256 and model.tokenizer_sha256 != shards.tokenizer_sha256:
-        raise UserError(
-            f"the model was trained with tokenizer {model.tokenizer_sha256[:12]}, the shards were written by "
-            f"{shards.tokenizer_sha256[:12]}; use shards and model of one tokenizer"
-        )
-    if lengths.max() > config.context_bytes:
-        raise UserError(
-            f"context_bytes={config.context_bytes} is below the longest token ({lengths.max()} bytes); "
-            f"use at least {lengths.max()}"
-        )
+    _check(model, shards, lengths, config)
     plan = partial(
         plan_windows,
         context_bytes=config.context_bytes,
@@ -126,3 +112,21 @@ def evaluate(
         padded_tokens=padded,
         groups=dict(groups or {}),
     )
+
+
+def _check(model: Transformer, shards: Shards, lengths: NDArray[np.int64], config: EvalConfig) -> None:
+    if len(lengths) != shards.vocab_size or model.vocab_size != shards.vocab_size:
+        raise UserError(
+            f"vocabularies differ: model {model.vocab_size}, shards {shards.vocab_size}, byte lengths "
+            f"{len(lengths)}; use the tokenizer that wrote the shards and a model trained with it"
+        )
+    if model.tokenizer_sha256 and model.tokenizer_sha256 != shards.tokenizer_sha256:
+        raise UserError(
+            f"the model was trained with tokenizer {model.tokenizer_sha256[:12]}, the shards were written by "
+            f"{shards.tokenizer_sha256[:12]}; use shards and model of one tokenizer"
+        )
+    if lengths.max() > config.context_bytes:
+        raise UserError(
+            f"context_bytes={config.context_bytes} is below the longest token ({lengths.max()} bytes); "
+            f"use at least {lengths.max()}"
+        )

@@ -33,13 +33,6 @@ if TYPE_CHECKING:
     from tokenizer.tokenizer import Tokenizer
 
 CATEGORIES = ("ordinary", "byte", "special", "unreachable", "partial UTF-8", "no token")
-_PROMPTS: tuple[tuple[str | None, ...], ...] = (
-    (None,),  # the token again and again
-    (None, "\n"),
-    (None, ","),
-    ('"', None, '" is "', None, '" and '),
-)
-_PROMPT_TOKENS = 32
 _REACH = 2.0
 """Tokens up to so many times as far from the mean unused row as the farthest unused one are candidates in any case."""
 
@@ -171,23 +164,8 @@ def find_undertrained(
     Raises:
         UserError: Model and tokenizer do not belong together, no id is known to be unused, or a number is impossible.
     """
-    if model.vocab_size != tokenizer.vocab_size:
-        raise UserError(
-            f"the model has {model.vocab_size} ids and the tokenizer {tokenizer.vocab_size}; use the model's own"
-        )
-    if not (0 < share < 1 and 0 < threshold < 1 and controls >= 0 and (most is None or most > 0)):
-        raise UserError(
-            f"share={share} and threshold={threshold} must lie between 0 and 1, controls={controls} be 0 or more, and "
-            f"most={most} be positive"
-        )
-    reference = np.unique(np.asarray(unused_ids(tokenizer) if unused is None else unused, np.int64))
-    if len(reference) and not 0 <= reference.min() <= reference.max() < model.vocab_size:
-        raise UserError(f"unused={reference.tolist()}: ids of this model are from 0 to {model.vocab_size - 1}")
-    if not len(reference):
-        raise UserError(
-            "no id of this tokenizer is known to be unused: every byte token may occur and every id has a token; name "
-            f"some ids below {model.vocab_size} that the training text never had"
-        )
+    _check(model, tokenizer, share, threshold, controls, most)
+    reference = _reference(model, tokenizer, unused)
     found = indicators(model, reference)
     kinds = categories(tokenizer)
     ordinary = kinds == CATEGORIES.index("ordinary")
@@ -212,6 +190,33 @@ def find_undertrained(
         controls=chosen,
         control_probability=probability[len(near) :],
     )
+
+
+def _check(
+    model: Transformer, tokenizer: Tokenizer, share: float, threshold: float, controls: int, most: int | None
+) -> None:
+    if model.vocab_size != tokenizer.vocab_size:
+        raise UserError(
+            f"the model has {model.vocab_size} ids and the tokenizer {tokenizer.vocab_size}; use the model's own"
+        )
+    if not (0 < share < 1 and 0 < threshold < 1 and controls >= 0 and (most is None or most > 0)):
+        raise UserError(
+            f"share={share} and threshold={threshold} must lie between 0 and 1, controls={controls} be 0 or more, and "
+            f"most={most} be positive"
+        )
+
+
+def _reference(model: Transformer, tokenizer: Tokenizer, unused: Sequence[int] | None) -> NDArray[np.int64]:
+    """The unused ids, in order, each once."""
+    reference = np.unique(np.asarray(unused_ids(tokenizer) if unused is None else unused, np.int64))
+    if len(reference) and not 0 <= reference.min() <= reference.max() < model.vocab_size:
+        raise UserError(f"unused={reference.tolist()}: ids of this model are from 0 to {model.vocab_size - 1}")
+    if not len(reference):
+        raise UserError(
+            "no id of this tokenizer is known to be unused: every byte token may occur and every id has a token; name "
+            f"some ids below {model.vocab_size} that the training text never had"
+        )
+    return reference
 
 
 def unused_ids(tokenizer: Tokenizer) -> list[int]:
@@ -270,53 +275,3 @@ def _cosine_distance(rows: torch.Tensor, unused: torch.Tensor) -> NDArray[np.flo
     mean = rows[unused].mean(dim=0, keepdim=True)
     distance: NDArray[np.float64] = (1 - torch.cosine_similarity(rows, mean, dim=1)).cpu().numpy()
     return distance
-
-
-@torch.no_grad()
-def repetition_probability(
-    model: Transformer, tokenizer: Tokenizer, ids: NDArray[np.int64], *, batch_tokens: int = 8192
-) -> NDArray[np.float64]:
-    """The highest probability that the model gives each token when its context repeats it.
-
-    Prompts are made of ids, with the token put in, so that tokens which no text encodes to can be asked for as well.
-
-    Args:
-        model: A trained model.
-        tokenizer: Its tokenizer.
-        ids: int64[n].
-        batch_tokens: Most tokens of a forward pass.
-
-    Returns:
-        float64[n]: the maximum over prompts, and over the places in them where the token follows after it was there.
-    """
-    device = model.lm_head.weight.device
-    best = torch.zeros(len(ids), dtype=torch.float64, device=device)
-    training = model.training
-    model.eval()
-    asked = torch.from_numpy(np.asarray(ids, np.int64)).to(device)
-    for parts in _PROMPTS:
-        prompt = _prompt(tokenizer, parts, min(_PROMPT_TOKENS, model.context_tokens))
-        places = [i for i in range(len(prompt) - 1) if None in prompt[: i + 1] and prompt[i + 1] is None]
-        if not places:  # the context is too short for this prompt
-            continue
-        template = torch.tensor([-1 if i is None else i for i in prompt], device=device)
-        for start in range(0, len(ids), max(1, batch_tokens // len(prompt))):
-            some = asked[start : start + max(1, batch_tokens // len(prompt))]
-            rows = torch.where(template < 0, some[:, None], template)
-            keep = torch.zeros_like(rows, dtype=torch.bool)
-            keep[:, places] = True
-            logits = model(rows, keep).double()  # [tokens * places, vocabulary], token by token
-            target = some.repeat_interleave(len(places))
-            likely = logits.log_softmax(dim=-1).gather(1, target[:, None]).exp().view(len(some), len(places))
-            best[start : start + len(some)] = best[start : start + len(some)].maximum(likely.max(dim=1).values)
-    model.train(training)
-    return best.cpu().numpy()
-
-
-def _prompt(tokenizer: Tokenizer, parts: tuple[str | None, ...], length: int) -> list[int | None]:
-    """`parts` again and again behind <|endoftext|>, cut to a length; None for the token."""
-    prompt: list[int | None] = [tokenizer.special_tokens[END_OF_TEXT]]
-    while len(prompt) < length:
-        for part in parts:
-            prompt += [None] if part is None else tokenizer.encode_ordinary(part)
-    return prompt[:length]

@@ -15,13 +15,13 @@ from experiments.store.trained_models import training_counts
 from lm.data.sharding import ShardConfig, write_shards
 from lm.data.shards import Shards
 from lm.data.stream import DocumentStream
+from lm.evaluate.repetition import repetition_probability
 from lm.evaluate.token_statistics import token_counts, trained_counts
 from lm.evaluate.undertrained import (
     CATEGORIES,
     categories,
     find_undertrained,
     indicators,
-    repetition_probability,
     unused_ids,
 )
 from lm.model.transformer import ModelConfig, Transformer

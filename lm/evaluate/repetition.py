@@ -1,0 +1,74 @@
+"""Whether a model repeats a token that its context repeats, which it cannot do with a token it has hardly learnt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from lm.data.shards import END_OF_TEXT
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from lm.model.transformer import Transformer
+    from tokenizer.tokenizer import Tokenizer
+
+_PROMPTS: tuple[tuple[str | None, ...], ...] = (
+    (None,),  # the token again and again
+    (None, "\n"),
+    (None, ","),
+    ('"', None, '" is "', None, '" and '),
+)
+_PROMPT_TOKENS = 32
+
+
+@torch.no_grad()
+def repetition_probability(
+    model: Transformer, tokenizer: Tokenizer, ids: NDArray[np.int64], *, batch_tokens: int = 8192
+) -> NDArray[np.float64]:
+    """The highest probability that the model gives each token when its context repeats it.
+
+    Prompts are made of ids, with the token put in, so that tokens which no text encodes to can be asked for as well.
+
+    Args:
+        model: A trained model.
+        tokenizer: Its tokenizer.
+        ids: int64[n].
+        batch_tokens: Most tokens of a forward pass.
+
+    Returns:
+        float64[n]: the maximum over prompts, and over the places in them where the token follows after it was there.
+    """
+    device = model.lm_head.weight.device
+    best = torch.zeros(len(ids), dtype=torch.float64, device=device)
+    training = model.training
+    model.eval()
+    asked = torch.from_numpy(np.asarray(ids, np.int64)).to(device)
+    for parts in _PROMPTS:
+        prompt = _prompt(tokenizer, parts, min(_PROMPT_TOKENS, model.context_tokens))
+        places = [i for i in range(len(prompt) - 1) if None in prompt[: i + 1] and prompt[i + 1] is None]
+        if not places:  # the context is too short for this prompt
+            continue
+        template = torch.tensor([-1 if i is None else i for i in prompt], device=device)
+        for start in range(0, len(ids), max(1, batch_tokens // len(prompt))):
+            some = asked[start : start + max(1, batch_tokens // len(prompt))]
+            rows = torch.where(template < 0, some[:, None], template)
+            keep = torch.zeros_like(rows, dtype=torch.bool)
+            keep[:, places] = True
+            logits = model(rows, keep).double()  # [tokens * places, vocabulary], token by token
+            target = some.repeat_interleave(len(places))
+            likely = logits.log_softmax(dim=-1).gather(1, target[:, None]).exp().view(len(some), len(places))
+            best[start : start + len(some)] = best[start : start + len(some)].maximum(likely.max(dim=1).values)
+    model.train(training)
+    return best.cpu().numpy()
+
+
+def _prompt(tokenizer: Tokenizer, parts: tuple[str | None, ...], length: int) -> list[int | None]:
+    """`parts` again and again behind <|endoftext|>, cut to a length; None for the token."""
+    prompt: list[int | None] = [tokenizer.special_tokens[END_OF_TEXT]]
+    while len(prompt) < length:
+        for part in parts:
+            prompt += [None] if part is None else tokenizer.encode_ordinary(part)
+    return prompt[:length]
