@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class Cost:
-    """What byte probabilities took, added up.
+    """Work done for byte probabilities, added up.
 
     Attributes:
         passes: Forward passes.
-        tokens: Tokens that went through the model, those in the cache not counted again.
-        nodes: Of these, tokens of trees, the last token that all covers share included.
-        widest: Most paths of one string, counted without their last tokens.
-        candidates: Tokens that were put to the encoder.
-        strings: Strings whose covers were summed.
+        tokens: Tokens that went through the model; cached ones do not count again.
+        nodes: Tokens among them that belong to trees, roots included.
+        widest: Largest number of path groups of one string.
+        candidates: Tokens that the encoder has checked.
+        strings: Strings whose paths were summed.
     """
 
     passes: int = 0
