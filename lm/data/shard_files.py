@@ -1,4 +1,4 @@
-"""Files that are written from front to back and know their checksum."""
+"""Append-only files with checksums."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ShardFile:
-    """One file of tokens, called `.partial` until it is complete."""
+    """One file of tokens, named `.partial` until it is complete."""
 
     def __init__(self, path: Path, *, first_document: int) -> None:
         self.n_tokens = 0
@@ -35,11 +35,11 @@ class ShardFile:
         self._n_bytes += n_bytes
 
     def close(self) -> None:
-        """Leave it unfinished."""
+        """Close the file without finishing it."""
         self._file.close()
 
     def finish(self) -> dict[str, Any]:
-        """Flush it, give it its name and return its record."""
+        """Flush the file, rename it and return its record."""
         digest = self._file.sync()
         self._file.close()
         self._partial.replace(self._path)
@@ -48,18 +48,18 @@ class ShardFile:
             "n_tokens": self.n_tokens,
             "n_documents": self._n_documents,
             "n_bytes": self._n_bytes,
-            # Numbers in the whole stream, the last one excluded.
+            # Half-open range of document indices in the whole stream.
             "documents": [self._first_document, self._first_document + self._n_documents],
             "xxh3_128": digest,
         }
 
 
 class HashedFile:
-    """A file that is written from front to back and knows its checksum.
+    """An append-only file with a running checksum.
 
     Args:
         path: The file.
-        keep: Append to what it holds.
+        keep: Append to its content instead of replacing it.
     """
 
     def __init__(self, path: Path, *, keep: bool = False) -> None:
@@ -67,12 +67,12 @@ class HashedFile:
         self._file: IO[bytes] = path.open("ab" if keep else "wb")
 
     def write(self, data: memoryview) -> None:
-        """Append."""
+        """Append bytes."""
         self._hash.update(data)
         self._file.write(data)
 
     def sync(self) -> str:
-        """Bring the file to disk and return its XXH3-128 so far."""
+        """Flush the file to disk and return its XXH3-128 so far."""
         digest: str = self._hash.hexdigest()
         remember_checksum(self._file, digest)
         os.fsync(self._file.fileno())
@@ -84,7 +84,7 @@ class HashedFile:
 
 
 def hash_of_first(path: Path, n_bytes: int) -> xxhash.xxh3_128:
-    """The hash of a file's first bytes, or of all if it has fewer."""
+    """Running hash of a file's first `n_bytes`, or of the whole file if it is shorter."""
     found = xxhash.xxh3_128()
     with path.open("rb") as file:
         while n_bytes and (part := file.read(min(n_bytes, 1 << 20))):

@@ -1,7 +1,7 @@
-"""Shards as they are being written: files that are either finished or can be thrown away.
+"""Crash-safe writing of shards: every file is either finished or can be discarded.
 
-A shard is finished when its tokens are on disk and, written after them, its record, `tokens-00000.json`. A killed
-process loses the unfinished shard. Finished ones are compared with their checksums before writing continues.
+A shard is finished once its record, `tokens-00000.json`, is on disk, which is written after the tokens. A killed
+process loses only the unfinished shard. Finished shards are verified by checksum before writing resumes.
 """
 
 from __future__ import annotations
@@ -27,16 +27,20 @@ if TYPE_CHECKING:
     from tokenizer.tokenizer import Tokenizer
 
 IN_ORDER = "in-order"
-"""The folder inside, with the documents in the order of the corpus, from which a shuffled one is made."""
+"""Subfolder with the documents in corpus order, the source of a shuffled folder."""
 _SETTINGS = "settings.json"
 _LISTS = ("document_ends.bin", "document_bytes.bin")
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Documents as they are written: stream[n_tokens], and for each its end in the stream and its bytes of text.
+    """Encoded documents.
 
-    `normalized` are the bytes of what became of it where the tokenizer's normaliser changed it, else 0.
+    Attributes:
+        stream: uint16 or uint32[n_tokens], the documents' tokens.
+        ends: int64[n_documents], end of each document in the stream.
+        sizes: int64[n_documents], UTF-8 bytes of each document.
+        normalized: int64[n_documents], bytes of each document that the tokenizer's normaliser changed, else 0.
     """
 
     stream: NDArray[Any]
@@ -45,20 +49,20 @@ class Encoded:
     normalized: NDArray[np.int64]
 
     def without(self, documents: int) -> Encoded:
-        """The same without the first documents."""
+        """Drop the first documents."""
         start = int(self.ends[documents - 1]) if documents else 0
         rest = self.ends[documents:] - start
         return Encoded(self.stream[start:], rest, self.sizes[documents:], self.normalized[documents:])
 
 
 class Writer:
-    """Writes encoded documents into the files of one folder, behind the shards that are finished there.
+    """Writes encoded documents into one folder, after the shards that are already finished there.
 
     Args:
-        folder: Where; finished shards that other settings wrote are removed.
+        folder: Target; finished shards with other settings are removed.
         tokenizer: Encodes the documents.
-        tokens_per_shard: A new file starts once the last one holds this many tokens.
-        shuffle_seed: What the documents' order was drawn with.
+        tokens_per_shard: A new file is started once the last one has this many tokens.
+        shuffle_seed: Seed of the document order.
     """
 
     def __init__(
@@ -71,7 +75,7 @@ class Writer:
         if END_OF_TEXT not in tokenizer.special_tokens:
             names = ", ".join(tokenizer.special_tokens) or "none"
             raise UserError(
-                f"the tokenizer has no special token {END_OF_TEXT} to part documents (it has: {names}); "
+                f"the tokenizer has no special token {END_OF_TEXT} to separate documents (it has: {names}); "
                 f"train or import it with special_tokens=['{END_OF_TEXT}']"
             )
         self.folder = folder
@@ -80,7 +84,7 @@ class Writer:
         self._token_hashes = token_hashes(tokenizer)
         self._dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
         self._tokens_per_shard = tokens_per_shard
-        # What decides the content beside the text.
+        # Besides the text, these determine the content.
         self._settings = {
             "tokenizer_sha256": tokenizer.sha256,
             "tokens_per_shard": tokens_per_shard,
@@ -114,7 +118,7 @@ class Writer:
                 file.close()
 
     def _whole(self) -> dict[str, Any] | None:
-        """The manifest, if everything was written that these settings ask for."""
+        """The manifest, if the folder is complete and has these settings."""
         found = _read(self.folder / MANIFEST)
         if found is None or {key: found.get(key) for key in self._settings} != self._settings:
             return None
@@ -130,7 +134,7 @@ class Writer:
         shutil.rmtree(self.folder / IN_ORDER, ignore_errors=True)
 
     def _finished(self) -> list[dict[str, Any]]:
-        """Records of the finished shards; everything else is removed. None if other settings wrote them."""
+        """Remove everything but the finished shards with these settings; return their records."""
         if _read(self.folder / _SETTINGS) != self._settings:
             self.folder.mkdir(parents=True, exist_ok=True)
             for path in self.folder.iterdir():
@@ -160,45 +164,45 @@ class Writer:
         return found
 
     def check_sizes(self, first: int, sizes: NDArray[np.int64]) -> None:
-        """Refuse documents, from number `first` on, that are not as long as those of the finished shards."""
+        """Raise an error if documents from index `first` differ in size from those of the finished shards."""
         wrong = np.flatnonzero(self._sizes_written[first : first + len(sizes)] != sizes)
         if len(wrong):
             at = int(wrong[0])
             raise UserError(
-                f"{self.folder} holds finished shards of another text: document {first + at} has {sizes[at]} bytes now "
-                f"and had {self._sizes_written[first + at]}; bring back that text, or delete that folder to start anew"
+                f"{self.folder} has finished shards of another text: document {first + at} has {sizes[at]} bytes now "
+                f"and had {self._sizes_written[first + at]}; restore that text, or delete the folder to start over"
             )
 
     def encode(self, tokenizer: Tokenizer, batch: Batch, first: int) -> Encoded:
-        """Encode documents, the first of which has the number `first`, on the calling thread."""
+        """Encode documents, of which the first has index `first`, on the calling thread."""
         stream = tokenizer.encode_stream(batch, self._eos, self._lengths, narrow=self._dtype == "uint16")
         sizes = np.diff(batch.offsets)
         expected, normalized = sizes, np.zeros(len(sizes), np.int64)
         if self._normalizes:
             expected, changed = tokenizer.normalized_sizes(batch, threads=1)
             normalized[changed] = expected[changed]
-        # Every loss per byte rests on this: the tokens of a document have exactly its bytes.
+        # Loss per byte is only valid if the tokens of a document have exactly its bytes.
         wrong = np.flatnonzero(stream.spelled != expected)
         if len(wrong):
             at = int(wrong[0])
             raise UserError(
                 f"document {first + at} has {expected[at]} bytes, but its tokens have {stream.spelled[at]}: this "
-                "tokenizer does not reproduce text, so a loss per byte would be wrong; use one that covers every byte"
+                "tokenizer does not preserve text, so a loss per byte would be wrong; use one that covers every byte"
             )
         if stream.marked is not None:
-            raise UserError(f"the tokenizer encoded ordinary text as {END_OF_TEXT}; it must never do that")
+            raise UserError(f"the tokenizer encoded ordinary text as {END_OF_TEXT}, which must not happen")
         return Encoded(stream.ids, stream.ends, sizes, normalized)
 
     def add(self, encoded: Encoded) -> None:
-        """Append documents; a file takes whole ones until it is full."""
+        """Append documents; a file that is full is followed by a new one, and no document is split."""
         stream, ends, sizes = encoded.stream, encoded.ends, encoded.sizes
         start = document = 0
         while document < len(ends):
             if self._shard is None:
                 path = self.folder / f"tokens-{len(self._shards):05}.bin"
                 self._shard = ShardFile(path, first_document=self.n_documents)
-            room = self._tokens_per_shard - self._shard.n_tokens
-            stop_document = min(len(ends), int(np.searchsorted(ends, start + room)) + 1)
+            capacity = self._tokens_per_shard - self._shard.n_tokens
+            stop_document = min(len(ends), int(np.searchsorted(ends, start + capacity)) + 1)
             stop = int(ends[stop_document - 1])
             n_bytes = int(sizes[document:stop_document].sum())
             self._shard.write(stream[start:stop], stop_document - document, n_bytes)
@@ -216,7 +220,7 @@ class Writer:
                 self._finish_shard()
 
     def _finish_shard(self) -> None:
-        """Bring the shard to disk, then its record: with that it is finished."""
+        """Flush the shard to disk, then its record, which marks it as finished."""
         if self._shard is None:
             return
         lists = {name: file.sync() for name, file in zip(self._lists, self._list_files, strict=True)}
@@ -251,7 +255,7 @@ class Writer:
             "n_tokens": self._n_tokens,
             "n_documents": self.n_documents,
             "n_bytes": self.n_bytes,
-            # Only where it can happen: the bytes above are of the documents as they came.
+            # The bytes above are those of the original documents.
             **({"n_normalized": self.n_normalized} if self._normalizes else {}),
             "shards": self._shards,
             "files": recorded(self.folder, files),
@@ -262,7 +266,7 @@ class Writer:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """A sealed file; None if it is missing or damaged, so that what it describes is made again."""
+    """Read a sealed file; None if it is missing or damaged, so that its content is made again."""
     try:
         return read_sealed(path)
     except (FileNotFoundError, ValueError):

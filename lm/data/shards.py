@@ -1,16 +1,16 @@
-"""Encoded corpora on disk: raw little-endian tokens, memory-mapped, with the bytes of every document.
+"""Encoded corpora on disk: memory-mapped little-endian tokens, with the size in bytes of every document.
 
 A folder of shards holds
 
-- `shards.json`: format version, dtype, vocabulary size, hash of the tokenizer, counts, and size and checksum of all
+- `shards.json`: format version, dtype, vocabulary size, hash of the tokenizer, counts, and sizes and checksums of all
   files;
 - `tokens-00000.bin`, ...: ids as uint16 (vocabularies up to 65,536) or uint32. Every document is
   `<|endoftext|>` followed by its tokens, and no document is cut by the end of a file;
-- `tokens-00000.json`, ...: of each such file its tokens, documents, bytes of text, checksum, and which documents;
+- `tokens-00000.json`, ...: for each of these files its number of tokens, documents and text bytes, its checksum, and
+  the range of documents;
 - `document_ends.bin`: uint64, position in the whole stream just after each document;
 - `document_bytes.bin`: uint64, UTF-8 bytes of each original document;
-- `normalized_bytes.bin`, where the tokenizer normalises text: uint64, bytes of what became of the document, 0 where it
-  stayed as it was;
+- `normalized_bytes.bin`, if the tokenizer normalises text: uint64, bytes of each normalised document, 0 if unchanged;
 - `token_bytes.bin`: uint32, bytes of each token of the vocabulary, 0 for special tokens;
 - `token_hashes.bin`: uint64, hash of each token (`token_hashes`).
 """
@@ -61,18 +61,18 @@ class Shards:
     """A folder of shards, memory-mapped.
 
     Attributes:
-        folder: Where it lies.
-        n_tokens: Tokens of the stream, one `<|endoftext|>` per document included.
-        n_documents: Documents.
+        folder: The folder.
+        n_tokens: Tokens of the stream, including one `<|endoftext|>` per document.
+        n_documents: Number of documents.
         n_bytes: UTF-8 bytes of the original documents.
         vocab_size: Size of the tokenizer's vocabulary.
         eos_id: Id of `<|endoftext|>`.
-        tokenizer_sha256: Name of the tokenizer.
+        tokenizer_sha256: Hash of the tokenizer.
         document_ends: int64[n_documents], position in the stream just after each document.
         document_bytes: int64[n_documents], UTF-8 bytes of each original document.
-        normalized_bytes: int64[n_documents], bytes of what each document was normalised to, 0 where it was not.
+        normalized_bytes: int64[n_documents], bytes of each normalised document, 0 if unchanged.
         token_byte_lengths: int64[vocab_size], bytes of each token, 0 for special tokens.
-        token_hashes: uint64[vocab_size], the same for a token in every vocabulary.
+        token_hashes: uint64[vocab_size], hash of each token, the same in every vocabulary.
     """
 
     def __init__(self, folder: Path, verify: Verify = "once") -> None:
@@ -84,10 +84,10 @@ class Shards:
         self.vocab_size: int = manifest["vocab_size"]
         self.eos_id: int = manifest["eos_id"]
         self.tokenizer_sha256: str = manifest["tokenizer_sha256"]
-        # As plain arrays: slicing a memmap costs microseconds.
+        # Plain arrays, since slicing a memmap costs microseconds.
         self._files = [np.asarray(np.memmap(folder / s["name"], manifest["dtype"], "r")) for s in manifest["shards"]]
         self._starts = np.cumsum([0] + [len(file) for file in self._files])
-        # Stored as uint64, viewed as int64: numpy turns uint64 minus int into float.
+        # Stored as uint64 but viewed as int64: NumPy turns uint64 minus int into float.
         self.document_ends = _map_int64(folder / "document_ends.bin")
         self.document_bytes = _map_int64(folder / "document_bytes.bin")
         self.normalized_bytes = np.zeros(self.n_documents, np.int64)
@@ -102,9 +102,9 @@ class Shards:
         """Map the shards in `folder`.
 
         Args:
-            folder: As `lm.data.sharding.write_shards` wrote it.
-            tokenizer: If given, the one that must have written them.
-            verify: When to compare all files with their checksums, which takes a second for some gigabytes.
+            folder: A folder that `lm.data.sharding.write_shards` wrote.
+            tokenizer: If given, the tokenizer that must have written the shards.
+            verify: When to compare all files with their checksums (a second for a few gigabytes).
 
         Raises:
             UserError: If files are missing, damaged, or from another tokenizer.
@@ -118,7 +118,7 @@ class Shards:
         return shards
 
     def spelled_bytes(self, i: int) -> int:
-        """Bytes that the tokens of document `i` spell: its own, or of the text that it was normalised to."""
+        """Bytes that the tokens of document `i` spell: those of the document after normalisation."""
         return int(self.normalized_bytes[i] or self.document_bytes[i])
 
     def document(self, i: int) -> NDArray[np.int64]:
@@ -127,10 +127,10 @@ class Shards:
         return self.tokens(start + 1, int(self.document_ends[i]))
 
     def tokens(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Copy of the stream from position `start` to `stop`, `<|endoftext|>` included.
+        """Copy of the stream from position `start` to `stop`, including `<|endoftext|>`.
 
         Raises:
-            UserError: If an id lies outside the vocabulary (the file was damaged).
+            UserError: If an id is outside the vocabulary (the file is damaged).
         """
         if not 0 <= start <= stop <= self.n_tokens:
             raise IndexError(f"tokens {start}:{stop} of a stream of {self.n_tokens}")
@@ -147,7 +147,7 @@ class Shards:
         return out
 
     def stored(self, documents: NDArray[np.int64]) -> NDArray[Any]:
-        """Tokens of these documents one after another as they are stored, each after its `<|endoftext|>`."""
+        """Concatenated tokens of these documents in their stored dtype, each preceded by its `<|endoftext|>`."""
         stops = self.document_ends[documents]
         starts = np.where(documents > 0, self.document_ends[documents - 1], 0)
         files = np.searchsorted(self._starts, starts, side="right") - 1
@@ -156,23 +156,25 @@ class Shards:
         return np.concatenate([self._files[file][start:stop] for file, start, stop in places])
 
     def _check(self) -> None:
-        """What can be checked without reading all tokens; `tokens` checks the rest as it reads."""
+        """Check everything that does not require reading all tokens; `tokens` checks the rest."""
         ends, sizes = self.document_ends, self.document_bytes
         if self._starts[-1] != self.n_tokens:
-            raise UserError(self._damage("its files do not hold as many tokens as its manifest says"))
+            raise UserError(self._damage("the token files do not match the manifest"))
         if {len(ends), len(sizes), len(self.normalized_bytes)} != {self.n_documents} or self.n_documents == 0:
-            raise UserError(self._damage("its document files do not match the number of documents"))
+            raise UserError(self._damage("the document files do not match the number of documents"))
         if ends[0] < 1 or ends[-1] != self.n_tokens or (np.diff(ends) < 1).any():
-            raise UserError(self._damage("its document boundaries are out of order"))
+            raise UserError(self._damage("the document boundaries are out of order"))
         if (sizes < 0).any() or int(sizes.sum()) != self.n_bytes:
-            raise UserError(self._damage(f"its documents do not add up to {self.n_bytes} bytes"))
+            raise UserError(self._damage(f"the documents do not add up to {self.n_bytes} bytes"))
         if {len(self.token_byte_lengths), len(self.token_hashes)} != {
             self.vocab_size
         } or not 0 <= self.eos_id < self.vocab_size:
-            raise UserError(self._damage(f"its vocabulary does not have {self.vocab_size} tokens"))
+            raise UserError(self._damage(f"the vocabulary does not have {self.vocab_size} tokens"))
         for file in self._files:
             if file[0] != self.eos_id or file[: 1 << 20].max() >= self.vocab_size:
-                raise UserError(self._damage("its tokens do not start with <|endoftext|> or leave the vocabulary"))
+                raise UserError(
+                    self._damage("a file does not start with <|endoftext|> or holds ids outside the vocabulary")
+                )
 
     def _damage(self, what: str) -> str:
         return f"the shards in {self.folder} are damaged: {what}; delete the folder and write it again"
@@ -183,7 +185,7 @@ def _map_int64(path: Path) -> NDArray[np.int64]:
 
 
 def _read_manifest(folder: Path, verify: Verify) -> dict[str, Any]:
-    """Read `shards.json`, compare the files with it, and turn its dtype into NumPy's."""
+    """Read `shards.json`, check the files against it, and convert its dtype to NumPy's."""
     remedy = "delete the folder and write it again"
     try:
         _check_version(read_json(folder / MANIFEST))
@@ -204,12 +206,12 @@ def _check_lengths(manifest: dict[str, Any]) -> None:
     width = np.dtype(manifest["dtype"]).itemsize
     for shard in manifest["shards"]:
         if manifest["files"][shard["name"]]["bytes"] != width * shard["n_tokens"]:
-            raise UserError(f"{shard['name']} does not hold as many tokens as {MANIFEST} says")
+            raise UserError(f"{shard['name']} does not match its number of tokens in {MANIFEST}")
 
 
 def _check_version(manifest: dict[str, Any]) -> None:
     found = manifest["format"], manifest["format_version"]
     if found != (FORMAT, FORMAT_VERSION):
         raise UserError(
-            f"they are {found[0]} version {found[1]}, and this program reads {FORMAT} version {FORMAT_VERSION}"
+            f"their format is {found[0]} version {found[1]}, but this program reads {FORMAT} version {FORMAT_VERSION}"
         )

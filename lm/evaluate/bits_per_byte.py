@@ -1,15 +1,12 @@
 """Loss per byte on held-out documents.
 
-The rules (why they make two tokenizers comparable, and what goes wrong without them: docs/evaluation.md):
+The rules (docs/evaluation.md explains why they make tokenizers comparable):
 
-- `<|endoftext|>` precedes every document. Every text token is scored exactly once. The `<|endoftext|>`
-  that ends a document is predicted after its last token, scored once per document, the last one included,
-  and reported apart: it stands for no bytes.
+- `<|endoftext|>` precedes every document. Every text token is scored exactly once. The `<|endoftext|>` that ends a
+  document is scored too, once per document, but reported separately: it has no bytes.
 - The denominator is the UTF-8 bytes of the original documents, asserted equal to the bytes of the tokens.
 - Averages are micro-averages: all nats over all bytes.
 - Contexts are measured in bytes (`lm.evaluate.windows`).
-
-Imports run one way: `windows`, `bootstrap`, `significance` < `scores`, `scoring` < `comparison` < here.
 """
 
 from __future__ import annotations
@@ -57,7 +54,7 @@ def evaluate(
     config: EvalConfig,
     *,
     groups: Mapping[str, Grouping] | None = None,
-    together: bool = False,
+    distributed: bool = False,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Score every document of `shards`.
@@ -65,16 +62,16 @@ def evaluate(
     Args:
         model: Anything with a `Transformer`'s forward, vocab_size, context_tokens and tokenizer_sha256.
         shards: The held-out documents.
-        token_byte_lengths: int[vocab_size] raw bytes of each token, `Tokenizer.token_byte_lengths()`.
+        token_byte_lengths: int[vocab_size], raw bytes of each token, `Tokenizer.token_byte_lengths()`.
         config: Windows and intervals.
-        groups: Groupings of the documents by name, for what is reported per group (`source`, `script`).
-        together: All processes of `torch.distributed` call this with the same arguments, and share the documents. Each
-            gets the whole result, which is to the last bit that of one process where they compute alike.
+        groups: Groupings of the documents by name (`source`, `script`), for results per group.
+        distributed: All processes of `torch.distributed` call this with the same arguments and share the documents.
+            Each gets the whole result, which equals that of one process to the last bit on equal hardware.
         progress: Called after every group of documents with ("evaluate", documents done, documents).
 
     Raises:
-        UserError: If model and shards do not belong together, a token is longer than the context, or the
-            tokens do not have the documents' bytes.
+        UserError: If model and shards have different tokenizers, a token is longer than the context, or the tokens do
+            not have the documents' bytes.
     """
     lengths = np.asarray(token_byte_lengths, np.int64)
     _check(model, shards, lengths, config)
@@ -91,7 +88,7 @@ def evaluate(
         plan,
         batch_tokens=config.batch_tokens,
         min_context_bytes=config.min_context_bytes,
-        together=together,
+        distributed=distributed,
         progress=progress,
     )
     limited, short, context_sum, forward, padded = (int(total) for total in scores.totals)

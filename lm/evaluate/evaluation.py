@@ -1,4 +1,4 @@
-"""What is kept of scored held-out text: per document, per token of the vocabulary, per group of documents."""
+"""Result of an evaluation: losses by document, by token of the vocabulary and by group of documents."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 2
 FEWEST_CLUSTERS = 30
-"""With fewer clusters of documents, `auto` draws single documents: the draws of a few clusters say too little."""
+"""`auto` resamples single documents if there are fewer clusters than this."""
 SOURCE = "source"
-"""The grouping that `cluster: source` draws by."""
+"""Name of the grouping that `cluster: source` resamples."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Grouping:
     """Which group each document belongs to.
 
     Attributes:
-        names: Of the groups.
-        index: int32[n_documents], into `names`.
+        names: Names of the groups.
+        index: int32[n_documents], index into `names`.
     """
 
     names: tuple[str, ...]
@@ -42,7 +42,7 @@ class Grouping:
 
     def __post_init__(self) -> None:
         if len(self.index) and not 0 <= int(self.index.min()) <= int(self.index.max()) < len(self.names):
-            raise UserError(f"documents are in groups that have no name ({len(self.names)} names)")
+            raise UserError(f"the index of a group is out of range ({len(self.names)} names)")
 
     def sums(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Sum of a per-document array over each group, float64[n_groups]."""
@@ -55,20 +55,19 @@ class Evaluation:
 
     Attributes:
         config: How it was scored.
-        tokenizer_sha256: Name of the tokenizer.
+        tokenizer_sha256: Hash of the tokenizer.
         document_bytes: int64[n_documents], UTF-8 bytes of each original document.
         document_tokens: int64[n_documents], text tokens of each.
         text_nats: float64[n_documents], loss of the text tokens of each.
         eos_nats: float64[n_documents], loss of the `<|endoftext|>` that ends each.
-        token_nats: float64[vocab_size], summed loss of each id wherever it was the target; that of `<|endoftext|>`
-            is no text.
-        token_counts: int64[vocab_size], how often that was.
-        token_lengths: int64[vocab_size], raw bytes of each token, 0 for special ones.
-        limited_bytes: Bytes scored in windows that the trained positions bounded.
-        short_context_bytes: Bytes scored with less context than asked for though the document had it.
-        context_bytes_sum: Sum of the context's bytes over all scored bytes.
-        forward_tokens: Inputs of all forward passes, those that were context alone included.
-        padded_tokens: The same with padding.
+        token_nats: float64[vocab_size], summed loss of each id as a target, `<|endoftext|>` included.
+        token_counts: int64[vocab_size], number of times each id was a target.
+        token_lengths: int64[vocab_size], raw bytes of each token, 0 for special tokens.
+        limited_bytes: Bytes scored in windows that were limited by the number of positions.
+        short_context_bytes: Bytes scored with less than the minimum context although the document had more.
+        context_bytes_sum: Sum over all scored bytes of the bytes of their context.
+        forward_tokens: Inputs of all forward passes, including tokens that were only context.
+        padded_tokens: Inputs of all forward passes, padding included.
         groups: Groupings of the documents, by name: `source`, `script`.
     """
 
@@ -92,8 +91,8 @@ class Evaluation:
         for name, grouping in self.groups.items():
             if len(grouping.index) != len(self.document_bytes):
                 raise UserError(
-                    f"the grouping by {name} is of {len(grouping.index)} documents, and {len(self.document_bytes)} "
-                    "were scored; group the held-out documents that the shards were made of"
+                    f"the grouping by {name} has {len(grouping.index)} documents, but {len(self.document_bytes)} "
+                    "were scored; group the held-out documents of the shards"
                 )
 
     @property
@@ -102,23 +101,23 @@ class Evaluation:
         return float(self.text_nats.sum()) / math.log(2) / int(self.document_bytes.sum())
 
     def cluster(self) -> tuple[str, Grouping | None]:
-        """What the resamples draw: `source` with its grouping, or `document` with None.
+        """Unit of resampling: `source` with its grouping, or `document` with None.
 
         Raises:
-            UserError: If sources are asked for and unknown, or there is only one.
+            UserError: If the configuration says `source`, but there are fewer than two known sources.
         """
         wanted, found = self.config.cluster, self.groups.get(SOURCE)
         if wanted == "source" and (found is None or len(found.names) < 2):
             raise UserError(
-                "cluster=source, but the held-out documents come from one source or none that is known; name a field "
-                "of theirs with corpus.source_field, give several files, or use eval.cluster=document"
+                "cluster=source, but the documents have fewer than two known sources; set corpus.source_field, "
+                "use several files, or set eval.cluster=document"
             )
         if found is None or wanted == "document" or (wanted == "auto" and len(found.names) < FEWEST_CLUSTERS):
             return "document", None
         return SOURCE, found
 
     def clustered(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """A per-document array summed over what the resamples draw."""
+        """Sum a per-document array over each unit of resampling."""
         _, grouping = self.cluster()
         return values.astype(np.float64) if grouping is None else grouping.sums(values)
 
@@ -128,7 +127,7 @@ class Evaluation:
         return resampled_ratios(bits, sizes, samples=self.config.bootstrap_samples, seed=self.config.seed)
 
     def summary(self) -> dict[str, Any]:
-        """The numbers to report, JSON-able; the interval is None if there are fewer than two documents."""
+        """Results as a JSON-able dictionary; the interval is None for fewer than two documents."""
         n_bytes, n_tokens = int(self.document_bytes.sum()), int(self.document_tokens.sum())
         nats, n_documents = float(self.text_nats.sum()), len(self.text_nats)
         interval = None
@@ -159,7 +158,7 @@ class Evaluation:
         }
 
     def by(self, name: str) -> list[dict[str, Any]]:
-        """Loss and compression of each of the largest groups, by the same rules as for the whole."""
+        """Loss and compression of the largest groups, by the same rules as for all documents."""
         grouping = self.groups[name]
         documents = np.bincount(grouping.index, minlength=len(grouping.names))
         columns = (self.document_bytes, self.document_tokens, self.text_nats, self.eos_nats)
@@ -180,7 +179,7 @@ class Evaluation:
         ]
 
     def save(self, folder: Path) -> None:
-        """Write `documents.npz` and `tokens.npz`, then `evaluation.json`, which says that the folder is whole."""
+        """Write `documents.npz` and `tokens.npz`, then `evaluation.json`, which marks the folder as complete."""
         folder.mkdir(parents=True, exist_ok=True)
         index = {f"group:{name}": grouping.index for name, grouping in self.groups.items()}
         for file_name, arrays in (
@@ -203,13 +202,13 @@ class Evaluation:
         """Read what `save` wrote.
 
         Raises:
-            UserError: If the folder does not hold a whole evaluation.
+            UserError: If the folder has no complete evaluation.
         """
         try:
             content = read_json(folder / "evaluation.json")
             version = content["format_version"]
             if version != FORMAT_VERSION:
-                raise UserError(f"{folder} holds an evaluation of version {version}; evaluate again")
+                raise UserError(f"{folder} has an evaluation of format version {version}; evaluate again")
             with np.load(folder / "documents.npz", allow_pickle=False) as file:
                 arrays = {name: file[name] for name in _PER_DOCUMENT}
                 groups = {
@@ -222,13 +221,13 @@ class Evaluation:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, UserError):
                 raise
-            raise UserError(f"{folder} holds no whole evaluation ({error!r}); evaluate again") from error
+            raise UserError(f"{folder} has no complete evaluation ({error!r}); evaluate again") from error
         if any(len({len(array) for array in part.values()}) != 1 for part in (arrays, tokens)):
-            raise UserError(f"{folder} holds a damaged evaluation; evaluate again")
+            raise UserError(f"{folder} has a damaged evaluation; evaluate again")
         return cls(config=config, groups=groups, **arrays, **tokens, **scalars)
 
 
-# Of thousands of web sites; all are in the arrays.
+# Largest groups in the summary; the arrays have all of them.
 _GROUPS_SHOWN = 100
 _PER_DOCUMENT = ("document_bytes", "document_tokens", "text_nats", "eos_nats")
 _PER_TOKEN = ("token_nats", "token_counts", "token_lengths")

@@ -24,7 +24,7 @@ def t_quantile(confidence: float, degrees: float) -> float:
 
 
 class Component(NamedTuple):
-    """One source of uncertainty of a mean: its squared standard error, and the degrees of freedom behind it."""
+    """One source of uncertainty of a mean: its squared standard error and its degrees of freedom."""
 
     variance: float
     degrees: float
@@ -60,10 +60,10 @@ def ratio_component(numerators: NDArray[np.float64], denominators: NDArray[np.fl
 def estimate(difference: float, components: Sequence[Component], confidence: float) -> Estimate:
     """Interval and p-value of a difference whose variance is the sum of independent components.
 
-    Each component brings its own quantile of Student's t: half the width is sqrt(sum of t² variance). (Banerjee,
+    Each component has its own quantile of Student's t: half the width is sqrt(sum of t² variance). (Banerjee,
     Approximate confidence interval for linear functions of means of k populations, Sankhya 22, 1960.) With
-    Satterthwaite's single quantile instead, two seeds' 95 % intervals hold the truth 89 % of the time where seeds make
-    most of the variance: a variance that two runs happen to hide is not noticed.
+    Satterthwaite's single quantile, 95 % intervals from two seeds cover the truth only 89 % of the time if seeds make
+    up most of the variance, because two runs often agree by chance.
     """
 
     def half(level: float) -> float:
@@ -71,7 +71,7 @@ def estimate(difference: float, components: Sequence[Component], confidence: flo
 
     if not any(component.variance for component in components):
         return Estimate((difference, difference), 0.0 if difference else 1.0)
-    low, high = 0.0, 1.0  # confidences between which the interval reaches 0
+    low, high = 0.0, 1.0  # bounds of the confidence at which the interval reaches 0
     for _ in range(30):
         middle = (low + high) / 2
         low, high = (middle, high) if half(middle) < abs(difference) else (low, middle)
@@ -80,7 +80,7 @@ def estimate(difference: float, components: Sequence[Component], confidence: flo
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values of several comparisons: below alpha, all of them hold at once with probability 1 - alpha.
+    """Adjust p-values so that the family-wise error rate of those below alpha is at most alpha.
 
     (Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6, 1979.)
 

@@ -26,13 +26,13 @@ Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Transformer(nn.Module):
-    """Token ids in, logits out; positions beyond `context_tokens` were never trained and are refused.
+    """Decoder-only transformer: token ids in, logits out. Positions from `context_tokens` on raise an error.
 
     Args:
         config: Shape of the model.
-        vocab_size: Number of real ids.
-        context_tokens: Largest number of positions.
-        tokenizer_sha256: Name of the tokenizer whose ids the model knows; empty if unknown.
+        vocab_size: Number of ids without padding.
+        context_tokens: Maximum number of positions.
+        tokenizer_sha256: Hash of the model's tokenizer; empty if unknown.
     """
 
     def __init__(self, config: ModelConfig, vocab_size: int, context_tokens: int, tokenizer_sha256: str = "") -> None:
@@ -46,7 +46,7 @@ class Transformer(nn.Module):
         self.lm_head = nn.Linear(config.hidden_size, padded, bias=False)
         if config.tie_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
-        # As a bias of the head's own product, -inf costs nothing; an assignment afterwards copies the logits.
+        # As a bias of the head's product, -inf costs nothing; assigning it afterwards would copy the logits.
         padding = torch.zeros(padded).masked_fill_(torch.arange(padded) >= vocab_size, -math.inf)
         self.register_buffer("padding", padding if padded > vocab_size else None, persistent=False)
         self.padding: Tensor | None
@@ -63,9 +63,9 @@ class Transformer(nn.Module):
 
         Args:
             ids: int64[batch, seq_len].
-            keep: bool[batch, seq_len]; only the marked positions reach the head, which is most of
-                the work when the vocabulary is large. None keeps all.
-            cache: For decoding: the ids follow what the cache holds, and it holds them afterwards.
+            keep: bool[batch, seq_len]: positions for which the head computes logits, which is most of the work when
+                the vocabulary is large; None for all.
+            cache: KV cache for decoding: the ids continue the cached ones and are added to them.
             documents: As for `hidden`.
 
         Returns:
@@ -78,20 +78,21 @@ class Transformer(nn.Module):
         return F.linear(hidden, self.lm_head.weight, self.padding)
 
     def hidden(self, ids: Tensor, *, cache: KVCache | None = None, documents: Tensor | None = None) -> Tensor:
-        """What the head sees: normalized hidden states, float[batch, seq_len, hidden_size].
+        """Normalized hidden states, the input of the head: float[batch, seq_len, hidden_size].
 
         Args:
             ids: int64[batch, seq_len].
-            cache: As for `forward`; without `documents`.
-            documents: int64[batch, seq_len], number of each position's document, never falling within a row.
-                Positions see those of their own document alone, as if every document were computed by itself.
-                They are not counted anew in each: rotary attention depends on their differences only. None: all
-                of a row is one document.
+            cache: As for `forward`; cannot be combined with `documents`.
+            documents: int64[batch, seq_len], index of each position's document, non-decreasing within a row. Positions
+                attend within their own document only, as if each document were computed by itself. Position numbers do
+                not restart: rotary attention depends only on their differences. None: a row is one document.
         """
-        if cache is None and ids.shape[1] > self.context_tokens:  # a cache knows positions; a tree's are fewer
+        if (
+            cache is None and ids.shape[1] > self.context_tokens
+        ):  # a cache checks positions itself; a tree has fewer positions than tokens
             raise ValueError(f"{ids.shape[1]} positions, but the model was built for {self.context_tokens}")
         if cache is not None and documents is not None:
-            raise ValueError("a cache holds one document per row; leave out the documents")
+            raise ValueError("a cache holds one document per row: it cannot be combined with `documents`")
         hidden: Tensor = self.model(ids, cache, None if documents is None else pack(documents))
         return hidden
 
@@ -137,7 +138,7 @@ class Transformer(nn.Module):
     def flops_per_token(self) -> int:
         """Training FLOPs of one token: 6 N_matmul + 12 n_layers hidden_size context_tokens.
 
-        N_matmul counts the head and not the embedding (a look-up). The second term is attention's two
+        N_matmul includes the head but not the embedding, which is a look-up. The second term is attention's two
         products, forward and backward, without the factor 1/2 for causality (PaLM, appendix B).
         """
         attention = 12 * self.config.n_layers * self.config.hidden_size * self.context_tokens
@@ -145,7 +146,7 @@ class Transformer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Everything below the head (HF: `model.`)."""
+    """Embedding, blocks and final norm (HF: `model.`)."""
 
     def __init__(self, config: ModelConfig, padded_vocab: int, context_tokens: int) -> None:
         super().__init__()
@@ -192,7 +193,7 @@ class Block(nn.Module):
         self.mlp = SwiGLU(config)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend = causal_attention) -> Tensor:
-        """Update of the residual stream, float[batch, seq_len, hidden_size]."""
+        """Return the updated residual stream, float[batch, seq_len, hidden_size]."""
         x = x + self.self_attn(self.input_layernorm(x), cos, sin, attend)
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return out
@@ -240,12 +241,12 @@ class SwiGLU(nn.Module):
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary position embedding with HF's pairing: component i turns with component i + head_dim / 2.
+    """Rotary position embedding with HF's pairing: components i and i + head_dim / 2 rotate together.
 
     Args:
         x: float[batch, n_heads, seq_len, head_dim].
         cos: float[seq_len, head_dim], or float[batch, 1, seq_len, head_dim]: cosines of the angles.
-        sin: Of the same shape, their sines.
+        sin: Sines of the angles, in the same shape.
     """
     first, second = x.chunk(2, dim=-1)
     return x * cos.to(x.dtype) + torch.cat((-second, first), dim=-1) * sin.to(x.dtype)

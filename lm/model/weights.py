@@ -1,4 +1,4 @@
-"""Models in safetensors files with JSON metadata and a checksum, renamed into place."""
+"""Models on disk: safetensors files with JSON metadata and a checksum, replaced atomically."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _JSON, _CHECKSUM = "json", "xxh3_128"
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-    """Write tensors, JSON-able `meta` and a checksum of both; a reader sees the old file or the new one, never half.
+    """Write tensors, JSON-able `meta` and a checksum of both, atomically.
 
-    Equal content gives equal files: safetensors writes several entries of metadata in random order, so there is one.
+    Equal content gives equal files: safetensors writes metadata entries in random order, so there is only one.
 
     Raises:
         OSError: If the file cannot be written (disk full, no permission).
@@ -42,7 +42,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file next to its final name, bring it to disk and rename it.
+    """Write a safetensors file atomically.
 
     Raises:
         OSError: If the file cannot be written (disk full, no permission).
@@ -76,7 +76,7 @@ def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], di
         check_file(path)
         with safe_open(path, framework="pt", device="cpu") as file:
             meta = parse_json((file.metadata() or {})[_JSON], path)
-            checksum = meta.pop(_CHECKSUM, None)  # files of older versions have none
+            checksum = meta.pop(_CHECKSUM, None)  # files of older versions have no checksum
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
     except (FileNotFoundError, SafetensorError, KeyError, ValueError) as error:
         raise UserError(f"{path} is missing or damaged ({error}); delete its folder and train again") from error
@@ -86,7 +86,7 @@ def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], di
 
 
 def model_tensors(model: Transformer) -> dict[str, Tensor]:
-    """The weights under HF's names; a tied head is left out, as HF does."""
+    """The weights under HF's names; like HF, without a tied head."""
     tensors = model.state_dict()
     if model.config.tie_embeddings:
         del tensors["lm_head.weight"]
@@ -94,7 +94,7 @@ def model_tensors(model: Transformer) -> dict[str, Tensor]:
 
 
 def load_model_tensors(model: Transformer, tensors: dict[str, Tensor]) -> None:
-    """Fill `model` with weights from `model_tensors`."""
+    """Load weights from `model_tensors` into `model`."""
     if model.config.tie_embeddings:
         tensors = {**tensors, "lm_head.weight": tensors["model.embed_tokens.weight"]}
     model.load_state_dict(tensors)

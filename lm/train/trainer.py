@@ -1,4 +1,4 @@
-"""One training run: its state, its steps, its files."""
+"""State, steps and files of one training run."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _logger = logging.getLogger(__name__)
 class Trainer:
     """State of one run: model, optimizers, position in the text, totals.
 
-    Several processes hold the same state. Each takes an equal share of the rows of every step, so
-    the batch is the same however many there are; the first one writes the files.
+    All processes of a distributed run hold the same state. Each takes an equal share of every batch, so the batch does
+    not depend on their number. The first process writes the files.
     """
 
     def __init__(self, model: ModelConfig, config: TrainConfig, shards: Shards, folder: Path) -> None:
@@ -49,8 +49,8 @@ class Trainer:
         self.world = current()
         if config.batch_size % self.world.size:
             raise UserError(
-                f"a step's {config.batch_size} rows (lm.train.bytes_per_step / context_bytes) cannot be shared by "
-                f"{self.world.size} processes; use a multiple of {self.world.size}, or other --nproc-per-node"
+                f"a batch of {config.batch_size} rows (lm.train.bytes_per_step / context_bytes) cannot be shared by "
+                f"{self.world.size} processes; use a multiple of {self.world.size}, or another --nproc-per-node"
             )
         self.device = resolve_device(config.device, self.world.local_rank if self.world.size > 1 else None)
         self.stream = DocumentStream(shards, seed=config.seed, shuffle=config.shuffle)
@@ -76,7 +76,7 @@ class Trainer:
         self.flops_per_token = self.model.flops_per_token()
         self.step = 0
         self.seconds = self.data_seconds = 0.0
-        # On the device, so that a step that is not logged need not wait for it.
+        # On the device, so that steps that are not logged need not synchronize.
         self.bytes_seen = torch.zeros((), dtype=torch.int64, device=self.device)
         self.last_bits_per_byte = math.nan
         self.identity: dict[str, Any] = {
@@ -90,29 +90,29 @@ class Trainer:
             config.diagnostics_every, config.peak_flops, self.identity["precision"], processes=self.world.size
         )
 
-    def same_or_refuse(self, identity: dict[str, Any]) -> None:
-        """Compare with the settings of the run that is already in the folder."""
+    def check_identity(self, identity: dict[str, Any]) -> None:
+        """Raise an error if the run that is already in the folder has other settings."""
         if identity == self.identity:
             return
         mine, theirs = _flat(self.identity), _flat(identity)
         keys = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
         differ = ", ".join(f"{key} ({theirs.get(key)} there, {mine.get(key)} now)" for key in keys)
-        raise UserError(f"{self.folder} holds a run with other settings: {differ}; use another folder or delete it")
+        raise UserError(f"{self.folder} has a run with other settings: {differ}; use another folder or delete it")
 
     def begin(self) -> None:
-        """Load the checkpoint if there is one, and get ready to compute."""
+        """Load the checkpoint if there is one; compile and distribute the model."""
         self._resume()
         if self.identity.get("compile"):
             self.model.model.compile(dynamic=False)
         if self.world.size > 1:
-            if not self.world.same(self.step):
-                raise UserError(f"the processes see different checkpoints in {self.folder}; it must be a shared folder")
+            if not self.world.all_equal(self.step):
+                raise UserError(f"the processes see different checkpoints in {self.folder}; it must be shared")
             cuda = self.device.type == "cuda"
             if cuda:
                 torch.cuda.set_device(self.device)
-            # Without a search for unused parameters gradients are put into other buckets after the first step, and so
-            # after each start: with more than two processes, sums would be rounded otherwise in a resumed run. The
-            # search costs little on a CPU; on CUDA nobody expects the same bits.
+            # Without find_unused_parameters, DDP rearranges its gradient buckets after the first step of each start.
+            # With more than two processes this changes the rounding of sums in a resumed run. The option costs little
+            # on a CPU; on CUDA, runs are not bitwise reproducible anyway.
             self.objective = DistributedDataParallel(
                 self.objective,
                 device_ids=[self.device] if cuda else None,
@@ -124,7 +124,7 @@ class Trainer:
         path = self.folder / _CHECKPOINT
         if path.exists():
             tensors, meta = load_tensors(path, str(self.device))
-            self.same_or_refuse(meta["run"])
+            self.check_identity(meta["run"])
             load_training_tensors(self.model, self.optimizers, tensors)
             self.step, self.seconds = meta["step"], meta["seconds"]
             self.data_seconds = meta.get("data_seconds", 0.0)
@@ -141,11 +141,11 @@ class Trainer:
 
     @property
     def epochs(self) -> float:
-        """How often the run as a whole reads the shards."""
+        """How often the whole run reads the shards."""
         return self.config.steps * self.tokens_per_step / self.shards.n_tokens
 
     def advance(self) -> dict[str, Any] | None:
-        """Do one step; return its log entry if this step is logged."""
+        """Do one step; return its log entry if it is logged."""
         began = time.perf_counter()
         config = self.config
         start = self.step * self.tokens_per_step
@@ -175,11 +175,11 @@ class Trainer:
         self.seconds += seconds
         if entry is not None:
             entry |= {"tokens_per_second": self.tokens_per_step / seconds, "seconds": self.seconds}
-        if entry is not None and due:  # outside the time that is measured
+        if entry is not None and due:  # not part of the measured time
             shown, tokens = inputs[: config.microbatch_size], self.step * self.tokens_per_step
             documents = (shown == self.shards.eos_id).cumsum(1) if config.document_mask else None
             entry |= self.diagnostics.row(self.model, shown, tokens=tokens, seconds=self.seconds, documents=documents)
-        self._diverged_or_not(entry or {})
+        self._check_finite(entry or {})
         return entry
 
     def _entry(self, sums: Tensor, n_targets: int, step_bytes: int) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class Trainer:
             dist.all_reduce(sums)
         all_nats, text_nats = sums.tolist()
         loss = all_nats / n_targets
-        self._diverged_or_not({"loss": loss})
+        self._check_finite({"loss": loss})
         self.last_bits_per_byte = text_nats / math.log(2) / max(1, step_bytes)
         tokens = self.step * self.tokens_per_step
         return {
@@ -200,17 +200,17 @@ class Trainer:
             "flops": tokens * self.flops_per_token,
         }
 
-    def _diverged_or_not(self, entry: dict[str, Any]) -> None:
-        """Raise a UserError if a number is none: gradients and activations overflow before the loss does."""
+    def _check_finite(self, entry: dict[str, Any]) -> None:
+        """Raise a UserError for infinities and NaN; gradients and activations overflow before the loss does."""
         for name, value in entry.items():
             if not math.isfinite(value):
                 raise UserError(f"{name} of step {self.step} is {value}: training diverged; lower the learning rates")
 
     def _backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Add up the gradients of the mean loss over this process's rows, micro-batch by micro-batch.
+        """Accumulate the gradients of the mean loss over this process's rows, in micro-batches.
 
         Returns:
-            float64[2], nats of these rows' targets and of those that are text.
+            float64[2]: nats of all targets in these rows, and of the text targets.
         """
         world, each = self.world, len(inputs) // self.world.size
         own = slice(world.rank * each, (world.rank + 1) * each)
@@ -222,18 +222,18 @@ class Trainer:
         for first in range(0, each, size):
             rows = slice(first, first + size)
             more = isinstance(self.objective, DistributedDataParallel) and first + size < each
-            # Processes exchange gradients once, behind the last micro-batch.
+            # Exchange gradients once, after the last micro-batch.
             with self.objective.no_sync() if more else nullcontext():  # type: ignore[operator]
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
                     total, nats = self.objective(inputs[rows], targets[rows])
-                # They average their gradients: times their number, it is the sum.
+                # DDP averages gradients; multiply by the number of processes to get the sum.
                 torch.autograd.backward(total * (world.size / count))
             nats = nats.double()
             sums += torch.stack((nats.sum(), (nats * (targets[rows] != self.shards.eos_id)).sum()))
         return sums
 
     def save_checkpoint(self) -> None:
-        """Write everything that the next step depends on."""
+        """Write the state that the next step depends on."""
         if self.world.rank:
             return
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -96,7 +96,7 @@ def test_a_difference_that_all_seeds_share_is_found():
     assert found.p_value < 0.05
     assert found.interval[0] < found.bootstrap_interval[0] < found.bootstrap_interval[1] < found.interval[1] < 0
     assert compare(b, a).verdict == "A better"
-    with pytest.raises(UserError, match="equally many"):
+    with pytest.raises(UserError, match="train the same number"):
         compare(a, b[:2])
 
 

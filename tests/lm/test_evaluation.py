@@ -150,7 +150,7 @@ def test_things_that_do_not_belong_together(make_shards, toy):
     with pytest.raises(UserError, match="trained with tokenizer ffff"):
         score(Table(table, sha256="f" * 64), shards)
     lengths = shards.token_byte_lengths + 1
-    with pytest.raises(UserError, match="do not belong"):
+    with pytest.raises(UserError, match="are not those of"):
         evaluate(uniform(shards.vocab_size), shards, lengths, CONFIG)
     with pytest.raises(UserError, match=r"longest token \(7 bytes\)"):
         score(uniform(shards.vocab_size), shards, EvalConfig(context_bytes=6, min_context_bytes=1))
@@ -164,10 +164,10 @@ def test_save_and_load(make_shards, tmp_path):
     for field in dataclasses.fields(Evaluation):
         assert np.array_equal(getattr(loaded, field.name), getattr(evaluation, field.name)), field.name
     assert loaded.summary() == evaluation.summary()
-    with pytest.raises(UserError, match="no whole evaluation"):
+    with pytest.raises(UserError, match="no complete evaluation"):
         Evaluation.load(tmp_path)
     (tmp_path / "e" / "documents.npz").write_bytes(b"PK")
-    with pytest.raises(UserError, match="no whole evaluation"):
+    with pytest.raises(UserError, match="no complete evaluation"):
         Evaluation.load(tmp_path / "e")
 
 
@@ -221,7 +221,7 @@ def test_different_documents_or_settings_are_not_compared():
     with pytest.raises(UserError, match="different documents"):
         compare(a, made_up([1.0, 2.0], [10, 21]))
     other = dataclasses.replace(a, config=dataclasses.replace(CONFIG, context_bytes=32))
-    with pytest.raises(UserError, match="differ in their settings"):
+    with pytest.raises(UserError, match="have different settings"):
         compare(a, other)
 
 

@@ -68,7 +68,7 @@ def test_groups_follow_the_same_rules_as_the_whole(make_shards, texts, tmp_path)
     again = Evaluation.load(tmp_path / "e")
     assert again.summary() == evaluation.summary()
     assert again.token_nats.tolist() == evaluation.token_nats.tolist()
-    with pytest.raises(UserError, match="grouping by source is of 1 documents"):
+    with pytest.raises(UserError, match="grouping by source has 1 documents"):
         evaluate(
             Table(table), shards, shards.token_byte_lengths, CONFIG, groups={"source": Grouping(("x",), index[:1])}
         )

@@ -166,5 +166,5 @@ def test_progress_counts_bytes_up_to_the_total(tmp_path, toy, batch, texts):
 
 @pytest.mark.parametrize("wrong", [{"tokens_per_shard": 0}, {"shuffle_seed": -1}])
 def test_impossible_configurations_are_refused(wrong):
-    with pytest.raises(UserError, match="is not possible"):
+    with pytest.raises(UserError, match="must be at least"):
         ShardConfig(**wrong)

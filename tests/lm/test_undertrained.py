@@ -58,7 +58,7 @@ def planted(request, tmp_path_factory):
     shards = Shards.open(made.path / "shards", tokenizer)
     shape = ModelConfig(n_layers=1, hidden_size=32, head_dim=16, tie_embeddings=request.param)
     model = store.make(
-        "lm", config={}, inputs={"shards": made.hash}, build=lambda folder: train(shape, TRAIN, shards, folder)
+        "lm", config={}, inputs={"shards": made.hash}, build=lambda folder: asdict(train(shape, TRAIN, shards, folder))
     )
     return model.path, tokenizer, shards
 
