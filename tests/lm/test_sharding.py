@@ -127,7 +127,7 @@ def test_another_seed_uses_what_is_encoded(tmp_path, toy, batch, texts):
     ("change", "message"),
     [
         (lambda texts: ["another text", *texts[1:]], "document 0 has 12 bytes now and had 36"),
-        (lambda texts: texts[:1], "documents, but the corpus has only 1 now"),
+        (lambda texts: texts[:1], "documents, but the corpus now has only 1"),
     ],
 )
 def test_finished_shards_of_another_text_are_refused(tmp_path, toy, batch, texts, change, message):
