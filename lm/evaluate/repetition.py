@@ -1,4 +1,4 @@
-"""Whether a model repeats a token that its context repeats, which it cannot do with a token it has hardly learnt."""
+"""Whether a model can repeat a token from its context, which fails for tokens that it has hardly learned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tokenizer.tokenizer import Tokenizer
 
 _PROMPTS: tuple[tuple[str | None, ...], ...] = (
-    (None,),  # the token again and again
+    (None,),  # the token repeated
     (None, "\n"),
     (None, ","),
     ('"', None, '" is "', None, '" and '),
@@ -30,16 +30,16 @@ def repetition_probability(
 ) -> NDArray[np.float64]:
     """The highest probability that the model gives each token when its context repeats it.
 
-    Prompts are made of ids, with the token put in, so that tokens which no text encodes to can be asked for as well.
+    Prompts are built from ids, so that tokens that no text encodes to can be tested too.
 
     Args:
         model: A trained model.
         tokenizer: Its tokenizer.
         ids: int64[n].
-        batch_tokens: Most tokens of a forward pass.
+        batch_tokens: Maximum number of tokens of a forward pass.
 
     Returns:
-        float64[n]: the maximum over prompts, and over the places in them where the token follows after it was there.
+        float64[n]: the maximum over prompts and over all repetitions in them.
     """
     device = model.lm_head.weight.device
     best = torch.zeros(len(ids), dtype=torch.float64, device=device)
@@ -66,7 +66,7 @@ def repetition_probability(
 
 
 def _prompt(tokenizer: Tokenizer, parts: tuple[str | None, ...], length: int) -> list[int | None]:
-    """`parts` again and again behind <|endoftext|>, cut to a length; None for the token."""
+    """<|endoftext|> and `parts` repeated, cut to a length; None stands for the token."""
     prompt: list[int | None] = [tokenizer.special_tokens[END_OF_TEXT]]
     while len(prompt) < length:
         for part in parts:

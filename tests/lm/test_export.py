@@ -46,14 +46,14 @@ def tokenizers():
 
 @pytest.fixture
 def in_process(monkeypatch, tmp_path_factory):
-    """Ask the stranger in this process, since a fresh one takes seconds. What is added to the list spoils its folder.
+    """Run the program in this process, since a fresh one takes seconds. What is added to the list spoils its folder.
 
     It gets a copy without our own file: after `tokenizer.hf.register()`, AutoTokenizer would read that.
     """
     spoilers = []
 
     def ask(folder, request):
-        copy = tmp_path_factory.mktemp("stranger") / "copy"
+        copy = tmp_path_factory.mktemp("fresh") / "copy"
         shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("superbpe.json"))
         for spoil in spoilers:
             spoil(copy)
@@ -82,7 +82,7 @@ def save(model, folder):
     save_tensors(folder / "model.safetensors", model_tensors(model), meta)
 
 
-def test_command_and_a_stranger(tokenizers, tmp_path, capsys):
+def test_the_command_and_a_fresh_process(tokenizers, tmp_path, capsys):
     """From an artifact's name to a folder that a fresh process opens with `transformers` alone."""
     tokenizer = tokenizers["one"]
     model = build(tokenizer)
@@ -132,7 +132,7 @@ def test_layouts(tokenizers, tmp_path, in_process, qk_norm, tied):
 
 @pytest.mark.slow
 def test_two_passes_open_with_our_class_alone(tokenizers, tmp_path):
-    """No tokenizer.json can express them: a stranger's AutoTokenizer fails loudly, and the result says so."""
+    """No tokenizer.json can express them: AutoTokenizer fails loudly, and the result says so."""
     made = export_hf(build(tokenizers["two"]), tokenizers["two"], tmp_path / "out", DOCUMENTS)
     assert "two-pass" in made.tokenizer_note
     assert "tokenizer.hf.register()" in made.tokenizer_note
@@ -164,13 +164,13 @@ def _drop(folder):
 SPOILERS = {
     "wrong base of the rotary frequencies": (
         _edit("config.json", lambda c: c["rope_parameters"].update(rope_theta=10_000.0)),
-        "logits differ from ours",
+        "logits differ by",
     ),
     "head_dim": (
         _edit("config.json", lambda c: c.update(num_attention_heads=1, num_key_value_heads=1, head_dim=32)),
         "logits differ",
     ),
-    "two rows of the head": (_swap_rows, "logits differ from ours"),
+    "two rows of the head": (_swap_rows, "logits differ by"),
     "a missing weight": (_drop, "does not load all weights"),
     "another end": (_edit("config.json", lambda c: c.update(eos_token_id=5)), r"model_ends=\[349, 5\], not 349"),
     "another end of generation": (
@@ -192,7 +192,7 @@ SPOILERS = {
 
 
 @pytest.mark.parametrize("what", SPOILERS)
-def test_what_means_something_else_to_a_stranger_is_not_written(tokenizers, tmp_path, in_process, what):
+def test_an_export_that_fails_verification_is_not_written(tokenizers, tmp_path, in_process, what):
     spoil, message = SPOILERS[what]
     in_process.append(spoil)
     with pytest.raises(UserError, match=message):
