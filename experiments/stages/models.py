@@ -73,7 +73,7 @@ def shard(
         artifact = context.store.make(
             ShardsFolder,
             "shards",
-            config={"split": split, **layout},
+            config={"split": split, "version": FORMAT_VERSION, **layout},
             inputs={"tokenizer": arm.tokenizer.sha256, "corpus": text.hash},
             build=build,
             resumable=True,
@@ -127,7 +127,7 @@ def train_lm(
             progress = context.reporter.progress
             data = open_shards(shards, arm)
             summary = train(model, train_config, data, folder, log=log, progress=progress)
-        return TrainedModel.load({"tokenizer": arm.tokenizer.sha256, **summary})
+        return TrainedModel.load({"tokenizer": arm.tokenizer.sha256, **dataclasses.asdict(summary)})
 
     device = resolve_device(train_config.device)
     settings = train_config.fixed() | arithmetic(train_config.precision, train_config.compile, device)

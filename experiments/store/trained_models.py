@@ -11,8 +11,7 @@ from experiments.store.artifacts import Store, artifact_at
 from lm.data.shards import Shards
 from lm.evaluate.token_statistics import trained_counts
 from lm.model.language_model import LanguageModel
-from lm.train.run import MODEL
-from lm.train.training import load_model
+from lm.model.weights import MODEL, load_model
 from tokenizer.errors import UserError
 from tokenizer.formats import FILE
 from tokenizer.tokenizer import Tokenizer
