@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from lm.data.shards import END_OF_TEXT
+from lm.evaluate.repetition import repetition_probability
 from tokenizer.alphabet import NOT_IN_UTF8
 from tokenizer.errors import UserError
 

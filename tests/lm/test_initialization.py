@@ -1,5 +1,7 @@
 """Initial weights of models with different tokenizers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -16,11 +18,12 @@ def permuted(tokenizer):
     """The same tokens with ids in another order, as a tokenizer from elsewhere has them."""
     ids = np.random.default_rng(1).permutation(tokenizer.vocab_size)
     return Tokenizer(
-        byte_ids=ids[list(tokenizer.byte_ids)],
-        merge_ids=ids[tokenizer.merge_ids],
-        n_phase1_merges=tokenizer.n_phase1_merges,
-        pattern=tokenizer.pattern,
-        special_tokens={name: int(ids[i]) for name, i in tokenizer.special_tokens.items()},
+        replace(
+            tokenizer.definition,
+            byte_ids=ids[list(tokenizer.byte_ids)],
+            merge_ids=ids[tokenizer.merge_ids],
+            special_tokens={name: int(ids[i]) for name, i in tokenizer.special_tokens.items()},
+        )
     )
 
 
