@@ -18,7 +18,7 @@ from rich.text import Text
 
 from experiments.cli.console import Reporter, console, exit_code
 from experiments.store.trained_models import Saved, load_models
-from lm.bytelevel.bytewise import ByteModel
+from lm.bytelevel.byte_model import ByteModel
 from lm.model.generation import Sample, SamplingConfig, generate, generate_from
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError

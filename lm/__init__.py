@@ -1,1 +1,1 @@
-"""The judge: shards, a small language model trained on them, and its loss per byte."""
+"""Language models: shards, training, loss per byte, byte-level probabilities, generation, export."""

@@ -29,8 +29,7 @@ from experiments.cli.main import run
 from experiments.results import Folder
 from experiments.store.artifacts import MANIFEST, Store
 from lm.data.shards import Shards
-from lm.train.run import MODEL
-from lm.train.training import load_model
+from lm.model.weights import MODEL, load_model
 from tests.experiments.conftest import tiny_overrides, write_corpus
 from tests.flipping import flips as flipped
 from tests.killing import killed

@@ -26,7 +26,7 @@ from experiments.cli.console import exit_code, si
 from lm.data.sharding import write_shards
 from lm.data.shards import Shards
 from lm.data.stream import DocumentStream
-from lm.evaluate.evaluation import EvalConfig, evaluate
+from lm.evaluate.bits_per_byte import EvalConfig, evaluate
 from lm.model.transformer import ModelConfig, Transformer
 from tokenizer.tokenizer import Tokenizer
 
@@ -39,8 +39,8 @@ def main(argv: Sequence[str]) -> int:
     """Measure what the command line says; return the exit code."""
     options = common.parser(__doc__ or "")
     options.add_argument("--tokenizer", required=True, type=Path, help="folder of the tokenizer")
-    options.add_argument("--depth", type=common.positive, default=4)
-    options.add_argument("--width", type=common.positive, default=128)
+    options.add_argument("--n-layers", type=common.positive, default=4)
+    options.add_argument("--hidden-size", type=common.positive, default=128)
     options.add_argument("--context-bytes", type=common.positive, default=1024, help="of training and of evaluation")
     options.add_argument("--min-context-bytes", type=int, nargs="+", default=[0, 256])
     options.add_argument("--batch-tokens", type=common.positive, default=8192)
@@ -59,9 +59,11 @@ def measure(options: argparse.Namespace) -> None:
         shards = Shards.open(Path(folder) / "shards")
         context_tokens = DocumentStream(shards, seed=0).context_tokens(options.context_bytes, shards.n_bytes)
         model = Transformer(
-            ModelConfig(depth=options.depth, width=options.width, head_width=32), shards.vocab_size, context_tokens
+            ModelConfig(n_layers=options.n_layers, hidden_size=options.hidden_size, head_dim=32),
+            shards.vocab_size,
+            context_tokens,
         )
-        model.initialize(0)
+        model.initialize(0, shards.token_hashes)
         jobs: dict[str, Callable[[], dict[str, float]]] = {
             "plain forward": lambda: _plain(model, shards, options.batch_tokens)
         }
@@ -83,7 +85,7 @@ def measure(options: argparse.Namespace) -> None:
 def _show(
     options: argparse.Namespace, tokenizer: Tokenizer, shards: Shards, rounds: dict[str, list[dict[str, float]]]
 ) -> None:
-    size = f"depth {options.depth}, width {options.width}, vocabulary {tokenizer.vocab_size:,}"
+    size = f"n_layers {options.n_layers}, hidden_size {options.hidden_size}, vocabulary {tokenizer.vocab_size:,}"
     table = Table(
         title=f"{size}, {si(shards.n_bytes)}B in {shards.n_documents} documents, {options.threads} threads",
         caption="medians; tokens read by the model, context included; CPU seconds of this process",

@@ -29,7 +29,7 @@ from lm.data.shards import Shards
 from lm.model.transformer import ModelConfig
 from lm.train.config import PRECISIONS, TrainConfig
 from lm.train.optim import Muon
-from lm.train.run import Run
+from lm.train.trainer import Trainer
 from tokenizer import count_pretokens, train_bpe
 from tokenizer.errors import UserError
 
@@ -68,18 +68,18 @@ class Llama:
         bf16: Whether matrix products are in bf16.
     """
 
-    def __init__(self, run: Run, *, bf16: bool) -> None:
+    def __init__(self, run: Trainer, *, bf16: bool) -> None:
         import transformers
 
         shape = run.model.config
         settings: dict[str, Any] = {
             "vocab_size": run.model.lm_head.weight.shape[0],
-            "hidden_size": shape.width,
-            "intermediate_size": shape.mlp_width,
-            "num_hidden_layers": shape.depth,
-            "num_attention_heads": shape.width // shape.head_width,
-            "num_key_value_heads": shape.width // shape.head_width,
-            "head_dim": shape.head_width,
+            "hidden_size": shape.hidden_size,
+            "intermediate_size": shape.intermediate_size,
+            "num_hidden_layers": shape.n_layers,
+            "num_attention_heads": shape.n_heads,
+            "num_key_value_heads": shape.n_heads,
+            "head_dim": shape.head_dim,
             "max_position_embeddings": run.context_tokens,
             "rms_norm_eps": shape.norm_eps,
             "rope_parameters": {"rope_type": "default", "rope_theta": shape.rope_theta},
@@ -111,14 +111,14 @@ def update(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
         optimizer.zero_grad(set_to_none=True)
 
 
-def measure(run: Run, rounds: int) -> tuple[Clock, float]:
+def measure(run: Trainer, rounds: int) -> tuple[Clock, float]:
     """Take `rounds` steps of both models in turn; the clock, and the operations per second of a matrix product."""
     bf16 = run.identity["precision"] == "bf16"
     llama = Llama(run, bf16=bf16)
     clock = Clock(run.device)
     size = 8192 if run.device.type == "cuda" else 1536
     factor = torch.randn(size, size, device=run.device, dtype=torch.bfloat16 if bf16 else torch.float32)
-    count = run.config.rows * run.context_tokens
+    count = run.config.batch_size * run.context_tokens
 
     def read(step: int) -> Tensor:
         return torch.from_numpy(run.stream.read(step * count, (step + 1) * count + 1)).to(run.device)
@@ -131,7 +131,7 @@ def measure(run: Run, rounds: int) -> tuple[Clock, float]:
 
     for number in range(rounds):
         ids = clock.time("data", lambda step=number: read(step))
-        rows = ids[:-1].view(run.config.rows, -1), ids[1:].view(run.config.rows, -1)
+        rows = ids[:-1].view(run.config.batch_size, -1), ids[1:].view(run.config.batch_size, -1)
         ours = clock.time("ours", lambda rows=rows: gradients(*rows))
         clock.time("ours, update", lambda: update(run.model, run.optimizers))
         theirs = clock.time("llama", lambda rows=rows: llama.gradients(*rows))
@@ -142,16 +142,16 @@ def measure(run: Run, rounds: int) -> tuple[Clock, float]:
     return clock, 2 * size**3 / clock.median("product")
 
 
-def table(run: Run, clock: Clock, limit: float) -> Table:
+def table(run: Trainer, clock: Clock, limit: float) -> Table:
     """Tokens per second, without and with the optimizers' part, and how far they are from the limit."""
-    tokens = run.config.rows * run.context_tokens
+    tokens = run.config.batch_size * run.context_tokens
     parameters = run.model.n_parameters()
     unit = "second" if run.device.type == "cuda" else f"CPU second of {torch.get_num_threads()} thread(s)"
     data, step = clock.median("data"), clock.median("ours") + clock.median("ours, update")
     rows = Table(
         title=(
             f"Tokens per {unit}: {si(parameters['non_embedding'])} parameters + {run.model.lm_head.weight.shape[0]:,} "
-            f"tokens, {run.config.rows} rows of {run.context_tokens}, {run.identity['precision']}, {run.device}"
+            f"tokens, {run.config.batch_size} rows of {run.context_tokens}, {run.identity['precision']}, {run.device}"
         ),
         caption=(
             f"medians; a matrix product: {si(limit)} operations per second; data loading: {data / (data + step):.2%} "
@@ -172,14 +172,16 @@ def table(run: Run, clock: Clock, limit: float) -> Table:
     return rows
 
 
-def prepare(arguments: argparse.Namespace, folder: Path) -> Run:
+def prepare(arguments: argparse.Namespace, folder: Path) -> Trainer:
     """Train a tokenizer on the text, write its shards, and set up a run over them."""
     text = common.corpus(arguments.paths, arguments.field, arguments.max_bytes)
     tokenizer = train_bpe(count_pretokens(text.batches(), "gpt2"), arguments.vocab_size)
     write_shards(folder / "shards", tokenizer, text.batches())
-    width = arguments.width or 0
+    hidden_size = arguments.hidden_size or 0
     # Unpadded: Llama would predict padding.
-    model = ModelConfig(depth=arguments.depth, width=width, head_width=min(64, width or 64), vocab_multiple=1)
+    model = ModelConfig(
+        n_layers=arguments.n_layers, hidden_size=hidden_size, head_dim=min(64, hidden_size or 64), vocab_multiple=1
+    )
     train = TrainConfig(
         train_bytes=arguments.rows * arguments.rounds,
         bytes_per_step=arguments.rows,
@@ -194,7 +196,7 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Run:
         head_lr=1e-3,
         vector_lr=1e-3,
     )
-    run = Run(model, train, Shards.open(folder / "shards"), folder / "run")
+    run = Trainer(model, train, Shards.open(folder / "shards"), folder / "run")
     with torch.no_grad():  # zero projections would hide what attention costs in gradients
         for parameter in run.model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.01)
@@ -206,8 +208,8 @@ def main(argv: list[str]) -> int:
     """Measure what the command line asks for; return the exit code."""
     options = common.parser("Training steps beside Hugging Face's Llama.")
     options.set_defaults(rounds=7)
-    options.add_argument("--depth", type=common.positive, default=4, help="layers (default 4)")
-    options.add_argument("--width", type=common.positive, help="width (default 64 times the depth)")
+    options.add_argument("--n-layers", type=common.positive, default=4, help="layers (default 4)")
+    options.add_argument("--hidden-size", type=common.positive, help="default 64 times the layers")
     options.add_argument("--vocab-size", type=common.positive, default=8192, help="a round number (default 8192)")
     options.add_argument("--rows", type=common.positive, default=8, help="rows of a step (default 8)")
     options.add_argument("--context", type=common.positive, default=256, help="tokens of a row (default 256)")

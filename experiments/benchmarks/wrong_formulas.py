@@ -23,10 +23,10 @@ from experiments.cli.console import exit_code
 from experiments.results import Folder, ShardsFolder, TrainedModel
 from experiments.store.artifacts import Artifact, C, Store
 from lm.data.shards import Shards
-from lm.evaluate.evaluation import Evaluation, compare
+from lm.evaluate.bits_per_byte import Evaluation, compare
 from lm.evaluate.scoring import score_documents
 from lm.evaluate.windows import Window
-from lm.train.training import load_model
+from lm.model.weights import load_model
 from tokenizer.errors import UserError
 from tokenizer.tokenizer import Tokenizer
 

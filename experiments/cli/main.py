@@ -46,16 +46,16 @@ def main(stage: str) -> None:
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         sys.exit(run(stage, sys.argv[1:]))
-    from lm.evaluate import shared_evaluation  # Torch takes a second to load
-    from lm.train import parallel, training  # Torch takes a second to load
+    from lm.evaluate import distributed as distributed_evaluation  # Torch takes a second to load
+    from lm.train import distributed, loop  # Torch takes a second to load
 
     restore()  # only the first process runs a stage, which handles signals; the others are ended by them
 
     def join(job: dict[str, Any]) -> None:
-        (shared_evaluation if shared_evaluation.is_ours(job) else training).join(job)
+        (distributed_evaluation if distributed_evaluation.is_ours(job) else loop).join(job)
 
     try:
-        code = parallel.launch(lambda: run(stage, sys.argv[1:]), join)
+        code = distributed.launch(lambda: run(stage, sys.argv[1:]), join)
     except UserError as error:
         complain(error)
         code = 2

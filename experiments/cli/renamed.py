@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-KEYS: dict[str, str] = {}
+KEYS: dict[str, str] = {
+    "lm.model.depth": "lm.model.n_layers",
+    "lm.model.head_width": "lm.model.head_dim",
+    "lm.model.width": "lm.model.hidden_size",
+    "lm.train.microbatch_rows": "lm.train.microbatch_size",
+}
 """Old key to new key: `lm.model.old=1` is read as `lm.model.new=1`."""
 
 CHOICES: dict[str, dict[str, str]] = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.stages.models import METRICS, open_shards
 from lm.evaluate.token_statistics import curves, frequency_summary, rank_frequency, trained_counts
 from lm.evaluate.undertrained import find_undertrained
-from lm.train.training import load_model
+from lm.model.weights import load_model
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:

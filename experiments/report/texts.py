@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.stages.models import open_shards
 from lm.model.generation import SamplingConfig, generate
 from lm.model.language_model import LanguageModel
-from lm.train.training import load_model
+from lm.model.weights import load_model
 from superbpe.inspection import vocabulary as inspection
 
 if TYPE_CHECKING:

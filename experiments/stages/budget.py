@@ -82,7 +82,7 @@ def one_step(context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder]
     positions = config.context_tokens or stream.context_tokens(config.context_bytes, config.train_bytes)
     with torch.device("meta"):  # its shape alone
         model = Transformer(context.config.lm.model, opened.vocab_size, positions)
-    tokens = config.rows * positions
+    tokens = config.batch_size * positions
     per_token = stream.bytes_per_token(config.train_bytes)
     return Amounts(tokens * per_token, tokens, 1, tokens * model.flops_per_token())
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from experiments.cli.console import si
 from experiments.results import ShardsFolder, TrainedModel
 from lm.data.sharding import ShardConfig, reading_threads, write_shards
-from lm.data.shards import MANIFEST, Shards
+from lm.data.shards import FORMAT_VERSION, MANIFEST, Shards
+from lm.model import initialization
 from lm.model.device import arithmetic, resolve_device
-from lm.train.training import train
+from lm.train.loop import train
 from tokenizer.durable import read_sealed
 from tokenizer.errors import UserError
 
@@ -72,7 +73,7 @@ def shard(
         artifact = context.store.make(
             ShardsFolder,
             "shards",
-            config={"split": split, **layout},
+            config={"split": split, "version": FORMAT_VERSION, **layout},
             inputs={"tokenizer": arm.tokenizer.sha256, "corpus": text.hash},
             build=build,
             resumable=True,
@@ -126,7 +127,7 @@ def train_lm(
             progress = context.reporter.progress
             data = open_shards(shards, arm)
             summary = train(model, train_config, data, folder, log=log, progress=progress)
-        return TrainedModel.load({"tokenizer": arm.tokenizer.sha256, **summary})
+        return TrainedModel.load({"tokenizer": arm.tokenizer.sha256, **dataclasses.asdict(summary)})
 
     device = resolve_device(train_config.device)
     settings = train_config.fixed() | arithmetic(train_config.precision, train_config.compile, device)
@@ -135,7 +136,7 @@ def train_lm(
         artifact = context.store.make(
             TrainedModel,
             "lm",
-            config={"model": dataclasses.asdict(model), "train": settings},
+            config={"model": dataclasses.asdict(model), "train": settings, "initialization": initialization.VERSION},
             inputs={"shards": shards.hash},
             build=build,
             resumable=True,

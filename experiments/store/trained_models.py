@@ -11,8 +11,7 @@ from experiments.store.artifacts import Store, artifact_at
 from lm.data.shards import Shards
 from lm.evaluate.token_statistics import trained_counts
 from lm.model.language_model import LanguageModel
-from lm.train.run import MODEL
-from lm.train.training import load_model
+from lm.model.weights import MODEL, load_model
 from tokenizer.errors import UserError
 from tokenizer.formats import FILE
 from tokenizer.pretrained import external, load_pretrained
@@ -50,7 +49,7 @@ def load_models(paths: Sequence[str | Path], device: str = "auto") -> list[Saved
 
     Args:
         paths: Folders `lm-*`, or folders of artifacts, of which all models are taken.
-        device: As in `lm.train.training.TrainConfig`.
+        device: As in `lm.train.config.TrainConfig`.
 
     Raises:
         UserError: If there is no model, or its tokenizer is not among the artifacts.
@@ -73,10 +72,10 @@ def open_model(
     """Open a model and its tokenizer.
 
     Args:
-        folder: An `lm-...` artifact, or any folder that `lm.train.training.train` filled.
+        folder: An `lm-...` artifact, or any folder that `lm.train.loop.train` filled.
         tokenizer: Its tokenizer's folder or file; None to look in the model's folder, then for the artifact of the
             tokenizer's name beside it.
-        device: As in `lm.train.training.TrainConfig`.
+        device: As in `lm.train.config.TrainConfig`.
 
     Raises:
         UserError: There is no model, or no tokenizer is found, or it is another than the model was trained with.

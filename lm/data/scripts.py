@@ -1,4 +1,4 @@
-"""The script that a document is written in."""
+"""The writing system (Unicode script) of a document."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _KANA_SHARE = 0.1
 
 
 def script(text: str) -> str:
-    """The script of most of a text's letters; `Japanese` for Han letters among which a tenth or more are kana.
+    """The script of most letters of a text; `Japanese` for Han and kana letters if at least a tenth of them are kana.
 
-    The whole document gets one script: its bytes are then the same for every tokenizer, which a split of the tokens by
-    script is not, since one token may hold letters of two.
+    The whole document gets one script, so its bytes are the same for every tokenizer. Splitting tokens by script would
+    not be, since a token may contain letters of two scripts.
 
     >>> script("Привет, world!"), script("日本語のテキスト"), script("中文"), script("1 + 1 = 2")
     ('Cyrillic', 'Japanese', 'Han', 'no letters')
@@ -49,7 +49,7 @@ def script(text: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _script(character: str) -> str:
-    """Script of one character; empty if it is no letter, or one of all scripts."""
+    """Script of a letter; empty for other characters and for letters of all scripts."""
     if not _LETTER.match(character):
         return ""
     for name, pattern in _PATTERNS:

@@ -1,21 +1,20 @@
-"""Shards as they are being written: files that are either finished or can be thrown away.
+"""Crash-safe writing of shards: every file is either finished or can be discarded.
 
-A shard is finished when its tokens are on disk and, written after them, its record, `tokens-00000.json`. A killed
-process loses the unfinished shard. Finished ones are compared with their checksums before writing continues.
+A shard is finished once its record, `tokens-00000.json`, is on disk, which is written after the tokens. A killed
+process loses only the unfinished shard. Finished shards are verified by checksum before writing resumes.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import asdict, dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xxhash
 
-from lm.data.shards import COVERED, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED, TextLoss
-from tokenizer.durable import check_files, checksum, read_sealed, recorded, remember_checksum, write_sealed, write_whole
+from lm.data.shard_files import HashedFile, ShardFile, checksum_of_first
+from lm.data.shards import COVERED, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED, TextLoss, token_hashes
+from tokenizer.durable import check_files, checksum, read_sealed, recorded, write_sealed, write_whole
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from tokenizer.interface import TokenizerLike
 
 IN_ORDER = "in-order"
-"""The folder inside, with the documents in the order of the corpus, from which a shuffled one is made."""
+"""Subfolder with the documents in corpus order, the source of a shuffled folder."""
 _SETTINGS = "settings.json"
 _LISTS = {"document_ends.bin": 8, "document_bytes.bin": 8}
 """Bytes of each document's number in the files that are written beside the tokens."""
@@ -36,9 +35,14 @@ _LISTS = {"document_ends.bin": 8, "document_bytes.bin": 8}
 
 @dataclass(frozen=True)
 class Encoded:
-    """Documents as they are written: stream[n_tokens], and for each its end in the stream and its bytes of text.
+    """Encoded documents.
 
-    `normalized` and `covered` are the numbers of `Shards.normalized_bytes` and `Shards.covered_bytes`.
+    Attributes:
+        stream: uint16 or uint32[n_tokens], the documents' tokens.
+        ends: int64[n_documents], end of each document in the stream.
+        sizes: int64[n_documents], UTF-8 bytes of each document.
+        normalized: int64[n_documents], as `Shards.normalized_bytes`.
+        covered: uint32[n_tokens], as `Shards.covered_bytes`; None where tokens always have the same bytes.
     """
 
     stream: NDArray[Any]
@@ -48,7 +52,7 @@ class Encoded:
     covered: NDArray[np.uint32] | None
 
     def without(self, documents: int) -> Encoded:
-        """The same without the first documents."""
+        """Drop the first documents."""
         start = int(self.ends[documents - 1]) if documents else 0
         rest = self.ends[documents:] - start
         covered = None if self.covered is None else self.covered[start:]
@@ -56,13 +60,13 @@ class Encoded:
 
 
 class Writer:
-    """Writes encoded documents into the files of one folder, behind the shards that are finished there.
+    """Writes encoded documents into one folder, after the shards that are already finished there.
 
     Args:
-        folder: Where; finished shards that other settings wrote are removed.
+        folder: Target; finished shards with other settings are removed.
         tokenizer: Encodes the documents.
-        tokens_per_shard: A new file starts once the last one holds this many tokens.
-        shuffle_seed: What the documents' order was drawn with.
+        tokens_per_shard: A new file is started once the last one has this many tokens.
+        shuffle_seed: Seed of the document order.
     """
 
     def __init__(
@@ -75,15 +79,16 @@ class Writer:
         if END_OF_TEXT not in tokenizer.special_tokens:
             names = ", ".join(tokenizer.special_tokens) or "none"
             raise UserError(
-                f"the tokenizer has no special token {END_OF_TEXT} to part documents (it has: {names}); "
+                f"the tokenizer has no special token {END_OF_TEXT} to separate documents (it has: {names}); "
                 f"train or import it with special_tokens=['{END_OF_TEXT}']"
             )
         self.folder = folder
         self._eos = tokenizer.special_tokens[END_OF_TEXT]
         self._lengths = np.asarray(tokenizer.token_byte_lengths(), np.uint32)
+        self._token_hashes = token_hashes(tokenizer)
         self._dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
         self._tokens_per_shard = tokens_per_shard
-        # What decides the content beside the text.
+        # Besides the text, these determine the content.
         self._settings = {
             "tokenizer_sha256": tokenizer.sha256,
             "tokens_per_shard": tokens_per_shard,
@@ -100,8 +105,8 @@ class Writer:
         self._text_loss = sum((TextLoss(**shard.get("text_loss", {})) for shard in self._shards), TextLoss())
         self._sizes_written = np.fromfile(folder / "document_bytes.bin", "<u8", self.n_documents).astype(np.int64)
         lists = (*self._document_lists, *self._token_lists)
-        self._list_files = {name: _Hashed(folder / name, keep=True) for name in lists}
-        self._shard: _Shard | None = None
+        self._list_files = {name: HashedFile(folder / name, keep=True) for name in lists}
+        self._shard: ShardFile | None = None
 
     def _total(self, key: str) -> int:
         return sum(int(shard[key]) for shard in self._shards)
@@ -117,7 +122,7 @@ class Writer:
                 file.close()
 
     def _whole(self) -> dict[str, Any] | None:
-        """The manifest, if everything was written that these settings ask for."""
+        """The manifest, if the folder is complete and has these settings."""
         found = _read(self.folder / MANIFEST)
         if found is None or {key: found.get(key) for key in self._settings} != self._settings:
             return None
@@ -133,7 +138,7 @@ class Writer:
         shutil.rmtree(self.folder / IN_ORDER, ignore_errors=True)
 
     def _finished(self) -> list[dict[str, Any]]:
-        """Records of the finished shards; everything else is removed. None if other settings wrote them."""
+        """Remove everything but the finished shards with these settings; return their records."""
         if _read(self.folder / _SETTINGS) != self._settings:
             self.folder.mkdir(parents=True, exist_ok=True)
             for path in self.folder.iterdir():
@@ -150,7 +155,7 @@ class Writer:
             found.append(record)
         sizes = self._list_sizes(found)
         if found and any(
-            _checksum_of_first(self.folder / name, size) != found[-1]["lists"].get(name) for name, size in sizes.items()
+            checksum_of_first(self.folder / name, size) != found[-1]["lists"].get(name) for name, size in sizes.items()
         ):
             found, sizes = [], self._list_sizes([])
         kept = {name for record in found for name in (record["name"], _record_name(record["name"]))}
@@ -169,45 +174,45 @@ class Writer:
         return sizes | {name: width * tokens for name, width in self._token_lists.items()}
 
     def check_sizes(self, first: int, sizes: NDArray[np.int64]) -> None:
-        """Refuse documents, from number `first` on, that are not as long as those of the finished shards."""
+        """Raise an error if documents from index `first` differ in size from those of the finished shards."""
         wrong = np.flatnonzero(self._sizes_written[first : first + len(sizes)] != sizes)
         if len(wrong):
             at = int(wrong[0])
             raise UserError(
-                f"{self.folder} holds finished shards of another text: document {first + at} has {sizes[at]} bytes now "
-                f"and had {self._sizes_written[first + at]}; bring back that text, or delete that folder to start anew"
+                f"{self.folder} has finished shards of another text: document {first + at} has {sizes[at]} bytes now "
+                f"and had {self._sizes_written[first + at]}; restore that text, or delete the folder to start over"
             )
 
     def encode(self, tokenizer: TokenizerLike, batch: Batch, first: int) -> Encoded:
-        """Encode documents, the first of which has the number `first`, on the calling thread."""
+        """Encode documents, of which the first has index `first`, on the calling thread."""
         stream = tokenizer.encode_stream(batch, self._eos, self._lengths, narrow=self._dtype == "uint16")
         sizes = np.diff(batch.offsets)
         expected = sizes if stream.expected is None else stream.expected
         normalized = np.zeros(len(sizes), np.int64)
         if stream.changed is not None:
             normalized[stream.changed] = np.where(expected == 0, -1, expected)[stream.changed]
-        # Every loss per byte rests on this: the tokens of a document have exactly its bytes.
+        # Loss per byte is only valid if the tokens of a document have exactly its bytes.
         wrong = np.flatnonzero(stream.spelled != expected)
         if len(wrong):
             at = int(wrong[0])
             raise UserError(
                 f"document {first + at} has {expected[at]} bytes, but its tokens have {stream.spelled[at]}: this "
-                "tokenizer does not reproduce text, so a loss per byte would be wrong; use one that covers every byte"
+                "tokenizer does not preserve text, so a loss per byte would be wrong; use one that covers every byte"
             )
         if stream.marked is not None:
-            raise UserError(f"the tokenizer encoded ordinary text as {END_OF_TEXT}; it must never do that")
+            raise UserError(f"the tokenizer encoded ordinary text as {END_OF_TEXT}, which must not happen")
         return Encoded(stream.ids, stream.ends, sizes, normalized, stream.covered)
 
     def add(self, encoded: Encoded) -> None:
-        """Append documents; a file takes whole ones until it is full."""
+        """Append documents; a file that is full is followed by a new one, and no document is split."""
         stream, ends, sizes = encoded.stream, encoded.ends, encoded.sizes
         start = document = 0
         while document < len(ends):
             if self._shard is None:
                 path = self.folder / f"tokens-{len(self._shards):05}.bin"
-                self._shard = _Shard(path, first_document=self.n_documents)
-            room = self._tokens_per_shard - self._shard.n_tokens
-            stop_document = min(len(ends), int(np.searchsorted(ends, start + room)) + 1)
+                self._shard = ShardFile(path, first_document=self.n_documents)
+            capacity = self._tokens_per_shard - self._shard.n_tokens
+            stop_document = min(len(ends), int(np.searchsorted(ends, start + capacity)) + 1)
             stop = int(ends[stop_document - 1])
             n_bytes = int(sizes[document:stop_document].sum())
             self._shard.write(stream[start:stop], stop_document - document, n_bytes)
@@ -247,7 +252,7 @@ class Writer:
         )
 
     def _finish_shard(self) -> None:
-        """Bring the shard to disk, then its record: with that it is finished."""
+        """Flush the shard to disk, then its record, which marks it as finished."""
         if self._shard is None:
             return
         record = {**self._shard.finish(), "lists": {name: file.sync() for name, file in self._list_files.items()}}
@@ -265,8 +270,15 @@ class Writer:
         self._finish_shard()
         self.__exit__(None, None, None)
         write_whole(self.folder / "token_bytes.bin", self._lengths.astype("<u4").tobytes())
+        write_whole(self.folder / "token_hashes.bin", self._token_hashes.astype("<u8").tobytes())
         records = [_record_name(shard["name"]) for shard in self._shards]
-        files = [*(shard["name"] for shard in self._shards), *records, *self._list_files, "token_bytes.bin"]
+        files = [
+            *(shard["name"] for shard in self._shards),
+            *records,
+            *self._list_files,
+            "token_bytes.bin",
+            "token_hashes.bin",
+        ]
         manifest = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -287,90 +299,8 @@ class Writer:
         return manifest
 
 
-class _Shard:
-    """One file of tokens, called `.partial` until it is complete."""
-
-    def __init__(self, path: Path, *, first_document: int) -> None:
-        self.n_tokens = 0
-        self._path = path
-        self._partial = path.with_name(path.name + ".partial")
-        self._file = _Hashed(self._partial)
-        self.text_loss = TextLoss()
-        self._first_document = first_document
-        self._n_documents = self._n_bytes = 0
-
-    def write(self, tokens: NDArray[Any], n_documents: int, n_bytes: int) -> None:
-        """Append whole documents."""
-        self._file.write(np.ascontiguousarray(tokens).data)
-        self.n_tokens += len(tokens)
-        self._n_documents += n_documents
-        self._n_bytes += n_bytes
-
-    def close(self) -> None:
-        """Leave it unfinished."""
-        self._file.close()
-
-    def finish(self) -> dict[str, Any]:
-        """Flush it, give it its name and return its record."""
-        digest = self._file.sync()
-        self._file.close()
-        self._partial.replace(self._path)
-        return {
-            "name": self._path.name,
-            "n_tokens": self.n_tokens,
-            "n_documents": self._n_documents,
-            "n_bytes": self._n_bytes,
-            # Numbers in the whole stream, the last one excluded.
-            "documents": [self._first_document, self._first_document + self._n_documents],
-            "xxh3_128": digest,
-        }
-
-
-class _Hashed:
-    """A file that is written from front to back and knows its checksum.
-
-    Args:
-        path: The file.
-        keep: Append to what it holds.
-    """
-
-    def __init__(self, path: Path, *, keep: bool = False) -> None:
-        self._hash = _hash_of_first(path, path.stat().st_size) if keep and path.exists() else xxhash.xxh3_128()
-        self._file: IO[bytes] = path.open("ab" if keep else "wb")
-
-    def write(self, data: memoryview) -> None:
-        """Append."""
-        self._hash.update(data)
-        self._file.write(data)
-
-    def sync(self) -> str:
-        """Bring the file to disk and return its XXH3-128 so far."""
-        digest: str = self._hash.hexdigest()
-        remember_checksum(self._file, digest)
-        os.fsync(self._file.fileno())
-        return digest
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-def _hash_of_first(path: Path, n_bytes: int) -> xxhash.xxh3_128:
-    """The hash of a file's first bytes, or of all if it has fewer."""
-    found = xxhash.xxh3_128()
-    with path.open("rb") as file:
-        while n_bytes and (part := file.read(min(n_bytes, 1 << 20))):
-            found.update(part)
-            n_bytes -= len(part)
-    return found
-
-
-def _checksum_of_first(path: Path, n_bytes: int) -> str:
-    return str(_hash_of_first(path, n_bytes).hexdigest()) if path.exists() else ""
-
-
 def _read(path: Path) -> dict[str, Any] | None:
-    """A sealed file; None if it is missing or damaged, so that what it describes is made again."""
+    """Read a sealed file; None if it is missing or damaged, so that its content is made again."""
     try:
         return read_sealed(path)
     except (FileNotFoundError, ValueError):

@@ -1,4 +1,4 @@
-"""Encoding a corpus into shards: reading, encoding and writing at the same time, continued after an interruption."""
+"""Encode a corpus into shards; reading, encoding and writing overlap, and an interrupted run can be resumed."""
 
 from __future__ import annotations
 
@@ -25,41 +25,40 @@ if TYPE_CHECKING:
     from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
 
-# A shuffled folder is put together in steps of about so many tokens, and of at most so many documents.
+# A shuffled folder is written in steps of about this many tokens and at most this many documents.
 _STEP_TOKENS, _STEP_DOCUMENTS = 1 << 20, 1 << 16
 
 _MOST_READERS = 8
-"""Each keeps up to 16 batches of text, 64 MiB, for when its file's turn comes."""
+"""Each reader buffers up to 16 batches of text (64 MiB)."""
 
 
 def reading_threads(threads: int | None) -> int:
-    """How many files to read at a time beside so many threads that encode (None: all cores).
+    """Number of files to read at once while this many threads encode (None: all cores).
 
-    Decompressing a text and reading its JSON takes a third of the time or less that encoding it takes.
+    Decompressing and parsing text takes at most a third of the time of encoding it.
     """
     return min(max(thread_count(threads) // 3, 1), _MOST_READERS)
 
 
 @dataclass(frozen=True)
 class ShardConfig:
-    """How an encoded corpus is laid out on disk.
+    """Layout of an encoded corpus on disk.
 
     Attributes:
-        tokens_per_shard: A new file starts once the last one holds this many tokens; documents are never cut.
-        shuffle_seed: Write the documents in the order that this seed draws, the same for every tokenizer; None for
-            the order of the corpus. Training here shuffles as it reads (`lm.train.shuffle`), so this is for programs
-            that read shards from front to back. While it shuffles, the folder takes twice its space.
+        tokens_per_shard: A new file is started once the last one has this many tokens; documents are never cut.
+        shuffle_seed: Seed of a document order that is the same for every tokenizer; None keeps the order of the corpus.
+            Training shuffles while it reads (`lm.train.shuffle`), so this is for programs that read shards in order.
+            Shuffling temporarily needs twice the disk space.
     """
 
     tokens_per_shard: int = 100_000_000
     shuffle_seed: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
         if self.tokens_per_shard < 1:
-            raise UserError(f"tokens_per_shard={self.tokens_per_shard} is not possible; use 1 or more")
+            raise UserError(f"tokens_per_shard={self.tokens_per_shard} must be at least 1")
         if self.shuffle_seed is not None and self.shuffle_seed < 0:
-            raise UserError(f"shuffle_seed={self.shuffle_seed} is not possible; use 0 or more, or null for no shuffle")
+            raise UserError(f"shuffle_seed={self.shuffle_seed} must be at least 0, or null for no shuffle")
 
 
 def write_shards(
@@ -72,38 +71,38 @@ def write_shards(
     progress: Progress | None = None,
     n_bytes: int | None = None,
 ) -> dict[str, Any]:
-    """Encode documents into a folder of shards, which appears only when it is whole.
+    """Encode documents into a folder of shards, which appears only when it is complete.
 
-    Whatever stops it, finished shards stay in `.NAME.partial` beside the folder, and the same call continues behind
-    them: it reads what they hold again, to find its place, and encodes only the rest. The result does not depend on
-    threads, batches and interruptions.
+    After an interruption, finished shards remain in `.NAME.partial` next to the folder, and the same call resumes from
+    them: it reads the whole corpus but encodes only the rest. The result does not depend on threads, batches or
+    interruptions.
 
     Args:
-        folder: Where to write; must not exist, or be empty.
+        folder: Target; must not exist or be empty.
         tokenizer: Encodes the documents; must have the special token `<|endoftext|>`.
         batches: Documents, as `tokenizer.corpus.Corpus.batches` yields them.
         config: Size of the files and order of the documents.
-        threads: Batches that are encoded at the same time; None uses all cores.
-        progress: Called with ("shards", bytes of text done, `n_bytes`); and with ("shuffled", ...) in the same way.
-        n_bytes: Bytes of all documents, if they are known.
+        threads: Batches to encode at the same time; None uses all cores.
+        progress: Called with ("shards", bytes of text done, `n_bytes`), then with ("shuffled", ...) if shuffling.
+        n_bytes: Bytes of all documents, if known.
 
     Returns:
         The manifest, as in `shards.json`.
 
     Raises:
-        UserError: If the folder is taken, no document came, tokens do not spell their document, or the documents
-            are not those of the finished shards.
+        UserError: If the folder is not empty, there are no documents, tokens do not spell their document, or the
+            documents differ from those of the finished shards.
     """
     config = config or ShardConfig()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and is not empty; remove it or choose another folder for the shards")
-    # One name, not one per process: a killed attempt is continued by the next.
+    # The name does not depend on the process, so that the next attempt finds it.
     partial = folder.with_name(f".{folder.name}.partial")
     try:
         manifest = _write(partial, tokenizer, batches, config, threads, progress, n_bytes)
     except BaseException:
         if not any(partial.rglob("tokens-*.json")):
-            shutil.rmtree(partial, ignore_errors=True)  # there is nothing to continue
+            shutil.rmtree(partial, ignore_errors=True)  # nothing to resume from
         raise
     partial.replace(folder)
     return manifest
@@ -120,7 +119,7 @@ def _write(
 ) -> dict[str, Any]:
     seed = config.shuffle_seed
     with Writer(partial, tokenizer, config.tokens_per_shard, seed) as writer:
-        if writer.manifest is not None:  # killed between the last shard and the folder's name
+        if writer.manifest is not None:  # killed before the folder was renamed
             return writer.manifest
         if seed is None:
             report = Throttle(progress, "shards", n_bytes)
@@ -139,9 +138,9 @@ def _write(
 
 
 def _encode(tokenizer: TokenizerLike, batches: Iterable[Batch], threads: int, writer: Writer) -> Generator[Encoded]:
-    """Encode the documents that the writer lacks, in order; each thread takes a batch, so that none waits for another.
+    """Encode the documents that the writer lacks, in order, one batch per thread.
 
-    The batches are read, and the results written, on the caller's thread meanwhile.
+    Meanwhile the calling thread reads batches and writes results.
     """
     done = writer.n_documents
     pending: deque[tuple[Future[Encoded], int]] = deque()
@@ -155,14 +154,14 @@ def _encode(tokenizer: TokenizerLike, batches: Iterable[Batch], threads: int, wr
                 if skip < len(batch):
                     pending.append((pool.submit(writer.encode, tokenizer, batch, first), skip))
                 first += len(batch)
-                # Two batches per thread: one at hand and one to take up next.
+                # Two batches per thread: the current one and the next.
                 if len(pending) > 2 * threads:
                     future, skip = pending.popleft()
                     yield future.result().without(skip)
             if first < done:
                 raise UserError(
-                    f"{writer.folder} holds finished shards of {done} documents, but the corpus has only {first} now; "
-                    "bring back the text that was encoded, or delete that folder to start anew"
+                    f"{writer.folder} has finished shards of {done} documents, but the corpus now has only {first}; "
+                    "restore the text that was encoded, or delete that folder to start from scratch"
                 )
             while pending:
                 future, skip = pending.popleft()
@@ -172,7 +171,7 @@ def _encode(tokenizer: TokenizerLike, batches: Iterable[Batch], threads: int, wr
 
 
 def _shuffled(shards: Shards, seed: int, start: int) -> Generator[Encoded]:
-    """The documents in the order of the seed, from number `start` of that order on."""
+    """Documents in the order that the seed draws, from index `start` of that order."""
     order = np.random.default_rng(seed).permutation(shards.n_documents)
     lengths = np.diff(shards.document_ends, prepend=0)
     while start < len(order):

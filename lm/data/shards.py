@@ -1,19 +1,21 @@
-"""Encoded corpora on disk: raw little-endian tokens, memory-mapped, with the bytes of every document.
+"""Encoded corpora on disk: memory-mapped little-endian tokens, with the size in bytes of every document.
 
 A folder of shards holds
 
-- `shards.json`: format version, dtype, vocabulary size, hash of the tokenizer, counts, and size and checksum of all
+- `shards.json`: format version, dtype, vocabulary size, hash of the tokenizer, counts, and sizes and checksums of all
   files;
 - `tokens-00000.bin`, ...: ids as uint16 (vocabularies up to 65,536) or uint32. Every document is
   `<|endoftext|>` followed by its tokens, and no document is cut by the end of a file;
-- `tokens-00000.json`, ...: of each such file its tokens, documents, bytes of text, checksum, and which documents;
+- `tokens-00000.json`, ...: for each of these files its number of tokens, documents and text bytes, its checksum, and
+  the range of documents;
 - `document_ends.bin`: uint64, position in the whole stream just after each document;
 - `document_bytes.bin`: uint64, UTF-8 bytes of each original document;
 - `normalized_bytes.bin`, where the tokenizer may change text: int64, for a document that decodes to another text, the
   bytes that its tokens stand for, or -1 where they stand for none; 0 for any other document;
 - `covered_bytes.bin`, where the bytes of a token depend on the text (`TokenizerLike.fixed_bytes`): uint32, for each
   token of the stream, how many bytes of its document it stands for;
-- `token_bytes.bin`: uint32, bytes of each token of the vocabulary, 0 for special tokens.
+- `token_bytes.bin`: uint32, bytes of each token of the vocabulary, 0 for special tokens;
+- `token_hashes.bin`: uint64, hash of each token (`token_hashes`).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xxhash
 
 from tokenizer.durable import Verify, check_files, read_sealed
 from tokenizer.errors import UserError
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from tokenizer.interface import TokenizerLike
 
 FORMAT = "superbpe-shards"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MANIFEST = "shards.json"
 NORMALIZED = "normalized_bytes.bin"
 COVERED = "covered_bytes.bin"
@@ -66,17 +69,42 @@ class TextLoss:
         return TextLoss(**{name: mine[name] + theirs[name] for name in mine})
 
 
+# Seeds of the hash: equal bytes of different kinds get different hashes.
+_ORDINARY, _SPECIAL, _NO_TOKEN, _REPEATED = range(4)
+
+
+def token_hashes(tokenizer: TokenizerLike) -> NDArray[np.uint64]:
+    """uint64[vocab_size]: XXH3-64 of each token's bytes, of a special token's string, or of an id without a token.
+
+    An external tokenizer may have two tokens with the same bytes; these get different hashes.
+    """
+    special, seen = set(tokenizer.special_tokens.values()), set()
+
+    def digest(i: int, token: bytes) -> int:
+        if i in special:
+            return xxhash.xxh3_64_intdigest(token, _SPECIAL)
+        if not token:
+            return xxhash.xxh3_64_intdigest(b"%d" % i, _NO_TOKEN)
+        repeated = token in seen
+        seen.add(token)
+        return xxhash.xxh3_64_intdigest(
+            b"%d %s" % (i, token) if repeated else token, _REPEATED if repeated else _ORDINARY
+        )
+
+    return np.fromiter(map(digest, range(len(tokenizer.vocab)), tokenizer.vocab), np.uint64, len(tokenizer.vocab))
+
+
 class Shards:
     """A folder of shards, memory-mapped.
 
     Attributes:
-        folder: Where it lies.
-        n_tokens: Tokens of the stream, one `<|endoftext|>` per document included.
-        n_documents: Documents.
+        folder: The folder.
+        n_tokens: Tokens of the stream, including one `<|endoftext|>` per document.
+        n_documents: Number of documents.
         n_bytes: UTF-8 bytes of the original documents.
         vocab_size: Size of the tokenizer's vocabulary.
         eos_id: Id of `<|endoftext|>`.
-        tokenizer_sha256: Name of the tokenizer.
+        tokenizer_sha256: Hash of the tokenizer.
         document_ends: int64[n_documents], position in the stream just after each document.
         document_bytes: int64[n_documents], UTF-8 bytes of each original document.
         normalized_bytes: int64[n_documents], for a document that decodes to another text, the bytes that its tokens
@@ -85,6 +113,7 @@ class Shards:
             its `token_byte_lengths`.
         text_loss: What the tokens lack of the text.
         token_byte_lengths: int64[vocab_size], bytes of each token, 0 for special tokens.
+        token_hashes: uint64[vocab_size], hash of each token, the same in every vocabulary.
     """
 
     def __init__(self, folder: Path, verify: Verify = "once") -> None:
@@ -96,10 +125,10 @@ class Shards:
         self.vocab_size: int = manifest["vocab_size"]
         self.eos_id: int = manifest["eos_id"]
         self.tokenizer_sha256: str = manifest["tokenizer_sha256"]
-        # As plain arrays: slicing a memmap costs microseconds.
+        # Plain arrays, since slicing a memmap costs microseconds.
         self._files = [np.asarray(np.memmap(folder / s["name"], manifest["dtype"], "r")) for s in manifest["shards"]]
         self._starts = np.cumsum([0] + [len(file) for file in self._files])
-        # Stored as uint64, viewed as int64: numpy turns uint64 minus int into float.
+        # Stored as uint64 but viewed as int64: NumPy turns uint64 minus int into float.
         self.document_ends = _map_int64(folder / "document_ends.bin")
         self.document_bytes = _map_int64(folder / "document_bytes.bin")
         self.normalized_bytes = np.zeros(self.n_documents, np.int64)
@@ -112,6 +141,7 @@ class Shards:
             **manifest.get("text_loss", {"changed_documents": int(np.count_nonzero(self.normalized_bytes))})
         )
         self.token_byte_lengths = np.fromfile(folder / "token_bytes.bin", "<u4").astype(np.int64)
+        self.token_hashes = np.fromfile(folder / "token_hashes.bin", "<u8")
         self._check()
 
     @classmethod
@@ -119,9 +149,9 @@ class Shards:
         """Map the shards in `folder`.
 
         Args:
-            folder: As `lm.data.sharding.write_shards` wrote it.
-            tokenizer: If given, the one that must have written them.
-            verify: When to compare all files with their checksums, which takes a second for some gigabytes.
+            folder: A folder that `lm.data.sharding.write_shards` wrote.
+            tokenizer: If given, the tokenizer that must have written the shards.
+            verify: When to compare all files with their checksums (a second for a few gigabytes).
 
         Raises:
             UserError: If files are missing, damaged, or from another tokenizer.
@@ -153,10 +183,10 @@ class Shards:
         return self.tokens(start + 1, int(self.document_ends[i]))
 
     def tokens(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Copy of the stream from position `start` to `stop`, `<|endoftext|>` included.
+        """Copy of the stream from position `start` to `stop`, including `<|endoftext|>`.
 
         Raises:
-            UserError: If an id lies outside the vocabulary (the file was damaged).
+            UserError: If an id is outside the vocabulary (the file is damaged).
         """
         if not 0 <= start <= stop <= self.n_tokens:
             raise IndexError(f"tokens {start}:{stop} of a stream of {self.n_tokens}")
@@ -173,7 +203,7 @@ class Shards:
         return out
 
     def stored(self, documents: NDArray[np.int64]) -> NDArray[Any]:
-        """Tokens of these documents one after another as they are stored, each after its `<|endoftext|>`."""
+        """Concatenated tokens of these documents in their stored dtype, each preceded by its `<|endoftext|>`."""
         starts, stops = self._places(documents)
         files = np.searchsorted(self._starts, starts, side="right") - 1
         shift = self._starts[files]
@@ -193,23 +223,27 @@ class Shards:
         return np.where(documents > 0, self.document_ends[documents - 1], 0), self.document_ends[documents]
 
     def _check(self) -> None:
-        """What can be checked without reading all tokens; `tokens` checks the rest as it reads."""
+        """Check everything that does not require reading all tokens; `tokens` checks the rest."""
         ends, sizes = self.document_ends, self.document_bytes
         if self._starts[-1] != self.n_tokens:
-            raise UserError(self._damage("its files do not hold as many tokens as its manifest says"))
+            raise UserError(self._damage("the token files do not match the manifest"))
         if {len(ends), len(sizes), len(self.normalized_bytes)} != {self.n_documents} or self.n_documents == 0:
-            raise UserError(self._damage("its document files do not match the number of documents"))
+            raise UserError(self._damage("the document files do not match the number of documents"))
         if ends[0] < 1 or ends[-1] != self.n_tokens or (np.diff(ends) < 1).any():
-            raise UserError(self._damage("its document boundaries are out of order"))
+            raise UserError(self._damage("the document boundaries are out of order"))
         if self.covered_bytes is not None and len(self.covered_bytes) != self.n_tokens:
             raise UserError(self._damage(f"{COVERED} does not have {self.n_tokens} numbers"))
         if (sizes < 0).any() or int(sizes.sum()) != self.n_bytes:
-            raise UserError(self._damage(f"its documents do not add up to {self.n_bytes} bytes"))
-        if len(self.token_byte_lengths) != self.vocab_size or not 0 <= self.eos_id < self.vocab_size:
-            raise UserError(self._damage(f"its vocabulary does not have {self.vocab_size} tokens"))
+            raise UserError(self._damage(f"the documents do not add up to {self.n_bytes} bytes"))
+        if {len(self.token_byte_lengths), len(self.token_hashes)} != {
+            self.vocab_size
+        } or not 0 <= self.eos_id < self.vocab_size:
+            raise UserError(self._damage(f"the vocabulary does not have {self.vocab_size} tokens"))
         for file in self._files:
             if file[0] != self.eos_id or file[: 1 << 20].max() >= self.vocab_size:
-                raise UserError(self._damage("its tokens do not start with <|endoftext|> or leave the vocabulary"))
+                raise UserError(
+                    self._damage("a file does not start with <|endoftext|> or holds ids outside the vocabulary")
+                )
 
     def _damage(self, what: str) -> str:
         return f"the shards in {self.folder} are damaged: {what}; delete the folder and write it again"
@@ -220,7 +254,7 @@ def _map_int64(path: Path) -> NDArray[np.int64]:
 
 
 def _read_manifest(folder: Path, verify: Verify) -> dict[str, Any]:
-    """Read `shards.json`, compare the files with it, and turn its dtype into NumPy's."""
+    """Read `shards.json`, check the files against it, and convert its dtype to NumPy's."""
     remedy = "delete the folder and write it again"
     try:
         _check_version(read_json(folder / MANIFEST))
@@ -241,12 +275,12 @@ def _check_lengths(manifest: dict[str, Any]) -> None:
     width = np.dtype(manifest["dtype"]).itemsize
     for shard in manifest["shards"]:
         if manifest["files"][shard["name"]]["bytes"] != width * shard["n_tokens"]:
-            raise UserError(f"{shard['name']} does not hold as many tokens as {MANIFEST} says")
+            raise UserError(f"{shard['name']} does not match its number of tokens in {MANIFEST}")
 
 
 def _check_version(manifest: dict[str, Any]) -> None:
     found = manifest["format"], manifest["format_version"]
     if found != (FORMAT, FORMAT_VERSION):
         raise UserError(
-            f"they are {found[0]} version {found[1]}, and this program reads {FORMAT} version {FORMAT_VERSION}"
+            f"their format is {found[0]} version {found[1]}, but this program reads {FORMAT} version {FORMAT_VERSION}"
         )

@@ -1,4 +1,4 @@
-"""The order in which training reads documents: the same for every tokenizer, endless, addressable."""
+"""The endless stream of documents that training reads, in an order that is the same for every tokenizer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class DocumentStream:
-    """Documents of `shards` one after another, epoch after epoch.
+    """Documents of `shards`, epoch after epoch.
 
-    The order depends on the seed, the epoch and the number of documents, never on the tokenizer: two
-    tokenizers' streams hold the same text, so that equal numbers of steps read equal documents.
+    The order depends on the seed, the epoch and the number of documents, never on the tokenizer, so every tokenizer's
+    model reads the same documents.
 
     Args:
         shards: The encoded corpus.
         seed: Seed of the shuffle.
-        shuffle: Draw a new order for every epoch; False keeps the order of the shards.
+        shuffle: Draw a new order for every epoch; False reads the shards in order.
     """
 
     def __init__(self, shards: Shards, *, seed: int, shuffle: bool = True) -> None:
@@ -34,7 +34,7 @@ class DocumentStream:
         self._load(0)
 
     def read(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Tokens of the stream from position `start` to `stop`; positions count on across epochs."""
+        """Tokens of the stream from position `start` to `stop`; positions continue across epochs."""
         return self._gather(self._shards.tokens, start, stop)
 
     def text_bytes(self, start: int, stop: int) -> int:
@@ -64,7 +64,7 @@ class DocumentStream:
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     def bytes_per_token(self, n_bytes: int) -> float:
-        """Text bytes per token (EOS counted) of the documents that hold the first `n_bytes` of the stream."""
+        """Text bytes per token, EOS included, of the documents with the first `n_bytes` of the stream."""
         epochs, rest = divmod(n_bytes, self._shards.n_bytes)
         self._load(epochs)
         text = np.cumsum(self._shards.document_bytes[self._order])
@@ -74,7 +74,7 @@ class DocumentStream:
         return total_bytes / (epochs * self._shards.n_tokens + last_tokens)
 
     def context_tokens(self, context_bytes: int, train_bytes: int) -> int:
-        """Tokens that stand for `context_bytes` of text in a run over `train_bytes`."""
+        """Tokens that correspond to `context_bytes` of text in a run over `train_bytes`."""
         return max(1, round(context_bytes / self.bytes_per_token(train_bytes)))
 
     def _load(self, epoch: int) -> None:

@@ -15,8 +15,8 @@ def resampled_ratios(
 ) -> NDArray[np.float64]:
     """Ratio sum(numerators) / sum(denominators) for resampled documents.
 
-    The draws depend on the seed and the number of documents only, so two calls that share both are paired:
-    their difference is the paired bootstrap of the difference.
+    The draws depend only on the seed and the number of documents, so two calls with the same of both are paired: their
+    difference is the paired bootstrap of the difference.
 
     Args:
         numerators: float[n_documents].
@@ -33,15 +33,15 @@ def resampled_ratios(
 def multi_bootstrap(
     numerators: NDArray[Any], denominators: NDArray[Any], *, samples: int, seed: int
 ) -> NDArray[np.float64]:
-    """Ratio mean over runs of sum(numerators) / sum(denominators), with runs and documents both resampled.
+    """Mean over runs of sum(numerators) / sum(denominators), with runs and documents both resampled.
 
-    Each resample draws runs and documents independently of each other, with replacement, so a run keeps its
-    documents and a document its runs. Paired runs (two models of one seed) come as one row of differences.
+    Each resample draws runs and documents independently, with replacement. Paired runs (two models with one seed) are
+    one row of differences.
     (Sellam et al., The MultiBERTs, ICLR 2022, section 4; Owen, The pigeonhole bootstrap, 2007, for its coverage.)
 
     Args:
         numerators: float[n_runs, n_documents].
-        denominators: float[n_documents]; no run changes them.
+        denominators: float[n_documents], the same for all runs.
         samples: Number of resamples.
         seed: Seed of the draws.
 
@@ -56,19 +56,19 @@ def multi_bootstrap(
         sums = numerators @ weights
         if n_runs > 1:
             sums = sums[rng.integers(0, n_runs, n_runs)]
-        # A resample may consist of empty documents alone.
+        # A resample may consist of empty documents only.
         ratios[i] = sums.mean() / max(1, weights @ denominators)
     return ratios
 
 
 def percentile_interval(values: NDArray[Any], confidence: float) -> tuple[float, float]:
-    """Interval between the (1 - confidence) / 2 quantiles on either side."""
+    """Interval between the (1 - confidence) / 2 and (1 + confidence) / 2 quantiles."""
     low, high = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
 
 
 def percentile_p_value(values: NDArray[Any]) -> float:
-    """Two-sided p-value against 0: twice the smaller share of resamples on either side, itself counted as one.
+    """Two-sided p-value against 0: twice the smaller share of resamples on either side, plus one.
 
     (Davison and Hinkley, Bootstrap Methods and their Application, section 4.4, for the +1.)
     """

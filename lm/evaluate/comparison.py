@@ -1,4 +1,4 @@
-"""Two or more tokenizers compared on the same documents: differences with what is known about their spread."""
+"""Comparison of two or more tokenizers on the same documents: differences, intervals and p-values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lm.evaluate.bootstrap import multi_bootstrap, percentile_interval, percentile_p_value
-from lm.evaluate.scores import Evaluation
+from lm.evaluate.evaluation import Evaluation
 from lm.evaluate.significance import estimate, holm, ratio_component, seed_component
 from tokenizer.errors import UserError
 
@@ -23,33 +23,34 @@ Runs = Evaluation | Sequence[Evaluation]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two tokenizers' models on the same documents; B minus A.
+    """Models of two tokenizers on the same documents; differences are B minus A.
 
-    With one seed each, the interval is a paired bootstrap over documents (or sources), and says nothing about other
-    training runs. With several, its variance is the sum of two: between the seeds' differences, and between the
-    documents' mean differences, each with its own quantile of Student's t (`significance.estimate`). Noise that
-    belongs to one run and one document counts in both, so the interval is, if anything, too wide.
+    With one seed each, the interval is a paired bootstrap over documents (or sources) and does not cover other training
+    runs. With several seeds, two variances add up: between the seeds' differences and between the documents' mean
+    differences, each with its own quantile of Student's t (`significance.estimate`). Noise specific to one run and one
+    document counts in both, so the interval is too wide if anything.
 
     Attributes:
-        bits_per_byte_a: Of A, mean over its seeds; likewise `bits_per_byte_b`.
+        bits_per_byte_a: Bits per byte of A, mean over its seeds.
+        bits_per_byte_b: Bits per byte of B, mean over its seeds.
         difference: bits_per_byte_b - bits_per_byte_a; negative means that B is better.
-        interval: Of the difference; None below two documents.
-        confidence: Of the interval.
-        n_documents: Documents that both scored.
-        verdict: "no significant difference" if the interval contains 0, or the p-value adjusted for the number of
-            comparisons is not small enough.
-        n_seeds: Pairs of runs; those of one seed read the same documents in the same order.
-        cluster: What was resampled: "document" or "source".
-        n_clusters: How many of these there are.
+        interval: Interval of the difference; None for fewer than two documents.
+        confidence: Confidence level of the interval.
+        n_documents: Number of documents.
+        verdict: "no significant difference" if the interval contains 0, or if the p-value adjusted for the number of
+            comparisons is too large.
+        n_seeds: Pairs of runs; the two runs of a seed read the same documents in the same order.
+        cluster: Unit of resampling: "document" or "source".
+        n_clusters: Number of these units.
         seed_differences: Difference of each pair of runs.
-        p_value: Two-sided, against no difference; None below two documents. With one seed, from the bootstrap; where
-            that has no resample on the other side of 0, from Student's t over documents if it is less: twice one in
-            2000 resamples, corrected for 78 comparisons of 13 tokenizers, would never be significant.
-        p_adjusted: After Holm's correction for all comparisons of one experiment; `p_value` where there is one.
-        bootstrap_interval: With several seeds, the percentile interval of resampled seeds and documents: a check on
-            `interval`, and too narrow with few seeds.
+        p_value: Two-sided p-value against no difference; None for fewer than two documents. With one seed, from the
+            bootstrap. If no resample is on the other side of 0, from Student's t over documents if that is smaller: two
+            in 2000 resamples could never be significant after correction for 78 comparisons of 13 tokenizers.
+        p_adjusted: The p-value after Holm's correction for all comparisons of an experiment.
+        bootstrap_interval: With several seeds, the percentile interval of resampled seeds and documents, as a check on
+            `interval`; too narrow with few seeds.
         seed_error: Standard error from seeds alone; None with one seed.
-        document_error: Standard error from documents alone; None below two documents.
+        document_error: Standard error from documents alone; None for fewer than two documents.
     """
 
     bits_per_byte_a: float
@@ -70,7 +71,7 @@ class Comparison:
     document_error: float | None = None
 
     def summary(self) -> dict[str, Any]:
-        """The same, JSON-able."""
+        """The fields as a JSON-able dictionary."""
         content = dataclasses.asdict(self)
         return {key: list(value) if isinstance(value, tuple) else value for key, value in content.items()}
 
@@ -80,16 +81,16 @@ def compare(a: Runs, b: Runs) -> Comparison:
 
     Args:
         a: The baseline: an evaluation, or one per seed.
-        b: The other, with as many seeds in the same order.
+        b: The other one, with the same seeds in the same order.
 
     Raises:
-        UserError: If they scored different documents, or scored them differently.
+        UserError: If they scored different documents or used different settings.
     """
     first, second = _runs(a), _runs(b)
     if len(first) != len(second):
-        raise UserError(f"{len(first)} seeds are compared with {len(second)}; train equally many of both")
+        raise UserError(f"{len(first)} seeds cannot be compared with {len(second)}; train the same number of both")
     for other in (*first[1:], *second):
-        _same_or_refuse(first[0], other)
+        _check_comparable(first[0], other)
     base, config = first[0], first[0].config
     sizes = base.clustered(base.document_bytes)
     bits = np.array(
@@ -104,7 +105,7 @@ def compare(a: Runs, b: Runs) -> Comparison:
         interval = percentile_interval(resampled, config.confidence)
         documents = ratio_component(bits.mean(axis=0), sizes)
         p_value = percentile_p_value(resampled)
-        if p_value * (1 + len(resampled)) < 3:  # no resample on the other side: all that they say is "at most"
+        if p_value * (1 + len(resampled)) < 3:  # no resample on the other side: only an upper bound
             p_value = min(p_value, estimate(difference, [documents], config.confidence).p_value)
         found = {"interval": interval, "p_value": p_value}
         if len(first) > 1:
@@ -126,32 +127,32 @@ def compare(a: Runs, b: Runs) -> Comparison:
         seed_differences=tuple(by_seed),
         **{"interval": None, **found},
     )
-    return _judged(comparison, comparison.p_value)
+    return _with_verdict(comparison, comparison.p_value)
 
 
 def compare_all(runs: Sequence[Runs]) -> dict[tuple[int, int], Comparison]:
     """Compare every tokenizer with every later one, with Holm's correction for the number of comparisons.
 
     Args:
-        runs: Of each tokenizer, as for `compare`.
+        runs: For each tokenizer, an evaluation or one per seed.
 
     Returns:
-        Comparisons by (number of A, number of B).
+        Comparisons by (index of A, index of B).
     """
     pairs = list(itertools.combinations(range(len(runs)), 2))
     found = [compare(runs[i], runs[j]) for i, j in pairs]
     tested = [1.0 if comparison.p_value is None else comparison.p_value for comparison in found]
     return {
-        pair: _judged(comparison, None if comparison.p_value is None else p)
+        pair: _with_verdict(comparison, None if comparison.p_value is None else p)
         for pair, comparison, p in zip(pairs, found, holm(tested), strict=True)
     }
 
 
 def aggregate(runs: Runs) -> dict[str, Any]:
-    """The summary of one tokenizer's models: the first one's, with bits per byte averaged over the seeds.
+    """Summary of one tokenizer's models: that of the first one, with losses averaged over the seeds.
 
-    With several seeds, `seeds` says what each one gave and their standard deviation, and the interval is that of
-    `compare`, of one tokenizer alone.
+    With several seeds, `seeds` holds the values and their standard deviation, and the interval is computed from seeds
+    and documents as in `compare`.
     """
     evaluations = _runs(runs)
     summary = evaluations[0].summary()
@@ -178,8 +179,8 @@ def aggregate(runs: Runs) -> dict[str, Any]:
     }
 
 
-def _judged(comparison: Comparison, p_adjusted: float | None) -> Comparison:
-    """The comparison with its verdict; of one test alone, the interval decides."""
+def _with_verdict(comparison: Comparison, p_adjusted: float | None) -> Comparison:
+    """Add the verdict; for a single test, the interval decides."""
     verdict: Verdict = "no significant difference"
     alone = p_adjusted == comparison.p_value
     significant = alone or (p_adjusted is not None and p_adjusted < 1 - comparison.confidence)
@@ -192,7 +193,7 @@ def _judged(comparison: Comparison, p_adjusted: float | None) -> Comparison:
 
 
 def _mean_rows(tables: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Tables of `Evaluation.by` averaged over seeds: same documents, so the same rows in the same order."""
+    """Average tables of `Evaluation.by` over seeds; the documents are the same, so the rows are too."""
     return [
         {
             key: value if isinstance(value, str | int) else float(np.mean([row[key] for row in rows]))
@@ -210,18 +211,18 @@ def _pairs(first: list[Evaluation], second: list[Evaluation]) -> list[tuple[Eval
     return list(zip(first, second, strict=True))
 
 
-def _same_or_refuse(a: Evaluation, b: Evaluation) -> None:
+def _check_comparable(a: Evaluation, b: Evaluation) -> None:
     if not np.array_equal(a.document_bytes, b.document_bytes):
         raise UserError(
             f"the two evaluations scored different documents ({len(a.document_bytes)} and "
             f"{len(b.document_bytes)}, or of different sizes); evaluate both on the same held-out text"
         )
-    # How many tokens a forward pass takes changes nothing.
+    # The size of a forward pass does not affect results.
     one, two = (dataclasses.replace(each.config, batch_tokens=1) for each in (a, b))
     if one != two:
-        raise UserError(f"the two evaluations differ in their settings ({a.config} and {b.config}); use the same")
+        raise UserError(f"the two evaluations have different settings ({a.config} and {b.config}); use the same")
     (_, group_a), (_, group_b) = a.cluster(), b.cluster()
     if (group_a is None) != (group_b is None) or (
         group_a is not None and group_b is not None and not np.array_equal(group_a.index, group_b.index)
     ):
-        raise UserError("the two evaluations know different sources of the same documents; evaluate both again")
+        raise UserError("the two evaluations have different sources for the same documents; evaluate both again")

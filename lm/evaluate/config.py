@@ -1,4 +1,4 @@
-"""How held-out text is scored, apart from the scoring: a configuration is read without importing Torch."""
+"""Settings of evaluation. Separate from it, so that reading a configuration does not import Torch."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class EvalConfig:
     """How held-out text is scored.
 
     Attributes:
-        context_bytes: Most bytes of context of a scored token.
-        min_context_bytes: Fewest, where the document has them. Larger is closer to a full context for every
-            token, and costs context_bytes / (context_bytes - min_context_bytes) forward passes.
-        batch_tokens: Most tokens, padding included, of a forward pass.
-        bootstrap_samples: Resamples of the documents.
-        confidence: Of the intervals.
-        seed: Of the resamples.
-        cluster: What is resampled: single documents; sources, with all documents of each, because what one site
-            wrote is not independent; `auto`: sources where there are at least 30, documents otherwise.
+        context_bytes: Maximum context of a scored token in bytes.
+        min_context_bytes: Minimum context in bytes, if the document has that many. Larger values are closer to a full
+            context for every token and cost context_bytes / (context_bytes - min_context_bytes) forward passes.
+        batch_tokens: Maximum number of tokens of a forward pass, padding included.
+        bootstrap_samples: Number of resamples.
+        confidence: Confidence level of the intervals.
+        seed: Seed of the resamples.
+        cluster: Unit of resampling: `document`; `source`, since documents of one site are not independent; or `auto`,
+            sources if there are at least 30 of them, otherwise documents.
     """
 
     context_bytes: int = 1024
@@ -43,4 +43,4 @@ class EvalConfig:
         if self.batch_tokens < 1 or self.bootstrap_samples < 1:
             raise UserError("batch_tokens and bootstrap_samples must be positive whole numbers")
         if not 0 < self.confidence < 1:
-            raise UserError(f"confidence={self.confidence} must lie between 0 and 1, for instance 0.95")
+            raise UserError(f"confidence={self.confidence} must be between 0 and 1, for instance 0.95")

@@ -1,7 +1,7 @@
-"""What a model costs when it is used, per byte of text: FLOPs, memory of the key-value cache, seconds.
+"""Inference cost of a model per byte of text: FLOPs, memory of the KV cache, seconds.
 
-A tokenizer changes how many tokens a byte takes and how large the head is; both are in here, so that "cheaper" is a
-number. Only the counts of one time (`decode_seconds`) depend on the machine.
+A tokenizer changes the number of tokens per byte and the size of the head; both are included. Only `decode_seconds`
+depends on the machine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from lm.model.kv_cache import KeyValueCache
+from lm.model.kv_cache import KVCache
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
     from lm.model.transformer import Transformer
 
 KV_BYTES = {"bf16": 2, "fp32": 4}
-"""Bytes of one number of the cache."""
+"""Bytes per number in the KV cache."""
 FORMULAS = {
-    "prefill_flops_per_byte": "(2 N_layers T + 2 N_head + 2 depth width T (T + 1)) / context_bytes: a context of T "
-    "tokens read at once, of which only the last needs the head",
-    "decode_flops_per_byte": "(2 (N_layers + N_head) + 4 depth width T) / bytes_per_token: one more token behind T",
-    "kv_bytes_per_byte": "2 depth width bytes_per_number / bytes_per_token",
+    "prefill_flops_per_byte": "(2 N_layers T + 2 N_head + 2 n_layers hidden_size T (T + 1)) / context_bytes: "
+    "a context of T tokens read at once, of which only the last needs the head",
+    "decode_flops_per_byte": "(2 (N_layers + N_head) + 4 n_layers hidden_size T) / bytes_per_token: "
+    "one more token after T",
+    "kv_bytes_per_byte": "2 n_layers hidden_size bytes_per_number / bytes_per_token",
 }
-"""N are weights that multiply activations, T = context_bytes / bytes_per_token; last come attention's products."""
+"""N counts weights that multiply activations; T = context_bytes / bytes_per_token; the last terms are attention's."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +38,14 @@ class Cost:
     """Cost of inference per byte of text.
 
     Attributes:
-        context_bytes: Bytes of the context that is read, or that is there when a token is decoded.
-        context_tokens: The same in tokens of this tokenizer.
-        bytes_per_token: Of the held-out text.
+        context_bytes: Length of the context in bytes.
+        context_tokens: Length of the context in tokens.
+        bytes_per_token: Bytes per token of the held-out text.
         prefill_flops_per_byte: FLOPs of reading the context, see `FORMULAS`.
-        decode_flops_per_byte: FLOPs of decoding behind the context, see `FORMULAS`.
-        kv_bytes_per_byte: Bytes of keys and values for each byte of context.
-        kv_dtype: What these are held in: "bf16" or "fp32".
-        parameters_total: Of the model, for its memory.
+        decode_flops_per_byte: FLOPs of decoding after the context, see `FORMULAS`.
+        kv_bytes_per_byte: Bytes of keys and values per byte of context.
+        kv_dtype: Type of keys and values: "bf16" or "fp32".
+        parameters_total: Parameters of the model.
     """
 
     context_bytes: int
@@ -58,12 +59,12 @@ class Cost:
 
 
 def inference_cost(model: Transformer, *, bytes_per_token: float, context_bytes: int, kv_dtype: str = "bf16") -> Cost:
-    """Cost of a model on text of which a token spells so many bytes.
+    """Inference cost of a model on text with this many bytes per token.
 
     Args:
-        model: Its shape counts, not its weights. The head counts with the rows that pad the vocabulary.
-        bytes_per_token: Measured on held-out text.
-        context_bytes: The same for all that are compared.
+        model: The model; only its shape matters. Padding rows of the head are included.
+        bytes_per_token: Bytes per token of held-out text.
+        context_bytes: Length of the context; use the same for all models of a comparison.
         kv_dtype: A key of `KV_BYTES`.
 
     Raises:
@@ -73,15 +74,15 @@ def inference_cost(model: Transformer, *, bytes_per_token: float, context_bytes:
         raise UserError(f"kv_dtype={kv_dtype!r} is not one of {', '.join(KV_BYTES)}")
     parameters, head = model.n_parameters(), model.lm_head.weight.numel()
     layers = parameters["matmul"] - head
-    across = model.config.depth * model.config.width
+    attention = model.config.n_layers * model.config.hidden_size
     tokens = context_bytes / bytes_per_token
     return Cost(
         context_bytes=context_bytes,
         context_tokens=tokens,
         bytes_per_token=bytes_per_token,
-        prefill_flops_per_byte=(2 * layers * tokens + 2 * head + 2 * across * tokens * (tokens + 1)) / context_bytes,
-        decode_flops_per_byte=(2 * (layers + head) + 4 * across * tokens) / bytes_per_token,
-        kv_bytes_per_byte=2 * across * KV_BYTES[kv_dtype] / bytes_per_token,
+        prefill_flops_per_byte=(2 * layers * tokens + 2 * head + 2 * attention * tokens * (tokens + 1)) / context_bytes,
+        decode_flops_per_byte=(2 * (layers + head) + 4 * attention * tokens) / bytes_per_token,
+        kv_bytes_per_byte=2 * attention * KV_BYTES[kv_dtype] / bytes_per_token,
         kv_dtype=kv_dtype,
         parameters_total=parameters["total"],
     )
@@ -91,18 +92,17 @@ def inference_cost(model: Transformer, *, bytes_per_token: float, context_bytes:
 def decode_seconds(
     model: Transformer, ids: NDArray[Any], *, tokens: int = 32, rounds: int = 5, patience: float = 1.0
 ) -> float:
-    """Seconds of decoding one token behind a context, with a key-value cache, one sequence at a time.
+    """Seconds to decode one token after a context with a KV cache, for a single sequence.
 
-    The tokens are given, not sampled, so that models of all qualities do the same work: a forward pass each. Every
-    token counts with the fastest of its repetitions: two models are timed minutes apart, and a busy neighbour would
-    otherwise decide between them.
+    The tokens are given, not sampled, so that every model does the same work. Each token counts with its fastest
+    repetition, because models are timed minutes apart and the load of the machine varies.
 
     Args:
-        model: As it is, on its device, in its dtype.
-        ids: int[n], text; all but the last `tokens` are the context. At most the model's `context_tokens`.
-        tokens: How many to decode.
-        rounds: Repetitions at least; one before them does not count.
-        patience: Seconds to go on for, up to ten times as many: a small model's times are of the size of a pause.
+        model: The model, timed on its device and in its dtype.
+        ids: int[n], at most the model's `context_tokens`; all but the last `tokens` are the context.
+        tokens: Number of tokens to decode.
+        rounds: Minimum number of repetitions, after one untimed repetition.
+        patience: Seconds to repeat for, up to ten times `rounds`, since timings of small models are noisy.
 
     Raises:
         UserError: If there are too few ids, or more than the model has positions.
@@ -110,12 +110,12 @@ def decode_seconds(
     context = len(ids) - tokens
     if context < 1 or len(ids) > model.context_tokens:
         raise UserError(
-            f"{len(ids)} ids cannot be {tokens} tokens behind a context within {model.context_tokens} positions; "
-            "decode fewer tokens, or take another context"
+            f"{len(ids)} ids are not a context and {tokens} tokens within {model.context_tokens} positions; "
+            "decode fewer tokens, or use another context"
         )
     device = model.lm_head.weight.device
     text = torch.as_tensor(ids, dtype=torch.int64).to(device)[None]
-    cache = KeyValueCache(model, capacity=len(ids))
+    cache = KVCache(model, capacity=len(ids))
     training = model.training
     model.eval()
     model(text[:, :context], cache=cache)

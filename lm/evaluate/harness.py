@@ -1,9 +1,9 @@
-"""Our models in EleutherAI's lm-evaluation-harness (`lm_eval`), with scores that do not depend on token boundaries.
+"""Adapter to EleutherAI's lm-evaluation-harness (`lm_eval`), with scores that do not depend on token boundaries.
 
-Its own models score an answer by the tokens that the encoding of prompt and answer has behind as many tokens as the
-prompt alone has. Where one token spans the join, a *straddle*, that is the probability of something else: bytes of the
-prompt are scored with the answer, or bytes of the answer are lost. With superwords this is common. Here answers are
-scored as bytes (`lm.bytelevel.bytewise`), and straddles are counted.
+The harness's own models encode prompt and answer together, skip as many tokens as the prompt alone has, and score the
+rest. If a token spans the boundary (a *straddle*), that is the probability of something else: bytes of the prompt are
+scored with the answer, or bytes of the answer are lost. With superwords this is common. Here answers are scored as
+bytes (`lm.bytelevel.byte_model`), and straddles are counted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 
-from lm.bytelevel.bytewise import ByteModel
+from lm.bytelevel.byte_model import ByteModel
 from lm.model.generation import SamplingConfig, generate, generate_from
 from tokenizer.errors import UserError
 
@@ -42,19 +42,19 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
 
     Args:
         lm: The model.
-        scoring: "bytes": likelihoods of bytes, whatever the tokens, and "greedy" means that each byte is the most
-            probable one; right for comparing tokenizers. "tokens": as `lm_eval`'s own models score, also white space
-            at the end of a prompt moved to the answer; straddles, and answers longer than the context, are
-            scored by bytes.
-        batch_tokens: Most tokens of a forward pass of token scoring, padding included.
-        batch_rows: Most texts that are generated together.
-        lost_sample: Prompts behind which the share of other than canonical tokenizations is measured.
+        scoring: "bytes": likelihoods of bytes, independent of the tokens; "greedy" means that each byte is the most
+            probable one. Use it to compare tokenizers. "tokens": like `lm_eval`'s own models, which also move white
+            space at the end of a prompt to the answer; straddles and answers longer than the context are scored as
+            bytes.
+        batch_tokens: Maximum number of tokens of a forward pass in token scoring, padding included.
+        batch_rows: Maximum number of texts that are generated at once.
+        lost_sample: Number of prompts for which the share of non-canonical tokenizations is measured.
 
     Attributes:
-        bytewise: What scores bytes; its `cost` adds up.
-        straddles: Requests in which a token of prompt and answer together spans the join, of `requests`.
-        requests: Likelihoods that were asked for.
-        lost: What `lost_sample` prompts gave.
+        bytewise: The model that scores bytes; its `cost` adds up.
+        straddles: Number of requests in which a token spans prompt and answer.
+        requests: Number of likelihoods requested.
+        lost: Shares of non-canonical tokenizations of `lost_sample` prompts.
     """
 
     def __init__(
@@ -82,20 +82,20 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
 
     @property
     def max_length(self) -> int:
-        """Most tokens that the model reads."""
+        """Context length of the model in tokens."""
         return self.lm.model.context_tokens
 
     @property
     def tokenizer_name(self) -> str:
-        """Names what requests were encoded with."""
+        """Hash of the tokenizer."""
         return self.lm.tokenizer.sha256
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
-        """Ids of a text without `<|endoftext|>`; special strings in it are ordinary text."""
+        """Ids of a text without `<|endoftext|>`; special strings are ordinary text."""
         return self.lm.tokenizer.encode_ordinary(string)
 
     def facts(self) -> dict[str, Any]:
-        """What happened so far, JSON-able: straddles, cost, and the share of other tokenizations."""
+        """Straddles, cost and share of non-canonical tokenizations so far, JSON-able."""
         return {
             "scoring": self.scoring,
             "requests": self.requests,
@@ -106,11 +106,12 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
         }
 
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        """(log-probability, whether greedy) of each request's answer behind its prompt.
+        """Log-probability of each request's answer after its prompt, and whether it is greedy.
 
         Args:
-            requests: `lm_eval`'s, with (prompt, answer) as arguments; those of one prompt are best next to each other.
-            disable_tqdm: Part of the interface; nothing is drawn here.
+            requests: Requests of `lm_eval` with arguments (prompt, answer). Adjacent requests with the same prompt are
+                scored together.
+            disable_tqdm: Unused; part of the interface.
         """
         results: list[tuple[float, bool] | None] = [None] * len(requests)
         encoded: list[_Encoded] = []
@@ -121,7 +122,7 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
             self.requests += 1
             pair, straddles = self._pair(prompt, answer)
             self.straddles += straddles
-            # Of an answer that is longer than the model's context, tokens would be lost.
+            # An answer that is longer than the model's context would lose tokens.
             if self.scoring == "tokens" and not straddles and len(pair[2]) <= self.max_length:
                 encoded.append(pair)
                 places.append(i)
@@ -142,7 +143,7 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
         return [result for result in results if result is not None]
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
-        """Log-probability of each text as the beginning of a document; its end is not scored."""
+        """Log-probability of each text as the beginning of a document, whose end is not scored."""
         results = []
         for request in requests:
             (text,) = request.args
@@ -164,7 +165,7 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """A continuation of each prompt, up to one of its stop strings or `max_gen_toks` tokens.
 
-        By bytes, a prompt that ends inside a token is healed (`lm.bytelevel.bytewise.ByteModel.heal`) first.
+        With byte scoring, prompts are healed first (`lm.bytelevel.byte_model.ByteModel.heal`).
         """
         results = [""] * len(requests)
         jobs = [(sampling(request.args[1]), i) for i, request in enumerate(requests)]
@@ -186,7 +187,7 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
         return results
 
     def _pair(self, prompt: str, answer: str) -> tuple[_Encoded, bool]:
-        """Ids of prompt and answer as `lm_eval` splits them, and whether a token spans the join."""
+        """Ids of prompt and answer as split by `lm_eval`, and whether a token spans both."""
         if not prompt:
             return ((prompt, answer), [self.eot_token_id], self.tok_encode(answer)), False
         before, after = self._encode_pair(prompt, answer)
@@ -195,7 +196,7 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
 
     @torch.inference_mode()
     def _loglikelihood_tokens(self, requests: Sequence[_Encoded], **_: Any) -> list[tuple[float, bool]]:
-        """Scores of the second ids behind the first ones; what does not fit is cut off in front."""
+        """Scores of the second ids after the first ones, which are truncated on the left if necessary."""
         results: list[tuple[float, bool]] = [(0.0, True)] * len(requests)
         rows = [((before + after)[-self.max_length - 1 :], len(after)) for _, before, after in requests]
         order = sorted((i for i in range(len(rows)) if rows[i][1]), key=lambda i: -len(rows[i][0]))
@@ -219,7 +220,7 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
 
 
 def sampling(options: dict[str, Any]) -> SamplingConfig:
-    r"""How to sample for `lm_eval`'s generation arguments: greedily unless `do_sample` or a temperature says otherwise.
+    r"""Sampling settings for `lm_eval`'s generation arguments: greedy unless `do_sample` or a temperature is set.
 
     >>> sampling({"until": "\n", "max_gen_toks": 8}).stop
     ('\n',)

@@ -1,4 +1,4 @@
-"""Scoring every token of every document once, in batches of windows, on one device or shared between several."""
+"""Score every token of every document once, in batches of windows, on one or several devices."""
 
 from __future__ import annotations
 
@@ -26,23 +26,22 @@ if TYPE_CHECKING:
     from tokenizer.progress import Progress
 
 Plan = Callable[["NDArray[np.int64]"], "list[Window]"]
-"""Windows of one document, given the number of text bytes in front of each position."""
+"""Windows of one document, given the number of text bytes before each position."""
 
-# Windows of similar length make full batches; this many tokens are sorted at a time, to bound memory. The groups are
-# also what devices share out, so that a token is computed in the same batch whatever the number of devices.
+# Windows are sorted by length within groups of this many tokens, to fill batches in bounded memory. Devices share whole
+# groups, so that batches do not depend on the number of devices.
 _TOKENS_PLANNED = 1 << 16
-# Sums over many documents are whole multiples of this, so that their order cannot change them.
+# Sums over documents are integer multiples of this, so that they do not depend on the order of addition.
 _UNIT = 2.0**-30
-# Where the sum of exp(logits) lies in here, fp32 lost nothing that could be seen.
+# If the sum of exp(logits) is in this range, fp32 is precise enough without a shift by the maximum.
 _SAFE = (1e-20, 1e30)
 
 
 @dataclass
 class Scores:
-    """Sums of nats and of what limited the context; see `lm.evaluate.scores.Evaluation`.
+    """Sums of nats and context statistics; see `lm.evaluate.evaluation.Evaluation`.
 
-    All of it adds up exactly over disjoint sets of documents: floats of one document stand beside the zeros of
-    others, and sums over documents are whole numbers.
+    Scores of disjoint sets of documents add up exactly: floats are per document, and sums over documents are integers.
 
     Attributes:
         text_nats: float64[n_documents].
@@ -60,7 +59,7 @@ class Scores:
 
     @classmethod
     def zeros(cls, n_documents: int, vocab_size: int) -> Scores:
-        """Nothing scored yet."""
+        """Scores of no documents."""
         return cls(
             *(np.zeros(n_documents), np.zeros(n_documents)),
             token_units=np.zeros(vocab_size, np.int64),
@@ -73,7 +72,7 @@ class Scores:
         return np.asarray(self.token_units * _UNIT, np.float64)
 
     def arrays(self) -> list[NDArray[Any]]:
-        """All that adds up."""
+        """All arrays, each of which adds up."""
         return [getattr(self, f.name) for f in dataclasses.fields(self)]
 
 
@@ -85,22 +84,22 @@ def score_documents(
     *,
     batch_tokens: int,
     min_context_bytes: int = 0,
-    together: bool = False,
+    distributed: bool = False,
     progress: Progress | None = None,
 ) -> Scores:
     """Score all documents.
 
     Args:
-        model: What scores.
+        model: The model.
         shards: The documents.
         lengths: int64[vocab_size], raw bytes of each token.
         plan: Chooses the windows of a document.
-        batch_tokens: Most tokens, padding included, of a forward pass.
-        min_context_bytes: What counts as a short context.
-        together: As for `lm.evaluate.evaluation.evaluate`.
-        progress: As for `lm.evaluate.evaluation.evaluate`.
+        batch_tokens: Maximum number of tokens of a forward pass, padding included.
+        min_context_bytes: Contexts below this count as short.
+        distributed: As for `lm.evaluate.bits_per_byte.evaluate`.
+        progress: As for `lm.evaluate.bits_per_byte.evaluate`.
     """
-    rank, world = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
+    rank, world = (dist.get_rank(), dist.get_world_size()) if distributed else (0, 1)
     scores = Scores.zeros(shards.n_documents, shards.vocab_size)
     training = model.training
     model.eval()
@@ -123,7 +122,7 @@ def score_documents(
 
 
 def _fail_together(failed: UserError | None) -> None:
-    """Raise in every process if one has failed: the others would wait for its sums for ever."""
+    """Raise the error of one process in all of them, since they would wait for its sums forever."""
     messages: list[str | None] = [None] * dist.get_world_size()
     dist.all_gather_object(messages, None if failed is None else str(failed))
     for message in messages:
@@ -142,7 +141,7 @@ def _sum_over_processes(scores: Scores, device: torch.device) -> Scores:
 
 
 def _groups(shards: Shards) -> Iterator[range]:
-    """Consecutive documents of about _TOKENS_PLANNED tokens together, at least one."""
+    """Consecutive documents with about _TOKENS_PLANNED tokens in total, at least one."""
     first = 0
     while first < shards.n_documents:
         begin = int(shards.document_ends[first - 1]) if first else 0
@@ -162,7 +161,7 @@ def _score(
     group: range,
     scores: Scores,
 ) -> None:
-    """Score the documents of one group; every target exactly once."""
+    """Score the documents of one group, every target exactly once."""
     sequences: list[NDArray[np.int64]] = []
     jobs: list[tuple[int, Window]] = []
     limited = short = context_sum = forward = padded = 0
@@ -175,7 +174,7 @@ def _score(
         if before[-1] != shards.spelled_bytes(document):
             raise UserError(
                 f"document {document} has {shards.spelled_bytes(document)} bytes, but its tokens have "
-                f"{before[-1]}: these byte lengths do not belong to the tokenizer that wrote {shards.folder}"
+                f"{before[-1]}: these byte lengths are not those of the tokenizer that wrote {shards.folder}"
             )
         for window in plan(before):
             targets = slice(window.first, window.last + 1)
@@ -196,7 +195,9 @@ def _score(
             nats[i][window.first : window.last + 1] = values
     for document, values in zip(group, nats, strict=True):
         if not np.isfinite(values[1:]).all():
-            raise UserError(f"the model's loss on document {document} is not finite; train it again with lower rates")
+            raise UserError(
+                f"the model's loss on document {document} is not finite; train it with lower learning rates"
+            )
         scores.text_nats[document] = values[1:-1].sum()
         scores.eos_nats[document] = values[-1]
     ids = np.concatenate([x[1:] for x in sequences])
@@ -207,7 +208,7 @@ def _score(
 
 
 def _batches(jobs: list[tuple[int, Window]], batch_tokens: int) -> Iterator[list[tuple[int, Window]]]:
-    """Windows of similar length together, the longest first, at most `batch_tokens` tokens with padding."""
+    """Batches of windows of similar length, longest first, of at most `batch_tokens` tokens with padding."""
     batch: list[tuple[int, Window]] = []
     for job in sorted(jobs, key=lambda job: job[1].start - job[1].last):
         width = (batch or [job])[0][1]
@@ -223,9 +224,9 @@ def _batches(jobs: list[tuple[int, Window]], batch_tokens: int) -> Iterator[list
 def _forward(
     model: Transformer, windows: list[tuple[NDArray[np.int64], Window]], padding_id: int
 ) -> list[NDArray[np.float64]]:
-    """Nats of the scored targets of each window. Causal attention keeps padding on the right harmless.
+    """Nats of the scored targets of each window. With causal attention, padding on the right has no effect.
 
-    In fp32 on every device: bf16 would round the logits that the losses are read from.
+    Computed in fp32 on every device, since bf16 would round the logits.
     """
     device = next(model.parameters()).device
     width = max(window.last - window.start for _, window in windows)
@@ -247,9 +248,9 @@ def _forward(
 
 
 def _fast_nats(logits: Tensor, targets: Tensor) -> Tensor | None:
-    """-log softmax of the targets, overwriting the logits; None where fp32 cannot do without a shift by the maximum.
+    """-log softmax of the targets, overwriting the logits; None if fp32 needs a shift by the maximum.
 
-    Two passes over the logits, which are the largest thing here, instead of cross_entropy's four.
+    This takes two passes over the logits instead of cross_entropy's four.
     """
     chosen = logits.gather(1, targets[:, None])[:, 0]
     total = logits.exp_().sum(-1)

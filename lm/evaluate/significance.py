@@ -1,4 +1,4 @@
-"""How sure a difference is: Student's t without SciPy, components of variance, Holm's correction."""
+"""Significance of a difference: components of variance, intervals and p-values, Holm's correction."""
 
 from __future__ import annotations
 
@@ -6,54 +6,25 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.special import stdtrit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
-
-
-def t_two_sided(t: float, degrees: float) -> float:
-    """Probability that Student's t with so many degrees of freedom (1 or more) is at least |t| away from 0.
-
-    With t = sqrt(degrees) tan(angle), the density is cos(angle) ** (degrees - 1) up to a constant.
-
-    >>> round(t_two_sided(1.0, 1.0), 12)
-    0.5
-    """
-    angle = math.atan(abs(t) / math.sqrt(degrees))
-    # The density falls off on the scale of 1 / sqrt(degrees): beyond 12 such lengths nothing is left.
-    inside = min(angle, 12.0 / math.sqrt(degrees))
-    at = (_NODES + 1) * inside / 2
-    area = float(_WEIGHTS @ np.cos(at) ** (degrees - 1)) * inside / 2
-    return min(1.0, max(0.0, 1 - 2 * _t_constant(degrees) * math.sqrt(degrees) * area))
-
 
 def t_quantile(confidence: float, degrees: float) -> float:
-    """The t that |T| stays below with this probability, by Newton's method, which approaches it from below.
+    """The t for which |T| < t has this probability; T follows Student's t with `degrees` degrees of freedom.
 
     >>> round(t_quantile(0.95, 2), 3)
     4.303
     """
-    t = 0.0
-    for _ in range(200):
-        density = _t_constant(degrees) * (1 + t * t / degrees) ** (-(degrees + 1) / 2)
-        step = (t_two_sided(t, degrees) - (1 - confidence)) / (2 * density)
-        t += step
-        if step <= 1e-12 * t:
-            break
-    return t
-
-
-def _t_constant(degrees: float) -> float:
-    """The density at 0."""
-    return math.exp(math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)) / math.sqrt(math.pi * degrees)
+    return float(stdtrit(degrees, (1 + confidence) / 2))
 
 
 class Component(NamedTuple):
-    """One source of uncertainty of a mean: its squared standard error, and the degrees of freedom behind it."""
+    """One source of uncertainty of a mean: its squared standard error and its degrees of freedom."""
 
     variance: float
     degrees: float
@@ -89,10 +60,10 @@ def ratio_component(numerators: NDArray[np.float64], denominators: NDArray[np.fl
 def estimate(difference: float, components: Sequence[Component], confidence: float) -> Estimate:
     """Interval and p-value of a difference whose variance is the sum of independent components.
 
-    Each component brings its own quantile of Student's t: half the width is sqrt(sum of t² variance). (Banerjee,
+    Each component has its own quantile of Student's t: half the width is sqrt(sum of t² variance). (Banerjee,
     Approximate confidence interval for linear functions of means of k populations, Sankhya 22, 1960.) With
-    Satterthwaite's single quantile instead, two seeds' 95 % intervals hold the truth 89 % of the time where seeds make
-    most of the variance: a variance that two runs happen to hide is not noticed.
+    Satterthwaite's single quantile, 95 % intervals from two seeds cover the truth only 89 % of the time if seeds make
+    up most of the variance, because two runs often agree by chance.
     """
 
     def half(level: float) -> float:
@@ -100,7 +71,7 @@ def estimate(difference: float, components: Sequence[Component], confidence: flo
 
     if not any(component.variance for component in components):
         return Estimate((difference, difference), 0.0 if difference else 1.0)
-    low, high = 0.0, 1.0  # confidences between which the interval reaches 0
+    low, high = 0.0, 1.0  # bounds of the confidence at which the interval reaches 0
     for _ in range(30):
         middle = (low + high) / 2
         low, high = (middle, high) if half(middle) < abs(difference) else (low, middle)
@@ -109,7 +80,7 @@ def estimate(difference: float, components: Sequence[Component], confidence: flo
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values of several comparisons: below alpha, all of them hold at once with probability 1 - alpha.
+    """Adjust p-values so that the family-wise error rate of those below alpha is at most alpha.
 
     (Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of Statistics 6, 1979.)
 

@@ -1,7 +1,7 @@
-"""Losses by the kind of token, and how often tokens occur: what a loss per byte is made of.
+"""Losses by kind of token, token frequencies, and training curves.
 
-Tokens of one length are not the same text in two tokenizers: these tables explain a difference in loss per byte, and
-say nothing about which tokenizer is better.
+Tokens of one length are not the same text for two tokenizers. These tables explain a difference in loss per byte; they
+do not show which tokenizer is better.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ PHASES = ("byte", "subword", "superword", "special")
 """Single bytes; tokens of at most one word, of either phase; phase-2 tokens of several words; special tokens."""
 _CHUNK = 1 << 22
 _EVERY_STEP = ("grad_norm", "tokens_per_second")
-_NOW_AND_THEN = ("residual_rms/", "gate_rms/", "weight_norm/", "weight_rms/", "mfu")
+_DIAGNOSTICS = ("residual_rms/", "gate_rms/", "weight_norm/", "weight_rms/", "mfu")
 
 
 @dataclass(frozen=True)
 class TokenFacts:
-    """What is known of every token of a vocabulary.
+    """Length and phase of every token of a vocabulary.
 
     Attributes:
         n_bytes: int64[vocab_size], bytes of each token; 0 for special tokens.
@@ -43,7 +43,7 @@ class TokenFacts:
 
     @classmethod
     def of(cls, tokenizer: TokenizerLike) -> TokenFacts:
-        """The facts about a tokenizer's tokens."""
+        """Facts about the tokens of a tokenizer."""
         special = list(tokenizer.special_tokens.values())
         phase = np.full(tokenizer.vocab_size, PHASES.index("subword"))
         phase[[i for i in tokenizer.byte_ids if i >= 0]] = PHASES.index("byte")
@@ -53,12 +53,12 @@ class TokenFacts:
 
 
 def loss_by_phase(nats: NDArray[np.float64], counts: NDArray[np.int64], facts: TokenFacts) -> list[dict[str, Any]]:
-    """Loss of bytes, subwords, superwords and special tokens; only those that occur.
+    """Loss by phase: bytes, subwords, superwords and special tokens, if they occur.
 
     Args:
-        nats: float64[vocab_size], sum of the losses where each id was the target.
-        counts: int64[vocab_size], how often it was.
-        facts: About the tokens.
+        nats: float64[vocab_size], summed loss of each id as a target.
+        counts: int64[vocab_size], number of times each id was a target.
+        facts: Facts about the tokens.
 
     Returns:
         Rows of `_table`, with `phase`.
@@ -70,10 +70,10 @@ def loss_by_phase(nats: NDArray[np.float64], counts: NDArray[np.int64], facts: T
 def loss_by_bytes(
     nats: NDArray[np.float64], counts: NDArray[np.int64], facts: TokenFacts, longest: int = 24
 ) -> list[dict[str, Any]]:
-    """Loss by the length of the target in bytes, special tokens left out; arguments as for `loss_by_phase`.
+    """Loss by length of the target in bytes, without special tokens; arguments as for `loss_by_phase`.
 
     Returns:
-        Rows of `_table`, with `n_bytes`; `longest` stands for all tokens of that length or more.
+        Rows of `_table`, with `n_bytes`; `longest` includes all longer tokens.
     """
     groups = np.minimum(facts.n_bytes, longest)
     groups[facts.phase == PHASES.index("special")] = -1
@@ -83,8 +83,8 @@ def loss_by_bytes(
 def _table(
     nats: NDArray[np.float64], counts: NDArray[np.int64], n_bytes: NDArray[np.int64], groups: NDArray[np.int64]
 ) -> list[tuple[int, dict[str, Any]]]:
-    """For each group of ids that occurs, in order, of all tokens in groups from 0: `tokens`, `share_of_tokens`,
-    `bytes`, `share_of_bytes`, `share_of_nats`, `nats_per_token`, `bits_per_byte` (None for what stands for no bytes).
+    """For each group of ids that occurs, in order: `tokens`, `share_of_tokens`, `bytes`, `share_of_bytes`,
+    `share_of_nats`, `nats_per_token`, `bits_per_byte` (None for groups without bytes). Negative groups are left out.
     """
     if not len(nats) == len(counts) == len(n_bytes) == len(groups):
         raise ValueError(f"{len(nats)} sums of nats, {len(counts)} counts, facts about {len(n_bytes)} tokens")
@@ -113,16 +113,16 @@ def _table(
 
 
 def token_counts(shards: Shards) -> NDArray[np.int64]:
-    """How often each id occurs in the shards, int64[vocab_size]; <|endoftext|> once per document."""
+    """Occurrences of each id in the shards, int64[vocab_size]; <|endoftext|> counts once per document."""
     return _count(shards.tokens, 0, shards.n_tokens, shards.vocab_size)
 
 
 def trained_counts(shards: Shards, n_tokens: int, *, seed: int, shuffle: bool) -> NDArray[np.int64]:
-    """How often each id occurs in what a run read, int64[vocab_size].
+    """Occurrences of each id in the text that a run read, int64[vocab_size].
 
     Args:
-        shards: Its training text.
-        n_tokens: Tokens that it read.
+        shards: The training text.
+        n_tokens: Number of tokens that the run read.
         seed: `TrainConfig.seed` of the run.
         shuffle: `TrainConfig.shuffle` of the run.
     """
@@ -140,12 +140,12 @@ def _count(read: Callable[[int, int], NDArray[np.int64]], start: int, stop: int,
 
 
 def rank_frequency(counts: NDArray[np.int64], points: int = 200) -> list[dict[str, float]]:
-    """Count by rank, the most frequent token first, at up to `points` ranks that are even on a log scale.
+    """Count by rank, most frequent token first, at up to `points` ranks spaced evenly on a log scale.
 
     Args:
-        counts: int64[vocab_size], as `token_counts` or an evaluation give them.
-        points: At most so many rows, each `rank` (from 1), `count` and `share` of all tokens. Ids that do not occur
-            have no rank.
+        counts: int64[vocab_size], from `token_counts` or an evaluation.
+        points: Maximum number of rows, each with `rank` (from 1), `count` and `share` of all tokens. Ids that do not
+            occur have no rank.
     """
     ordered = np.sort(counts[counts > 0])[::-1]
     if not len(ordered):
@@ -159,16 +159,16 @@ def rank_frequency(counts: NDArray[np.int64], points: int = 200) -> list[dict[st
 
 
 def frequency_summary(counts: NDArray[np.int64], rare: int = 100) -> dict[str, float]:
-    """How even the distribution is.
+    """Statistics of a token distribution.
 
     Args:
         counts: int64[vocab_size].
-        rare: A token that occurs fewer times counts as rare.
+        rare: Tokens that occur fewer times than this are rare.
 
     Returns:
-        `vocab_size`; `used` and `unused`, ids that occur and that do not; `rare`, those that occur fewer than
-        `rare_below` times, unused ones included; `top_10_share`, `top_100_share`, of all tokens; `entropy_bits` per
-        token.
+        `vocab_size`; `used` and `unused`, numbers of ids that occur and do not; `rare`, number of ids that occur fewer
+        than `rare_below` times, unused ones included; `top_10_share` and `top_100_share` of all tokens; `entropy_bits`
+        per token.
     """
     ordered, total = np.sort(counts)[::-1], max(int(counts.sum()), 1)
     shares = ordered[ordered > 0] / total
@@ -185,14 +185,15 @@ def frequency_summary(counts: NDArray[np.int64], rare: int = 100) -> dict[str, f
 
 
 def curves(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The diagnostics of a run for a chart: one row per step with diagnostics and quantity.
+    """Diagnostics of a run for charts: one row per quantity and step with diagnostics.
 
     Args:
-        rows: Of the training log (`metrics.jsonl` of a model), in any order; of a step logged twice, the last counts.
+        rows: Rows of the training log (`metrics.jsonl` of a model), in any order; if a step was logged twice, the last
+            row counts.
 
     Returns:
         Rows with `step`, `bytes_seen`, `name` and `value`. `grad_norm` and `tokens_per_second` are means over the
-        logged steps since the row before.
+        logged steps since the previous row.
     """
     steps = {row["step"]: row for row in rows}
     found: list[dict[str, Any]] = []
@@ -203,7 +204,7 @@ def curves(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         if "mfu" not in row:
             continue
         values = {name: sum(each[name] for each in since) / len(since) for name in _EVERY_STEP}
-        values |= {name: value for name, value in row.items() if name.startswith(_NOW_AND_THEN)}
+        values |= {name: value for name, value in row.items() if name.startswith(_DIAGNOSTICS)}
         at = {"step": step, "bytes_seen": row["bytes_seen"]}
         found += [{**at, "name": name, "value": value} for name, value in values.items()]
         since = []

@@ -1,15 +1,15 @@
-"""Tokens that a model has hardly learnt: found by their embeddings, verified by asking the model to repeat them.
+"""Under-trained tokens: found by their embeddings, verified by prompting the model to repeat them.
 
-The method of Land & Bartolo, "Fishing for Magikarp" (2024, arXiv 2405.05417). Rows of the output table whose ids are
-never a target all move the same way, away from what the model predicts. So rows near the mean of those that are
-certainly unused belong to tokens that training has hardly seen. Certainly unused are ids of bytes that UTF-8 never has,
-and ids without a token; padding ids are not, as they get no gradient at all here.
+The method is that of Land & Bartolo, "Fishing for Magikarp" (2024, arXiv 2405.05417). Output rows of ids that are never
+a target all move in the same direction, away from what the model predicts. Rows near the mean of known unused ids
+therefore belong to tokens that training has hardly seen. Known unused ids are those of bytes that never occur in UTF-8,
+and ids without a token. Padding ids are not used: they get no gradient here.
 
-Measured on models of this package (vocabulary of 1,500, 90 tokens never seen, 320 seen less than 5 times): the cosine
-distance separates the 90 from all others, tied or not (at most 0.001 against at least 0.02), and its ranks follow those
-of the training counts (correlation 0.96). Without the first principal component it separates as well, but orders rare
-tokens no longer. The norm of the input embedding, the paper's first choice for untied tables, errs here in 0.3 % of the
-pairs: without weight decay, unseen rows keep the norm that they were drawn with.
+Measured on models of this package (vocabulary of 1,500, 90 tokens never seen, 320 seen fewer than 5 times): the cosine
+distance separates the 90 from all others, with tied and untied tables (at most 0.001 against at least 0.02), and its
+ranks follow the training counts (correlation 0.96). Without the first principal component it separates them too, but no
+longer orders rare tokens. The norm of the input embedding, the paper's first choice for untied tables, is wrong in
+0.3 % of the pairs: without weight decay, unseen rows keep their initial norm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from lm.data.shards import END_OF_TEXT
+from lm.evaluate.repetition import repetition_probability
 from tokenizer.alphabet import NOT_IN_UTF8
 from tokenizer.errors import UserError
 
@@ -33,25 +33,18 @@ if TYPE_CHECKING:
     from tokenizer.interface import TokenizerLike
 
 CATEGORIES = ("ordinary", "byte", "special", "unreachable", "partial UTF-8", "no token")
-_PROMPTS: tuple[tuple[str | None, ...], ...] = (
-    (None,),  # the token again and again
-    (None, "\n"),
-    (None, ","),
-    ('"', None, '" is "', None, '" and '),
-)
-_PROMPT_TOKENS = 32
 _REACH = 2.0
-"""Tokens up to so many times as far from the mean unused row as the farthest unused one are candidates in any case."""
+"""Tokens within this many times the largest distance of an unused row from their mean are always candidates."""
 
 
 @dataclass(frozen=True)
 class Indicators:
-    """How little the rows of each real id look trained: the lower, the less.
+    """Indicators of training for each id without padding; lower values mean less training.
 
     Attributes:
-        cosine: float64[vocab_size], cosine distance of the output row to the mean of the unused ones.
-        cosine_without_common: The same after the first principal component of the rows is taken out.
-        input_norm: float64[vocab_size], Euclidean norm of the input row; None where the tables are one.
+        cosine: float64[vocab_size], cosine distance of the output row to the mean of the unused rows.
+        cosine_without_common: Cosine distance without the first principal component of the rows.
+        input_norm: float64[vocab_size], Euclidean norm of the input row; None if the tables are tied.
     """
 
     cosine: NDArray[np.float64]
@@ -61,19 +54,19 @@ class Indicators:
 
 @dataclass(frozen=True)
 class Undertrained:
-    """What was found.
+    """Result of a search for under-trained tokens.
 
     Attributes:
-        indicators: Of all ids.
+        indicators: Indicators of all ids.
         categories: int64[vocab_size], index into `CATEGORIES`.
-        unused: Ids that the indicators refer to.
-        limit: Candidates have a cosine distance of at most this.
-        candidates: int64[n], their ids, the least trained first.
-        probability: float64[n], the highest probability that the model gives each when asked to repeat it.
-        threshold: Below this probability a candidate is under-trained.
+        unused: Unused ids that the indicators refer to.
+        limit: Maximum cosine distance of candidates.
+        candidates: int64[n], ids of the candidates, least trained first.
+        probability: float64[n], highest probability of each candidate when the model should repeat it.
+        threshold: Candidates below this probability are under-trained.
         controls: int64[m], ids of tokens that look well trained.
-        control_probability: float64[m], theirs. Where many are below the threshold, the model cannot repeat, and
-            verification says little.
+        control_probability: float64[m], their probabilities. If many are below the threshold, the model cannot repeat
+            tokens, and the verification means little.
     """
 
     indicators: Indicators
@@ -88,20 +81,20 @@ class Undertrained:
 
     @property
     def ids(self) -> NDArray[np.int64]:
-        """int64[k]: the under-trained tokens, the least trained first."""
+        """int64[k]: ids of the under-trained tokens, least trained first."""
         return self.candidates[self.probability < self.threshold]
 
     @property
     def control_share(self) -> float:
-        """Share of well-trained tokens that the model does repeat."""
+        """Share of the control tokens that the model repeats."""
         return float((self.control_probability >= self.threshold).mean()) if len(self.controls) else 0.0
 
     def summary(self, tokenizer: TokenizerLike, counts: NDArray[np.int64] | None = None) -> dict[str, Any]:
-        """All of it for a report, JSON-able.
+        """The result as a JSON-able dictionary.
 
         Args:
-            tokenizer: The model's.
-            counts: int64[vocab_size], occurrences in the text that the model was trained on, if they are known.
+            tokenizer: The model's tokenizer.
+            counts: int64[vocab_size], occurrences of each id in the training text, if known.
         """
         found = set(self.ids.tolist())
         rows = []
@@ -156,38 +149,24 @@ def find_undertrained(
     most: int | None = None,
     batch_tokens: int = 8192,
 ) -> Undertrained:
-    """Find tokens that the model has hardly learnt.
+    """Find under-trained tokens.
 
     Args:
         model: A trained model.
         tokenizer: Its tokenizer.
-        unused: Ids that training certainly never had as a target; None for `unused_ids`.
-        share: Of the ordinary tokens, those with the lowest indicators are candidates; so is what is near the unused.
+        unused: Ids that were never a target in training; None for `unused_ids`.
+        share: Share of the ordinary tokens, those with the lowest indicators, that are candidates. Tokens close to the
+            unused ids are candidates too.
         threshold: Candidates to which the model never gives this probability are under-trained.
-        controls: Tokens with indicators above the median to verify as well, evenly spread.
-        most: Verify no more candidates than these, the least trained; None for all.
-        batch_tokens: Most tokens of a forward pass.
+        controls: Number of tokens with indicators above the median to verify as well, evenly spread.
+        most: Maximum number of candidates to verify, least trained first; None for all.
+        batch_tokens: Maximum number of tokens of a forward pass.
 
     Raises:
-        UserError: Model and tokenizer do not belong together, no id is known to be unused, or a number is impossible.
+        UserError: If model and tokenizer do not match, no id is known to be unused, or a number is out of range.
     """
-    if model.vocab_size != tokenizer.vocab_size:
-        raise UserError(
-            f"the model has {model.vocab_size} ids and the tokenizer {tokenizer.vocab_size}; use the model's own"
-        )
-    if not (0 < share < 1 and 0 < threshold < 1 and controls >= 0 and (most is None or most > 0)):
-        raise UserError(
-            f"share={share} and threshold={threshold} must lie between 0 and 1, controls={controls} be 0 or more, and "
-            f"most={most} be positive"
-        )
-    reference = np.unique(np.asarray(unused_ids(tokenizer) if unused is None else unused, np.int64))
-    if len(reference) and not 0 <= reference.min() <= reference.max() < model.vocab_size:
-        raise UserError(f"unused={reference.tolist()}: ids of this model are from 0 to {model.vocab_size - 1}")
-    if not len(reference):
-        raise UserError(
-            "no id of this tokenizer is known to be unused: every byte token may occur and every id has a token; name "
-            f"some ids below {model.vocab_size} that the training text never had"
-        )
+    _check(model, tokenizer, share, threshold, controls, most)
+    reference = _reference(model, tokenizer, unused)
     found = indicators(model, reference)
     kinds = categories(tokenizer)
     ordinary = kinds == CATEGORIES.index("ordinary")
@@ -214,17 +193,44 @@ def find_undertrained(
     )
 
 
+def _check(
+    model: Transformer, tokenizer: TokenizerLike, share: float, threshold: float, controls: int, most: int | None
+) -> None:
+    if model.vocab_size != tokenizer.vocab_size:
+        raise UserError(
+            f"the model has {model.vocab_size} ids and the tokenizer {tokenizer.vocab_size}; use the model's own"
+        )
+    if not (0 < share < 1 and 0 < threshold < 1 and controls >= 0 and (most is None or most > 0)):
+        raise UserError(
+            f"share={share} and threshold={threshold} must be between 0 and 1, controls={controls} at least 0, and "
+            f"most={most} positive"
+        )
+
+
+def _reference(model: Transformer, tokenizer: TokenizerLike, unused: Sequence[int] | None) -> NDArray[np.int64]:
+    """The unused ids, in order, each once."""
+    reference = np.unique(np.asarray(unused_ids(tokenizer) if unused is None else unused, np.int64))
+    if len(reference) and not 0 <= reference.min() <= reference.max() < model.vocab_size:
+        raise UserError(f"unused={reference.tolist()}: ids of this model are from 0 to {model.vocab_size - 1}")
+    if not len(reference):
+        raise UserError(
+            "no id of this tokenizer is known to be unused: every byte may occur and every id has a token; name some "
+            f"ids below {model.vocab_size} that do not occur in the training text"
+        )
+    return reference
+
+
 def unused_ids(tokenizer: TokenizerLike) -> list[int]:
-    """Ids that no text has: of bytes that UTF-8 never uses, and those without a token."""
+    """Ids that cannot occur: those of bytes that never occur in UTF-8, and ids without a token."""
     impossible = [tokenizer.byte_ids[byte] for byte in sorted(NOT_IN_UTF8)]
     return sorted([*(i for i in impossible if i >= 0), *(i for i, token in enumerate(tokenizer.vocab) if not token)])
 
 
 def categories(tokenizer: TokenizerLike) -> NDArray[np.int64]:
-    """What kind of token each id is, int64[vocab_size], an index into `CATEGORIES`.
+    """Category of each id, int64[vocab_size], as an index into `CATEGORIES`.
 
-    The first that fits of: no token; special; byte (a single one); partial UTF-8 (not whole characters); unreachable
-    (its own text has other ids); ordinary.
+    The first that applies: no token; special; byte (a single byte); partial UTF-8 (not whole characters); unreachable
+    (its text is encoded as other ids); ordinary.
     """
     kinds = np.full(tokenizer.vocab_size, CATEGORIES.index("ordinary"))
     whole: list[int] = []
@@ -248,14 +254,14 @@ def categories(tokenizer: TokenizerLike) -> NDArray[np.int64]:
 
 @torch.no_grad()
 def indicators(model: Transformer, unused: NDArray[np.int64]) -> Indicators:
-    """The indicators of all real ids.
+    """Indicators of all ids without padding.
 
     Args:
         model: A trained model.
         unused: int64[n], ids that were never a target.
     """
     rows = model.lm_head.weight[: model.vocab_size].double()
-    # The first principal component, from the covariance: its size is the width's, not the vocabulary's.
+    # The first principal component, from the covariance matrix [hidden_size, hidden_size].
     centred = rows - rows.mean(dim=0)
     first = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -1]
     without = rows - torch.outer(rows @ first, first)
@@ -270,53 +276,3 @@ def _cosine_distance(rows: torch.Tensor, unused: torch.Tensor) -> NDArray[np.flo
     mean = rows[unused].mean(dim=0, keepdim=True)
     distance: NDArray[np.float64] = (1 - torch.cosine_similarity(rows, mean, dim=1)).cpu().numpy()
     return distance
-
-
-@torch.no_grad()
-def repetition_probability(
-    model: Transformer, tokenizer: TokenizerLike, ids: NDArray[np.int64], *, batch_tokens: int = 8192
-) -> NDArray[np.float64]:
-    """The highest probability that the model gives each token when its context repeats it.
-
-    Prompts are made of ids, with the token put in, so that tokens which no text encodes to can be asked for as well.
-
-    Args:
-        model: A trained model.
-        tokenizer: Its tokenizer.
-        ids: int64[n].
-        batch_tokens: Most tokens of a forward pass.
-
-    Returns:
-        float64[n]: the maximum over prompts, and over the places in them where the token follows after it was there.
-    """
-    device = model.lm_head.weight.device
-    best = torch.zeros(len(ids), dtype=torch.float64, device=device)
-    training = model.training
-    model.eval()
-    asked = torch.from_numpy(np.asarray(ids, np.int64)).to(device)
-    for parts in _PROMPTS:
-        prompt = _prompt(tokenizer, parts, min(_PROMPT_TOKENS, model.context_tokens))
-        places = [i for i in range(len(prompt) - 1) if None in prompt[: i + 1] and prompt[i + 1] is None]
-        if not places:  # the context is too short for this prompt
-            continue
-        template = torch.tensor([-1 if i is None else i for i in prompt], device=device)
-        for start in range(0, len(ids), max(1, batch_tokens // len(prompt))):
-            some = asked[start : start + max(1, batch_tokens // len(prompt))]
-            rows = torch.where(template < 0, some[:, None], template)
-            keep = torch.zeros_like(rows, dtype=torch.bool)
-            keep[:, places] = True
-            logits = model(rows, keep).double()  # [tokens * places, vocabulary], token by token
-            target = some.repeat_interleave(len(places))
-            likely = logits.log_softmax(dim=-1).gather(1, target[:, None]).exp().view(len(some), len(places))
-            best[start : start + len(some)] = best[start : start + len(some)].maximum(likely.max(dim=1).values)
-    model.train(training)
-    return best.cpu().numpy()
-
-
-def _prompt(tokenizer: TokenizerLike, parts: tuple[str | None, ...], length: int) -> list[int | None]:
-    """`parts` again and again behind <|endoftext|>, cut to a length; None for the token."""
-    prompt: list[int | None] = [tokenizer.special_tokens[END_OF_TEXT]]
-    while len(prompt) < length:
-        for part in parts:
-            prompt += [None] if part is None else tokenizer.encode_ordinary(part)
-    return prompt[:length]

@@ -1,4 +1,4 @@
-"""Windows that score every token of a document once, with contexts measured in bytes."""
+"""Sliding windows that score every token of a document once, with contexts measured in bytes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Window(NamedTuple):
 
     Attributes:
         start: Position of the first input, x[start].
-        first: Position of the first scored target; the targets before it are context only.
+        first: Position of the first scored target; targets before it are only context.
         last: Position of the last scored target; the inputs are x[start:last].
-        limited: The number of trained positions, and not the bytes, ended or started this window.
+        limited: Whether the number of positions, not bytes, determined the start or the end.
     """
 
     start: int
@@ -31,16 +31,16 @@ def plan_windows(
 ) -> list[Window]:
     """Cover the positions 1 .. n + 1 of a document, each scored by exactly one window.
 
-    A scored token's context holds at most `context_bytes` bytes and `context_tokens` tokens, and at least
-    `min_context_bytes` bytes where the document has them. Two things can take the latter away: a token so
-    long that both bounds cannot hold, and tokens so short that the context would leave a window less than
-    half of the positions that it usually has for scoring (this bounds the work).
+    The context of a scored token has at most `context_bytes` bytes and `context_tokens` tokens, and at least
+    `min_context_bytes` bytes if the document has that many. It is shorter in two cases: if a token is so long that both
+    bounds cannot hold, or if tokens are so short that the context would leave less than half of the usual number of
+    positions for scoring (this bounds the work).
 
     Args:
-        before: int64[n + 2]; before[i] is the number of text bytes in front of x[i].
-        context_bytes: Most bytes of context. A longer token is alone in the context of the next one.
-        min_context_bytes: Fewest bytes of context; below `context_bytes`.
-        context_tokens: Most inputs of a forward pass.
+        before: int64[n + 2]; before[i] is the number of text bytes before x[i].
+        context_bytes: Maximum context in bytes. A longer token is alone in the context of the next one.
+        min_context_bytes: Minimum context in bytes; less than `context_bytes`.
+        context_tokens: Maximum number of inputs of a forward pass.
 
     Returns:
         The windows, in order; the last one scores the final `<|endoftext|>`.

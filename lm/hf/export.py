@@ -1,8 +1,7 @@
-"""A trained model and its tokenizer as a Hugging Face folder, which gets its name only if others read the same in it.
+"""Export a model and its tokenizer as a Hugging Face folder, verified before it appears.
 
-The layout is Llama's, or Qwen3's where queries and keys are normalized. Our `Transformer` puts padding ids at -inf, and
-HF has nothing like it. So both tables are cut to the tokenizer's ids: the exported model cannot produce any other, and
-its logits are ours.
+The layout is Llama's, or Qwen3's if queries and keys are normalized. `Transformer` sets padding ids to -inf, which HF
+models cannot express. Both tables are therefore cut to the tokenizer's ids, and the exported logits are the same.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lm.data.shards import END_OF_TEXT
 from lm.hf.export_check import probes, validate
-from lm.train.checkpoint import model_tensors, write_tensors
+from lm.model.weights import model_tensors, write_tensors
 from tokenizer import formats
 from tokenizer.errors import UserError
 from tokenizer.formats.hf import hf_config
@@ -35,17 +34,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and what a stranger read in it.
+    """What was exported, and the result of the verification.
 
     Attributes:
         folder: The new folder.
-        architecture: Class that `AutoModelForCausalLM` made.
-        vocab_size: Rows of the tables: the tokenizer's ids.
+        architecture: Class that `AutoModelForCausalLM` returned.
+        vocab_size: Rows of the tables, one per id of the tokenizer.
         padding_rows: Rows that were cut off.
-        n_logits: Logits that were compared.
-        difference: The largest difference among them.
-        n_texts: Texts whose ids and decoded text were compared.
-        tokenizer_note: Empty if `AutoTokenizer` alone gives our ids; else why not, and what to do.
+        n_logits: Number of logits compared.
+        difference: Their largest difference.
+        n_texts: Number of texts whose ids and decoded text were compared.
+        tokenizer_note: Empty if `AutoTokenizer` gives the same ids; otherwise the reason and the remedy.
     """
 
     folder: Path
@@ -59,23 +58,23 @@ class Exported:
 
 
 def export_hf(model: Transformer, tokenizer: TokenizerLike, folder: Path, texts: Sequence[str] = ()) -> Exported:
-    """Write `folder`: config, weights (safetensors, fp32), generation config and tokenizer, whole or not at all.
+    """Write config, weights (safetensors, fp32), generation config and tokenizer to `folder`, or nothing at all.
 
-    Before it gets its name it is opened in a fresh process with `transformers` alone. Its logits must be ours within
-    `lm.hf.export_check.TOLERANCE`, on rows of text and of random ids up to the trained context. Its ids and its decoded
-    text must be ours, on the given texts and on generated ones that hold every token. A tokenizer that `tokenizer.json`
-    cannot express (two-pass, or a pattern that HF's regex engine reads otherwise) is written as `Tokenizer.save` does,
-    without that file: `AutoTokenizer` must then fail, and open it after `tokenizer.hf.register()`.
+    Before the folder gets its name, a fresh process opens it with `transformers` alone. Its logits must agree within
+    `lm.hf.export_check.TOLERANCE`, on rows of text and of random ids up to the context length. Its ids and decoded text
+    must be equal on the given texts and on generated texts with every token. A tokenizer that `tokenizer.json` cannot
+    express (two-pass, or a pattern that HF's regex engine interprets differently) is written like `Tokenizer.save`,
+    without that file: `AutoTokenizer` must then fail, and must work after `tokenizer.hf.register()`.
 
     Args:
         model: A trained model.
-        tokenizer: The one that it was trained with.
-        folder: What to make; must not exist.
-        texts: Held-out text to compare on; the more like the use, the better.
+        tokenizer: Its tokenizer.
+        folder: Target; must not exist.
+        texts: Held-out text to compare on, preferably similar to the text of later use.
 
     Raises:
-        UserError: Model and tokenizer do not belong together, other software runs the tokenizer, the folder exists,
-            `transformers` is missing, or the exported folder means something else to it.
+        UserError: If model and tokenizer do not match, other software runs the tokenizer, the folder exists,
+            `transformers` is missing, or the verification fails.
     """
     tokenizer = byte_level_bpe(tokenizer, "an export for transformers needs")
     _check(model, tokenizer, folder)
@@ -98,36 +97,37 @@ def _check(model: Transformer, tokenizer: Tokenizer, folder: Path) -> None:
         raise UserError(f"{folder} exists already; name a new folder")
     if model.tokenizer_sha256 != tokenizer.sha256:
         raise UserError(
-            f"the model was trained with tokenizer {model.tokenizer_sha256[:12] or '(unknown)'}, and this one is "
-            f"{tokenizer.name}; name the model's own"
+            f"the model was trained with tokenizer {model.tokenizer_sha256[:12] or '(unknown)'}, not with "
+            f"{tokenizer.name}; use the model's tokenizer"
         )
     if tokenizer.vocab_size != model.vocab_size or END_OF_TEXT not in tokenizer.special_tokens:
         raise UserError(
-            f"the tokenizer has {tokenizer.vocab_size} ids, the model {model.vocab_size}, and {END_OF_TEXT} must be one"
+            f"the tokenizer has {tokenizer.vocab_size} ids and the model {model.vocab_size}; they must be equal, with "
+            f"{END_OF_TEXT} among them"
         )
     if importlib.util.find_spec("transformers") is None:
-        raise UserError("transformers is not installed, and the export is checked with it; pip install transformers")
+        raise UserError("transformers is not installed, and the export is verified with it; pip install transformers")
 
 
 def config_arguments(model: Transformer, end: int) -> dict[str, Any]:
-    """Arguments of `LlamaConfig` or `Qwen3Config` for this model; `end` is the id of <|endoftext|>."""
+    """Arguments of `LlamaConfig` or `Qwen3Config`; `end` is the id of <|endoftext|>."""
     config = model.config
-    heads = config.width // config.head_width
+    heads = config.n_heads
     return {
         "architectures": ["Qwen3ForCausalLM" if config.qk_norm else "LlamaForCausalLM"],
         "vocab_size": model.vocab_size,
-        "hidden_size": config.width,
-        "intermediate_size": config.mlp_width,
-        "num_hidden_layers": config.depth,
+        "hidden_size": config.hidden_size,
+        "intermediate_size": config.intermediate_size,
+        "num_hidden_layers": config.n_layers,
         "num_attention_heads": heads,
         "num_key_value_heads": heads,
-        "head_dim": config.head_width,
+        "head_dim": config.head_dim,
         "hidden_act": "silu",
         "max_position_embeddings": model.context_tokens,
         "rms_norm_eps": config.norm_eps,
         "rope_parameters": {"rope_type": "default", "rope_theta": config.rope_theta},
         "tie_word_embeddings": config.tie_embeddings,
-        # One token ends a document and begins the next: the model has seen it before every document.
+        # The same token begins and ends documents.
         "bos_token_id": end,
         "eos_token_id": end,
         "dtype": "float32",
@@ -135,7 +135,7 @@ def config_arguments(model: Transformer, end: int) -> dict[str, Any]:
 
 
 def cut_tensors(model: Transformer) -> dict[str, Tensor]:
-    """The weights under HF's names, both tables cut to the real ids."""
+    """The weights under HF's names, without padding rows."""
     tables = ("model.embed_tokens.weight", "lm_head.weight")
     return {
         name: (tensor[: model.vocab_size] if name in tables else tensor).float().cpu()
@@ -144,14 +144,14 @@ def cut_tensors(model: Transformer) -> dict[str, Tensor]:
 
 
 def _write(model: Transformer, tokenizer: Tokenizer, folder: Path) -> str:
-    """Write all files; return why stock loaders cannot open the tokenizer, or nothing."""
+    """Write all files; return why `AutoTokenizer` cannot open the tokenizer, or an empty string."""
     from transformers import GenerationConfig, LlamaConfig, Qwen3Config
 
     end = tokenizer.special_tokens[END_OF_TEXT]
     kind = Qwen3Config if model.config.qk_norm else LlamaConfig
     kind(**config_arguments(model, end)).save_pretrained(folder)
     GenerationConfig(bos_token_id=end, eos_token_id=end).save_pretrained(folder)
-    write_tensors(folder / "model.safetensors", cut_tensors(model), {"format": "pt"})  # what `transformers` asks for
+    write_tensors(folder / "model.safetensors", cut_tensors(model), {"format": "pt"})  # required by `transformers`
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         formats.save(tokenizer, folder, {**hf_config(tokenizer.definition), "model_max_length": model.context_tokens})

@@ -1,4 +1,4 @@
-"""Whether an exported folder means to others what the original means here."""
+"""Verify that an exported folder gives the same logits, ids and text in `transformers`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-4
 """Largest difference of two logits, relative to the largest logit; fp32 sums in another order differ by about 1e-6."""
 _ROWS = 4
-_POSITIONS = 48  # of each row, so that large vocabularies need no gigabytes
+_POSITIONS = 48  # per row, to bound memory with large vocabularies
 _HOSTILE = (
     "",
     " ",
@@ -46,7 +46,7 @@ _HOSTILE = (
 
 
 def probes(tokenizer: Tokenizer, seed: int = 0) -> list[str]:
-    """Texts that try a tokenizer: all its tokens in random neighbourhoods, characters of all of Unicode, and others."""
+    """Texts that exercise a tokenizer: all its tokens in random order, random Unicode, special and hostile strings."""
     rng = random.Random(seed)
     specials = list(tokenizer.special_tokens)
     special_ids = set(tokenizer.special_tokens.values())
@@ -64,23 +64,23 @@ def probes(tokenizer: Tokenizer, seed: int = 0) -> list[str]:
 
 
 def validate(model: Transformer, tokenizer: Tokenizer, folder: Path, texts: list[str], note: str) -> dict[str, Any]:
-    """Hold a folder against the model and the tokenizer that it was made of.
+    """Compare an exported folder with its model and tokenizer.
 
     Args:
         model: The model.
         tokenizer: Its tokenizer.
-        folder: What was written.
-        texts: What to compare ids, decoded text and logits on.
-        note: Empty if `AutoTokenizer` should open the folder; else it should fail.
+        folder: The exported folder.
+        texts: Texts on which ids, decoded text and logits are compared.
+        note: Empty if `AutoTokenizer` must open the folder; otherwise it must fail.
 
     Returns:
         Fields of `lm.hf.export.Exported`.
 
     Raises:
-        UserError: Something differs.
+        UserError: If anything differs.
     """
     rows, positions = _rows(model, tokenizer, texts)
-    found, theirs = _ask_stranger(folder, {"rows": rows, "positions": positions, "texts": texts})
+    found, theirs = _ask_fresh_process(folder, {"rows": rows, "positions": positions, "texts": texts})
     ours = _logits(model, rows, positions)
     if found["loading"]:
         raise UserError(f"transformers does not load all weights of the exported model: {found['loading']}")
@@ -92,8 +92,8 @@ def validate(model: Transformer, tokenizer: Tokenizer, folder: Path, texts: list
         _compare_texts(texts, expected, found["ids"], found["decoded"])
     elif "tokenizer_error" not in found:
         raise UserError(
-            "AutoTokenizer opens the exported folder although no tokenizer.json can be written for this tokenizer: it "
-            "would give other ids. Another version of transformers may refuse it, as it should"
+            "AutoTokenizer opens the exported folder although this tokenizer cannot be written as tokenizer.json, so "
+            "it would give other ids; try another version of transformers"
         )
     else:
         from tokenizer.hf.tokenizer import SuperBPETokenizerFast
@@ -104,7 +104,7 @@ def validate(model: Transformer, tokenizer: Tokenizer, folder: Path, texts: list
     end = tokenizer.special_tokens[END_OF_TEXT]
     ends = ["model_ends", "generation_ends"] + ([] if note else ["tokenizer_ends"])
     if wrong := [name for name in ends if found.get(name) != [end, end]]:
-        raise UserError(f"the exported folder says {wrong[0]}={found.get(wrong[0])}, not {end}: nothing is written")
+        raise UserError(f"the exported folder has {wrong[0]}={found.get(wrong[0])}, not {end}: nothing is written")
     return {
         "architecture": found["architecture"],
         "n_logits": sum(array.size for array in ours),
@@ -115,13 +115,13 @@ def validate(model: Transformer, tokenizer: Tokenizer, folder: Path, texts: list
 
 
 def _rows(model: Transformer, tokenizer: Tokenizer, texts: list[str]) -> tuple[list[list[int]], list[list[int]]]:
-    """Rows of ids up to the whole context, half of them text and half random, and the positions to compare."""
+    """Rows of ids, half of them text and half random, and the positions to compare."""
     rng = np.random.default_rng(0)
     end, size = tokenizer.special_tokens[END_OF_TEXT], model.context_tokens
     stream = [i for text in texts if text for i in (end, *tokenizer.encode_ordinary(text))]
     rows = []
     for i in range(_ROWS):
-        length = size if i < 2 else max(1, size // (i + 1))  # the whole context, and shorter ones
+        length = size if i < 2 else max(1, size // (i + 1))  # full contexts and shorter ones
         start = int(rng.integers(max(1, len(stream) - length))) if i else 0
         row = stream[start : start + length] if i % 2 == 0 else rng.integers(model.vocab_size, size=length).tolist()
         rows.append(row)
@@ -131,7 +131,7 @@ def _rows(model: Transformer, tokenizer: Tokenizer, texts: list[str]) -> tuple[l
 
 @torch.inference_mode()
 def _logits(model: Transformer, rows: list[list[int]], positions: list[list[int]]) -> list[NDArray[np.float32]]:
-    """Our logits of the real ids, in fp32: for each row float32[its positions, vocabulary]."""
+    """Logits of this package's model: for each row float32[its positions, vocabulary]."""
     device = model.lm_head.weight.device
     training = model.training
     model.eval()
@@ -145,8 +145,8 @@ def _logits(model: Transformer, rows: list[list[int]], positions: list[list[int]
     return out
 
 
-def _ask_stranger(folder: Path, request: dict[str, Any]) -> tuple[dict[str, Any], list[NDArray[np.float32]]]:
-    """What `lm.hf.fresh_process` says about the folder, in an interpreter that has not seen this project."""
+def _ask_fresh_process(folder: Path, request: dict[str, Any]) -> tuple[dict[str, Any], list[NDArray[np.float32]]]:
+    """Run `lm.hf.fresh_process` on the folder in an interpreter that has not imported this project."""
     with tempfile.TemporaryDirectory(prefix="export-") as place:
         asked, answered, arrays = (Path(place) / name for name in ("asked.json", "answered.json", "logits.npz"))
         asked.write_text(json.dumps(request), encoding="utf-8")
@@ -166,7 +166,7 @@ def _difference(ours: list[NDArray[np.float32]], theirs: list[NDArray[np.float32
     """The largest difference of two logits.
 
     Raises:
-        UserError: It is above `TOLERANCE`, or a shape differs.
+        UserError: If it is above `TOLERANCE`, or a shape differs.
     """
     for a, b in zip(ours, theirs, strict=True):
         if a.shape != b.shape:
@@ -175,14 +175,14 @@ def _difference(ours: list[NDArray[np.float32]], theirs: list[NDArray[np.float32
     limit = TOLERANCE * max(1.0, *(float(np.abs(a).max()) for a in ours))
     if not found <= limit:  # also for NaN
         raise UserError(
-            f"the exported model's logits differ from ours by up to {found:.3g}, where {limit:.3g} is allowed: nothing "
+            f"the exported model's logits differ by up to {found:.3g}, more than the tolerance of {limit:.3g}: nothing "
             "is written"
         )
     return found
 
 
 def _compare_texts(texts: list[str], expected: list[list[int]], ids: list[list[int]], decoded: list[str]) -> None:
-    """Raise a UserError unless ids are the expected ones and decode to their text."""
+    """Raise a UserError unless ids are equal and decode to their text."""
     for text, ours, theirs, back in zip(texts, expected, ids, decoded, strict=True):
         if ours != theirs or back != text:
             what = f"gives {theirs[:12]} instead of {ours[:12]}" if ours != theirs else f"decodes to {back[:40]!r}"

@@ -1,7 +1,7 @@
-"""A program apart: open an exported folder as anyone would, with `transformers` alone, and say what comes out.
+"""Stand-alone program that opens an exported folder with `transformers` alone and reports the results.
 
-`lm.hf.export_check` runs it in a fresh interpreter. It must not import this project: after `tokenizer.hf.register()`,
-`AutoTokenizer` opens more than it does for others.
+`lm.hf.export_check` runs it in a fresh interpreter. It must not import this project, because `AutoTokenizer` opens more
+folders after `tokenizer.hf.register()`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 
 
 def answer(folder: Path, request: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Open model and tokenizer, and use them.
+    """Open the model and the tokenizer, and run them.
 
     Args:
-        folder: What was exported.
+        folder: The exported folder.
         request: `rows` of ids for the model; `positions` for each row; `texts` for the tokenizer.
 
     Returns:
-        What is JSON-able, and the logits: for each row float32[its positions, vocabulary].
+        JSON-able results, and the logits: for each row float32[its positions, vocabulary].
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -42,7 +42,7 @@ def answer(folder: Path, request: dict[str, Any]) -> tuple[dict[str, Any], dict[
     }
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # which one it is depends on the version
+    except Exception as error:  # its type depends on the version
         return {**found, "tokenizer_error": f"{type(error).__name__}: {error}"}, logits
     ids = tokenizer(request["texts"], add_special_tokens=False)["input_ids"]
     found["ids"] = ids

@@ -1,28 +1,31 @@
-"""Shape of a model, apart from the model: a configuration is read without importing Torch."""
+"""Shape of a model. Separate from the model, so that reading a configuration does not import Torch."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from tokenizer.errors import UserError
 
-# Width over depth where only the depth is given.
-_ASPECT = 64
+# hidden_size / n_layers where only n_layers is given.
+_ASPECT_RATIO = 64
+# Field names in models saved by version 0.1.
+_OLD_NAMES = {"depth": "n_layers", "width": "hidden_size", "head_width": "head_dim"}
 
 
 @dataclass(frozen=True)
 class ModelConfig:
     """Shape of a `Transformer`; the vocabulary and the context length come from the shards.
 
-    `depth` alone gives a whole family: 4 layers have 3 million parameters beside the vocabulary's, 8 have 25,
-    11 have 65, 16 have 201, 24 have 680 (12 depth width^2). Any other field may be given as well.
+    `n_layers` alone gives a family of models. Without the vocabulary's, 4 layers have 3 million parameters, 8 have 25,
+    11 have 65, 16 have 201 and 24 have 680 (12 n_layers hidden_size^2). Any other field can be set as well.
 
     Attributes:
-        depth: Number of layers.
-        width: Width of the residual stream (HF: `hidden_size`); 0 for 64 times the depth, in whole heads.
-        head_width: Width of one attention head; `width / head_width` heads.
-        mlp_ratio: Width of the SwiGLU layer over `width`, rounded up to a multiple of 32.
+        n_layers: Number of layers.
+        hidden_size: Width of the residual stream; 0 for about 64 n_layers, a multiple of `head_dim`.
+        head_dim: Width of one attention head.
+        mlp_ratio: `intermediate_size` over `hidden_size`, before rounding up to a multiple of 32.
         rope_theta: Base of the rotary frequencies.
         norm_eps: Epsilon of every RMSNorm.
         tie_embeddings: Share one matrix between the input embedding and the output head.
@@ -30,9 +33,9 @@ class ModelConfig:
         qk_norm: RMSNorm on queries and keys, per head. The layout is then HF's Qwen3.
     """
 
-    depth: int = 4
-    width: int = 0
-    head_width: int = 64
+    n_layers: int = 4
+    hidden_size: int = 0
+    head_dim: int = 64
     mlp_ratio: float = 8 / 3
     rope_theta: float = 10_000.0
     norm_eps: float = 1e-6
@@ -41,23 +44,33 @@ class ModelConfig:
     qk_norm: bool = False
 
     def __post_init__(self) -> None:
-        if self.width == 0 and self.depth > 0 and self.head_width > 0:
-            width = max(1, round(_ASPECT * self.depth / self.head_width)) * self.head_width
-            object.__setattr__(self, "width", width)  # so that it is known wherever the shape is recorded
-        for name in ("depth", "width", "head_width", "vocab_multiple"):
+        if self.hidden_size == 0 and self.n_layers > 0 and self.head_dim > 0:
+            n_heads = max(1, round(_ASPECT_RATIO * self.n_layers / self.head_dim))
+            object.__setattr__(self, "hidden_size", n_heads * self.head_dim)
+        for name in ("n_layers", "hidden_size", "head_dim", "vocab_multiple"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name}={getattr(self, name)}: use a positive whole number")
-        if self.width % self.head_width:
+        if self.hidden_size % self.head_dim:
             raise UserError(
-                f"width={self.width} is not a multiple of head_width={self.head_width}; "
-                f"use width={max(1, self.width // self.head_width) * self.head_width}"
+                f"hidden_size={self.hidden_size} is not a multiple of head_dim={self.head_dim}; "
+                f"use hidden_size={max(1, self.hidden_size // self.head_dim) * self.head_dim}"
             )
-        if self.head_width % 2:
-            raise UserError(f"head_width={self.head_width} is odd: rotary embeddings need an even width")
+        if self.head_dim % 2:
+            raise UserError(f"head_dim={self.head_dim} is odd: rotary embeddings need an even number")
         if self.mlp_ratio <= 0:
             raise UserError(f"mlp_ratio={self.mlp_ratio}: use a positive number, for instance 2.67")
 
+    @classmethod
+    def from_saved(cls, fields: dict[str, Any]) -> ModelConfig:
+        """Read the fields that are stored with a model, under their present or earlier names."""
+        return cls(**{_OLD_NAMES.get(name, name): value for name, value in fields.items()})
+
     @property
-    def mlp_width(self) -> int:
-        """Width of the SwiGLU layer (HF: `intermediate_size`)."""
-        return math.ceil(self.width * self.mlp_ratio / 32) * 32
+    def n_heads(self) -> int:
+        """Number of attention heads."""
+        return self.hidden_size // self.head_dim
+
+    @property
+    def intermediate_size(self) -> int:
+        """Width of the SwiGLU layer."""
+        return math.ceil(self.hidden_size * self.mlp_ratio / 32) * 32

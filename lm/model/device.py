@@ -1,4 +1,4 @@
-"""Where a model computes."""
+"""Device and arithmetic of a model."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tokenizer.errors import UserError
 
 
 def resolve_device(name: str, local_rank: int | None = None) -> torch.device:
-    """The device that `name` means: "auto" (CUDA if there is one), "cpu", "cuda" or "cuda:N".
+    """Return the device named "auto" (CUDA if available), "cpu", "cuda" or "cuda:N".
 
     Args:
         name: As in `TrainConfig`.
-        local_rank: Number of this process among several on this machine; each gets a CUDA device of its own.
+        local_rank: Index of this process on its machine; each process gets its own CUDA device.
 
     Raises:
-        UserError: If it is unknown or absent.
+        UserError: If the device is unknown or missing.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -36,15 +36,15 @@ def resolve_device(name: str, local_rank: int | None = None) -> torch.device:
 
 
 def arithmetic(precision: str, compiled: bool | str, device: torch.device) -> dict[str, str | bool]:
-    """What computing on a device means for the numbers; models that differ in it are not comparable.
+    """Resolve the settings that affect rounding; models that differ in them are not comparable.
 
     Args:
         precision: As in `TrainConfig`.
         compiled: `TrainConfig.compile`.
-        device: Where the model is.
+        device: Device of the model.
 
     Returns:
-        `precision`, "fp32" or "bf16", and `compile`, True, where `torch.compile` fuses the layers.
+        `precision`, "fp32" or "bf16", and `compile`, True, if `torch.compile` fuses the layers.
     """
     cuda = device.type == "cuda"
     bf16 = precision == "bf16" or (precision in ("auto", "probe") and cuda)
@@ -55,14 +55,14 @@ def arithmetic(precision: str, compiled: bool | str, device: torch.device) -> di
 
 
 ENOUGH = 1.3
-"""What products in bf16 must gain for a CPU to use them: the layers' other work stays in fp32."""
+"""Speed-up of bf16 products from which a CPU uses them; the rest of the layers stays in fp32."""
 
 
 @functools.cache
 def bf16_gain(rows: int = 1024, width: int = 512, rounds: int = 5) -> float:
-    """Speed of a matrix product in bf16 over fp32 on this CPU, the conversions that autocast adds included.
+    """Speed of bf16 over fp32 matrix products on this CPU, autocast's conversions included.
 
-    Some CPUs emulate bf16 and take a hundred times as long; measured once per process, best of `rounds` each.
+    Some CPUs emulate bf16 and are a hundred times slower. Measured once per process, best of `rounds`.
     """
     left, right = torch.randn(rows, width), torch.randn(width, width)
 

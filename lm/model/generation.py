@@ -1,4 +1,4 @@
-"""Text from a model: temperature, top-k, top-p, stop strings, limits in tokens and in bytes."""
+"""Text generation with temperature, top-k, top-p, stop strings, and limits in tokens and bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import torch
 
-from lm.model.kv_cache import KeyValueCache
+from lm.model.kv_cache import KVCache
 from tokenizer.errors import UserError, quoted
 
 if TYPE_CHECKING:
@@ -23,16 +23,16 @@ Finish = Literal["end", "stop", "tokens", "bytes"]
 
 @dataclass(frozen=True)
 class SamplingConfig:
-    """How text is sampled.
+    """Sampling settings.
 
     Attributes:
         temperature: Divides the logits; 0 takes the most probable token.
-        top_k: Only so many most probable tokens; None for all. Applied before `top_p`.
-        top_p: Only the most probable tokens that together reach this probability.
-        seed: Of the random numbers. Sample i of a call depends on (seed, i) alone, not on its neighbours.
-        max_new_tokens: Most tokens after the prompt; None for no limit.
-        max_new_bytes: Most bytes after the prompt; None for no limit. A fair limit between tokenizers.
-        stop: Strings that end the text, which does not contain them. They may lie across tokens.
+        top_k: Number of most probable tokens to sample from; None for all. Applied before `top_p`.
+        top_p: Sample from the most probable tokens that together reach this probability.
+        seed: Seed of the random numbers. Sample i of a call depends only on (seed, i), not on the rest of the batch.
+        max_new_tokens: Maximum number of tokens after the prompt; None for no limit.
+        max_new_bytes: Maximum number of bytes after the prompt; None for no limit. Equal for all tokenizers.
+        stop: Strings that end the text and are removed from it. They may span tokens.
     """
 
     temperature: float = 0.8
@@ -45,21 +45,21 @@ class SamplingConfig:
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf:
-            raise UserError(f"temperature={self.temperature} is not possible; use 0 (most probable token) or more")
+            raise UserError(f"temperature={self.temperature} must be at least 0 (the most probable token)")
         if self.top_k is not None and self.top_k < 1:
-            raise UserError(f"top_k={self.top_k} leaves no token; use 1 or more, or null for all")
+            raise UserError(f"top_k={self.top_k} must be at least 1, or null for all tokens")
         if not 0 < self.top_p <= 1:
-            raise UserError(f"top_p={self.top_p} is no share; use more than 0, and 1 for all tokens")
+            raise UserError(f"top_p={self.top_p} must be greater than 0 and at most 1 (all tokens)")
         if not 0 <= self.seed < 1 << 64:
-            raise UserError(f"seed={self.seed} is out of range: it is from 0 to 2**64 - 1")
+            raise UserError(f"seed={self.seed} must be between 0 and 2**64 - 1")
         for name in ("max_new_tokens", "max_new_bytes"):
             value = getattr(self, name)
             if value is not None and value < 0:
-                raise UserError(f"{name}={value} is not possible; use 0 or more, or null for no limit")
+                raise UserError(f"{name}={value} must be at least 0, or null for no limit")
         if self.max_new_tokens is None and self.max_new_bytes is None:
-            raise UserError("nothing ends a text surely; set max_new_tokens or max_new_bytes")
+            raise UserError("no length limit: set max_new_tokens or max_new_bytes")
         if "" in self.stop:
-            raise UserError(f"stop={quoted(self.stop)} holds an empty string, which is everywhere; leave it out")
+            raise UserError(f"stop={quoted(self.stop)} contains an empty string, which matches everywhere; remove it")
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class Sample:
     """A continuation of a prompt.
 
     Attributes:
-        prompt: What it continues.
-        data: Its bytes, without a stop string. Where `max_new_bytes` ends it, it ends before a cut character.
-        ids: The tokens that were sampled, in order, `<|endoftext|>` not among them. They may spell more than `data`.
-        n_prompt_tokens: Tokens of the prompt, `<|endoftext|>` in front not counted.
-        finish: What ended it: "end" (`<|endoftext|>`), "stop" (a stop string), or a limit, "tokens" or "bytes".
+        prompt: The prompt.
+        data: Bytes of the continuation, without the stop string. `max_new_bytes` never cuts a character.
+        ids: The sampled tokens in order, without `<|endoftext|>`. They may spell more than `data`.
+        n_prompt_tokens: Tokens of the prompt, without the leading `<|endoftext|>`.
+        finish: What ended the text: "end" (`<|endoftext|>`), "stop" (a stop string), or a limit: "tokens" or "bytes".
     """
 
     prompt: str
@@ -82,21 +82,21 @@ class Sample:
 
     @property
     def text(self) -> str:
-        """The continuation; bytes that are no UTF-8, which a model may emit, as U+FFFD."""
+        """The continuation; invalid UTF-8, which a model may emit, becomes U+FFFD."""
         return self.data.decode("utf-8", "replace")
 
 
 def generate(lm: LanguageModel, prompts: Sequence[str], config: SamplingConfig) -> list[Sample]:
-    """Continue each prompt, all of them in one batch; a prompt begins a document.
+    """Continue all prompts in one batch; each prompt begins a document.
 
-    The tokens of the prompt are those of `Tokenizer.encode_ordinary`, special strings in it are ordinary text. A
-    prompt that ends inside what would have been one token starts at a place where training text hardly has one;
-    `lm.bytelevel.bytewise.heal` gives `generate_from` a better start.
+    Prompts are encoded with `Tokenizer.encode_ordinary`: special strings are ordinary text. A prompt that ends inside
+    what would have been one token has a token boundary that training text rarely has there; for such prompts use
+    `lm.bytelevel.byte_model.ByteModel.heal` and `generate_from`.
 
     Args:
         lm: The model.
-        prompts: Any texts. Repeat one to have several samples of it.
-        config: How to sample.
+        prompts: The texts. Repeat one to draw several samples.
+        config: Sampling settings.
     """
     return generate_from(lm, prompts, [lm.tokenizer.encode_ordinary(prompt) for prompt in prompts], config)
 
@@ -104,23 +104,23 @@ def generate(lm: LanguageModel, prompts: Sequence[str], config: SamplingConfig) 
 def generate_from(
     lm: LanguageModel, prompts: Sequence[str], ids: Sequence[Sequence[int]], config: SamplingConfig
 ) -> list[Sample]:
-    """`generate` from given tokens of the prompts; what they spell beyond the prompts counts as sampled.
+    """Continue prompts from given tokens; bytes that these spell past a prompt count as sampled.
 
     Args:
         lm: The model.
         prompts: The texts.
-        ids: Tokens that begin with the prompt's bytes, for each one.
-        config: How to sample.
+        ids: For each prompt, tokens whose bytes begin with it.
+        config: Sampling settings.
     """
     rows = [
         _Row(lm, i, prompt, list(start), config) for i, (prompt, start) in enumerate(zip(prompts, ids, strict=True))
     ]
     active = [row for row in rows if row.finish is None]
-    cache: KeyValueCache | None = None
+    cache: KVCache | None = None
     with torch.inference_mode():
         while active:
             if cache is None or int(cache.lengths.max()) >= lm.model.context_tokens:
-                cache, logits = _read(lm, active)  # at first, and whenever a context is full
+                cache, logits = _read(lm, active)  # first pass, or a full context
             else:
                 last = torch.tensor([[row.ids[-1]] for row in active], device=lm.device)
                 logits = lm.model(last, cache=cache)[:, 0]
@@ -137,9 +137,9 @@ def sample(logits: Tensor, config: SamplingConfig, generator: torch.Generator) -
     """Draw a token: temperature, then `top_k`, then `top_p`, as HF `transformers` orders them.
 
     Args:
-        logits: float[vocabulary], on the CPU; -inf for what must not come.
-        config: How to sample.
-        generator: Gives one number per draw; none where the temperature is 0.
+        logits: float[vocabulary], on the CPU; -inf for forbidden ids.
+        config: Sampling settings.
+        generator: Random numbers, one per draw; unused at temperature 0.
     """
     if config.temperature == 0:
         return int(logits.argmax())
@@ -147,21 +147,21 @@ def sample(logits: Tensor, config: SamplingConfig, generator: torch.Generator) -
     if config.top_k is not None:
         scores, ids = scores[: config.top_k], ids[: config.top_k]
     reached = scores.softmax(0).cumsum(0)
-    # The first token is always kept, as is the one with which the sum reaches top_p.
+    # Keep the first token, and the token with which the sum reaches top_p.
     kept = max(1, int((reached[:-1] < config.top_p).sum()) + 1)
     reached = reached[:kept] / reached[kept - 1]
     draw = torch.rand((), dtype=torch.float64, generator=generator)
     return int(ids[min(int(torch.searchsorted(reached, draw, right=True)), kept - 1)])
 
 
-def _read(lm: LanguageModel, rows: Sequence[_Row]) -> tuple[KeyValueCache, Tensor]:
-    """A cache that holds as much of the rows as fits, and the logits behind them."""
+def _read(lm: LanguageModel, rows: Sequence[_Row]) -> tuple[KVCache, Tensor]:
+    """Read the rows into a new cache, as far as they fit; return it and the next-token logits."""
     windows = [row.window() for row in rows]
     lengths = torch.tensor([len(window) for window in windows])
     ids = torch.full((len(rows), int(lengths.max())), lm.eos_id)
     for row, window in enumerate(windows):
         ids[row, : len(window)] = torch.tensor(window)
-    cache = KeyValueCache(lm.model, rows=len(rows), capacity=min(2 * ids.shape[1], lm.model.context_tokens))
+    cache = KVCache(lm.model, rows=len(rows), capacity=min(2 * ids.shape[1], lm.model.context_tokens))
     keep = torch.arange(ids.shape[1]) == lengths[:, None] - 1
     logits = lm.model(ids.to(lm.device), keep.to(lm.device), cache=cache)
     cache.rewind(lengths)
@@ -169,7 +169,7 @@ def _read(lm: LanguageModel, rows: Sequence[_Row]) -> tuple[KeyValueCache, Tenso
 
 
 class _Row:
-    """One text that is being written."""
+    """One text of the batch."""
 
     def __init__(
         self, lm: LanguageModel, index: int, prompt: str, prompt_ids: list[int], config: SamplingConfig
@@ -197,9 +197,9 @@ class _Row:
         self._append(spelled[len(given) :])
 
     def window(self) -> list[int]:
-        """What the model reads of the text so far, never more than its context.
+        """The part of the text that the model reads: at most its context length.
 
-        Where a full one begins anew, half as long, depends on this text alone: other rows may ask in between.
+        A full context is cut to half. Where that happens depends only on this text, not on the rest of the batch.
         """
         ids = [self.lm.eos_id, *self.prompt_ids, *self.ids]
         if len(ids) - self._start > self.lm.model.context_tokens:
@@ -207,7 +207,7 @@ class _Row:
         return ids[self._start :]
 
     def push(self, token: int) -> None:
-        """Take a sampled token."""
+        """Append a sampled token."""
         if token == self.lm.eos_id:
             self.finish = "end"
             return
@@ -220,23 +220,23 @@ class _Row:
         before = len(self.data)
         self.data += new
         limit = self.config.max_new_bytes
-        # In bytes: a stop string is found wherever tokens or characters are cut, and never inside a character.
+        # Search bytes, since a stop string may span tokens.
         places = [self.data.find(string, max(0, before - len(string) + 1)) for string in self.stop]
         found = [(place + len(string), place) for string, place in zip(self.stop, places, strict=True) if place >= 0]
-        end, place = min(found, default=(-1, -1))  # the one that is complete first
+        end, place = min(found, default=(-1, -1))  # the one that is completed first
         if found and (limit is None or end <= limit):
             self.data, self.finish = self.data[:place], "stop"
         elif limit is not None and len(self.data) >= limit:
             self.data, self.finish = _whole_characters(self.data[:limit]), "bytes"
 
     def result(self) -> Sample:
-        """What came of it, once it is finished."""
+        """The finished text."""
         assert self.finish is not None
         return Sample(self.prompt, self.data, self.ids, len(self.prompt_ids), self.finish)
 
 
 def _whole_characters(data: bytes) -> bytes:
-    """Without the beginning of a character at the end."""
+    """Drop a character that is cut off at the end."""
     for size in range(1, min(4, len(data) + 1)):
         lead = data[-size]
         if lead & 0xC0 == 0x80:

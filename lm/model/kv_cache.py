@@ -1,4 +1,4 @@
-"""Keys and values of positions that a model has read, so that decoding reads each token once."""
+"""KV cache for incremental decoding."""
 
 from __future__ import annotations
 
@@ -14,80 +14,79 @@ if TYPE_CHECKING:
     from lm.model.transformer import Transformer
 
 
-class KeyValueCache:
-    """What `Transformer.forward(ids, cache=cache)` reads and extends; it is for inference only.
+class KVCache:
+    """KV cache for `Transformer.forward(ids, cache=cache)`; for inference only.
 
-    Each row has a length of its own. A forward pass appends its ids to every row, behind that row's length.
-    Prompts of unequal lengths are therefore padded on the right and the cache is then rewound to their lengths:
-    what lies behind a row's length is never read and is overwritten by the next pass.
+    Each row has its own length, and a forward pass appends its ids after it. Pad prompts of unequal lengths on the
+    right, then rewind the cache to their lengths: slots past a row's length are never read, and the next pass
+    overwrites them.
 
-    Several continuations of one text go through the model together as a tree: see `branch`.
+    Several continuations of one text can be read together as a tree: see `branch`.
 
     Args:
-        model: The model that will use it.
+        model: The model that will use the cache.
         rows: Number of sequences.
-        capacity: Tokens per row to allocate at first; it grows when more are needed.
+        capacity: Tokens per row to allocate initially; it grows on demand.
 
     Attributes:
-        lengths: int64[rows], on the CPU: tokens that each row holds.
+        lengths: int64[rows], on the CPU: cached tokens of each row.
     """
 
     def __init__(self, model: Transformer, rows: int = 1, capacity: int = 64) -> None:
         config, weight = model.config, model.lm_head.weight
         self._context_tokens = model.context_tokens
         self._device = weight.device
-        shape = (rows, config.width // config.head_width, capacity, config.head_width)
-        self.layers = [LayerCache(weight.new_zeros(shape), weight.new_zeros(shape)) for _ in range(config.depth)]
+        shape = (rows, config.n_heads, capacity, config.head_dim)
+        self.layers = [LayerKVCache(weight.new_zeros(shape), weight.new_zeros(shape)) for _ in range(config.n_layers)]
         self.lengths = torch.zeros(rows, dtype=torch.int64)
         self._parents: Tensor | None = None
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the tensors occupy, unused slots included."""
+        """Size of the tensors in bytes, unused slots included."""
         return sum(2 * layer.keys.numel() * layer.keys.element_size() for layer in self.layers)
 
     def branch(self, parents: Sequence[int]) -> None:
-        """Make the next forward pass read a tree of tokens behind the cached ones.
+        """Make the next forward pass read a tree of tokens after the cached ones.
 
-        Each token then sees the cached tokens of its row, its ancestors and itself, and has the position that it
-        would have behind them alone. Afterwards only a chain that comes first, parents -1, 0, 1, ..., may stay:
-        rewind to it.
+        Each token attends to the cached tokens of its row, its ancestors and itself; its position is that of a sequence
+        of these. After the pass, rewind the cache: only a leading chain (parents -1, 0, 1, ...) can be kept.
 
         Args:
-            parents: For each token of the pass the index of its parent in the pass, which comes before it; -1 for
-                the last cached token.
+            parents: For each token of the pass, the index of its parent, which must come before it; -1 for the last
+                cached token.
         """
         if any(not -1 <= parent < node for node, parent in enumerate(parents)):
             raise ValueError(f"parents {list(parents)} do not come before their children")
         self._parents = torch.tensor(parents, dtype=torch.int64)
 
     def rewind(self, lengths: int | Sequence[int] | Tensor) -> None:
-        """Forget all but the first `lengths` tokens of the rows; one number holds for all of them."""
+        """Keep only the first `lengths` tokens of each row; one number applies to all rows."""
         new = torch.as_tensor(lengths, dtype=torch.int64).cpu().expand(len(self.lengths)).clone()
         if (new < 0).any() or (new > self.lengths).any():
             raise ValueError(f"cannot rewind rows of {self.lengths.tolist()} tokens to {new.tolist()}")
         self.lengths = new
 
-    def select(self, rows: Sequence[int]) -> KeyValueCache:
-        """A copy that holds the given rows, in that order; a row may occur several times (a fork), or not at all."""
-        chosen = KeyValueCache.__new__(KeyValueCache)
+    def select(self, rows: Sequence[int]) -> KVCache:
+        """Copy the given rows, in that order; a row may be repeated or left out."""
+        chosen = KVCache.__new__(KVCache)
         index = torch.tensor(rows, dtype=torch.int64)
         chosen._context_tokens, chosen._device, chosen._parents = self._context_tokens, self._device, None
         chosen.lengths = self.lengths[index]
         used, index = int(self.lengths.max()), index.to(self._device)
         chosen.layers = [
-            LayerCache(layer.keys[:, :, :used][index], layer.values[:, :, :used][index]) for layer in self.layers
+            LayerKVCache(layer.keys[:, :, :used][index], layer.values[:, :, :used][index]) for layer in self.layers
         ]
         return chosen
 
     def begin(self, rows: int, n: int) -> Tensor:
-        """Prepare the layers for a pass over n tokens per row, and lengthen the rows by them.
+        """Prepare the layers for a pass over n tokens per row, and add n to the lengths.
 
         Returns:
             int64[rows, n], the positions of the tokens.
 
         Raises:
-            ValueError: Other rows than the cache has, or a position that the model was never trained on.
+            ValueError: If the number of rows differs from the cache's, or a position exceeds the model's context.
         """
         parents, self._parents = self._parents, None
         if rows != len(self.lengths) or (parents is not None and len(parents) != n):
@@ -103,8 +102,8 @@ class KeyValueCache:
         if n and int(positions.max()) >= self._context_tokens:
             raise ValueError(f"position {int(positions.max())}, but the model was built for {self._context_tokens}")
         end = int(slots.max()) + 1 if n else 0
-        # Cached tokens are seen by all, tokens of this pass by themselves and their descendants.
-        own = torch.arange(end)[None, :] - start  # int64[rows, slots]: index in the pass, where there is one
+        # Every token sees the cached tokens; tokens of this pass are seen by themselves and their descendants.
+        own = torch.arange(end)[None, :] - start  # int64[rows, slots]: index in the pass
         ours = ((own >= 0) & (own < n))[:, None]
         mask = (own < 0)[:, None] | ours & below[:, own.clamp(0, max(n - 1, 0))].transpose(0, 1)
         fresh = parents is None and not self.lengths.any()
@@ -114,8 +113,8 @@ class KeyValueCache:
         return positions.to(self._device)
 
 
-class LayerCache:
-    """One layer's part: keys and values, float[rows, heads, capacity, head_width]."""
+class LayerKVCache:
+    """Keys and values of one layer, float[batch, n_heads, capacity, head_dim]."""
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:
         self.keys, self.values = keys, values
@@ -124,27 +123,27 @@ class LayerCache:
         self._mask: Tensor | None = None
 
     def begin(self, slots: Tensor, end: int, mask: Tensor | None) -> None:
-        """Take where the next tokens go, int64[rows, n], below `end`, and what they see; None: causal, no past."""
+        """Set the slots of the next tokens, int64[rows, n] below `end`, and their mask (None: causal attention)."""
         self._slots, self._end, self._mask = slots, end, mask
         if (missing := end - self.keys.shape[2]) > 0:
             extra = max(missing, self.keys.shape[2] // 2)
             self.keys, self.values = (F.pad(x, (0, 0, 0, extra)) for x in (self.keys, self.values))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Append keys and values, then attend; all are float[rows, heads, n, head_width]."""
+        """Append keys and values, then attend; all are float[batch, n_heads, n, head_dim]."""
         index = self._slots[:, None, :, None].expand_as(k)
         self.keys.scatter_(2, index, k)
         self.values.scatter_(2, index, v)
         if self._mask is None:
             return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        # What is masked still has to be finite: attention multiplies it by zero. Hence the zeros at first.
+        # Masked values are multiplied by zero and must be finite, so new slots are zeroed.
         return F.scaled_dot_product_attention(
             q, self.keys[:, :, : self._end], self.values[:, :, : self._end], attn_mask=self._mask
         )
 
 
 def _ancestors(parents: Tensor) -> tuple[Tensor, Tensor]:
-    """bool[n, n]: whether j is i or an ancestor of i; int64[n]: how many ancestors i has."""
+    """bool[n, n]: whether j is i or an ancestor of i; int64[n]: number of ancestors of i."""
     n = len(parents)
     sees = torch.eye(n, dtype=torch.bool)
     for node, parent in enumerate(parents.tolist()):

@@ -1,4 +1,4 @@
-"""A model and the tokenizer whose ids it knows."""
+"""A model with its tokenizer."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 
 
 class LanguageModel:
-    """Probabilities of text: documents begin and end with `<|endoftext|>`.
+    """A model and its tokenizer; documents begin and end with `<|endoftext|>`.
 
     Args:
-        model: It is put into evaluation mode.
-        tokenizer: The one that the model was trained with.
+        model: The model; it is switched to evaluation mode.
+        tokenizer: The tokenizer that the model was trained with.
 
     Attributes:
         model: The model.
         tokenizer: Its tokenizer.
         eos_id: Id of `<|endoftext|>`.
-        text_ids: bool[padded vocabulary], on the CPU: ids of text. The others are special tokens, ids
-            that the tokenizer does not use, and padding.
+        text_ids: bool[padded vocabulary], on the CPU: True for ids of text, False for special tokens, unused ids and
+            padding.
 
     Raises:
-        UserError: If the two do not belong together, or there is no `<|endoftext|>`.
+        UserError: If the model was trained with another tokenizer, or there is no `<|endoftext|>`.
     """
 
     def __init__(self, model: Transformer, tokenizer: TokenizerLike) -> None:
         if model.vocab_size != tokenizer.vocab_size or model.tokenizer_sha256 not in ("", tokenizer.sha256):
             raise UserError(
                 f"the model was trained with tokenizer {model.tokenizer_sha256[:12] or '(unnamed)'} of "
-                f"{model.vocab_size} tokens, not with {tokenizer.name} of {tokenizer.vocab_size}; load its own"
+                f"{model.vocab_size} tokens, not with {tokenizer.name} of {tokenizer.vocab_size}; load its tokenizer"
             )
         if END_OF_TEXT not in tokenizer.special_tokens:
             raise UserError(f"{tokenizer!r} has no special token {END_OF_TEXT!r}; models are trained with one")
@@ -50,18 +50,18 @@ class LanguageModel:
 
     @property
     def device(self) -> torch.device:
-        """Where the model computes."""
+        """Device of the model."""
         return self.model.lm_head.weight.device
 
-    def window(self, ids: list[int], room: int) -> list[int]:
-        """The last ids of a sequence that fit the model together with `room` further ones.
+    def window(self, ids: list[int], n_more: int) -> list[int]:
+        """The last ids of a sequence that fit into the context together with `n_more` further ones.
 
-        Positions that were never trained are never used. A sequence that is too long loses its beginning, and then
-        enough of it that half of the positions are free, so that decoding need not begin anew for every token.
+        A sequence that is too long is cut to at most half of the context, so that decoding does not have to read the
+        context again for every token.
         """
-        limit = self.model.context_tokens - room
+        limit = self.model.context_tokens - n_more
         return ids if len(ids) <= limit else ids[-max(1, min(limit, self.model.context_tokens // 2)) :]
 
     def log_probs(self, logits: Tensor) -> Tensor:
-        """float64[..., padded vocabulary] on the CPU: log-probabilities of the logits, in nats."""
+        """Log-probabilities of logits in nats, float64[..., padded vocabulary] on the CPU."""
         return logits.double().cpu().log_softmax(-1)

@@ -1,4 +1,4 @@
-"""Cross-entropy of the head's predictions, without ever holding the logits of all positions."""
+"""Cross-entropy of the output head, without materializing the logits of all positions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from lm.model.transformer import Transformer
 
-# Logits at a time. Every part of the rows adds to the whole gradient of the head, so small parts cost more than they
-# save: 256 rows took half as long again as all 2,048 together (8,192 tokens, width 256, two cores).
+# Logits per chunk. Every chunk adds to the full gradient of the head, so small chunks cost more than they save: chunks
+# of 256 positions were 1.5 times slower than all 2,048 at once (vocabulary 8,192, hidden size 256, two cores).
 _CPU_LOGITS, _CUDA_LOGITS = 2**24, 2**28
 _FEWEST_ROWS = 1024
 
@@ -19,21 +19,21 @@ _FEWEST_ROWS = 1024
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, padding: Tensor | None, targets: Tensor, rows: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of `softmax(hidden weight^T + padding)`, a few rows at a time, gradients included.
+    """Cross-entropy of `softmax(hidden weight^T + padding)` in chunks of positions, gradients included.
 
-    The logits and their gradients of a whole step would be the largest tensors of training by far. Here they live
-    for some rows only, are turned into gradients in place, and pass through memory once.
+    The logits of a whole step and their gradients would be by far the largest tensors of training. Here only one chunk
+    exists at a time, and it is turned into gradients in place.
 
     Args:
-        hidden: float[positions, width].
-        weight: float[vocabulary, width].
-        padding: float[vocabulary], added to the logits; None for nothing.
+        hidden: float[seq_len, hidden_size].
+        weight: float[vocabulary, hidden_size].
+        padding: float[vocabulary], added to the logits, or None.
         targets: int64[positions].
-        rows: Positions at a time; None chooses.
+        rows: Positions per chunk; None for a suitable number.
 
     Returns:
-        The sum over positions in nats, which gradients flow through, and float32[positions], the nats of each,
-        which they do not.
+        The sum over positions in nats, which is differentiable, and the nats of each position, float32[positions],
+        which are not.
     """
     if rows is None:
         logits = _CUDA_LOGITS if hidden.is_cuda else _CPU_LOGITS
@@ -43,12 +43,12 @@ def linear_cross_entropy(
 
 
 class Objective(nn.Module):
-    """What training minimizes, as one module: what `DistributedDataParallel` wraps.
+    """Training loss as a module, for `DistributedDataParallel`.
 
     Args:
         model: The model.
         eos_id: Id of `<|endoftext|>`, which begins each document.
-        document_mask: Whether positions see their own document only.
+        document_mask: Whether positions attend within their own document only.
     """
 
     def __init__(self, model: Transformer, *, eos_id: int, document_mask: bool) -> None:
@@ -58,7 +58,7 @@ class Objective(nn.Module):
         self.document_mask = document_mask
 
     def forward(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Nats of `targets` after `inputs`, both int64[rows, positions]: their sum, and each one's."""
+        """Sum of the nats of `targets` after `inputs`, both int64[batch, seq_len], and the nats of each target."""
         documents = (inputs == self.eos_id).cumsum(1) if self.document_mask else None
         hidden = self.model.hidden(inputs, documents=documents).flatten(0, 1)
         total, nats = linear_cross_entropy(hidden, self.model.lm_head.weight, self.model.padding, targets.flatten())

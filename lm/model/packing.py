@@ -1,4 +1,4 @@
-"""Attention where a row holds several documents: each sees itself alone."""
+"""Packing: attention within documents when a row contains several."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Packing:
-    """Which positions may see which, worked out once for all layers; one of the two forms.
+    """Which positions attend to which, computed once for all layers: a mask, or document bounds for a kernel.
 
     Attributes:
-        mask: bool[rows, 1, positions, positions], True where a query (third axis) may see a key.
-        bounds: int32[documents + 1], where documents begin in the rows laid end to end, and the end of the last.
-        flash: With `bounds`: the kernel that takes them.
+        mask: bool[batch, 1, seq_len, seq_len], True where a query (third axis) may attend to a key.
+        bounds: int32[documents + 1], start of each document in the concatenated rows, and the end of the last.
+        flash: The variable-length attention kernel that takes `bounds`.
     """
 
     mask: Tensor | None = None
@@ -26,19 +26,19 @@ class Packing:
     flash: Any = None
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Causal attention within documents, float[rows, heads, positions, head width] each."""
+        """Causal attention within documents, float[batch, n_heads, seq_len, head_dim] each."""
         if self.bounds is None:
             return F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask)
-        rows, _, positions, _ = q.shape
-        # Laid end to end, [rows * positions, heads, head width]; norms under autocast may have widened q and k.
+        batch, _, seq_len, _ = q.shape
+        # Concatenate rows: [batch * seq_len, n_heads, head_dim]. Under autocast, norms may have widened q and k.
         ends = [x.transpose(1, 2).flatten(0, 1).to(v.dtype) for x in (q, k, v)]
-        mixed = self.flash(*ends, self.bounds, self.bounds, positions, positions, window_size=(-1, 0))
-        together: Tensor = mixed.view(rows, positions, *mixed.shape[1:]).transpose(1, 2)
+        mixed = self.flash(*ends, self.bounds, self.bounds, seq_len, seq_len, window_size=(-1, 0))
+        together: Tensor = mixed.view(batch, seq_len, *mixed.shape[1:]).transpose(1, 2)
         return together
 
 
 def flash_attention() -> Any:
-    """Torch's attention over sequences of any lengths laid end to end, or None where Torch is too old to have it."""
+    """Torch's variable-length attention, or None if this version of Torch lacks it."""
     try:
         from torch.nn.attention.varlen import varlen_attn
     except ImportError:
@@ -49,11 +49,11 @@ def flash_attention() -> Any:
 def pack(documents: Tensor) -> Packing:
     """Prepare attention within documents.
 
-    With half precision on CUDA, Flash Attention takes documents of any lengths and skips what lies between
-    them; elsewhere a mask hides it, which computes all the same and costs no less than whole rows.
+    With half precision on CUDA, Flash Attention skips pairs of positions in different documents. Elsewhere they are
+    masked, which costs as much as attention over whole rows.
 
     Args:
-        documents: int64[rows, positions], number of each position's document, never falling within a row.
+        documents: int64[batch, seq_len], index of each position's document, non-decreasing within a row.
     """
     if documents.is_cuda and torch.is_autocast_enabled("cuda") and (flash := flash_attention()) is not None:
         return Packing(bounds=bounds(documents), flash=flash)
@@ -62,7 +62,7 @@ def pack(documents: Tensor) -> Packing:
 
 
 def bounds(documents: Tensor) -> Tensor:
-    """Where documents begin in the rows laid end to end, and the end of the last: int32[documents + 1]."""
+    """int32[documents + 1]: start of each document in the concatenated rows, and the end of the last."""
     first = torch.ones_like(documents, dtype=torch.bool)
     first[:, 1:] = documents[:, 1:] != documents[:, :-1]
     starts = first.flatten().nonzero().flatten()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,21 +11,28 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lm.model.config import ModelConfig as ModelConfig
+from lm.model.initialization import draw_rows
 from lm.model.packing import pack
 
 if TYPE_CHECKING:
-    from lm.model.kv_cache import KeyValueCache, LayerCache
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from lm.model.kv_cache import KVCache
     from lm.model.packing import Packing
+
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Attention of queries, keys and values, all float[batch, n_heads, seq_len, head_dim]."""
 
 
 class Transformer(nn.Module):
-    """Token ids in, logits out; positions beyond `context_tokens` were never trained and are refused.
+    """Decoder-only transformer: token ids in, logits out. Positions from `context_tokens` on raise an error.
 
     Args:
         config: Shape of the model.
-        vocab_size: Number of real ids.
-        context_tokens: Largest number of positions.
-        tokenizer_sha256: Name of the tokenizer whose ids the model knows; empty if unknown.
+        vocab_size: Number of ids without padding.
+        context_tokens: Maximum number of positions.
+        tokenizer_sha256: Hash of the model's tokenizer; empty if unknown.
     """
 
     def __init__(self, config: ModelConfig, vocab_size: int, context_tokens: int, tokenizer_sha256: str = "") -> None:
@@ -35,10 +43,10 @@ class Transformer(nn.Module):
         self.tokenizer_sha256 = tokenizer_sha256
         padded = math.ceil(vocab_size / config.vocab_multiple) * config.vocab_multiple
         self.model = Decoder(config, padded, context_tokens)
-        self.lm_head = nn.Linear(config.width, padded, bias=False)
+        self.lm_head = nn.Linear(config.hidden_size, padded, bias=False)
         if config.tie_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
-        # As a bias of the head's own product, -inf costs nothing; an assignment afterwards copies the logits.
+        # As a bias of the head's product, -inf costs nothing; assigning it afterwards would copy the logits.
         padding = torch.zeros(padded).masked_fill_(torch.arange(padded) >= vocab_size, -math.inf)
         self.register_buffer("padding", padding if padded > vocab_size else None, persistent=False)
         self.padding: Tensor | None
@@ -48,20 +56,20 @@ class Transformer(nn.Module):
         ids: Tensor,
         keep: Tensor | None = None,
         *,
-        cache: KeyValueCache | None = None,
+        cache: KVCache | None = None,
         documents: Tensor | None = None,
     ) -> Tensor:
         """Logits of the next token.
 
         Args:
-            ids: int64[rows, positions].
-            keep: bool[rows, positions]; only the marked positions reach the head, which is most of
-                the work when the vocabulary is large. None keeps all.
-            cache: For decoding: the ids follow what the cache holds, and it holds them afterwards.
+            ids: int64[batch, seq_len].
+            keep: bool[batch, seq_len]: positions for which the head computes logits, which is most of the work when
+                the vocabulary is large; None for all.
+            cache: KV cache for decoding: the ids continue the cached ones and are added to them.
             documents: As for `hidden`.
 
         Returns:
-            float[rows, positions, padded vocabulary], or float[marked, padded vocabulary] with `keep`;
+            float[batch, seq_len, padded vocabulary], or float[marked, padded vocabulary] with `keep`;
             padding ids are at -inf.
         """
         hidden = self.hidden(ids, cache=cache, documents=documents)
@@ -69,30 +77,36 @@ class Transformer(nn.Module):
             hidden = hidden[keep]
         return F.linear(hidden, self.lm_head.weight, self.padding)
 
-    def hidden(self, ids: Tensor, *, cache: KeyValueCache | None = None, documents: Tensor | None = None) -> Tensor:
-        """What the head sees: normalized hidden states, float[rows, positions, width].
+    def hidden(self, ids: Tensor, *, cache: KVCache | None = None, documents: Tensor | None = None) -> Tensor:
+        """Normalized hidden states, the input of the head: float[batch, seq_len, hidden_size].
 
         Args:
-            ids: int64[rows, positions].
-            cache: As for `forward`; without `documents`.
-            documents: int64[rows, positions], number of each position's document, never falling within a row.
-                Positions see those of their own document alone, as if every document were computed by itself.
-                They are not counted anew in each: rotary attention depends on their differences only. None: all
-                of a row is one document.
+            ids: int64[batch, seq_len].
+            cache: As for `forward`; cannot be combined with `documents`.
+            documents: int64[batch, seq_len], index of each position's document, non-decreasing within a row. Positions
+                attend within their own document only, as if each document were computed by itself. Position numbers do
+                not restart: rotary attention depends only on their differences. None: a row is one document.
         """
-        if cache is None and ids.shape[1] > self.context_tokens:  # a cache knows positions; a tree's are fewer
+        if (
+            cache is None and ids.shape[1] > self.context_tokens
+        ):  # a cache checks positions itself; a tree has fewer positions than tokens
             raise ValueError(f"{ids.shape[1]} positions, but the model was built for {self.context_tokens}")
         if cache is not None and documents is not None:
-            raise ValueError("a cache holds one document per row; leave out the documents")
+            raise ValueError("a cache holds one document per row: it cannot be combined with `documents`")
         hidden: Tensor = self.model(ids, cache, None if documents is None else pack(documents))
         return hidden
 
     @torch.no_grad()
-    def initialize(self, seed: int) -> None:
-        """Draw the weights; two vocabularies get the same layers from the same seed.
+    def initialize(self, seed: int, token_hashes: Sequence[int] | NDArray[np.uint64]) -> None:
+        """Draw the weights, on the CPU.
 
+        With the same seed, two vocabularies get the same layers, and the same rows for the tokens that they share.
         Projections into the residual stream start at zero, so the first logits are almost uniform.
         (Recipe: karpathy/nanochat, nanochat/gpt.py.)
+
+        Args:
+            seed: Seed of the random numbers.
+            token_hashes: uint64[vocab_size], `lm.data.shards.token_hashes` of the tokenizer.
         """
         generator = torch.Generator().manual_seed(seed)
         for name, parameter in self.model.layers.named_parameters():
@@ -104,12 +118,9 @@ class Transformer(nn.Module):
                 bound = math.sqrt(3 / parameter.shape[1])
                 parameter.copy_(torch.rand(parameter.shape, generator=generator) * 2 * bound - bound)
         self.model.norm.weight.fill_(1.0)
-        # One generator for each table: rows of ids that two vocabularies share start equal.
-        for offset, table in enumerate((self.model.embed_tokens.weight, self.lm_head.weight), start=1):
-            if offset == 2 and self.config.tie_embeddings:
-                break
-            std = 1.0 if offset == 1 and not self.config.tie_embeddings else 0.02
-            table.copy_(torch.randn(table.shape, generator=generator.manual_seed(seed + offset)) * std)
+        draw_rows(self.lm_head.weight, token_hashes, stream=2 * seed, std=0.02)
+        if not self.config.tie_embeddings:
+            draw_rows(self.model.embed_tokens.weight, token_hashes, stream=2 * seed + 1, std=1.0)
 
     def n_parameters(self) -> dict[str, int]:
         """Numbers of parameters: `total`; `non_embedding`, without both vocabulary tables; `matmul`,
@@ -125,59 +136,65 @@ class Transformer(nn.Module):
         }
 
     def flops_per_token(self) -> int:
-        """Training FLOPs of one token: 6 N_matmul + 12 depth width context_tokens.
+        """Training FLOPs of one token: 6 N_matmul + 12 n_layers hidden_size context_tokens.
 
-        N_matmul counts the head and not the embedding (a look-up). The second term is attention's two
+        N_matmul includes the head but not the embedding, which is a look-up. The second term is attention's two
         products, forward and backward, without the factor 1/2 for causality (PaLM, appendix B).
         """
-        attention = 12 * self.config.depth * self.config.width * self.context_tokens
+        attention = 12 * self.config.n_layers * self.config.hidden_size * self.context_tokens
         return 6 * self.n_parameters()["matmul"] + attention
 
 
 class Decoder(nn.Module):
-    """Everything below the head (HF: `model.`)."""
+    """Embedding, blocks and final norm (HF: `model.`)."""
 
     def __init__(self, config: ModelConfig, padded_vocab: int, context_tokens: int) -> None:
         super().__init__()
-        self.embed_tokens = nn.Embedding(padded_vocab, config.width)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.depth))
-        self.norm = nn.RMSNorm(config.width, eps=config.norm_eps)
-        frequencies = config.rope_theta ** -(torch.arange(0, config.head_width, 2) / config.head_width)
+        self.embed_tokens = nn.Embedding(padded_vocab, config.hidden_size)
+        self.layers = nn.ModuleList(Block(config) for _ in range(config.n_layers))
+        self.norm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
+        frequencies = config.rope_theta ** -(torch.arange(0, config.head_dim, 2) / config.head_dim)
         angles = torch.outer(torch.arange(context_tokens).float(), frequencies).repeat(1, 2)
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
         self.cos: Tensor
         self.sin: Tensor
 
-    def forward(self, ids: Tensor, cache: KeyValueCache | None = None, packing: Packing | None = None) -> Tensor:
-        """Normalized hidden states, float[rows, positions, width], of int64[rows, positions]."""
+    def forward(self, ids: Tensor, cache: KVCache | None = None, packing: Packing | None = None) -> Tensor:
+        """Normalized hidden states, float[batch, seq_len, hidden_size], of int64[batch, seq_len]."""
         x: Tensor = self.embed_tokens(ids)
         if cache is None:
             cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
+            attend = causal_attention if packing is None else packing.attend
             for layer in self.layers:
-                x = layer(x, cos, sin, packing)
+                x = layer(x, cos, sin, attend)
         else:
             positions = cache.begin(*ids.shape)[:, None]
             cos, sin = self.cos[positions], self.sin[positions]
             for layer, cached in zip(self.layers, cache.layers, strict=True):
-                x = layer(x, cos, sin, cached)
+                x = layer(x, cos, sin, cached.attend)
         normalized: Tensor = self.norm(x)
         return normalized
 
 
-class Layer(nn.Module):
-    """Attention and SwiGLU, each behind its norm and around a residual stream."""
+def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Every position attends to itself and those before it; all are float[batch, n_heads, seq_len, head_dim]."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+class Block(nn.Module):
+    """Pre-norm transformer block."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.input_layernorm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.input_layernorm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
         self.self_attn = Attention(config)
-        self.post_attention_layernorm = nn.RMSNorm(config.width, eps=config.norm_eps)
+        self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, eps=config.norm_eps)
         self.mlp = SwiGLU(config)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, special: LayerCache | Packing | None = None) -> Tensor:
-        """Update of the residual stream, float[rows, positions, width]."""
-        x = x + self.self_attn(self.input_layernorm(x), cos, sin, special)
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend = causal_attention) -> Tensor:
+        """Return the updated residual stream, float[batch, seq_len, hidden_size]."""
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, attend)
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return out
 
@@ -187,26 +204,24 @@ class Attention(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.head_width = config.head_width
-        self.q_proj = nn.Linear(config.width, config.width, bias=False)
-        self.k_proj = nn.Linear(config.width, config.width, bias=False)
-        self.v_proj = nn.Linear(config.width, config.width, bias=False)
-        self.o_proj = nn.Linear(config.width, config.width, bias=False)
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+        self.k_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+        self.v_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+        self.o_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
         self.q_norm: nn.Module = nn.Identity()
         self.k_norm: nn.Module = nn.Identity()
         if config.qk_norm:
-            self.q_norm = nn.RMSNorm(config.head_width, eps=config.norm_eps)
-            self.k_norm = nn.RMSNorm(config.head_width, eps=config.norm_eps)
+            self.q_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps)
+            self.k_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, special: LayerCache | Packing | None = None) -> Tensor:
-        """Mix positions of float[rows, positions, width]; causal within the row unless something special attends."""
-        rows, positions, width = x.shape
-        heads = (rows, positions, width // self.head_width, self.head_width)
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend = causal_attention) -> Tensor:
+        """Mix the positions of float[batch, seq_len, hidden_size] with `attend`."""
+        heads = (*x.shape[:2], -1, self.head_dim)
         q = rotate(self.q_norm(self.q_proj(x).view(heads)).transpose(1, 2), cos, sin)
         k = rotate(self.k_norm(self.k_proj(x).view(heads)).transpose(1, 2), cos, sin)
         v = self.v_proj(x).view(heads).transpose(1, 2)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True) if special is None else special.attend(q, k, v)
-        out: Tensor = self.o_proj(mixed.transpose(1, 2).reshape(rows, positions, width))
+        out: Tensor = self.o_proj(attend(q, k, v).transpose(1, 2).reshape(x.shape))
         return out
 
 
@@ -215,23 +230,23 @@ class SwiGLU(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.gate_proj = nn.Linear(config.width, config.mlp_width, bias=False)
-        self.up_proj = nn.Linear(config.width, config.mlp_width, bias=False)
-        self.down_proj = nn.Linear(config.mlp_width, config.width, bias=False)
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Transform every position of float[..., width]."""
+        """Transform every position of float[..., hidden_size]."""
         out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
         return out
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary position embedding with HF's pairing: component i turns with component i + head_width / 2.
+    """Rotary position embedding with HF's pairing: components i and i + head_dim / 2 rotate together.
 
     Args:
-        x: float[rows, heads, positions, head_width].
-        cos: float[positions, head_width], or float[rows, 1, positions, head_width]: cosines of the angles.
-        sin: Of the same shape, their sines.
+        x: float[batch, n_heads, seq_len, head_dim].
+        cos: float[seq_len, head_dim], or float[batch, 1, seq_len, head_dim]: cosines of the angles.
+        sin: Sines of the angles, in the same shape.
     """
     first, second = x.chunk(2, dim=-1)
     return x * cos.to(x.dtype) + torch.cat((-second, first), dim=-1) * sin.to(x.dtype)

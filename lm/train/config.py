@@ -1,4 +1,4 @@
-"""Settings of a training run: its text, its steps, its learning rates, where and how it computes."""
+"""Settings of a training run: amount of text, steps, learning rates, device and precision."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from tokenizer.errors import UserError
 
-# These say how a run is watched or placed, not what it computes: a resumed run may change them.
+# These do not affect the result, so a resumed run may change them.
 FREE_TO_CHANGE = ("device", "threads", "checkpoint_seconds", "log_every", "diagnostics_every", "peak_flops")
-# What these mean on a device is recorded instead (`lm.model.device.arithmetic`).
+# Recorded by their effect on the device instead (`lm.model.device.arithmetic`).
 _RESOLVED = ("precision", "compile")
-# Settings that came later are recorded where they are not as usual: earlier runs keep their names.
+# Later settings are recorded only if they differ from the default, so that earlier runs keep their names.
 _LATER = ("document_mask", "context_tokens", "max_steps")
 
 PRECISIONS = ("auto", "fp32", "bf16", "probe")
@@ -20,40 +20,40 @@ PRECISIONS = ("auto", "fp32", "bf16", "probe")
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Budget, learning rates and upkeep of one run; amounts of text are in UTF-8 bytes.
+    """Budget, learning rates and logging of one run; amounts of text are in UTF-8 bytes.
 
-    One step reads `rows = bytes_per_step // context_bytes` rows.
+    The batch size is `bytes_per_step // context_bytes`.
 
     Attributes:
         train_bytes: Text of the whole run, read in `train_bytes // bytes_per_step` steps.
         bytes_per_step: Text of one step; a multiple of `context_bytes`.
-        context_bytes: Text of one row. Its tokens: `context_bytes` over the measured bytes per token.
-        context_tokens: Tokens of one row, instead: contexts equal in tokens. Bytes are then nominal: they give the
-            number of rows and of steps.
-        max_steps: Steps of the run, instead of `train_bytes // bytes_per_step`: what a budget that is not one of bytes
-            allows.
-        document_mask: Tokens attend within their own document only. Positions are not counted anew in each: rotary
-            attention depends on differences of positions alone.
+        context_bytes: Text of one row, which has `context_bytes` over the measured bytes per token tokens.
+        context_tokens: Tokens of one row, for contexts that are equal in tokens instead of bytes. Bytes are then
+            nominal: they only give the batch size and the number of steps.
+        max_steps: Steps of the run, instead of `train_bytes // bytes_per_step`; set by budgets other than bytes.
+        document_mask: Tokens attend within their own document only. Position numbers do not restart, since rotary
+            attention depends only on their differences.
         matrix_lr: Peak learning rate of Muon, for the layers' matrices.
-        embedding_lr: Of AdamW, for the input embedding.
-        head_lr: Of AdamW, for the output head (and for a tied table).
-        vector_lr: Of AdamW, for the norms.
-        weight_decay: Decoupled, on the matrices.
-        grad_clip: Largest norm of the gradient; 0 switches clipping off.
-        warmup_fraction: Share of the run's steps over which the learning rates rise.
-        decay_fraction: Share of the run's steps, at the end, over which they fall to zero.
-        seed: Of the weights and of the order of documents.
-        shuffle: Shuffle the documents, anew in every epoch; False reads the shards as they lie.
-        microbatch_rows: Rows per forward pass (of each process), to save memory; None takes the whole step at once.
-        device: "auto" (CUDA if there is one), "cpu", "cuda" or "cuda:N".
-        precision: Of matrix products: "fp32", "bf16", "auto" (bf16 on CUDA, fp32 elsewhere) or "probe" (bf16 on a CPU
-            too, if a product timed at the start gains enough; a sweep over several machines had better say which).
+        embedding_lr: Peak learning rate of AdamW for the input embedding.
+        head_lr: Peak learning rate of AdamW for the output head, and for a tied table.
+        vector_lr: Peak learning rate of AdamW for the norms.
+        weight_decay: Decoupled weight decay of the matrices.
+        grad_clip: Maximum norm of the gradient; 0 disables clipping.
+        warmup_fraction: Share of the steps over which the learning rates rise.
+        decay_fraction: Share of the steps, at the end, over which they fall to zero.
+        seed: Seed of the weights and of the order of documents.
+        shuffle: Draw a new document order for every epoch; False reads the shards in order.
+        microbatch_size: Rows per forward pass of each process, to save memory; None for the whole step.
+        device: "auto" (CUDA if available), "cpu", "cuda" or "cuda:N".
+        precision: Precision of matrix products: "fp32", "bf16", "auto" (bf16 on CUDA, fp32 elsewhere) or "probe" (like
+            "auto", but also bf16 on a CPU on which it is measured to be faster; avoid it in sweeps over several
+            machines).
         compile: Whether `torch.compile` fuses the layers: True, False or "auto" (on CUDA). It changes rounding.
-        threads: CPU threads of Torch; None leaves them.
+        threads: CPU threads of Torch; None keeps the current number.
         checkpoint_seconds: Seconds between checkpoints.
         log_every: Steps between log entries.
-        diagnostics_every: Steps between log entries that also have the norms and rates of `diagnostics`; 0 for none.
-        peak_flops: FLOPs per second of one process that MFU refers to; None for the measured rate of a matrix product.
+        diagnostics_every: Steps between log entries with `lm.train.diagnostics`; 0 for none.
+        peak_flops: Peak FLOPs per second of one process, for MFU; None measures a matrix product.
     """
 
     train_bytes: int = 12_000_000
@@ -72,7 +72,7 @@ class TrainConfig:
     decay_fraction: float = 0.5
     seed: int = 0
     shuffle: bool = True
-    microbatch_rows: int | None = None
+    microbatch_size: int | None = None
     device: str = "auto"
     precision: str = "auto"
     compile: bool | str = "auto"
@@ -94,9 +94,9 @@ class TrainConfig:
         if self.peak_flops is not None and not self.peak_flops > 0:
             raise UserError(f"peak_flops={self.peak_flops}: use a positive number, or null to measure it")
         for name, otherwise in (
-            ("microbatch_rows", "the whole step"),
+            ("microbatch_size", "the whole step"),
             ("context_tokens", "contexts equal in bytes"),
-            ("max_steps", "as many as train_bytes says"),
+            ("max_steps", "the number that train_bytes gives"),
         ):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -128,12 +128,12 @@ class TrainConfig:
         return self.max_steps or self.train_bytes // self.bytes_per_step
 
     @property
-    def rows(self) -> int:
-        """Rows (sequences) of one step."""
+    def batch_size(self) -> int:
+        """Sequences of one step."""
         return self.bytes_per_step // self.context_bytes
 
     def fixed(self) -> dict[str, Any]:
-        """What decides the result, so that a run with other values is another run."""
+        """The settings that determine the result and identify the run."""
         usual = {field.name: field.default for field in dataclasses.fields(self)}
         return {
             name: value

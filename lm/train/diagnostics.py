@@ -1,13 +1,13 @@
-"""What training does inside the model, now and then: sizes of activations and weights, and how busy the machine is.
+"""Diagnostics during training: activation and weight norms, and hardware utilization.
 
 Names in the log (with `grad_norm` and `tokens_per_second`, which every logged step has):
 
 - `residual_rms/LL/attention`, `residual_rms/LL/mlp`, `residual_rms/final`: root mean square of the residual stream
-  where layer LL's attention, its MLP and the head read it, before their norm;
-- `gate_rms/LL`: of the input of layer LL's SiLU;
-- `weight_norm/GROUP` and `weight_rms/GROUP`: Euclidean norm and root mean square of the weights of a `GROUPS`, without
-  padding rows. Only the second compares vocabularies of different sizes;
-- `matmul_flops_per_second`: the peak that `mfu` refers to, as configured or measured here;
+  before the norms of layer LL's attention, its MLP, and the head;
+- `gate_rms/LL`: root mean square of the input of layer LL's SiLU;
+- `weight_norm/GROUP` and `weight_rms/GROUP`: Euclidean norm and root mean square of the weights of each of `GROUPS`,
+  without padding rows. Only the root mean square compares vocabularies of different sizes;
+- `matmul_flops_per_second`: the peak for `mfu`, configured or measured;
 - `mfu`: model FLOPs utilization (PaLM, appendix B): `Transformer.flops_per_token` times the tokens per second since the
   last such entry, over that peak.
 """
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lm.model.transformer import Layer
+from lm.model.transformer import Block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,15 +35,15 @@ GROUPS = ("embedding", "head", "attention", "mlp", "norms")
 
 
 class Diagnostics:
-    """Measures a model under training every so many steps; what it does changes no loss, weight or random number.
+    """Measures a model during training, without changing losses, weights or random numbers.
 
     Args:
-        every: Steps between measurements, of which the first step and the last always have one; 0 for none.
-        peak_flops: Multiplications and additions per second that one process can do, for `mfu`; None to measure a
-            large matrix product when it is first needed (a fifth of a second, once per process).
-        precision: What training computes in, "fp32" or "bf16".
-        processes: How many train together; the peak is that of all of them. They measure at the same time, so that
-            those of one CPU share it then as well.
+        every: Steps between measurements, besides the first and the last step; 0 for none.
+        peak_flops: Peak FLOPs per second of one process, for `mfu`; None measures a large matrix product when first
+            needed (a fifth of a second, once per process).
+        precision: Precision of training, "fp32" or "bf16".
+        processes: Number of processes, which share the work and whose peaks add up. All measure at the same time, so
+            processes on one CPU compete for it as they do in training.
     """
 
     def __init__(self, every: int, peak_flops: float | None, precision: str, processes: int = 1) -> None:
@@ -51,7 +51,7 @@ class Diagnostics:
         self._mark = (0, 0.0)
 
     def mark(self, tokens: int, seconds: float) -> None:
-        """Say where a resumed run stands: speed counts from there."""
+        """Set the point from which speed is measured, for a resumed run."""
         self._mark = (tokens, seconds)
 
     def due(self, step: int, steps: int) -> bool:
@@ -59,14 +59,14 @@ class Diagnostics:
         return self.every > 0 and (step % self.every == 0 or step in (1, steps))
 
     def row(self, model: Transformer, ids: Tensor, *, tokens: int, seconds: float, **options: Any) -> dict[str, float]:
-        """Measure.
+        """Measure the model after a step.
 
         Args:
-            model: The model, after the step.
-            ids: int64[rows, positions], what to send through it: a micro-batch of the step, or less.
-            tokens: Read by the run so far.
-            seconds: That it took so far.
-            **options: For the model's forward.
+            model: The model.
+            ids: int64[batch, seq_len], input of the forward pass: at most a micro-batch of the step.
+            tokens: Tokens that the run has read so far.
+            seconds: Time that it has taken so far.
+            **options: Further arguments of the model's forward.
         """
         one = self.peak_flops or matmul_flops_per_second(ids.device.type, self.precision, torch.get_num_threads())
         peak = one * self.processes
@@ -82,16 +82,15 @@ class Diagnostics:
 
 @torch.no_grad()
 def activations(model: Transformer, ids: Tensor, precision: str = "fp32", **options: Any) -> dict[str, float]:
-    """Root mean squares inside the model, in a forward pass of their own (without the head, which is most of its cost).
+    """Root mean squares inside the model, from a separate forward pass without the head.
 
-    A pass apart, not hooks on the training's own: it is the same whether training is compiled, distributed or in
-    micro-batches, and it leaves training alone.
+    A separate pass gives the same numbers whether training is compiled, distributed or split into micro-batches.
 
     Args:
         model: Any model.
-        ids: int64[rows, positions].
+        ids: int64[batch, seq_len].
         precision: "bf16" for autocast.
-        **options: For the model's forward.
+        **options: Further arguments of the model's forward.
     """
     squares: dict[str, Tensor] = {}
 
@@ -99,7 +98,7 @@ def activations(model: Transformer, ids: Tensor, precision: str = "fp32", **opti
         squares[name] = x.float().square().mean()
 
     autocast = torch.autocast(ids.device.type, torch.bfloat16, enabled=precision == "bf16")
-    # Eager: a compiled layer would not call hooks on its parts.
+    # Run eagerly: a compiled layer would not call the hooks of its submodules.
     with _reading(model, read), torch.compiler.set_stance("force_eager"), autocast:
         model(ids, torch.zeros_like(ids, dtype=torch.bool), **options)
     return dict(zip(squares, torch.stack([*squares.values()]).sqrt().tolist(), strict=True))  # one transfer
@@ -107,7 +106,7 @@ def activations(model: Transformer, ids: Tensor, precision: str = "fp32", **opti
 
 @contextmanager
 def _reading(model: Transformer, read: Callable[[str, Tensor], None]) -> Iterator[None]:
-    """Call `read` with the name and the value of each activation that is measured, while the block runs."""
+    """Call `read` with the name and value of each measured activation while the block runs."""
     with ExitStack() as stack:
 
         def inputs_of(module: nn.Module, name: str) -> None:
@@ -117,7 +116,7 @@ def _reading(model: Transformer, read: Callable[[str, Tensor], None]) -> Iterato
             stack.callback(module.register_forward_hook(lambda _, __, output: read(name, output)).remove)
 
         for i, layer in enumerate(model.model.layers):
-            assert isinstance(layer, Layer)
+            assert isinstance(layer, Block)
             inputs_of(layer.input_layernorm, f"residual_rms/{i:02d}/attention")
             inputs_of(layer.post_attention_layernorm, f"residual_rms/{i:02d}/mlp")
             output_of(layer.mlp.gate_proj, f"gate_rms/{i:02d}")
@@ -127,7 +126,7 @@ def _reading(model: Transformer, read: Callable[[str, Tensor], None]) -> Iterato
 
 @torch.no_grad()
 def weights(model: Transformer) -> dict[str, float]:
-    """Euclidean norm and root mean square of each group of weights; a tied table is the embedding's."""
+    """Euclidean norm and root mean square of each group of weights; a tied table counts as embedding."""
     sums: dict[str, list[Tensor]] = {}
     sizes: dict[str, int] = {}
     for name, parameter in model.named_parameters():
@@ -153,16 +152,16 @@ def _group(name: str) -> str:
 
 @functools.cache
 def matmul_flops_per_second(device_type: str, precision: str, threads: int, rounds: int = 6) -> float:
-    """FLOPs per second of a large square matrix product here, the best of `rounds`; measured once per process.
+    """FLOPs per second of a large square matrix product, best of `rounds`; measured once per process.
 
-    It is what a program can reach on this machine as it is now. Vendors' figures are higher, other programs' work
-    makes it lower.
+    This is what a program can reach on the machine in its current state. Vendors' figures are higher; load from other
+    programs lowers it.
 
     Args:
         device_type: "cpu" or "cuda".
-        precision: "fp32" or "bf16", of the factors.
-        threads: CPU threads of Torch; part of what was measured.
-        rounds: Products that are timed, after one that is not.
+        precision: Precision of the factors, "fp32" or "bf16".
+        threads: CPU threads of Torch; part of the cache key.
+        rounds: Timed products, after one untimed product.
     """
     size = 8192 if device_type == "cuda" else 1024
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM between steps instead of inside one."""
+"""Defer Ctrl-C and SIGTERM to the end of a step."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, to be handled as Ctrl-C is."""
+    """SIGTERM, handled like Ctrl-C."""
 
 
 class DeferredInterrupt:
-    """While active, the first Ctrl-C or SIGTERM is only noted; a second one interrupts at once.
+    """While active, the first Ctrl-C or SIGTERM is only recorded; a second one interrupts at once.
 
-    SIGTERM is what schedulers send some seconds before they kill. Signals reach the main thread alone, so in any
-    other thread this does nothing.
+    Schedulers send SIGTERM some seconds before they kill a process. Only the main thread receives signals, so this does
+    nothing in other threads.
 
     Args:
-        patient: Note further ones too. `torchrun` passes Ctrl-C on to processes that the terminal has told already,
-            and kills them itself when they take too long.
+        patient: Record further signals too. `torchrun` forwards Ctrl-C to processes that have already received it from
+            the terminal, and kills them itself if they take too long.
     """
 
     def __init__(self, *, patient: bool = False) -> None:
@@ -34,7 +34,7 @@ class DeferredInterrupt:
         self._previous: dict[int, Any] = {}
 
     def raise_if_pending(self) -> None:
-        """Raise the `KeyboardInterrupt` that was put off; `Terminated`, where it was SIGTERM."""
+        """Raise the deferred `KeyboardInterrupt`, or `Terminated` for SIGTERM."""
         if self.pending:
             raise self._kind
 

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from lm.train.parallel import World
+from lm.train.distributed import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +23,7 @@ QUINTIC = (3.4445, -4.7750, 2.0315)
 def orthogonalize(matrix: Tensor, steps: int = 5) -> Tensor:
     """Replace a matrix's singular values by values near 1 with Newton-Schulz iterations.
 
-    Runs in bf16 on CUDA; in fp32 elsewhere, since CPUs without fast bf16 take over ten times as long.
+    Computes in bf16 on CUDA and in fp32 elsewhere, since CPUs without fast bf16 take over ten times as long.
 
     Args:
         matrix: float[rows, columns].
@@ -50,7 +50,7 @@ class Muon(torch.optim.Optimizer):
         lr: Learning rate: the update's spectral norm.
         momentum: Decay of the running mean of gradients.
         weight_decay: Decoupled; multiplied by `lr`.
-        world: Processes that have the same parameters and gradients, and share the work.
+        world: Processes with the same parameters and gradients, which share the work.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalize_all(matrices: Sequence[Tensor], world: World) -> list[Tensor]:
-    """Orthogonalize matrices that all processes have, each a share of them: it is most of Muon's work."""
+    """Orthogonalize matrices, which is most of Muon's work; each process takes a share and broadcasts it."""
     if world.size == 1:
         return [orthogonalize(matrix) for matrix in matrices]
     made, waiting = [], []
@@ -109,15 +109,15 @@ def build_optimizers(
 ) -> list[torch.optim.Optimizer]:
     """Muon on the layers' matrices, AdamW on embedding, head and norms.
 
-    Every parameter group keeps its peak learning rate in `group["peak_lr"]`. A tied table is the head's.
+    Every parameter group keeps its peak learning rate in `group["peak_lr"]`. A tied table belongs to the head.
 
     Args:
         model: The model whose parameters are trained.
         matrix_lr: Peak learning rate of Muon.
-        embedding_lr: Of AdamW for the input embedding.
-        head_lr: Of AdamW for the output head.
-        vector_lr: Of AdamW for the norms' weights.
-        weight_decay: Decoupled, on the matrices only; on a vocabulary table it would act most on rare tokens.
+        embedding_lr: Peak learning rate of AdamW for the input embedding.
+        head_lr: Peak learning rate of AdamW for the output head.
+        vector_lr: Peak learning rate of AdamW for the norms' weights.
+        weight_decay: Decoupled weight decay of the matrices; on a vocabulary table it would mostly affect rare tokens.
         world: Processes that train the same model.
     """
     tied = model.config.tie_embeddings

@@ -7,8 +7,7 @@ import hashlib
 
 from experiments.results import Folder
 from experiments.store.artifacts import Store
-from lm.train.checkpoint import model_tensors, save_tensors
-from lm.train.run import MODEL
+from lm.model.weights import MODEL, model_tensors, save_tensors
 from superbpe import Rules, train_superbpe
 from tests import texts
 from tests.lm import tiny

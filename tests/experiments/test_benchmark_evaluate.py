@@ -25,7 +25,7 @@ def test_evaluation_beside_the_plain_forward_pass(
         Corpus(CorpusConfig(paths=[str(corpus)])), resolve("gpt2"), special_tokens=["<|endoftext|>"]
     )
     train_bpe(counts, 300, special_tokens=["<|endoftext|>"]).save(tmp_path / "tokenizer")
-    options = ["--tokenizer", str(tmp_path / "tokenizer"), "--rounds", "1", "--depth", "1", "--width", "32"]
+    options = ["--tokenizer", str(tmp_path / "tokenizer"), "--rounds", "1", "--n-layers", "1", "--hidden-size", "32"]
     options += ["--context-bytes", "64", "--min-context-bytes", "0", "16", "--max-bytes", "5kB"]
     assert evaluate.main([str(corpus), *options]) == 0
     out = capsys.readouterr().out

@@ -17,7 +17,20 @@ pytest.importorskip("transformers")
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--precision", "bf16", "--document-mask"]])
 def test_both_models_take_the_same_steps(corpus: Path, capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
-    small = ["--depth", "1", "--width", "32", "--vocab-size", "300", "--rows", "2", "--context", "16", "--rounds", "2"]
+    small = [
+        "--n-layers",
+        "1",
+        "--hidden-size",
+        "32",
+        "--vocab-size",
+        "300",
+        "--rows",
+        "2",
+        "--context",
+        "16",
+        "--rounds",
+        "2",
+    ]
     assert train_lm.main([str(corpus), *small, *options, "--device", "cpu"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     for words in ("ours over theirs", "bf16" if options else "fp32", "with optimizers", "2 rows of 16", "data loading"):

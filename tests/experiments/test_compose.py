@@ -28,7 +28,7 @@ from tokenizer.errors import UserError
         (["superbpe.transition=1.5"], "transition=1.5 is neither a share"),
         (["superbpe.unit=lin"], "document, line"),
         (["superbpe.transition_merges=8100"], "transition at 8356"),
-        (["lm.model.width=100"], "head_width"),
+        (["lm.model.hidden_size=100"], "head_dim"),
         (["superbpe.transition=0.7,0.8"], "--multirun"),
         (["a=["], "cannot read the override"),
         (["hydra/launcher=joblb"], "joblb"),

@@ -8,7 +8,7 @@ import pytest
 
 from experiments import generate
 from experiments.store.trained_models import load_models
-from lm.bytelevel.bytewise import ByteModel
+from lm.bytelevel.byte_model import ByteModel
 from lm.model.generation import SamplingConfig
 from tests.experiments.models import write_models
 from tokenizer.errors import UserError

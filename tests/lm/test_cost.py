@@ -9,22 +9,22 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from lm.evaluate.cost import decode_seconds, inference_cost
-from lm.model.kv_cache import KeyValueCache
+from lm.model.kv_cache import KVCache
 from lm.model.transformer import ModelConfig, Transformer
 from tokenizer.errors import UserError
 
-CONFIG = ModelConfig(depth=2, width=32, head_width=16, vocab_multiple=64)
+CONFIG = ModelConfig(n_layers=2, hidden_size=32, head_dim=16, vocab_multiple=64)
 
 
 def model(context_tokens: int = 64) -> Transformer:
     made = Transformer(CONFIG, 300, context_tokens)
-    made.initialize(0)
+    made.initialize(0, range(made.vocab_size))
     return made
 
 
 def test_counts_by_hand():
     made = model()
-    layers, head = 2 * (4 * 32 * 32 + 3 * 32 * CONFIG.mlp_width), 320 * 32
+    layers, head = 2 * (4 * 32 * 32 + 3 * 32 * CONFIG.intermediate_size), 320 * 32
     # 60 bytes of context, 3 bytes per token: 20 tokens.
     cost = inference_cost(made, bytes_per_token=3.0, context_bytes=60, kv_dtype="fp32")
     assert cost.context_tokens == 20
@@ -38,7 +38,7 @@ def test_counts_by_hand():
 def test_decoding_flops_are_those_that_torch_counts():
     """One token per byte, so that per byte is per token; the cache also holds the token itself."""
     made = model().eval()
-    cache = KeyValueCache(made)
+    cache = KVCache(made)
     # Of attention, the counter knows only what is made of plain products.
     with torch.inference_mode(), sdpa_kernel(SDPBackend.MATH):
         made(torch.arange(20)[None], cache=cache)
@@ -50,7 +50,7 @@ def test_decoding_flops_are_those_that_torch_counts():
 
 def test_the_cache_takes_the_bytes_that_are_said():
     made = model()
-    cache = KeyValueCache(made, capacity=20)
+    cache = KVCache(made, capacity=20)
     cost = inference_cost(made, bytes_per_token=3.0, context_bytes=60, kv_dtype="fp32")
     assert cost.kv_bytes_per_byte * 60 == pytest.approx(cache.nbytes)
     halved = inference_cost(made, bytes_per_token=3.0, context_bytes=60)

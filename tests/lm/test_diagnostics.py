@@ -12,8 +12,8 @@ import torch.nn.functional as F
 
 from lm.model.transformer import ModelConfig, Transformer
 from lm.train import diagnostics
+from lm.train.config import TrainConfig
 from lm.train.diagnostics import GROUPS, Diagnostics, activations, matmul_flops_per_second, weights
-from lm.train.training import TrainConfig
 from tests.lm.test_training import CONFIG, EXACT, MODEL, corpus, exact, run
 from tokenizer.errors import UserError
 
@@ -23,8 +23,8 @@ WATCHED = dataclasses.replace(CONFIG, diagnostics_every=5, peak_flops=1e9)
 
 
 def build(**settings):
-    model = Transformer(ModelConfig(depth=2, width=32, head_width=16, **settings), 100, 24)
-    model.initialize(0)
+    model = Transformer(ModelConfig(n_layers=2, hidden_size=32, head_dim=16, **settings), 100, 24)
+    model.initialize(0, range(model.vocab_size))
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():

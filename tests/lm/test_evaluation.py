@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from lm.evaluate.evaluation import EvalConfig, Evaluation, compare, evaluate
+from lm.evaluate.bits_per_byte import EvalConfig, Evaluation, compare, evaluate
 from lm.model.transformer import ModelConfig, Transformer
 from tokenizer.errors import UserError
 
@@ -40,7 +40,7 @@ def score(model, shards, config=CONFIG):
 
 
 def transformer(shards, context_tokens=16):
-    model = Transformer(ModelConfig(depth=1, width=32, head_width=16), shards.vocab_size, context_tokens)
+    model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16), shards.vocab_size, context_tokens)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -150,7 +150,7 @@ def test_things_that_do_not_belong_together(make_shards, toy):
     with pytest.raises(UserError, match="trained with tokenizer ffff"):
         score(Table(table, sha256="f" * 64), shards)
     lengths = shards.token_byte_lengths + 1
-    with pytest.raises(UserError, match="do not belong"):
+    with pytest.raises(UserError, match="are not those of"):
         evaluate(uniform(shards.vocab_size), shards, lengths, CONFIG)
     with pytest.raises(UserError, match=r"longest token \(7 bytes\)"):
         score(uniform(shards.vocab_size), shards, EvalConfig(context_bytes=6, min_context_bytes=1))
@@ -164,10 +164,10 @@ def test_save_and_load(make_shards, tmp_path):
     for field in dataclasses.fields(Evaluation):
         assert np.array_equal(getattr(loaded, field.name), getattr(evaluation, field.name)), field.name
     assert loaded.summary() == evaluation.summary()
-    with pytest.raises(UserError, match="no whole evaluation"):
+    with pytest.raises(UserError, match="no complete evaluation"):
         Evaluation.load(tmp_path)
     (tmp_path / "e" / "documents.npz").write_bytes(b"PK")
-    with pytest.raises(UserError, match="no whole evaluation"):
+    with pytest.raises(UserError, match="no complete evaluation"):
         Evaluation.load(tmp_path / "e")
 
 
@@ -221,7 +221,7 @@ def test_different_documents_or_settings_are_not_compared():
     with pytest.raises(UserError, match="different documents"):
         compare(a, made_up([1.0, 2.0], [10, 21]))
     other = dataclasses.replace(a, config=dataclasses.replace(CONFIG, context_bytes=32))
-    with pytest.raises(UserError, match="differ in their settings"):
+    with pytest.raises(UserError, match="have different settings"):
         compare(a, other)
 
 

@@ -13,10 +13,10 @@ from safetensors.torch import load_file
 
 from experiments import export_hf as command
 from lm.hf import export, export_check
-from lm.hf import fresh_process as stranger
+from lm.hf import fresh_process as program
 from lm.hf.export import export_hf
 from lm.model.transformer import ModelConfig, Transformer
-from lm.train.checkpoint import model_tensors, save_tensors
+from lm.model.weights import model_tensors, save_tensors
 from superbpe import train_superbpe
 from tests import texts
 from tests.lm import tiny
@@ -27,7 +27,7 @@ from tokenizer.errors import UserError
 transformers = pytest.importorskip("transformers")
 
 DOCUMENTS = texts.english()[1][:3]
-SMALL = ModelConfig(depth=2, width=32, head_width=16, vocab_multiple=64, rope_theta=500.0, norm_eps=1e-5)
+SMALL = ModelConfig(n_layers=2, hidden_size=32, head_dim=16, vocab_multiple=64, rope_theta=500.0, norm_eps=1e-5)
 FILES = ["config.json", "generation_config.json", "model.safetensors", "superbpe.json", "tokenizer_config.json"]
 
 
@@ -47,27 +47,27 @@ def tokenizers():
 
 @pytest.fixture
 def in_process(monkeypatch, tmp_path_factory):
-    """Ask the stranger in this process, since a fresh one takes seconds. What is added to the list spoils its folder.
+    """Run the program in this process, since a fresh one takes seconds. What is added to the list spoils its folder.
 
     It gets a copy without our own file: after `tokenizer.hf.register()`, AutoTokenizer would read that.
     """
     spoilers = []
 
     def ask(folder, request):
-        copy = tmp_path_factory.mktemp("stranger") / "copy"
+        copy = tmp_path_factory.mktemp("fresh") / "copy"
         shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("superbpe.json"))
         for spoil in spoilers:
             spoil(copy)
-        found, logits = stranger.answer(copy, json.loads(json.dumps(request)))
+        found, logits = program.answer(copy, json.loads(json.dumps(request)))
         return json.loads(json.dumps(found)), list(logits.values())
 
-    monkeypatch.setattr(export_check, "_ask_stranger", ask)
+    monkeypatch.setattr(export_check, "_ask_fresh_process", ask)
     return spoilers
 
 
 def build(tokenizer, config=SMALL, context_tokens=40):
     model = Transformer(config, tokenizer.vocab_size, context_tokens, tokenizer.sha256)
-    model.initialize(0)
+    model.initialize(0, range(model.vocab_size))
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():  # zero projections would hide mistakes in attention and MLP
         for parameter in model.parameters():
@@ -76,14 +76,14 @@ def build(tokenizer, config=SMALL, context_tokens=40):
 
 
 def save(model, folder):
-    """What `lm.train.run.Run.finish` writes of a model."""
+    """What `lm.train.trainer.Trainer.finish` writes of a model."""
     folder.mkdir(parents=True)
     meta = {"model": dataclasses.asdict(model.config), "vocab_size": model.vocab_size}
     meta |= {"context_tokens": model.context_tokens, "tokenizer_sha256": model.tokenizer_sha256}
     save_tensors(folder / "model.safetensors", model_tensors(model), meta)
 
 
-def test_command_and_a_stranger(tokenizers, tmp_path, capsys):
+def test_the_command_and_a_fresh_process(tokenizers, tmp_path, capsys):
     """From an artifact's name to a folder that a fresh process opens with `transformers` alone."""
     tokenizer = tokenizers["one"]
     model = build(tokenizer)
@@ -139,7 +139,7 @@ def test_a_tokenizer_without_merges(tmp_path, in_process):
 
 @pytest.mark.slow
 def test_two_passes_open_with_our_class_alone(tokenizers, tmp_path):
-    """No tokenizer.json can express them: a stranger's AutoTokenizer fails loudly, and the result says so."""
+    """No tokenizer.json can express them: AutoTokenizer fails loudly, and the result says so."""
     made = export_hf(build(tokenizers["two"]), tokenizers["two"], tmp_path / "out", DOCUMENTS)
     assert "two-pass" in made.tokenizer_note
     assert "tokenizer.hf.register()" in made.tokenizer_note
@@ -171,13 +171,13 @@ def _drop(folder):
 SPOILERS = {
     "wrong base of the rotary frequencies": (
         _edit("config.json", lambda c: c["rope_parameters"].update(rope_theta=10_000.0)),
-        "logits differ from ours",
+        "logits differ by",
     ),
-    "a head's width": (
+    "head_dim": (
         _edit("config.json", lambda c: c.update(num_attention_heads=1, num_key_value_heads=1, head_dim=32)),
         "logits differ",
     ),
-    "two rows of the head": (_swap_rows, "logits differ from ours"),
+    "two rows of the head": (_swap_rows, "logits differ by"),
     "a missing weight": (_drop, "does not load all weights"),
     "another end": (_edit("config.json", lambda c: c.update(eos_token_id=5)), r"model_ends=\[349, 5\], not 349"),
     "another end of generation": (
@@ -199,7 +199,7 @@ SPOILERS = {
 
 
 @pytest.mark.parametrize("what", SPOILERS)
-def test_what_means_something_else_to_a_stranger_is_not_written(tokenizers, tmp_path, in_process, what):
+def test_an_export_that_fails_verification_is_not_written(tokenizers, tmp_path, in_process, what):
     spoil, message = SPOILERS[what]
     in_process.append(spoil)
     with pytest.raises(UserError, match=message):

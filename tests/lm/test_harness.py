@@ -8,10 +8,10 @@ import sys
 import numpy as np
 import pytest
 
-from lm.bytelevel.bytewise import ByteModel
+from lm.bytelevel.byte_model import ByteModel
 from superbpe import Rules
 from tests.lm import tiny
-from tests.lm.test_covers import LETTERS, bpe, made_up, superwords
+from tests.lm.test_tokenization_paths import LETTERS, bpe, made_up, superwords
 from tokenizer.errors import UserError
 
 pytest.importorskip("lm_eval")
@@ -110,12 +110,12 @@ def hugging_face(lm, folder):
     llama = transformers.LlamaForCausalLM(
         transformers.LlamaConfig(
             vocab_size=model.lm_head.weight.shape[0],
-            hidden_size=config.width,
-            intermediate_size=config.mlp_width,
-            num_hidden_layers=config.depth,
-            num_attention_heads=config.width // config.head_width,
-            num_key_value_heads=config.width // config.head_width,
-            head_dim=config.head_width,
+            hidden_size=config.hidden_size,
+            intermediate_size=config.intermediate_size,
+            num_hidden_layers=config.n_layers,
+            num_attention_heads=config.n_heads,
+            num_key_value_heads=config.n_heads,
+            head_dim=config.head_dim,
             max_position_embeddings=model.context_tokens,
             rms_norm_eps=config.norm_eps,
             rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},

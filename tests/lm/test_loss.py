@@ -70,8 +70,8 @@ def test_bf16_products_stay_near():
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_objective_is_the_cross_entropy_of_the_logits(tied, masked):
-    model = Transformer(ModelConfig(depth=1, width=32, head_width=16, tie_embeddings=tied), 45, 12)
-    model.initialize(0)
+    model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16, tie_embeddings=tied), 45, 12)
+    model.initialize(0, range(model.vocab_size))
     torch.manual_seed(1)
     ids = torch.randint(45, (3, 13))
     ids[1, 4] = ids[1, 9] = ids[2, 0] = 44

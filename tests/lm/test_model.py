@@ -13,12 +13,12 @@ from lm.model import transformer as model_module
 from lm.model.transformer import ModelConfig, Transformer
 from tokenizer.errors import UserError
 
-SMALL = ModelConfig(depth=2, width=64, head_width=16, vocab_multiple=64)
+SMALL = ModelConfig(n_layers=2, hidden_size=64, head_dim=16, vocab_multiple=64)
 
 
 def build(config=SMALL, vocab_size=300, context_tokens=32, seed=0):
     model = Transformer(config, vocab_size, context_tokens)
-    model.initialize(seed)
+    model.initialize(seed, range(model.vocab_size))
     # Zero projections would hide mistakes in attention and MLP.
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -62,17 +62,17 @@ def test_positions_beyond_the_trained_ones_are_refused():
 def test_fresh_model_is_nearly_uniform_and_layers_do_not_depend_on_the_vocabulary():
     models = [Transformer(SMALL, vocab_size, 32) for vocab_size in (300, 500)]
     for model in models:
-        model.initialize(5)
+        model.initialize(5, range(model.vocab_size))
     ids = torch.arange(32)
     nats = torch.nn.functional.cross_entropy(models[0](ids[None])[0], ids)
     assert abs(nats.item() - math.log(300)) < 0.1
     for small, large in zip(*(m.model.layers.parameters() for m in models), strict=True):
         assert torch.equal(small, large)
-    assert torch.equal(models[0].lm_head.weight, models[1].lm_head.weight[:320])
+    assert torch.equal(models[0].lm_head.weight[:300], models[1].lm_head.weight[:300])
 
 
 def test_counts():
-    model = Transformer(ModelConfig(depth=1, width=64, head_width=16, mlp_ratio=2), 100, 32)
+    model = Transformer(ModelConfig(n_layers=1, hidden_size=64, head_dim=16, mlp_ratio=2), 100, 32)
     matrices = 4 * 64 * 64 + 3 * 64 * 128
     assert model.n_parameters() == {
         "total": matrices + 3 * 64 + 2 * 128 * 64,
@@ -83,17 +83,17 @@ def test_counts():
 
 
 @pytest.mark.parametrize(
-    ("depth", "width", "parameters"), [(4, 256, 3.2e6), (8, 512, 25.3e6), (11, 704, 66.1e6), (24, 1536, 680e6)]
+    ("n_layers", "hidden_size", "parameters"), [(4, 256, 3.2e6), (8, 512, 25.3e6), (11, 704, 66.1e6), (24, 1536, 680e6)]
 )
-def test_depth_gives_a_family_of_sizes(depth, width, parameters):
-    config = ModelConfig(depth=depth)
-    assert config.width == width
-    assert dataclasses.replace(config, depth=2).width == width  # resolved where it is made
+def test_the_number_of_layers_gives_a_family_of_sizes(n_layers, hidden_size, parameters):
+    config = ModelConfig(n_layers=n_layers)
+    assert config.hidden_size == hidden_size
+    assert dataclasses.replace(config, n_layers=2).hidden_size == hidden_size  # resolved where it is made
     with torch.device("meta"):
         model = Transformer(config, 32_700, 512)
     assert model.n_parameters()["non_embedding"] == pytest.approx(parameters, rel=0.01)
-    assert ModelConfig(depth=3, head_width=128).width == 256  # whole heads
-    assert ModelConfig(depth=10, width=640).width == 640
+    assert ModelConfig(n_layers=3, head_dim=128).hidden_size == 256  # whole heads
+    assert ModelConfig(n_layers=10, hidden_size=640).hidden_size == 640
 
 
 def separate(model, ids, documents):
@@ -160,9 +160,9 @@ def test_torch_still_has_the_flash_attention_that_is_expected():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"width": 100}, "not a multiple of head_width=64"),
-        ({"width": 9, "head_width": 3}, "odd"),
-        ({"depth": 0}, "depth=0"),
+        ({"hidden_size": 100}, "not a multiple of head_dim=64"),
+        ({"hidden_size": 9, "head_dim": 3}, "odd"),
+        ({"n_layers": 0}, "n_layers=0"),
         ({"mlp_ratio": 0}, "mlp_ratio"),
     ],
 )
@@ -178,9 +178,9 @@ def test_layout_is_hugging_faces(qk_norm, tied):
     """The weights go as they are into LlamaForCausalLM (qk_norm: Qwen3ForCausalLM) and mean the same."""
     transformers = pytest.importorskip("transformers")
     config = ModelConfig(
-        depth=2,
-        width=64,
-        head_width=16,
+        n_layers=2,
+        hidden_size=64,
+        head_dim=16,
         rope_theta=500.0,
         qk_norm=qk_norm,
         tie_embeddings=tied,
@@ -190,7 +190,7 @@ def test_layout_is_hugging_faces(qk_norm, tied):
     settings = {
         "vocab_size": 320,
         "hidden_size": 64,
-        "intermediate_size": config.mlp_width,
+        "intermediate_size": config.intermediate_size,
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
         "num_key_value_heads": 4,

@@ -55,7 +55,7 @@ def assert_same_path(shape, relative):
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_every_parameter_has_one_optimizer(tied):
-    model = Transformer(ModelConfig(depth=2, width=32, head_width=16, qk_norm=True, tie_embeddings=tied), 100, 8)
+    model = Transformer(ModelConfig(n_layers=2, hidden_size=32, head_dim=16, qk_norm=True, tie_embeddings=tied), 100, 8)
     rates = {"matrix_lr": 1.0, "embedding_lr": 2.0, "head_lr": 3.0, "vector_lr": 4.0}
     muon, adamw = build_optimizers(model, **rates, weight_decay=0.1)
     found = [p for o in (muon, adamw) for g in o.param_groups for p in g["params"]]
@@ -78,7 +78,7 @@ def test_schedule():
 
 
 def test_adamw_has_the_tables_and_the_vectors_without_decay():
-    model = Transformer(ModelConfig(depth=1, width=32, head_width=16), 100, 8)
+    model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16), 100, 8)
     rates = {"matrix_lr": 1.0, "embedding_lr": 2.0, "head_lr": 3.0, "vector_lr": 4.0}
     muon, adamw = build_optimizers(model, **rates, weight_decay=0.1)
     assert isinstance(adamw, torch.optim.AdamW)

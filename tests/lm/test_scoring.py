@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from lm.evaluate.evaluation import EvalConfig, Evaluation, Grouping, evaluate
+from lm.evaluate.bits_per_byte import EvalConfig, Evaluation, Grouping, evaluate
 from lm.evaluate.scoring import _fast_nats
 from lm.model.transformer import ModelConfig, Transformer
-from lm.train.checkpoint import model_tensors, save_tensors
-from lm.train.run import MODEL
-from tests.lm.scored_together import score as score_alone
+from lm.model.weights import MODEL, model_tensors, save_tensors
+from tests.lm.evaluation_processes import score as score_alone
 from tests.lm.test_evaluation import CONFIG, Table, score
 from tokenizer.errors import UserError
 
@@ -69,7 +68,7 @@ def test_groups_follow_the_same_rules_as_the_whole(make_shards, texts, tmp_path)
     again = Evaluation.load(tmp_path / "e")
     assert again.summary() == evaluation.summary()
     assert again.token_nats.tolist() == evaluation.token_nats.tolist()
-    with pytest.raises(UserError, match="grouping by source is of 1 documents"):
+    with pytest.raises(UserError, match="grouping by source has 1 documents"):
         evaluate(
             Table(table), shards, shards.token_byte_lengths, CONFIG, groups={"source": Grouping(("x",), index[:1])}
         )
@@ -109,8 +108,8 @@ def test_overlap_and_padding_are_reported(make_shards, toy):
 def test_two_processes_give_the_numbers_of_one(make_shards, tmp_path):
     """Exactly: every file of the evaluation is the same, byte for byte."""
     shards = make_shards()
-    model = Transformer(ModelConfig(depth=1, width=32, head_width=16), shards.vocab_size, 16)
-    model.initialize(0)
+    model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16), shards.vocab_size, 16)
+    model.initialize(0, range(model.vocab_size))
     meta = {"model": dataclasses.asdict(model.config), "vocab_size": model.vocab_size, "context_tokens": 16}
     save_tensors(tmp_path / MODEL, model_tensors(model), {**meta, "tokenizer_sha256": shards.tokenizer_sha256})
     with socket.socket() as free:
@@ -119,7 +118,7 @@ def test_two_processes_give_the_numbers_of_one(make_shards, tmp_path):
     script = [
         sys.executable,
         "-m",
-        "tests.lm.scored_together",
+        "tests.lm.evaluation_processes",
         str(shards.folder),
         str(tmp_path),
         str(tmp_path / "two"),

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import math
 import os
@@ -13,13 +12,15 @@ import torch
 from safetensors import SafetensorError
 
 from lm.model.transformer import ModelConfig
-from lm.train.checkpoint import load_tensors
+from lm.model.weights import load_model, load_tensors, save_tensors
+from lm.train.config import TrainConfig
 from lm.train.interrupt import DeferredInterrupt
-from lm.train.training import TrainConfig, load_model, train
+from lm.train.loop import train
+from lm.train.summary import TrainingSummary
 from tests.flipping import flips
 from tokenizer.errors import UserError
 
-MODEL = ModelConfig(depth=1, width=32, head_width=16)
+MODEL = ModelConfig(n_layers=1, hidden_size=32, head_dim=16)
 CONFIG = TrainConfig(
     train_bytes=12 * 256,
     bytes_per_step=256,
@@ -78,15 +79,15 @@ def test_loss_falls_and_the_numbers_add_up(make_shards, corpus, tmp_path):
     assert entries[0]["loss"] == pytest.approx(math.log(shards.vocab_size), rel=0.05)
     assert entries[-1]["train_bits_per_byte"] < 0.7 * entries[0]["train_bits_per_byte"]
 
-    assert summary["steps"] == 40
-    assert summary["rows"] == 4
-    assert summary["context_tokens"] == round(64 / summary["bytes_per_token"])
-    assert summary["tokens"] == 40 * 4 * summary["context_tokens"] == entries[-1]["tokens_seen"]
-    assert summary["bytes"] == entries[-1]["bytes_seen"]
-    assert summary["flops"] == summary["tokens"] * summary["flops_per_token"] == entries[-1]["flops"]
-    assert summary["mean_bytes_per_step"] == summary["bytes"] / 40
-    assert summary["epochs"] == summary["tokens"] / shards.n_tokens
-    assert summary == json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary.steps == 40
+    assert summary.rows == 4
+    assert summary.context_tokens == round(64 / summary.bytes_per_token)
+    assert summary.tokens == 40 * 4 * summary.context_tokens == entries[-1]["tokens_seen"]
+    assert summary.bytes == entries[-1]["bytes_seen"]
+    assert summary.flops == summary.tokens * summary.flops_per_token == entries[-1]["flops"]
+    assert summary.mean_bytes_per_step == summary.bytes / 40
+    assert summary.epochs == summary.tokens / shards.n_tokens
+    assert summary == TrainingSummary.load(tmp_path / "run")
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["model.safetensors", "summary.json"]
 
 
@@ -117,10 +118,8 @@ def test_interrupted_anywhere_and_resumed_equals_unbroken(make_shards, corpus, t
     assert len(before) == stop_at
     summary, after = run(shards, tmp_path / "broken")
     assert exact(before + after) == exact(whole)
-    timings = ("seconds", "data_seconds", "tokens_per_second")
-    assert {k: v for k, v in summary.items() if k not in timings} == {
-        k: v for k, v in whole_summary.items() if k not in timings
-    }
+    timings = dict.fromkeys(("seconds", "data_seconds", "tokens_per_second"), 0.0)
+    assert dataclasses.replace(summary, **timings) == dataclasses.replace(whole_summary, **timings)
     weights = [load_model(tmp_path / name).state_dict() for name in ("whole", "broken")]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
@@ -198,7 +197,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(make_shards, corpus, tmp_path, 
     run(make_shards(corpus), tmp_path / "run", stop_at=3)
     path = tmp_path / "run" / "checkpoint.safetensors"
     before = path.read_bytes()
-    monkeypatch.setattr("lm.train.checkpoint.save_file", full)
+    monkeypatch.setattr("lm.model.weights.save_file", full)
     with pytest.raises(OSError, match="No space left on device") as caught:
         run(make_shards(corpus), tmp_path / "run", stop_at=5)
     assert caught.value.filename == str(path)
@@ -223,16 +222,16 @@ def test_equal_bytes_for_two_tokenizers(make_shards, toy, corpus, tmp_path):
         shards = make_shards(corpus * 8, toy(words=words))
         summaries.append(train(MODEL, config, shards, tmp_path / str(i)))
     a, b = summaries
-    assert a["steps"] == b["steps"] == 8
-    assert a["rows"] == b["rows"]
-    assert a["context_tokens"] > 1.3 * b["context_tokens"]
-    assert abs(a["mean_bytes_per_step"] / b["mean_bytes_per_step"] - 1) < 0.01
+    assert a.steps == b.steps == 8
+    assert a.rows == b.rows
+    assert a.context_tokens > 1.3 * b.context_tokens
+    assert abs(a.mean_bytes_per_step / b.mean_bytes_per_step - 1) < 0.01
 
 
 def test_microbatches_change_nothing_but_rounding(make_shards, corpus, tmp_path):
     shards = make_shards(corpus)
     _, whole = run(shards, tmp_path / "a")
-    _, parts = run(shards, tmp_path / "b", dataclasses.replace(CONFIG, microbatch_rows=3))
+    _, parts = run(shards, tmp_path / "b", dataclasses.replace(CONFIG, microbatch_size=3))
     assert [e["loss"] for e in parts] == pytest.approx([e["loss"] for e in whole], rel=1e-3)
 
 
@@ -240,7 +239,7 @@ def test_small_corpus_is_read_again_and_said(make_shards, tmp_path, caplog):
     shards = make_shards(["the history of the town"] * 3)
     with caplog.at_level(logging.WARNING):
         summary, _ = run(shards, tmp_path / "run")
-    assert summary["epochs"] > 10
+    assert summary.epochs > 10
     assert "times" in caplog.text
 
 
@@ -267,6 +266,19 @@ def test_saved_model_comes_back(make_shards, corpus, tmp_path, tied):
     assert (model.lm_head.weight is model.model.embed_tokens.weight) == tied
     with pytest.raises(UserError, match="missing"):
         load_model(tmp_path / "nothing")
+
+
+def test_a_model_saved_with_the_old_names_of_its_shape_loads(make_shards, corpus, tmp_path):
+    run(make_shards(corpus), tmp_path / "run")
+    model = load_model(tmp_path / "run")
+    path = tmp_path / "run" / "model.safetensors"
+    tensors, meta = load_tensors(path)
+    for old, new in {"depth": "n_layers", "width": "hidden_size", "head_width": "head_dim"}.items():
+        meta["model"][old] = meta["model"].pop(new)
+    save_tensors(path, tensors, meta)
+    old = load_model(tmp_path / "run")
+    assert old.config == model.config
+    assert all(torch.equal(one, two) for one, two in zip(old.parameters(), model.parameters(), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -297,10 +309,10 @@ def test_cuda_trains_and_resumes(make_shards, corpus, tmp_path):
     summary, after = run(shards, tmp_path / "run", config)
     assert [e["step"] for e in before + after] == list(range(1, 41))
     assert after[-1]["loss"] < 0.8 * before[0]["loss"]
-    assert summary["device"].startswith("cuda")
+    assert summary.device.startswith("cuda")
 
 
-PACKED = {"document_mask": True, "microbatch_rows": 3, "context_tokens": 20, "max_steps": 7}
+PACKED = {"document_mask": True, "microbatch_size": 3, "context_tokens": 20, "max_steps": 7}
 
 
 @pytest.mark.parametrize("stop_at", range(1, 8))
@@ -308,7 +320,7 @@ def test_resumed_exactly_with_document_masks_and_accumulation(make_shards, corpu
     shards = make_shards(corpus)
     config = dataclasses.replace(CONFIG, **PACKED)
     summary, whole = run(shards, tmp_path / "whole", config)
-    assert (summary["steps"], summary["context_tokens"], summary["tokens"]) == (7, 20, 7 * 4 * 20)
+    assert (summary.steps, summary.context_tokens, summary.tokens) == (7, 20, 7 * 4 * 20)
     assert whole[-1]["lr"] < 0.2 * config.matrix_lr  # the schedule ends where the run does
     _, before = run(shards, tmp_path / "broken", config, stop_at=stop_at)
     _, after = run(shards, tmp_path / "broken", config)
@@ -354,7 +366,7 @@ def test_bf16_is_another_run(make_shards, corpus, tmp_path):
     _, exactly = run(shards, tmp_path / "fp32", config)
     half = dataclasses.replace(config, precision="bf16")
     summary, roughly = run(shards, tmp_path / "bf16", half)
-    assert summary["run"]["precision"] == "bf16"
+    assert summary.run["precision"] == "bf16"
     losses = [[e["loss"] for e in entries] for entries in (roughly, exactly)]
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=0.05)
@@ -379,7 +391,7 @@ def test_compiled_layers_compute_the_same(make_shards, corpus, tmp_path, monkeyp
     assert not compiled
     summary, fused = run(shards, tmp_path / "fused", dataclasses.replace(config, compile=True))
     assert len(compiled) == 1
-    assert summary["run"]["compile"] is True
+    assert summary.run["compile"] is True
     assert [e["loss"] for e in fused] == pytest.approx([e["loss"] for e in plain], rel=1e-4)
     assert load_model(tmp_path / "fused").vocab_size == shards.vocab_size
 
@@ -388,7 +400,7 @@ def test_what_is_as_usual_leaves_no_trace_in_a_runs_name():
     """Models trained before a setting existed keep their names."""
     names = set(TrainConfig().fixed())
     assert not names & {"precision", "compile", "document_mask", "context_tokens", "max_steps", "device", "threads"}
-    assert {"train_bytes", "microbatch_rows", "seed"} <= names
+    assert {"train_bytes", "microbatch_size", "seed"} <= names
     assert TrainConfig(max_steps=5, document_mask=True).fixed()["max_steps"] == 5
 
 

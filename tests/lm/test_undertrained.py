@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -15,17 +15,19 @@ from experiments.store.trained_models import training_counts
 from lm.data.sharding import ShardConfig, write_shards
 from lm.data.shards import Shards
 from lm.data.stream import DocumentStream
+from lm.evaluate.repetition import repetition_probability
 from lm.evaluate.token_statistics import token_counts, trained_counts
 from lm.evaluate.undertrained import (
     CATEGORIES,
     categories,
     find_undertrained,
     indicators,
-    repetition_probability,
     unused_ids,
 )
 from lm.model.transformer import ModelConfig, Transformer
-from lm.train.training import TrainConfig, load_model, train
+from lm.model.weights import load_model
+from lm.train.config import TrainConfig
+from lm.train.loop import train
 from tests import texts
 from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
 from tokenizer.alphabet import ALPHABET
@@ -54,9 +56,9 @@ def planted(request, tmp_path_factory):
 
     made = store.make("shards", config={}, inputs={}, build=build_shards)
     shards = Shards.open(made.path / "shards", tokenizer)
-    shape = ModelConfig(depth=1, width=32, head_width=16, tie_embeddings=request.param)
+    shape = ModelConfig(n_layers=1, hidden_size=32, head_dim=16, tie_embeddings=request.param)
     model = store.make(
-        "lm", config={}, inputs={"shards": made.hash}, build=lambda folder: train(shape, TRAIN, shards, folder)
+        "lm", config={}, inputs={"shards": made.hash}, build=lambda folder: asdict(train(shape, TRAIN, shards, folder))
     )
     return model.path, tokenizer, shards
 
@@ -149,8 +151,8 @@ def _cosine_distances(rows, unused):
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_indicators_are_those_of_the_paper(tied):
-    model = Transformer(ModelConfig(depth=1, width=32, head_width=16, tie_embeddings=tied), 150, 16)
-    model.initialize(0)
+    model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16, tie_embeddings=tied), 150, 16)
+    model.initialize(0, range(model.vocab_size))
     with torch.no_grad():
         model.lm_head.weight += torch.randn(32, generator=torch.Generator().manual_seed(3))  # a common component
         model.lm_head.weight[150:] = 1e3  # padding has no say

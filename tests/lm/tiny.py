@@ -11,7 +11,7 @@ from tokenizer.alphabet import ALPHABET
 
 
 def model(vocab_size, context_tokens=64, *, seed=0, scale=0.4, sha256="", vocab_multiple=16):
-    config = ModelConfig(depth=2, width=32, head_width=16, vocab_multiple=vocab_multiple)
+    config = ModelConfig(n_layers=2, hidden_size=32, head_dim=16, vocab_multiple=vocab_multiple)
     model = Transformer(config, vocab_size, context_tokens, sha256)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

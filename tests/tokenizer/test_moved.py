@@ -30,5 +30,5 @@ def test_names_of_a_module_that_became_a_package():
 
 
 def test_new_names_warn_of_nothing():
-    code = "import tokenizer, superbpe, lm.train.training, experiments.config"
+    code = "import tokenizer, superbpe, lm.train.loop, experiments.config"
     subprocess.run([sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", code], check=True)

@@ -1,4 +1,4 @@
-"""Covers against their definition: what the encoder makes of every text that begins with the string."""
+"""TokenizationPaths against their definition: what the encoder makes of every text that begins with the string."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from lm.bytelevel.covers import Covers, split_utf8
+from lm.bytelevel.tokenization_paths import TokenizationPaths, split_utf8
 from superbpe import PRESETS, Rules, train_superbpe
 from tests.lm import tiny
 from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
@@ -42,7 +42,7 @@ def superwords(rules, alphabet, pattern="llama3", vocab_size=330):
 
 
 def brute(tokenizer, data, alphabet, n):
-    """Covers of data by all continuations of at most n characters, and by completions of a cut character."""
+    """TokenizationPaths of data by all continuations of at most n characters, and by completions of a cut character."""
     text, partial = split_utf8(data)
     characters = [c for c in alphabet if c.encode().startswith(partial) and len(c.encode()) > len(partial)]
     found, following = set(), set()
@@ -63,24 +63,24 @@ def brute(tokenizer, data, alphabet, n):
 
 
 def flat(groups):
-    return {(*group.path, last) for group in groups for last in group.last.tolist()}
+    return {(*group.prefix, last) for group in groups for last in group.last.tolist()}
 
 
 def check(tokenizer, alphabet, strings, n=3):
-    covers = Covers(tokenizer)
+    paths = TokenizationPaths(tokenizer)
     several = 0
     for string in strings:
         found, following = brute(tokenizer, string, alphabet, n)
-        ours, ours_following = flat(covers.covering(string)), flat(covers.following(string))
+        ours, ours_following = flat(paths.find(string)), flat(paths.extend(string))
         assert found <= ours, (string, found - ours)
         assert following <= ours_following, (string, following - ours_following)
         # What is found beyond these continuations stands in some text all the same.
         for sequence in (ours - found) | (ours_following - following):
             assert is_canonical(tokenizer, sequence), (string, sequence)
-        several += len({group.path for group in covers.covering(string)}) > 1
-        ids, tail = covers.settle(string)
-        assert all(cover[: len(ids)] == tuple(ids) for cover in ours)
-        assert {cover[len(ids) :] for cover in ours} == (flat(covers.covering(tail)) if tail else {()})
+        several += len({group.prefix for group in paths.find(string)}) > 1
+        ids, tail = paths.stable_prefix(string)
+        assert all(path[: len(ids)] == tuple(ids) for path in ours)
+        assert {path[len(ids) :] for path in ours} == (flat(paths.find(tail)) if tail else {()})
     return several
 
 
@@ -161,9 +161,9 @@ def test_whole_pieces_that_merges_do_not_make():
     tokenizer = Tokenizer(Definition(**parts, pattern=base.pattern, ignore_merges=True, unmerged=unmerged))
     strings = [b"sabs", b"sab", b" sabs", b"bass", b"ba", b"s", b"1bas", b"abba"]
     check(tokenizer, LETTERS, strings)
-    ours = flat(Covers(tokenizer).covering(b"sabs"))
+    ours = flat(TokenizationPaths(tokenizer).find(b"sabs"))
     assert (unmerged[b"sabs"],) in ours
-    assert any(len(cover) > 1 for cover in ours)  # as in "sabsꙛ"
+    assert any(len(path) > 1 for path in ours)  # as in "sabsꙛ"
 
 
 def test_cut_characters():
@@ -183,13 +183,13 @@ def test_white_space_has_more_than_one_beginning():
     """What the last space of a row belongs to is open until the next character comes."""
     tokenizer = tiny.merged([(b" ", b" "), (b"  ", b" "), (b" ", b"a")], "llama3")
     space, spaces, three, word = (tokenizer.vocab.index(token) for token in (b" ", b"  ", b"   ", b" a"))
-    covers = flat(Covers(tokenizer).covering(b"   "))
+    paths = flat(TokenizationPaths(tokenizer).find(b"   "))
     # The third space alone stands in front of a letter that it does not merge with.
-    assert covers == {(three,), (spaces, word), (spaces, space), (spaces, spaces), (spaces, three)}
+    assert paths == {(three,), (spaces, word), (spaces, space), (spaces, spaces), (spaces, three)}
 
 
 def test_what_stands_before_a_long_run_matters():
-    """One `Covers` for texts that end alike: what was found out about the first must not serve the second."""
+    """Texts that end the same way: results for the first must not be reused for the second."""
     tokenizer = tiny.merged([(b"\n", b" "), (b" ", b" "), (b"a", b"b")], "llama3")
     indented = [f"{start}{' ' * n}".encode() for n in (10, 60) for start in ("a", "x\n", ".\n", "1 ")]
     check(tokenizer, "ab 1\n'.ꙛ", indented, 2)
@@ -201,18 +201,18 @@ def test_what_stands_before_a_long_run_matters():
 
 
 def test_no_text_begins_so():
-    covers = Covers(tiny.bytes_only())
+    paths = TokenizationPaths(tiny.bytes_only())
     for data in (b"\xff", b"a\x80", b"\xc3a", b"\xed\xa0"):
         with pytest.raises(UserError, match="no text begins"):
-            covers.covering(data)
-    assert covers.covering(b"") == []
-    assert covers.encoding("né".encode()[:2]) is None
-    assert covers.settle(b"") == ([], b"")
+            paths.find(data)
+    assert paths.find(b"") == []
+    assert paths.encoding("né".encode()[:2]) is None
+    assert paths.stable_prefix(b"") == ([], b"")
 
 
 def test_few_candidates_are_asked_for_twice():
-    covers = Covers(bpe("llama3", LETTERS))
-    covers.covering(b"ab a")
-    checked = covers.checked
-    covers.covering(b"ab a")
-    assert covers.checked == checked
+    paths = TokenizationPaths(bpe("llama3", LETTERS))
+    paths.find(b"ab a")
+    n_checked = paths.n_checked
+    paths.find(b"ab a")
+    assert paths.n_checked == n_checked

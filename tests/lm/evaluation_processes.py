@@ -1,4 +1,4 @@
-"""Evaluate in two processes: `python -m tests.lm.scored_together SHARDS MODEL OUT`, with torchrun's variables set.
+"""Evaluate in two processes: `python -m tests.lm.evaluation_processes SHARDS MODEL OUT`, with torchrun's variables set.
 
 The evaluation goes to OUT. In a second one the other process fails, which OUT/told has to tell; in a third one it does
 not find the model, as OUT/absent has to tell.
@@ -12,9 +12,10 @@ from unittest import mock
 import torch
 
 from lm.data.shards import Shards
-from lm.evaluate import scoring, shared_evaluation
-from lm.evaluate.evaluation import EvalConfig, Evaluation
-from lm.train import parallel
+from lm.evaluate import distributed as distributed_evaluation
+from lm.evaluate import scoring
+from lm.evaluate.bits_per_byte import EvalConfig, Evaluation
+from lm.train import distributed
 from tokenizer.errors import UserError
 
 CONFIG = EvalConfig(context_bytes=16, min_context_bytes=6, batch_tokens=64, bootstrap_samples=10)
@@ -23,7 +24,7 @@ CONFIG = EvalConfig(context_bytes=16, min_context_bytes=6, batch_tokens=64, boot
 def score(folder: Path, shards: Shards) -> Evaluation:
     """Score shards with the model in a folder, in several groups of documents."""
     with mock.patch("lm.evaluate.scoring._TOKENS_PLANNED", 30):
-        return shared_evaluation.load_and_evaluate(folder, shards, shards.token_byte_lengths, CONFIG)[1]
+        return distributed_evaluation.load_and_evaluate(folder, shards, shards.token_byte_lengths, CONFIG)[1]
 
 
 def main(shards: Shards, model: Path, out: Path) -> int:
@@ -41,16 +42,16 @@ def main(shards: Shards, model: Path, out: Path) -> int:
         return 0
 
     def join(job: dict[str, Any]) -> None:
-        assert shared_evaluation.is_ours(job)
+        assert distributed_evaluation.is_ours(job)
         jobs.append(job)
         broken = mock.Mock(side_effect=UserError("document 3 is not finite"))
         with (
             mock.patch("lm.evaluate.scoring._TOKENS_PLANNED", 30),
             mock.patch("lm.evaluate.scoring._score", scoring._score if len(jobs) == 1 else broken),
         ):
-            shared_evaluation.join(job if len(jobs) < 3 else {**job, "folder": str(out / "nowhere")})
+            distributed_evaluation.join(job if len(jobs) < 3 else {**job, "folder": str(out / "nowhere")})
 
-    return parallel.launch(first, join)
+    return distributed.launch(first, join)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Train in several processes: `python -m tests.lm.processes SHARDS FOLDER JSON`, with torchrun's variables set.
+"""Train in several processes (torchrun): `python -m tests.lm.training_processes SHARDS FOLDER JSON`.
 
 The JSON object holds the settings of the model and of training, and a list of jobs, done one after the other. A job
 names its folder in FOLDER and may have `stop_at`, the step during which the second process gets a signal (which the
@@ -17,10 +17,10 @@ from pathlib import Path
 
 from lm.data.shards import Shards
 from lm.model.transformer import ModelConfig
-from lm.train import parallel, training
-from lm.train import run as run_module
+from lm.train import distributed, loop
+from lm.train import trainer as trainer_module
 from lm.train.config import TrainConfig
-from lm.train.run import Run
+from lm.train.trainer import Trainer
 from tokenizer.errors import UserError
 
 NOTHING = {"stop_at": None, "fail_at": None, "absent": False}
@@ -28,28 +28,28 @@ NOTHING = {"stop_at": None, "fail_at": None, "absent": False}
 
 def main(shards: Path, root: Path, settings: dict) -> int:
     model, config = ModelConfig(**settings["model"]), TrainConfig(**settings["train"])
-    advance = Run.advance
+    advance = Trainer.advance
     jobs = iter(settings["jobs"])
     job = {}
 
-    def watched(run: Run):
-        entry = advance(run)
-        if run.step == job.get("stop_at") and run.world.rank == 1:
+    def watched(trainer: Trainer):
+        entry = advance(trainer)
+        if trainer.step == job.get("stop_at") and trainer.world.rank == 1:
             os.kill(os.getpid(), signal.SIGTERM)
-        if run.step == job.get("fail_at") and run.world.rank == 0:
+        if trainer.step == job.get("fail_at") and trainer.world.rank == 0:
             raise OSError("disk full")
         return entry
 
-    Run.advance = watched
+    Trainer.advance = watched
 
-    resolve = run_module.resolve_device
+    resolve = trainer_module.resolve_device
 
     def absent(name: str, local_rank: int | None = None):
         if job.get("absent") and local_rank == 1:
             raise UserError("there is no second device")
         return resolve(name, local_rank)
 
-    run_module.resolve_device = absent
+    trainer_module.resolve_device = absent
 
     def first() -> int:
         root.mkdir(exist_ok=True)
@@ -57,7 +57,7 @@ def main(shards: Path, root: Path, settings: dict) -> int:
             job.update(NOTHING | current)
             with (root / f"{job['name']}.jsonl").open("a") as file:
                 try:
-                    training.train(
+                    loop.train(
                         model, config, Shards.open(shards), root / job["folder"],
                         log=lambda row, file=file: file.write(json.dumps(row) + "\n"),
                     )  # fmt: skip
@@ -72,9 +72,9 @@ def main(shards: Path, root: Path, settings: dict) -> int:
 
     def join(announced: dict) -> None:
         job.update(NOTHING | next(jobs))
-        training.join(announced)
+        loop.join(announced)
 
-    return parallel.launch(first, join)
+    return distributed.launch(first, join)
 
 
 if __name__ == "__main__":

@@ -15,16 +15,18 @@ import pytest
 import torch
 
 from lm.model.transformer import ModelConfig
-from lm.train.training import TrainConfig, load_model, train
+from lm.model.weights import load_model
+from lm.train.config import TrainConfig
+from lm.train.loop import train
 from tokenizer.errors import UserError
 
 ROOT = Path(__file__).parents[2]
-MODEL = ModelConfig(depth=2, width=32, head_width=16)
+MODEL = ModelConfig(n_layers=2, hidden_size=32, head_dim=16)
 CONFIG = TrainConfig(
     train_bytes=10 * 512,
     bytes_per_step=512,
     context_bytes=64,
-    microbatch_rows=3,  # one process: 3 + 3 + 2 rows; two: 3 + 1 each
+    microbatch_size=3,  # one process: 3 + 3 + 2 rows; two: 3 + 1 each
     document_mask=True,
     device="cpu",
     threads=1,
@@ -46,7 +48,7 @@ def start(shards, root, jobs, processes=2, model=MODEL, **settings):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = {"WORLD_SIZE": processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": 1}
-    command = [sys.executable, "-m", "tests.lm.processes", str(shards.folder), str(root), json.dumps(values)]
+    command = [sys.executable, "-m", "tests.lm.training_processes", str(shards.folder), str(root), json.dumps(values)]
     started = []
     for rank in range(processes):
         own = {key: str(value) for key, value in {**shared, "RANK": rank, "LOCAL_RANK": rank}.items()}
@@ -104,8 +106,8 @@ def test_three_processes_resume_exactly(shards, tmp_path):
         {"name": "before", "folder": "broken", "stop_at": 3},
         {"name": "after", "folder": "broken"},
     ]
-    model = dataclasses.replace(MODEL, depth=3, width=128, head_width=32)
-    settings = {"bytes_per_step": 9 * 64, "microbatch_rows": 2}
+    model = dataclasses.replace(MODEL, n_layers=3, hidden_size=128, head_dim=32)
+    settings = {"bytes_per_step": 9 * 64, "microbatch_size": 2}
     codes, errors = start(shards, tmp_path / "run", jobs, processes=3, model=model, **settings)
     assert codes == [0, 0, 0], errors
     whole, before, after = (entries(tmp_path / "run" / f"{job['name']}.jsonl") for job in jobs)
@@ -123,8 +125,8 @@ def test_where_one_process_fails_the_others_do_not_wait(shards, tmp_path):
 
 
 def test_rows_that_cannot_be_shared(shards, tmp_path, monkeypatch):
-    from lm.train import parallel, run
+    from lm.train import distributed, trainer
 
-    monkeypatch.setattr(run, "current", lambda: parallel.World(0, 3))
+    monkeypatch.setattr(trainer, "current", lambda: distributed.World(0, 3))
     with pytest.raises(UserError, match=r"8 rows .* cannot be shared by 3 processes"):
         train(MODEL, CONFIG, shards, tmp_path / "run")

@@ -1,7 +1,7 @@
-"""Work in several processes, as `torchrun` starts them: the first one works, the others join in for models' sake.
+"""Training and evaluation in several processes, as started by `torchrun`.
 
-Only training and evaluation are shared. The first process runs the experiment as if it were alone, with its artifacts,
-locks and logs; the others wait for the jobs that it announces, so there is nothing to lock that two could wait for.
+The first process runs the experiment as if it were alone, with its artifacts, locks and logs. The others wait for the
+jobs that it broadcasts and take part only in training and evaluation, so they need no locks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tokenizer.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# The others wait while the first process counts, shards and evaluates.
+# The other processes wait while the first one counts and shards.
 _PATIENCE = timedelta(days=30)
 
 
@@ -31,36 +31,36 @@ class World:
     """The processes of a run.
 
     Attributes:
-        rank: Number of this process.
-        size: How many there are.
-        local_rank: Number of this process on its machine: its CUDA device.
+        rank: Index of this process.
+        size: Number of processes.
+        local_rank: Index of this process on its machine, and of its CUDA device.
     """
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
 
-    def agree(self, flag: bool) -> bool:
-        """Whether any process says so; every process must ask."""
+    def any(self, flag: bool) -> bool:
+        """Whether `flag` is True in any process; a collective call."""
         if self.size == 1:
             return flag
-        votes = torch.tensor([int(flag)])  # on the CPU: no CUDA stream waits for it
+        votes = torch.tensor([int(flag)])  # on the CPU, so that no CUDA stream waits for it
         dist.all_reduce(votes, dist.ReduceOp.MAX)
         return bool(votes.item())
 
-    def same(self, number: int) -> bool:
-        """Whether all processes have the same number; every process must ask."""
+    def all_equal(self, number: int) -> bool:
+        """Whether `number` is the same in all processes; a collective call."""
         if self.size == 1:
             return True
         ends = torch.tensor([number, -number])
         dist.all_reduce(ends, dist.ReduceOp.MAX)
         return int(ends[0]) == -int(ends[1])
 
-    def announce(self, job: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Tell the other processes what to do next; in these, wait for it and return it.
+    def broadcast(self, job: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Send the next job from the first process to the others, which wait for it; return it.
 
         Args:
-            job: JSON-able; None: there is nothing more to do. Ignored in the other processes.
+            job: JSON-able, or None if there are no more jobs. Ignored except in the first process.
         """
         if self.size == 1:
             return job
@@ -71,8 +71,8 @@ class World:
         if text:
             data = torch.tensor(list(text), dtype=torch.uint8)
         dist.broadcast(data, 0)
-        heard: dict[str, Any] | None = json.loads(bytes(data.tolist()))
-        return heard
+        received: dict[str, Any] | None = json.loads(bytes(data.tolist()))
+        return received
 
 
 _ALONE = World()
@@ -81,16 +81,16 @@ _broken = False
 
 
 def current() -> World:
-    """The processes that this one belongs to."""
+    """The processes of this run."""
     return _world
 
 
 @contextmanager
-def together(agreed: tuple[type[BaseException], ...] = (UserError, KeyboardInterrupt)) -> Iterator[None]:
-    """Around work in step with the other processes: where one fails alone, the others cannot be talked to any more.
+def lockstep(agreed: tuple[type[BaseException], ...] = (UserError, KeyboardInterrupt)) -> Iterator[None]:
+    """Context for collective work: after an error in one process alone, no further collective calls are made.
 
     Args:
-        agreed: What all processes raise at the same place, or none.
+        agreed: Exceptions that either all processes raise at the same point, or none.
     """
     global _broken
     try:
@@ -103,14 +103,14 @@ def together(agreed: tuple[type[BaseException], ...] = (UserError, KeyboardInter
 
 
 def launch(first: Callable[[], int], join: Callable[[dict[str, Any]], None]) -> int:
-    """Do a job in the first process, with the help of the others; return the exit code.
+    """Run `first` in the first process and `join` in the others; return the exit code.
 
     Args:
-        first: The job; it announces what the others shall join.
-        join: What the others do with each announcement.
+        first: The work of the first process, which broadcasts jobs.
+        join: Takes part in one job.
 
     Raises:
-        UserError: If the variables that `torchrun` sets are not there.
+        UserError: If variables that `torchrun` sets are missing.
     """
     global _world
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -124,8 +124,8 @@ def launch(first: Callable[[], int], join: Callable[[dict[str, Any]], None]) -> 
         if world.rank:
             return _follow(world, join)
         code = first()
-        if not _broken:  # else they notice that this process is gone
-            world.announce(None)
+        if not _broken:  # otherwise they notice that this process is gone
+            world.broadcast(None)
         return code
     finally:
         _world = _ALONE
@@ -134,19 +134,19 @@ def launch(first: Callable[[], int], join: Callable[[dict[str, Any]], None]) -> 
 
 
 def _follow(world: World, join: Callable[[dict[str, Any]], None]) -> int:
-    """Join in until the first process has nothing more to do; return the exit code.
+    """Take part in jobs until the first process has no more; return the exit code.
 
-    Signals reach every process, and only the first one acts on them: one that ended here on its own could close a
-    connection that the first process still reads from. Without the first process, every wait fails.
+    Signals reach every process, but only the first one acts on them: if another process exited on its own, it could
+    close a connection that the first process still reads from. If the first process is gone, every wait fails.
     """
     received: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: received.append(number))
     try:
-        while (job := world.announce(None)) is not None:
-            with suppress(UserError, KeyboardInterrupt):  # everyone's; the first process tells the user
+        while (job := world.broadcast(None)) is not None:
+            with suppress(UserError, KeyboardInterrupt):  # raised in every process; the first one reports it
                 join(job)
-    except RuntimeError:  # Gloo's and NCCL's, where the connection is closed
+    except RuntimeError:  # from Gloo and NCCL when a connection is closed
         if not received:
             raise
         return 128 + received[-1]

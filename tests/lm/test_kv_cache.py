@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lm.model.kv_cache import KeyValueCache
+from lm.model.kv_cache import KVCache
 from lm.model.transformer import ModelConfig, Transformer
 
 CONTEXT = 48
@@ -13,9 +13,9 @@ CONTEXT = 48
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "qk_norm"])
 def model(request):
-    config = ModelConfig(depth=2, width=32, head_width=16, vocab_multiple=16, qk_norm=request.param)
+    config = ModelConfig(n_layers=2, hidden_size=32, head_dim=16, vocab_multiple=16, qk_norm=request.param)
     model = Transformer(config, 70, CONTEXT)
-    model.initialize(0)
+    model.initialize(0, range(model.vocab_size))
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -33,7 +33,7 @@ def close(actual, expected):
 
 def test_parts_of_any_length(model):
     text = ids(3, 40)
-    cache = KeyValueCache(model, rows=3, capacity=4)
+    cache = KVCache(model, rows=3, capacity=4)
     parts = [model(part, cache=cache) for part in text.split([1, 7, 1, 30, 1], dim=1)]
     close(torch.cat(parts, dim=1), model(text))
     assert cache.lengths.tolist() == [40, 40, 40]
@@ -41,7 +41,7 @@ def test_parts_of_any_length(model):
 
 def test_keep_reaches_the_head(model):
     text = ids(2, 10)
-    cache = KeyValueCache(model, rows=2)
+    cache = KVCache(model, rows=2)
     model(text[:, :6], cache=cache)
     keep = torch.tensor([[True, False, False, True], [False, False, True, False]])
     close(model(text[:, 6:], keep, cache=cache), model(text)[:, 6:][keep])
@@ -50,7 +50,7 @@ def test_keep_reaches_the_head(model):
 def test_prompts_of_unequal_lengths_are_padded_on_the_right_and_rewound(model):
     lengths, more = [3, 11, 1], ids(3, 5, seed=4)
     prompts = ids(3, 11)
-    cache = KeyValueCache(model, rows=3)
+    cache = KVCache(model, rows=3)
     model(prompts, cache=cache)
     cache.rewind(lengths)
     together = torch.cat([model(token, cache=cache) for token in more.split(1, dim=1)], dim=1)
@@ -61,7 +61,7 @@ def test_prompts_of_unequal_lengths_are_padded_on_the_right_and_rewound(model):
 
 def test_forks_do_not_disturb_each_other(model):
     prompts, more = ids(2, 6), ids(3, 4, seed=5)
-    cache = KeyValueCache(model, rows=2)
+    cache = KVCache(model, rows=2)
     model(prompts, cache=cache)
     forked = cache.select([1, 0, 1])
     result = model(more, cache=forked)
@@ -74,7 +74,7 @@ def test_forks_do_not_disturb_each_other(model):
 def test_a_tree_equals_its_paths(model):
     prompt, tokens = ids(1, 5), ids(1, 9, seed=7)
     parents = [-1, 0, 1, 1, -1, 4, 3, 0, 6]
-    cache = KeyValueCache(model, capacity=6)
+    cache = KVCache(model, capacity=6)
     model(prompt, cache=cache)
     cache.branch(parents)
     logits = model(tokens, cache=cache)
@@ -90,7 +90,7 @@ def test_a_tree_equals_its_paths(model):
 
 
 def test_mistakes_are_refused(model):
-    cache = KeyValueCache(model, rows=2)
+    cache = KVCache(model, rows=2)
     with pytest.raises(ValueError, match="rows"):
         model(ids(1, 2), cache=cache)
     model(ids(2, CONTEXT), cache=cache)

@@ -1,6 +1,6 @@
 """Kill the writing of shards before each of its steps in the file system, continue it, and compare.
 
-A process of its own, so that it can fork before any thread runs: `python -m tests.lm.killed FOLDER [SEED]`.
+A process of its own, so that it can fork before any thread runs: `python -m tests.lm.killed_writer FOLDER [SEED]`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Evaluation by all processes of a run (`lm.train.parallel`): each scores its share of the documents."""
+"""Distributed evaluation (`lm.train.distributed`): each process scores a share of the documents."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lm.data.shards import Shards
+from lm.evaluate.bits_per_byte import evaluate
 from lm.evaluate.config import EvalConfig
-from lm.evaluate.evaluation import evaluate
-from lm.train.parallel import current, together
-from lm.train.training import load_model
+from lm.model.weights import load_model
+from lm.train.distributed import current, lockstep
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lm.evaluate.evaluation import Evaluation, Grouping
+    from lm.evaluate.bits_per_byte import Evaluation, Grouping
     from lm.model.transformer import Transformer
     from tokenizer.progress import Progress
 
@@ -37,19 +37,19 @@ def load_and_evaluate(
     groups: Mapping[str, Grouping] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Transformer, Evaluation]:
-    """Load a trained model and score held-out documents with it; under `lm.train.parallel.launch` the others join in.
+    """Load a trained model and score held-out documents with it; the other processes take part.
 
     Args:
-        folder: Of the model, as for `lm.train.training.load_model`; every process reads it.
-        shards: The held-out documents; every process maps them.
-        token_byte_lengths: As for `lm.evaluate.evaluation.evaluate`; likewise `config`.
+        folder: Folder of the model, which every process reads.
+        shards: The held-out documents, which every process maps.
+        token_byte_lengths: As for `lm.evaluate.bits_per_byte.evaluate`.
         config: Windows and intervals.
-        device: As in `TrainConfig`; each process takes a CUDA device of its own.
-        groups: As for `lm.evaluate.evaluation.evaluate`.
-        progress: Likewise.
+        device: As in `TrainConfig`; each process uses its own CUDA device.
+        groups: As for `lm.evaluate.bits_per_byte.evaluate`.
+        progress: As for `lm.evaluate.bits_per_byte.evaluate`.
 
     Raises:
-        UserError: As `load_model` and `evaluate` do.
+        UserError: As for `load_model` and `evaluate`.
     """
     world = current()
     lengths = np.asarray(token_byte_lengths, np.int64)
@@ -61,36 +61,36 @@ def load_and_evaluate(
         "config": dataclasses.asdict(config),
         "device": device,
     }
-    world.announce(job)
-    # Ctrl-C reaches one process while another is already waiting for its sums.
-    with together(agreed=(UserError,)):
+    world.broadcast(job)
+    # Ctrl-C may reach one process while another is already waiting for its sums.
+    with lockstep(agreed=(UserError,)):
         try:
             model = load_model(folder, device, world.local_rank if world.size > 1 else None)
         except UserError:
-            world.agree(True)
+            world.any(True)
             raise
-        if world.agree(False):
-            raise UserError("another process cannot take part in the evaluation; it has said why")
+        if world.any(False):
+            raise UserError("evaluation aborted: another rank failed during setup (see its log)")
         return model, _evaluate(model, shards, lengths, config, groups, progress)
 
 
 def is_ours(job: dict[str, Any]) -> bool:
-    """Whether `load_and_evaluate` announced this."""
+    """Whether `load_and_evaluate` broadcast this job."""
     return job.get("task") == _TASK
 
 
 def join(job: dict[str, Any]) -> None:
-    """Take part in the evaluation that the first process announced."""
+    """Take part in the evaluation that the first process broadcast."""
     world = current()
-    with together(agreed=(UserError,)):
+    with lockstep(agreed=(UserError,)):
         try:
             shards = Shards.open(Path(job["shards"]), verify="never")
             model = load_model(Path(job["folder"]), job["device"], world.local_rank)
         except UserError as error:  # no such device or file on this machine
-            _logger.error("process %d: %s", world.rank, error)  # noqa: TRY400  (a user's mistake has no traceback)
-            world.agree(True)
+            _logger.error("process %d: %s", world.rank, error)  # noqa: TRY400  (no traceback for a user's mistake)
+            world.any(True)
             raise
-        if not world.agree(False):
+        if not world.any(False):
             _evaluate(model, shards, np.array(job["lengths"], np.int64), EvalConfig(**job["config"]), None, None)
 
 
@@ -103,4 +103,4 @@ def _evaluate(
     progress: Progress | None,
 ) -> Evaluation:
     shared = current().size > 1
-    return evaluate(model, shards, lengths, config, groups=groups, together=shared, progress=progress)
+    return evaluate(model, shards, lengths, config, groups=groups, distributed=shared, progress=progress)

@@ -1,14 +1,14 @@
-"""What may follow a text, as far as it matters to how the text itself is cut into pretokens.
+"""Representative continuations of a text: one for each way in which what follows changes how the text is pretokenized.
 
-Whether a token sequence is the beginning of some text's encoding depends on what follows: of "a   " the scanner makes
-"a", "   " at the end of a text, and "a", "  ", " b" in front of a "b". A *witness* is a continuation with which the
-encoder does make the sequence. There are infinitely many continuations, but only a few ways in which they make the
-scanner cut the text before them. `Witnesses` finds the ways by trying representatives of all kinds of characters.
+Whether a token sequence is a prefix of some text's encoding depends on what follows: the scanner splits "a   " into
+"a", "   " at the end of a text, but into "a", "  ", " b" before a "b". There are infinitely many continuations, but
+only a few ways in which they affect the cuts before them. `Continuations` finds these by trying characters of all
+classes.
 
-That a witness was found is a proof. That none was found is one as far as the representatives stand for everything:
-for the named patterns, whose rules look ahead at a few characters, all of kinds that are here. Other regexes may tell
-apart what is alike here, although the characters that they name are tried, too; sequences that only a stranger
-continuation would prove are then missed.
+A continuation with which the encoder produces the sequence proves that the sequence is canonical. Finding none proves
+the opposite only if the representatives cover everything that the pattern distinguishes. They do for the named
+patterns, which look ahead at a few characters of known classes. Other regexes may make finer distinctions; the
+characters that they name are tried too, but sequences that need another continuation are missed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tokenizer import _native, patterns
 if TYPE_CHECKING:
     from tokenizer.tokenizer import Tokenizer
 
-# Kinds of characters that patterns tell apart. Of letters and digits there are some that hardly any merge knows: a
-# piece that goes on behind the text can then still have a token's end where the text ends.
+# Character classes that patterns distinguish. Some letters and digits are so rare that hardly any merge contains them:
+# a piece that continues past the text can then still have a token boundary where the text ends.
 _LETTERS = ["a", "Z", "ꙛ", "Ꙛ", "ꀀ", "ǅ", "ʰ"]
 _DIGITS = ["0", "᠑", "½"]
 _SPACES = [" ", "\n", "\r", "\t", "\u2005"]
@@ -34,7 +34,7 @@ _EMOJI = ["🦀", "\ufe0f", "\u20e3", "\u200d", "🏽", "🇩", "\U000e0062", "\
 _SINGLE = [*_LETTERS, *_DIGITS, *_SPACES, *_OTHERS, *_EMOJI]
 _PAIRED = ["a", "0", " ", "\n", "'", "."]
 _CONTRACTED = ["s", "t", "m", "d", "ll", "re", "ve", "S", "T", "M", "D", "LL", "RE", "VE", "l", "r", "v"]
-_WITNESSES = [
+_CONTINUATIONS = [
     "",
     *_SINGLE,
     *("".join(pair) for pair in itertools.product(_PAIRED, repeat=2)),
@@ -43,23 +43,23 @@ _WITNESSES = [
     *_CONTRACTED,
 ]
 _SEEN = 8
-"""Characters at a text's end on which the named patterns' behaviour depends, besides the run that they are in."""
+"""Characters at the end of a text that the named patterns depend on, besides the run that these are in."""
 _PERIOD = 12
-"""Where the length of a long run matters, it is modulo a divisor of this (digits are cut in threes)."""
+"""The length of a long run matters at most modulo a divisor of this (digits are cut in threes)."""
 _FEW = 6
-"""Characters of a kind that are tried to complete one that is cut."""
-_BEHIND = {"N": ("0", "00", "000", "᠑"), "Z": ("a", "\n"), "M": ("a",)}
+"""Number of characters of a class to try as completions of a cut character."""
+_AFTER = {"N": ("0", "00", "000", "᠑"), "Z": ("a", "\n"), "M": ("a",)}
 _MOST = 1 << 16
 _NAMED = re.compile(r"['’][a-zA-Z]{1,2}|(?<=\d)[eE]")
 _RUNS = re.compile(r"([aAꙛꙚꀀ])\1+")
 _LONG = re.compile(rf"(.)\1{{{2 * _PERIOD},}}", re.DOTALL)
 
 
-class Witnesses:
-    """Continuations to try, for one tokenizer.
+class Continuations:
+    """Continuations to try for one tokenizer.
 
     Args:
-        tokenizer: Its scanners decide.
+        tokenizer: The tokenizer whose scanners cut the text.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -68,24 +68,24 @@ class Witnesses:
         scanners = scanners or [tokenizer.pattern if tokenizer.fence is None else tokenizer.fence]
         self._scanners = [scanner.regex for scanner in scanners if scanner is not None]
         self._known = all(patterns.equivalent(regex) is not None for regex in self._scanners)
-        # Where whole pieces matter, a piece that goes on is another case than one that ends.
+        # If whole pieces matter, a piece that continues and one that ends are different cases.
         self._local = not tokenizer.ignore_merges and tokenizer.eligible is None
         named = {c for regex in self._scanners for c in regex if c.isprintable()}
-        self._tried = _WITNESSES if self._known else [*_WITNESSES, *sorted(named.difference(_WITNESSES))]
+        self._tried = _CONTINUATIONS if self._known else [*_CONTINUATIONS, *sorted(named.difference(_CONTINUATIONS))]
         self._completed: dict[bytes, list[str]] = {}
         self._groups: dict[tuple[str, bytes], list[list[bytes]]] = {}
 
     def groups(self, text: str, partial: bytes) -> list[list[bytes]]:
-        """Continuations of `text + partial`, in groups; within one the scanners cut the text alike.
+        """Continuations of `text + partial`, grouped by how the scanners then cut the text.
 
-        A token sequence that spells the text is canonical if and only if the encoder makes it with some of the
-        continuations; those of one group can make no two different ones. The first of a group mostly decides.
+        A token sequence that spells the text is canonical if and only if the encoder produces it with a continuation.
+        All continuations of a group lead to the same sequence; usually the first one suffices.
 
         Args:
             text: Whole characters.
-            partial: The beginning of a character, or none; the continuations complete it.
+            partial: The start of a character, or nothing; the continuations complete it.
         """
-        # What stands for a text is what is tried, so that no other text with the same key can have other groups.
+        # The key itself is tried, so all texts with the same key have the same groups.
         key = (_kinds(_seen(text)) if self._known else text, partial)
         found = self._groups.get(key)
         if found is None:
@@ -115,13 +115,13 @@ class Witnesses:
             groups.setdefault(tuple(inside), ([], []))[not ends].append(more)
         result = []
         for ended, going in groups.values():
-            # Where all pieces end with the text, what follows plays no further part.
+            # If all pieces end with the text, what follows does not matter.
             parts = [ended[:1]] if self._local and ended else [ended[:1], going]
             result += [[more.encode()[len(partial) :] for more in part] for part in parts if part]
         return result
 
     def _completions(self, partial: bytes) -> list[str]:
-        """Characters that begin with `partial`, a few of each kind, alone and in front of others."""
+        """Characters that begin with `partial`: a few of each class, alone and followed by others."""
         found = self._completed.get(partial)
         if found is not None:
             return found
@@ -132,7 +132,7 @@ class Witnesses:
                 for scanner in self._scanners
                 for side in ("a", "!", "0", " ")
             )
-            # First those of which a token ends with `partial`, and of them those that are the most tokens.
+            # Prefer characters with a token boundary after `partial`, and among these the ones with the most tokens.
             lengths = [len(self._tokenizer.vocab[i]) for i in self._tokenizer.encode_ordinary(character)]
             joined = len(partial) not in itertools.accumulate(lengths)
             category = unicodedata.category(character)
@@ -141,14 +141,14 @@ class Witnesses:
         for (_, category), ranked in kinds.items():
             few = [character for *_, character in sorted(ranked)[:_FEW]]
             found += few
-            found += [few[0] + more for more in _BEHIND.get(category[0], "")]
+            found += [few[0] + more for more in _AFTER.get(category[0], "")]
         self._completed[partial] = found
         return found
 
 
 @cache
 def _characters(partial: bytes) -> list[str]:
-    """All characters that begin with the bytes if one byte misses; of more, some of each 64 in a row."""
+    """All characters that begin with the bytes if one byte is missing; otherwise samples from each block of 64."""
     missing = (2 if partial[0] < 0xE0 else 3 if partial[0] < 0xF0 else 4) - len(partial)
     tails = [bytes([byte]) for byte in range(0x80, 0xC0)]
     few = [tails[i] for i in (0, 9, 35, 63)]
@@ -162,10 +162,10 @@ def _characters(partial: bytes) -> list[str]:
 
 
 def _seen(text: str) -> str:
-    r"""The end of a text by which the named patterns cut before what follows.
+    r"""The end of a text that decides how the named patterns cut before what follows.
 
-    Runs are taken whole, with what stands before them: where digits are cut depends on where they begin, and whether a
-    line's end takes spaces with it on the line before.
+    Runs are kept whole, with the characters before them: digits are cut from where they begin, and whether a line break
+    takes spaces with it depends on the line before.
 
     >>> _seen("so it is\n         "), _seen("it is 1234567890")
     ('is\n         ', 's 1234567890')
@@ -181,16 +181,16 @@ def _seen(text: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _run(character: str) -> str:
-    """Digits, white space, and all that is no letter; empty for letters, of which no pattern counts more than two."""
+    """Class of a character in a run; empty for letters, of which no pattern counts more than two."""
     kind = unicodedata.category(character)[0]
     return "" if kind == "L" else "N" if kind == "N" else "Z" if character.isspace() else "P"
 
 
 @lru_cache(maxsize=1 << 18)
 def _kinds(text: str) -> str:
-    """The text with characters replaced by others of the same kind, but for those that a rule knows by name.
+    """The text with each character replaced by a representative of its class, unless a rule names it.
 
-    Runs of letters are cut to two: no rule counts them. Other runs lose periods.
+    Runs of letters are cut to two, since no rule counts them. Other long runs are shortened by whole periods.
     """
     kinds = "".join(map(_representative, text))
     # Contractions, and exponents: "'ll", "1e5".

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from lm.bytelevel.bytewise import END, METHODS, ByteModel, Cost
-from lm.bytelevel.covers import Covers
+from lm.bytelevel.byte_model import END, METHODS, ByteModel, Cost
+from lm.bytelevel.tokenization_paths import TokenizationPaths
 from lm.model.generation import SamplingConfig, generate_from
 from superbpe import PRESETS, Rules
 from tests.lm import tiny
-from tests.lm.test_covers import LETTERS, bpe, brute, flat, is_canonical, superwords
+from tests.lm.test_tokenization_paths import LETTERS, bpe, brute, flat, is_canonical, superwords
 from tokenizer.errors import UserError
 
 STRINGS = [b"a", b"ab", b"  ", b"s'", b"ab a", b" sab 1", b"'s b"]
@@ -50,31 +50,31 @@ def sequence_log_prob(lm, ids):
 
 
 def log_mass(lm, data):
-    """The definition: over the covers that continuations of the string show, or are known to exist."""
+    """The definition: the sum over the paths that longer strings prove."""
     if not data:
         return 0.0
     found, _ = brute(lm.tokenizer, data, LETTERS, 2)
-    more = flat(Covers(lm.tokenizer).covering(data)) - found
-    assert all(is_canonical(lm.tokenizer, cover) for cover in more)
+    more = flat(TokenizationPaths(lm.tokenizer).find(data)) - found
+    assert all(is_canonical(lm.tokenizer, path) for path in more)
     found |= more
-    return float(np.logaddexp.reduce([sequence_log_prob(lm, list(cover)) for cover in found]))
+    return float(np.logaddexp.reduce([sequence_log_prob(lm, list(path)) for path in found]))
 
 
-def all_covers(tokenizer, data):
+def all_paths(tokenizer, data):
     """Every token sequence that covers the string, canonical or not."""
     for token in tokenizer.ordinary_ids().tolist():
         text = tokenizer.vocab[token]
         if text.startswith(data):
             yield [token]
         elif data.startswith(text):
-            yield from ([token, *rest] for rest in all_covers(tokenizer, data[len(text) :]))
+            yield from ([token, *rest] for rest in all_paths(tokenizer, data[len(text) :]))
 
 
-def test_sums_over_canonical_covers(lm):
+def test_sums_over_canonical_paths(lm):
     model = ByteModel(lm)
     several = 0
     for data in STRINGS:
-        several += len(flat(model.covers.covering(data))) > 1
+        several += len(flat(model.paths.find(data))) > 1
         assert model.log_prob(data) == pytest.approx(log_mass(lm, data), abs=1e-5)
         for cut in range(len(data)):
             expected = log_mass(lm, data) - log_mass(lm, data[:cut])
@@ -105,15 +105,15 @@ def test_a_whole_document_has_the_product_over_its_tokens(lm):
 
 
 def test_mass_of_other_tokenizations(lm, record_property):
-    """What canonical covers leave out is what other sequences have, no more and no less."""
+    """What canonical paths leave out is what other sequences have, no more and no less."""
     canonical = total = 0.0
     for data in (b"a", b"ab", b" a", b"sab"):
-        covers = flat(ByteModel(lm).covers.covering(data))
-        every = {tuple(cover) for cover in all_covers(lm.tokenizer, data)}
-        assert covers <= every
-        mass = {cover: math.exp(sequence_log_prob(lm, list(cover))) for cover in every}
-        assert math.exp(ByteModel(lm).log_prob(data)) == pytest.approx(sum(mass[c] for c in covers), rel=1e-4)
-        canonical += sum(mass[c] for c in covers)
+        paths = flat(ByteModel(lm).paths.find(data))
+        every = {tuple(path) for path in all_paths(lm.tokenizer, data)}
+        assert paths <= every
+        mass = {path: math.exp(sequence_log_prob(lm, list(path))) for path in every}
+        assert math.exp(ByteModel(lm).log_prob(data)) == pytest.approx(sum(mass[c] for c in paths), rel=1e-4)
+        canonical += sum(mass[c] for c in paths)
         total += sum(mass.values())
     record_property("share of non-canonical tokenizations", 1 - canonical / total)
     assert 0 <= 1 - canonical / total < 1
@@ -155,7 +155,7 @@ def test_texts_longer_than_the_context(lm):
     assert model.next_byte(text).probabilities.sum() == pytest.approx(1)
 
 
-def test_bytes_only_need_no_covers():
+def test_bytes_need_no_paths():
     """Without merges every byte is a token, and all methods are the usual score."""
     lm = tiny.language_model(tiny.bytes_only())
     text, prompt = "naïve", "a "
@@ -178,26 +178,26 @@ def test_approximations_are_what_they_are_called():
     assert ByteModel(lm, "canonical").log_prob(" t", "a of") == pytest.approx(canonical, abs=1e-5)
     backed_up = math.log(prob(a, of_t) / (prob(a, of) + prob(a, of_) + prob(a, of_t)))
     assert ByteModel(lm, "backed-up").log_prob(" t", "a of") == pytest.approx(backed_up, abs=1e-5)
-    # Nothing else covers these strings, so that backing up is exact here.
+    # No other path covers these strings, so backing up is exact here.
     assert ByteModel(lm).log_prob(" t", "a of") == pytest.approx(backed_up, abs=1e-5)
 
 
-def test_healing_draws_covers_by_their_probability():
+def test_healing_draws_paths_by_their_probability():
     tokenizer = tiny.merged([(b" ", b"o"), (b" o", b"f"), (b" of", b" "), (b" of ", b"t")], "none")
     lm = tiny.language_model(tokenizer)
     model = ByteModel(lm)
     token = tokenizer.vocab.index
-    covers = [[token(b"a"), token(text)] for text in (b" of", b" of ", b" of t")]
-    weights = np.exp([sequence_log_prob(lm, cover) for cover in covers])
+    paths = [[token(b"a"), token(text)] for text in (b" of", b" of ", b" of t")]
+    weights = np.exp([sequence_log_prob(lm, path) for path in paths])
     n = 300
     drawn = [model.heal("a of", seed=seed) for seed in range(n)]
-    for cover, share in zip(covers, weights / weights.sum(), strict=True):
+    for path, share in zip(paths, weights / weights.sum(), strict=True):
         spread = math.sqrt(share * (1 - share) / n)
-        assert abs(drawn.count(cover) / n - share) < 4 * spread
+        assert abs(drawn.count(path) / n - share) < 4 * spread
     assert model.heal("a of", seed=5) == drawn[5]
     assert model.heal("", seed=0) == []
     config = SamplingConfig(temperature=0.0, max_new_tokens=2, max_new_bytes=None)
-    [result] = generate_from(lm, ["a of"], [covers[2]], config)
+    [result] = generate_from(lm, ["a of"], [paths[2]], config)
     assert result.data.startswith(b" t")
 
 
@@ -253,7 +253,7 @@ def test_mistakes(job, message):
         job(tiny.language_model(tiny.bytes_only()))
 
 
-def test_a_context_that_is_too_short_for_the_covers():
+def test_a_context_that_is_too_short_for_the_paths():
     lm = tiny.language_model(tiny.merged([(b"a", b"a")], "none"), context_tokens=3)
     with pytest.raises(UserError, match="positions"):
         ByteModel(lm)._score(b"", [b"abcd", b"bcde"])

@@ -1,4 +1,4 @@
-"""Covers of several strings as one tree of tokens, for one forward pass."""
+"""Tokenization paths of several strings as one tree of tokens, for one forward pass."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lm.bytelevel.covers import Group, Path
+from lm.bytelevel.tokenization_paths import Path, PathGroup
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 @dataclass
-class CoveringTree:
-    """Paths without what all of them share, as a tree whose root is the token before them.
+class PathTree:
+    """A tree of paths without their common prefix; the root is the last token before the paths diverge.
 
     Attributes:
-        shared: The longest beginning that all paths have in common.
-        parents: By node behind the root: the index of its parent; the root is 0, the nodes follow it.
-        tokens: By node behind the root: its token.
-        depth: Tokens of the longest path behind the root.
+        paths: The paths.
+        shared: Their longest common prefix.
+        parents: For each node after the root (index 0), the index of its parent.
+        tokens: For each node after the root, its token.
+        depth: Length of the longest path below the root.
     """
 
     paths: Iterable[Path]
@@ -46,7 +47,7 @@ class CoveringTree:
             self.depth = max(self.depth, len(path) - size)
 
     def log_probs(self, table: NDArray[np.float64], path: Path, last: NDArray[np.int64]) -> NDArray[np.float64]:
-        """float64[n]: log-probabilities of the path and then each of the last tokens, behind what is shared."""
+        """float64[n]: log-probabilities of the path and then each of the last tokens, after the shared prefix."""
         node = self._nodes[path]
         total = 0.0
         at = node
@@ -56,6 +57,6 @@ class CoveringTree:
             at = parent
         return table[node, last] + total if len(last) else np.array([total])
 
-    def log_mass(self, table: NDArray[np.float64], groups: Iterable[Group]) -> float:
-        """Log of the sum over covers, behind what is shared."""
-        return float(np.logaddexp.reduce(np.concatenate([self.log_probs(table, g.path, g.last) for g in groups])))
+    def log_mass(self, table: NDArray[np.float64], groups: Iterable[PathGroup]) -> float:
+        """Log of the sum over paths, after the shared prefix."""
+        return float(np.logaddexp.reduce(np.concatenate([self.log_probs(table, g.prefix, g.last) for g in groups])))

@@ -1,4 +1,4 @@
-"""One training run: its state, its steps, its files."""
+"""State, steps and files of one training run."""
 
 from __future__ import annotations
 
@@ -15,21 +15,16 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from lm.data.stream import DocumentStream
+from lm.model import initialization
 from lm.model.device import arithmetic, resolve_device
 from lm.model.loss import Objective
 from lm.model.transformer import ModelConfig, Transformer
-from lm.train.checkpoint import (
-    load_model_tensors,
-    load_optimizer_tensors,
-    load_tensors,
-    model_tensors,
-    optimizer_tensors,
-    save_tensors,
-)
+from lm.model.weights import load_tensors, save_model, save_tensors
+from lm.train.checkpoint import load_training_tensors, training_tensors
 from lm.train.diagnostics import Diagnostics
+from lm.train.distributed import current
 from lm.train.optim import build_optimizers, wsd
-from lm.train.parallel import current
-from tokenizer.durable import write_json
+from lm.train.summary import FLOPS_FORMULA, TrainingSummary
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -38,25 +33,24 @@ if TYPE_CHECKING:
     from lm.data.shards import Shards
     from lm.train.config import TrainConfig
 
-MODEL, SUMMARY = "model.safetensors", "summary.json"
 _CHECKPOINT = "checkpoint.safetensors"
 _logger = logging.getLogger(__name__)
 
 
-class Run:
+class Trainer:
     """State of one run: model, optimizers, position in the text, totals.
 
-    Several processes (`lm.train.parallel`) hold the same state. Each takes an equal share of the rows of every step, so
-    the batch is the same however many there are; the first one writes the files.
+    All processes of a distributed run hold the same state. Each takes an equal share of every batch, so the batch does
+    not depend on their number. The first process writes the files.
     """
 
     def __init__(self, model: ModelConfig, config: TrainConfig, shards: Shards, folder: Path) -> None:
         self.config, self.shards, self.folder = config, shards, folder
         self.world = current()
-        if config.rows % self.world.size:
+        if config.batch_size % self.world.size:
             raise UserError(
-                f"a step's {config.rows} rows (lm.train.bytes_per_step / context_bytes) cannot be shared by "
-                f"{self.world.size} processes; use a multiple of {self.world.size}, or other --nproc-per-node"
+                f"a batch of {config.batch_size} rows (lm.train.bytes_per_step / context_bytes) cannot be shared by "
+                f"{self.world.size} processes; use a multiple of {self.world.size}, or another --nproc-per-node"
             )
         self.device = resolve_device(config.device, self.world.local_rank if self.world.size > 1 else None)
         self.stream = DocumentStream(shards, seed=config.seed, shuffle=config.shuffle)
@@ -64,9 +58,9 @@ class Run:
         self.context_tokens = config.context_tokens or self.stream.context_tokens(
             config.context_bytes, config.train_bytes
         )
-        self.tokens_per_step = config.rows * self.context_tokens
+        self.tokens_per_step = config.batch_size * self.context_tokens
         self.model = Transformer(model, shards.vocab_size, self.context_tokens, shards.tokenizer_sha256)
-        self.model.initialize(config.seed)
+        self.model.initialize(config.seed, shards.token_hashes)
         self.model.to(self.device)
         self.optimizers = build_optimizers(
             self.model,
@@ -82,12 +76,13 @@ class Run:
         self.flops_per_token = self.model.flops_per_token()
         self.step = 0
         self.seconds = self.data_seconds = 0.0
-        # On the device, so that a step that is not logged need not wait for it.
+        # On the device, so that steps that are not logged need not synchronize.
         self.bytes_seen = torch.zeros((), dtype=torch.int64, device=self.device)
         self.last_bits_per_byte = math.nan
         self.identity: dict[str, Any] = {
             "model": dataclasses.asdict(model),
             "train": config.fixed(),
+            "initialization": initialization.VERSION,
             **arithmetic(config.precision, config.compile, self.device),
             "shards": [shards.tokenizer_sha256, shards.n_documents, shards.n_bytes, shards.n_tokens],
         }
@@ -95,29 +90,29 @@ class Run:
             config.diagnostics_every, config.peak_flops, self.identity["precision"], processes=self.world.size
         )
 
-    def same_or_refuse(self, identity: dict[str, Any]) -> None:
-        """Compare with the settings of the run that is already in the folder."""
+    def check_identity(self, identity: dict[str, Any]) -> None:
+        """Raise an error if the run that is already in the folder has other settings."""
         if identity == self.identity:
             return
         mine, theirs = _flat(self.identity), _flat(identity)
         keys = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
         differ = ", ".join(f"{key} ({theirs.get(key)} there, {mine.get(key)} now)" for key in keys)
-        raise UserError(f"{self.folder} holds a run with other settings: {differ}; use another folder or delete it")
+        raise UserError(f"{self.folder} has a run with other settings: {differ}; use another folder or delete it")
 
     def begin(self) -> None:
-        """Load the checkpoint if there is one, and get ready to compute."""
+        """Load the checkpoint if there is one; compile and distribute the model."""
         self._resume()
         if self.identity.get("compile"):
             self.model.model.compile(dynamic=False)
         if self.world.size > 1:
-            if not self.world.same(self.step):
-                raise UserError(f"the processes see different checkpoints in {self.folder}; it must be a shared folder")
+            if not self.world.all_equal(self.step):
+                raise UserError(f"the processes see different checkpoints in {self.folder}; it must be shared")
             cuda = self.device.type == "cuda"
             if cuda:
                 torch.cuda.set_device(self.device)
-            # Without a search for unused parameters gradients are put into other buckets after the first step, and so
-            # after each start: with more than two processes, sums would be rounded otherwise in a resumed run. The
-            # search costs little on a CPU; on CUDA nobody expects the same bits.
+            # Without find_unused_parameters, DDP rearranges its gradient buckets after the first step of each start.
+            # With more than two processes this changes the rounding of sums in a resumed run. The option costs little
+            # on a CPU; on CUDA, runs are not bitwise reproducible anyway.
             self.objective = DistributedDataParallel(
                 self.objective,
                 device_ids=[self.device] if cuda else None,
@@ -129,10 +124,8 @@ class Run:
         path = self.folder / _CHECKPOINT
         if path.exists():
             tensors, meta = load_tensors(path, str(self.device))
-            self.same_or_refuse(meta["run"])
-            load_model_tensors(self.model, {k: v for k, v in tensors.items() if "#" not in k})
-            state = {k: v for k, v in tensors.items() if "#" in k}
-            load_optimizer_tensors(self.model, self.optimizers, state)
+            self.check_identity(meta["run"])
+            load_training_tensors(self.model, self.optimizers, tensors)
             self.step, self.seconds = meta["step"], meta["seconds"]
             self.data_seconds = meta.get("data_seconds", 0.0)
             self.bytes_seen += meta["bytes_seen"]
@@ -148,18 +141,18 @@ class Run:
 
     @property
     def epochs(self) -> float:
-        """How often the run as a whole reads the shards."""
+        """How often the whole run reads the shards."""
         return self.config.steps * self.tokens_per_step / self.shards.n_tokens
 
     def advance(self) -> dict[str, Any] | None:
-        """Do one step; return its log entry if this step is logged."""
+        """Do one step; return its log entry if it is logged."""
         began = time.perf_counter()
         config = self.config
         start = self.step * self.tokens_per_step
         ids = torch.from_numpy(self.stream.read(start, start + self.tokens_per_step + 1)).to(self.device)
         self.data_seconds += time.perf_counter() - began
-        inputs = ids[:-1].view(config.rows, -1)
-        targets = ids[1:].view(config.rows, -1)
+        inputs = ids[:-1].view(config.batch_size, -1)
+        targets = ids[1:].view(config.batch_size, -1)
         factor = wsd((self.step + 0.5) / config.steps, config.warmup_fraction, config.decay_fraction)
         sums = self._backward(inputs, targets)
         limit = config.grad_clip or math.inf
@@ -174,22 +167,9 @@ class Run:
             step_bytes.fill_(self.stream.text_bytes(start + 1, start + self.tokens_per_step + 1))
         self.bytes_seen += step_bytes
         self.step += 1
-        entry = None
-        due = self.diagnostics.due(self.step, config.steps)
+        due, entry = self.diagnostics.due(self.step, config.steps), None
         if due or self.step % config.log_every == 0 or self.step == config.steps:
-            if self.world.size > 1:
-                dist.all_reduce(sums)
-            all_nats, text_nats = sums.tolist()
-            loss = all_nats / targets.numel()
-            self._diverged_or_not({"loss": loss})
-            self.last_bits_per_byte = text_nats / math.log(2) / max(1, step_bytes.item())
-            entry = {
-                "step": self.step,
-                "loss": loss,
-                "train_bits_per_byte": self.last_bits_per_byte,
-                "bytes_seen": int(self.bytes_seen.item()),
-                "tokens_seen": self.step * self.tokens_per_step,
-                "flops": self.step * self.tokens_per_step * self.flops_per_token,
+            entry = self._entry(sums, targets.numel(), int(step_bytes.item())) | {
                 "lr": config.matrix_lr * factor,
                 "grad_norm": norm.item(),
             }
@@ -197,24 +177,42 @@ class Run:
         self.seconds += seconds
         if entry is not None:
             entry |= {"tokens_per_second": self.tokens_per_step / seconds, "seconds": self.seconds}
-        if entry is not None and due:  # outside the time that is measured
-            shown, tokens = inputs[: config.microbatch_rows], self.step * self.tokens_per_step
+        if entry is not None and due:  # not part of the measured time
+            shown, tokens = inputs[: config.microbatch_size], self.step * self.tokens_per_step
             documents = (shown == self.shards.eos_id).cumsum(1) if config.document_mask else None
             entry |= self.diagnostics.row(self.model, shown, tokens=tokens, seconds=self.seconds, documents=documents)
-        self._diverged_or_not(entry or {})
+        self._check_finite(entry or {})
         return entry
 
-    def _diverged_or_not(self, entry: dict[str, Any]) -> None:
-        """Raise a UserError if a number is none: gradients and activations overflow before the loss does."""
+    def _entry(self, sums: Tensor, n_targets: int, step_bytes: int) -> dict[str, Any]:
+        """Loss and totals after a step, for the log."""
+        if self.world.size > 1:
+            dist.all_reduce(sums)
+        all_nats, text_nats = sums.tolist()
+        loss = all_nats / n_targets
+        self._check_finite({"loss": loss})
+        self.last_bits_per_byte = text_nats / math.log(2) / max(1, step_bytes)
+        tokens = self.step * self.tokens_per_step
+        return {
+            "step": self.step,
+            "loss": loss,
+            "train_bits_per_byte": self.last_bits_per_byte,
+            "bytes_seen": int(self.bytes_seen.item()),
+            "tokens_seen": tokens,
+            "flops": tokens * self.flops_per_token,
+        }
+
+    def _check_finite(self, entry: dict[str, Any]) -> None:
+        """Raise a UserError for infinities and NaN; gradients and activations overflow before the loss does."""
         for name, value in entry.items():
             if not math.isfinite(value):
                 raise UserError(f"{name} of step {self.step} is {value}: training diverged; lower the learning rates")
 
     def _backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Add up the gradients of the mean loss over this process's rows, micro-batch by micro-batch.
+        """Accumulate the gradients of the mean loss over this process's rows, in micro-batches.
 
         Returns:
-            float64[2], nats of these rows' targets and of those that are text.
+            float64[2]: nats of all targets in these rows, and of the text targets.
         """
         world, each = self.world, len(inputs) // self.world.size
         own = slice(world.rank * each, (world.rank + 1) * each)
@@ -222,26 +220,25 @@ class Run:
         inputs, targets = inputs[own], targets[own]
         bf16 = self.identity["precision"] == "bf16"
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
-        size = self.config.microbatch_rows or each
+        size = self.config.microbatch_size or each
         for first in range(0, each, size):
             rows = slice(first, first + size)
             more = isinstance(self.objective, DistributedDataParallel) and first + size < each
-            # Processes exchange gradients once, behind the last micro-batch.
+            # Exchange gradients once, after the last micro-batch.
             with self.objective.no_sync() if more else nullcontext():  # type: ignore[operator]
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
                     total, nats = self.objective(inputs[rows], targets[rows])
-                # They average their gradients: times their number, it is the sum.
+                # DDP averages gradients; multiply by the number of processes to get the sum.
                 torch.autograd.backward(total * (world.size / count))
             nats = nats.double()
             sums += torch.stack((nats.sum(), (nats * (targets[rows] != self.shards.eos_id)).sum()))
         return sums
 
     def save_checkpoint(self) -> None:
-        """Write everything that the next step depends on."""
+        """Write the state that the next step depends on."""
         if self.world.rank:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        tensors = model_tensors(self.model) | optimizer_tensors(self.model, self.optimizers)
         meta = {
             "run": self.identity,
             "step": self.step,
@@ -250,56 +247,48 @@ class Run:
             "bytes_seen": int(self.bytes_seen.item()),
             "last_bits_per_byte": self.last_bits_per_byte,
         }
-        save_tensors(self.folder / _CHECKPOINT, tensors, meta)
+        save_tensors(self.folder / _CHECKPOINT, training_tensors(self.model, self.optimizers), meta)
 
-    def finish(self) -> dict[str, Any]:
-        """Write the model and the summary; the checkpoint has served."""
-        if self.world.rank:
-            return self.summary()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        meta = {
-            "model": dataclasses.asdict(self.model.config),
-            "vocab_size": self.model.vocab_size,
-            "context_tokens": self.context_tokens,
-            "tokenizer_sha256": self.shards.tokenizer_sha256,
-        }
-        save_tensors(self.folder / MODEL, model_tensors(self.model), meta)
+    def finish(self) -> TrainingSummary:
+        """Write the model and the summary, and remove the checkpoint."""
         summary = self.summary()
-        write_json(self.folder / SUMMARY, summary)
-        (self.folder / _CHECKPOINT).unlink(missing_ok=True)
+        if self.world.rank == 0:
+            save_model(self.model, self.folder)
+            summary.save(self.folder)
+            (self.folder / _CHECKPOINT).unlink(missing_ok=True)
         return summary
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> TrainingSummary:
         """What the run was and what it cost."""
         config, tokens = self.config, self.step * self.tokens_per_step
         bytes_seen = int(self.bytes_seen.item())
         parameters = self.model.n_parameters()
-        return {
-            "parameters_total": parameters["total"],
-            "parameters_non_embedding": parameters["non_embedding"],
-            "parameters_matmul": parameters["matmul"],
-            "flops": tokens * self.flops_per_token,
-            "flops_per_token": self.flops_per_token,
-            "flops_formula": "per token: 6 * parameters_matmul + 12 * depth * width * context_tokens",
-            "bytes": bytes_seen,
-            "tokens": tokens,
-            "steps": self.step,
-            "mean_bytes_per_step": bytes_seen / self.step,
-            "nominal_bytes_per_step": config.bytes_per_step,
-            "rows": config.rows,
-            "context_tokens": self.context_tokens,
-            "context_bytes": config.context_bytes,
-            "bytes_per_token": self.bytes_per_token,
-            "epochs": self.epochs,
-            "last_train_bits_per_byte": self.last_bits_per_byte,
-            "seconds": self.seconds,
-            "data_seconds": self.data_seconds,
-            "tokens_per_second": tokens / self.seconds,
-            "device": str(self.device),
-            "threads": torch.get_num_threads(),
-            "processes": self.world.size,
-            "run": self.identity,
-        }
+        return TrainingSummary(
+            parameters_total=parameters["total"],
+            parameters_non_embedding=parameters["non_embedding"],
+            parameters_matmul=parameters["matmul"],
+            flops=tokens * self.flops_per_token,
+            flops_per_token=self.flops_per_token,
+            flops_formula=FLOPS_FORMULA,
+            bytes=bytes_seen,
+            tokens=tokens,
+            steps=self.step,
+            mean_bytes_per_step=bytes_seen / self.step,
+            nominal_bytes_per_step=config.bytes_per_step,
+            rows=config.batch_size,
+            context_tokens=self.context_tokens,
+            context_bytes=config.context_bytes,
+            bytes_per_token=self.bytes_per_token,
+            epochs=self.epochs,
+            last_train_bits_per_byte=self.last_bits_per_byte,
+            seconds=self.seconds,
+            data_seconds=self.data_seconds,
+            tokens_per_second=tokens / self.seconds,
+            device=str(self.device),
+            threads=torch.get_num_threads(),
+            processes=self.world.size,
+            run=self.identity,
+        )
 
 
 def _flat(identity: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,100 @@
+"""Append-only files with checksums."""
+
+from __future__ import annotations
+
+import os
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import xxhash
+
+from lm.data.shards import TextLoss
+from tokenizer.durable import remember_checksum
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+class ShardFile:
+    """One file of tokens, named `.partial` until it is complete."""
+
+    def __init__(self, path: Path, *, first_document: int) -> None:
+        self.n_tokens = 0
+        self._path = path
+        self._partial = path.with_name(path.name + ".partial")
+        self._file = HashedFile(self._partial)
+        self.text_loss = TextLoss()
+        self._first_document = first_document
+        self._n_documents = self._n_bytes = 0
+
+    def write(self, tokens: NDArray[Any], n_documents: int, n_bytes: int) -> None:
+        """Append whole documents."""
+        self._file.write(np.ascontiguousarray(tokens).data)
+        self.n_tokens += len(tokens)
+        self._n_documents += n_documents
+        self._n_bytes += n_bytes
+
+    def close(self) -> None:
+        """Close the file without finishing it."""
+        self._file.close()
+
+    def finish(self) -> dict[str, Any]:
+        """Flush the file, rename it and return its record."""
+        digest = self._file.sync()
+        self._file.close()
+        self._partial.replace(self._path)
+        return {
+            "name": self._path.name,
+            "n_tokens": self.n_tokens,
+            "n_documents": self._n_documents,
+            "n_bytes": self._n_bytes,
+            # Half-open range of document indices in the whole stream.
+            "documents": [self._first_document, self._first_document + self._n_documents],
+            "xxh3_128": digest,
+        }
+
+
+class HashedFile:
+    """An append-only file with a running checksum.
+
+    Args:
+        path: The file.
+        keep: Append to its content instead of replacing it.
+    """
+
+    def __init__(self, path: Path, *, keep: bool = False) -> None:
+        self._hash = hash_of_first(path, path.stat().st_size) if keep and path.exists() else xxhash.xxh3_128()
+        self._file: IO[bytes] = path.open("ab" if keep else "wb")
+
+    def write(self, data: memoryview) -> None:
+        """Append bytes."""
+        self._hash.update(data)
+        self._file.write(data)
+
+    def sync(self) -> str:
+        """Flush the file to disk and return its XXH3-128 so far."""
+        digest: str = self._hash.hexdigest()
+        remember_checksum(self._file, digest)
+        os.fsync(self._file.fileno())
+        return digest
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def hash_of_first(path: Path, n_bytes: int) -> xxhash.xxh3_128:
+    """Running hash of a file's first `n_bytes`, or of the whole file if it is shorter."""
+    found = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while n_bytes and (part := file.read(min(n_bytes, 1 << 20))):
+            found.update(part)
+            n_bytes -= len(part)
+    return found
+
+
+def checksum_of_first(path: Path, n_bytes: int) -> str:
+    """XXH3-128 of a file's first bytes; empty if there is no such file."""
+    return str(hash_of_first(path, n_bytes).hexdigest()) if path.exists() else ""

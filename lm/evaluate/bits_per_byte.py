@@ -1,0 +1,129 @@
+"""Loss per byte on held-out documents.
+
+The rules (docs/evaluation.md explains why they make tokenizers comparable):
+
+- `<|endoftext|>` precedes every document. Every text token is scored exactly once. The `<|endoftext|>` that ends a
+  document is scored too, once per document, but reported separately: it has no bytes.
+- The denominator is the UTF-8 bytes of the original documents, asserted equal to the bytes of the tokens.
+- Averages are micro-averages: all nats over all bytes.
+- Contexts are measured in bytes (`lm.evaluate.windows`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lm.evaluate.comparison import Comparison, Verdict, aggregate, compare, compare_all
+from lm.evaluate.config import EvalConfig
+from lm.evaluate.evaluation import FEWEST_CLUSTERS, FORMAT_VERSION, Evaluation, Grouping
+from lm.evaluate.scoring import score_documents
+from lm.evaluate.windows import plan_windows
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from lm.data.shards import Shards
+    from lm.model.transformer import Transformer
+    from tokenizer.progress import Progress
+
+__all__ = [
+    "FEWEST_CLUSTERS",
+    "FORMAT_VERSION",
+    "Comparison",
+    "EvalConfig",
+    "Evaluation",
+    "Grouping",
+    "Verdict",
+    "aggregate",
+    "compare",
+    "compare_all",
+    "evaluate",
+]
+
+
+def evaluate(
+    model: Transformer,
+    shards: Shards,
+    token_byte_lengths: NDArray[Any],
+    config: EvalConfig,
+    *,
+    groups: Mapping[str, Grouping] | None = None,
+    distributed: bool = False,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Score every document of `shards`.
+
+    Args:
+        model: Anything with a `Transformer`'s forward, vocab_size, context_tokens and tokenizer_sha256.
+        shards: The held-out documents.
+        token_byte_lengths: int[vocab_size], raw bytes of each token, `Tokenizer.token_byte_lengths()`.
+        config: Windows and intervals.
+        groups: Groupings of the documents by name (`source`, `script`), for results per group.
+        distributed: All processes of `torch.distributed` call this with the same arguments and share the documents.
+            Each gets the whole result, which equals that of one process to the last bit on equal hardware.
+        progress: Called after every group of documents with ("evaluate", documents done, documents).
+
+    Raises:
+        UserError: If model and shards have different tokenizers, a token is longer than the context, or the tokens do
+            not have the documents' bytes.
+    """
+    lengths = np.asarray(token_byte_lengths, np.int64)
+    _check(model, shards, lengths, config)
+    plan = partial(
+        plan_windows,
+        context_bytes=config.context_bytes,
+        min_context_bytes=config.min_context_bytes,
+        context_tokens=model.context_tokens,
+    )
+    scores = score_documents(
+        model,
+        shards,
+        lengths,
+        plan,
+        batch_tokens=config.batch_tokens,
+        min_context_bytes=config.min_context_bytes,
+        distributed=distributed,
+        progress=progress,
+    )
+    limited, short, context_sum, forward, padded = (int(total) for total in scores.totals)
+    return Evaluation(
+        config=config,
+        tokenizer_sha256=shards.tokenizer_sha256,
+        document_bytes=np.array(shards.document_bytes),
+        document_tokens=np.diff(shards.document_ends, prepend=0) - 1,
+        text_nats=scores.text_nats,
+        eos_nats=scores.eos_nats,
+        token_nats=scores.token_nats,
+        token_counts=scores.token_counts,
+        token_lengths=lengths,
+        limited_bytes=limited,
+        short_context_bytes=short,
+        context_bytes_sum=context_sum,
+        forward_tokens=forward,
+        padded_tokens=padded,
+        groups=dict(groups or {}),
+    )
+
+
+def _check(model: Transformer, shards: Shards, lengths: NDArray[np.int64], config: EvalConfig) -> None:
+    if len(lengths) != shards.vocab_size or model.vocab_size != shards.vocab_size:
+        raise UserError(
+            f"vocabularies differ: model {model.vocab_size}, shards {shards.vocab_size}, byte lengths "
+            f"{len(lengths)}; use the tokenizer that wrote the shards and a model trained with it"
+        )
+    if model.tokenizer_sha256 and model.tokenizer_sha256 != shards.tokenizer_sha256:
+        raise UserError(
+            f"the model was trained with tokenizer {model.tokenizer_sha256[:12]}, the shards were written by "
+            f"{shards.tokenizer_sha256[:12]}; use shards and model of one tokenizer"
+        )
+    if lengths.max() > config.context_bytes:
+        raise UserError(
+            f"context_bytes={config.context_bytes} is below the longest token ({lengths.max()} bytes); "
+            f"use at least {lengths.max()}"
+        )

@@ -1,0 +1,121 @@
+"""Training loop: the same text in the same order for every tokenizer, resumable at any step."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lm.data.shards import Shards
+from lm.model.config import ModelConfig
+from lm.model.weights import MODEL, load_model, load_tensors
+from lm.train.config import TrainConfig
+from lm.train.distributed import current, lockstep
+from lm.train.interrupt import DeferredInterrupt
+from lm.train.summary import SUMMARY, TrainingSummary
+from lm.train.trainer import Trainer
+from tokenizer.errors import UserError
+from tokenizer.progress import thread_count
+
+if TYPE_CHECKING:
+    from tokenizer.progress import Progress
+
+# `load_model` is here for imports by the old name, `lm.training`.
+__all__ = ["TrainConfig", "join", "load_model", "train"]
+
+Log = Callable[[dict[str, Any]], None]
+_logger = logging.getLogger(__name__)
+
+
+def train(
+    model: ModelConfig,
+    config: TrainConfig,
+    shards: Shards,
+    folder: Path,
+    *,
+    log: Log | None = None,
+    progress: Progress | None = None,
+) -> TrainingSummary:
+    """Train a model, or resume an earlier call in the same folder.
+
+    On Ctrl-C or SIGTERM, the current step is finished, a checkpoint is written and `KeyboardInterrupt` is raised. After
+    a kill, the steps since the last checkpoint are repeated and logged again, with the same numbers. On one machine's
+    CPU, a resumed run has the same losses as an uninterrupted one, to the last bit, with the same number of threads and
+    processes.
+
+    Under `lm.train.distributed.launch` the other processes take part (`join`).
+
+    Args:
+        model: Shape of the model.
+        config: Budget and learning rates.
+        shards: Training text.
+        folder: Target of `model.safetensors` (for `load_model`) and `summary.json`; holds a checkpoint until then.
+        log: Called every `log_every` steps with step (from 1), loss (nats per token, EOS included),
+            train_bits_per_byte (text tokens of this step), bytes_seen, tokens_seen, flops, tokens_per_second,
+            lr (the schedule's factor times `matrix_lr`), grad_norm (before clipping) and seconds; every
+            `diagnostics_every` steps also with the entries of `lm.train.diagnostics`.
+        progress: Called after every step with ("train", steps done, steps).
+
+    Returns:
+        Parameters, FLOPs, text, tokens, steps and time.
+
+    Raises:
+        UserError: If the settings are invalid, the folder has another run, or the loss is not finite.
+        KeyboardInterrupt: After Ctrl-C or SIGTERM, once the checkpoint is written.
+    """
+    trainer = Trainer(model, config, shards, folder)
+    if (folder / SUMMARY).exists():
+        summary = TrainingSummary.load(folder)
+        trainer.check_identity(summary.run)
+        load_tensors(folder / MODEL)  # raises an error if the file is damaged
+        return summary
+    job = {"model": asdict(model), "train": asdict(config), "shards": str(shards.folder), "folder": str(folder)}
+    world = current()
+    world.broadcast(job)
+    if world.any(False):
+        raise UserError("training aborted: another rank failed during setup (see its log)")
+    return _train(trainer, log, progress)
+
+
+def join(job: dict[str, Any]) -> None:
+    """Take part in the training that the first process broadcast (`lm.train.distributed.launch`)."""
+    world = current()
+    try:
+        shards = Shards.open(Path(job["shards"]), verify="never")  # the first process has verified them
+        trainer = Trainer(ModelConfig(**job["model"]), TrainConfig(**job["train"]), shards, Path(job["folder"]))
+    except UserError as error:  # no such device or file on this machine
+        _logger.error("process %d: %s", world.rank, error)  # noqa: TRY400  (no traceback for a user's mistake)
+        world.any(True)
+        raise
+    if not world.any(False):
+        _train(trainer, None, None)
+
+
+def _train(trainer: Trainer, log: Log | None, progress: Progress | None) -> TrainingSummary:
+    config, world = trainer.config, trainer.world
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads if config.threads is None else thread_count(config.threads))
+        with lockstep():
+            trainer.begin()
+            with DeferredInterrupt(patient=world.size > 1) as interrupt:
+                saved = time.monotonic()
+                while trainer.step < config.steps:
+                    entry = trainer.advance()
+                    if log is not None and entry is not None:
+                        log(entry)
+                    if progress is not None:
+                        progress("train", trainer.step, config.steps)
+                    interrupt.pending = world.any(interrupt.pending)
+                    if interrupt.pending or time.monotonic() - saved > config.checkpoint_seconds:
+                        trainer.save_checkpoint()
+                        saved = time.monotonic()
+                    interrupt.raise_if_pending()
+            return trainer.finish()
+    finally:
+        torch.set_num_threads(threads)

@@ -1,0 +1,91 @@
+"""What a training run was and what it cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tokenizer.durable import write_json
+from tokenizer.errors import UserError
+from tokenizer.files import read_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUMMARY = "summary.json"
+FLOPS_FORMULA = "per token: 6 * parameters_matmul + 12 * n_layers * hidden_size * context_tokens"
+
+
+@dataclass(frozen=True)
+class TrainingSummary:
+    """Size, cost and speed of a finished run.
+
+    Attributes:
+        parameters_total: Parameters of the model.
+        parameters_non_embedding: Parameters without both vocabulary tables.
+        parameters_matmul: Weights that multiply activations, the head included.
+        flops: FLOPs of the whole run.
+        flops_per_token: FLOPs of one token, forward and backward.
+        flops_formula: How they are counted.
+        bytes: UTF-8 bytes of text that the run read.
+        tokens: Tokens that it read, `<|endoftext|>` included.
+        steps: Optimizer steps.
+        mean_bytes_per_step: `bytes` over `steps`.
+        nominal_bytes_per_step: `TrainConfig.bytes_per_step`.
+        rows: Sequences of one step (the batch size).
+        context_tokens: Tokens of one sequence.
+        context_bytes: `TrainConfig.context_bytes`.
+        bytes_per_token: Bytes of text per token of the documents that the run reads.
+        epochs: How often the run reads the shards.
+        last_train_bits_per_byte: Training loss at the last logged step.
+        seconds: Time in steps, evaluation and checkpoints excluded.
+        data_seconds: The part of it that went into reading tokens.
+        tokens_per_second: `tokens` over `seconds`.
+        device: Torch device.
+        threads: CPU threads of Torch.
+        processes: Processes that trained together.
+        run: What decides the result (`lm.train.trainer.Trainer.identity`).
+    """
+
+    parameters_total: int
+    parameters_non_embedding: int
+    parameters_matmul: int
+    flops: int
+    flops_per_token: int
+    flops_formula: str
+    bytes: int
+    tokens: int
+    steps: int
+    mean_bytes_per_step: float
+    nominal_bytes_per_step: int
+    rows: int
+    context_tokens: int
+    context_bytes: int
+    bytes_per_token: float
+    epochs: float
+    last_train_bits_per_byte: float
+    seconds: float
+    data_seconds: float
+    tokens_per_second: float
+    device: str
+    threads: int
+    processes: int
+    run: dict[str, Any]
+
+    def save(self, folder: Path) -> None:
+        """Write `summary.json`."""
+        write_json(folder / SUMMARY, dataclasses.asdict(self))
+
+    @classmethod
+    def load(cls, folder: Path) -> TrainingSummary:
+        """Read `summary.json`.
+
+        Raises:
+            OSError: If the file cannot be read.
+            UserError: If it is not the summary of a run.
+        """
+        try:
+            return cls(**read_json(folder / SUMMARY))
+        except TypeError as error:
+            raise UserError(f"{folder / SUMMARY} is not the summary of a run ({error}); train again") from error
