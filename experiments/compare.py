@@ -97,7 +97,7 @@ def _table(reporter: Reporter, result: Result) -> None:
                 each.label,
                 f"{scores.bytes_per_token:.3f}",
                 f"{scores.bits_per_byte:.4f}" + (f" ± {(interval[1] - interval[0]) / 2:.4f}" if interval else ""),
-                si(each.lm.contents.flops),
+                si(each.lm.contents.summary.flops),
                 si(scores.cost.decode_flops_per_byte),
             ]
         )

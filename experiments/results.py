@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from lm.data.shards import TextLoss
+from lm.train.summary import TrainingSummary
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -191,77 +192,39 @@ class HeldoutDocuments(Reading):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedModel(Contents):
-    """A trained language model, and what its training took.
+    """A trained language model.
 
     Attributes:
         tokenizer: Identity of the tokenizer.
-        parameters_total: Parameters.
-        parameters_non_embedding: Parameters outside the vocabulary's tables.
-        parameters_matmul: Parameters of matrix products.
-        flops: Training FLOPs.
-        flops_per_token: Training FLOPs per token.
-        flops_formula: How they are counted.
-        bytes: Bytes of text that it read.
-        tokens: Tokens that it read.
-        steps: Optimizer steps.
-        mean_bytes_per_step: Bytes of text per step.
-        nominal_bytes_per_step: Bytes per step that were configured.
-        rows: Rows of a batch.
-        context_tokens: Tokens of a row.
-        context_bytes: Bytes of context that were configured.
-        bytes_per_token: Of the training text.
-        epochs: How often it read its shards.
-        last_train_bits_per_byte: Loss of the last logged step.
-        seconds: Time of training.
-        data_seconds: Time of reading the shards.
-        tokens_per_second: Speed.
-        device: Where it was trained.
-        threads: CPU threads.
-        processes: Processes that shared the training.
-        run: Its settings: `model`, `train`, precision and shards.
+        summary: What the training was and what it cost.
     """
 
     tokenizer: str
-    parameters_total: int
-    parameters_non_embedding: int
-    parameters_matmul: int
-    flops: float
-    flops_per_token: float
-    flops_formula: str
-    bytes: int
-    tokens: int
-    steps: int
-    mean_bytes_per_step: float
-    nominal_bytes_per_step: float
-    rows: int
-    context_tokens: int
-    context_bytes: int
-    bytes_per_token: float
-    epochs: float
-    last_train_bits_per_byte: float
-    seconds: float
-    data_seconds: float
-    tokens_per_second: float
-    device: str
-    threads: int
-    processes: int
-    run: dict[str, Any]
+    summary: TrainingSummary
+
+    @classmethod
+    def load(cls, values: Mapping[str, Any]) -> Self:
+        """As `Contents.load`."""
+        try:
+            return super().load({**values, "summary": TrainingSummary(**values["summary"])})
+        except (KeyError, TypeError) as error:
+            raise UserError(f"it was made by another version of this program ({error})") from None
 
     @property
     def seed(self) -> int:
         """Seed of the training."""
-        return int(self.run["train"]["seed"])
+        return int(self.summary.run["train"]["seed"])
 
     @property
     def shuffle(self) -> bool:
         """Whether documents were shuffled."""
-        return bool(self.run["train"]["shuffle"])
+        return bool(self.summary.run["train"]["shuffle"])
 
     @property
     def settings(self) -> dict[str, Any]:
         """What models that differ in their seed alone have in common; steps follow from the budget, seed by seed."""
-        train = {key: value for key, value in self.run["train"].items() if key not in ("seed", "max_steps")}
-        return {**self.run, "train": train}
+        train = {key: value for key, value in self.summary.run["train"].items() if key not in ("seed", "max_steps")}
+        return {**self.summary.run, "train": train}
 
 
 @dataclass(frozen=True, kw_only=True)

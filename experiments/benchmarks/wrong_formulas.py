@@ -105,7 +105,7 @@ def formulas() -> list[Formula]:
     return [
         ("protocol: bits per byte", lambda s, _: s.nats / LOG2 / s.n_bytes),
         ("nats per token", lambda s, _: s.per_token),
-        ("… over bytes per token of the training text", lambda s, _: _over(s, s.lm.contents.bytes_per_token)),
+        ("… over bytes per token of the training text", lambda s, _: _over(s, s.lm.contents.summary.bytes_per_token)),
         ("… over published bytes per token", lambda s, _: _over(s, PUBLISHED_BYTES_PER_TOKEN[_super(s)])),
         ("… times a constant for superwords (nats)", lambda s, _: s.per_token * (1.0, PUBLISHED_FACTOR)[_super(s)]),
         ("nats per token, weighted by bytes, as bits", _length_weighted),
@@ -115,7 +115,7 @@ def formulas() -> list[Formula]:
         ("mean over documents of bits per character", lambda s, _: _macro(s, s.characters)),
         ("the same number of tokens, not of bytes", _same_tokens),
         ("windows of equally many tokens", _token_windows),
-        ("training loss of the last step", lambda s, _: float(s.lm.contents.last_train_bits_per_byte)),
+        ("training loss of the last step", lambda s, _: float(s.lm.contents.summary.last_train_bits_per_byte)),
     ]
 
 
@@ -179,7 +179,7 @@ def _token_windows(s: Side, other: Side) -> float:
     """Rolling windows of equally many tokens, each of which starts from one token of context."""
     lengths = s.shards.token_byte_lengths
     model = load_model(s.lm.path)
-    size = min(int(side.lm.contents.context_tokens) for side in (s, other))
+    size = min(int(side.lm.contents.summary.context_tokens) for side in (s, other))
     scores = score_documents(model, s.shards, lengths, partial(rolling_windows, size), batch_tokens=8192)
     return float(scores.text_nats.sum()) / LOG2 / s.n_bytes
 

@@ -210,7 +210,7 @@ def unfinished(others: Sequence[Run]) -> list[str]:
 
 def demonstration(result: Result) -> bool:
     """Whether the models read too little for evidence."""
-    return any(each.lm.contents.bytes < LEAST_EVIDENCE for each in result.arms)
+    return any(each.lm.contents.summary.bytes < LEAST_EVIDENCE for each in result.arms)
 
 
 _SCORE = ("task", "metric", "value", "stderr", "straddle_share")

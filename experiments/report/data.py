@@ -114,13 +114,13 @@ def _tiles(result: Result) -> list[dict[str, str]]:
             "value": signed(result.shown.difference),
             "text": f"bits per byte on held-out text{spread}; less is better",
         },
-        {"value": percent(second.lm.contents.flops, first.lm.contents.flops), "text": "training FLOPs"},
+        {"value": percent(second.lm.contents.summary.flops, first.lm.contents.summary.flops), "text": "training FLOPs"},
         {"value": percent(costs[1], costs[0]), "text": "FLOPs of inference per byte, the output head included"},
     ]
 
 
 def _row(each: ArmResult, labels: Sequence[str]) -> dict[str, Any]:
-    tokenizer, model, scores = each.tokenizer, each.lm.contents, each.scores
+    tokenizer, model, scores = each.tokenizer, each.lm.contents.summary, each.scores
     low, high = scores.bits_per_byte_interval or (None, None)
     two_phases = isinstance(tokenizer, Tokenizer) and len(tokenizer.merges) > tokenizer.n_phase1_merges
     return {

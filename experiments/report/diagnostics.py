@@ -74,9 +74,10 @@ def _curves(each: ArmResult) -> dict[str, list[dict[str, Any]]]:
 def _training_counts(each: ArmResult, most: int) -> NDArray[np.int64] | None:
     """How often the model read each token; None if that is too much to count."""
     model = each.lm.contents
-    if model.tokens > most:
+    n_tokens = model.summary.tokens
+    if n_tokens > most:
         return None
-    return trained_counts(open_shards(each.training, each.arm), model.tokens, seed=model.seed, shuffle=model.shuffle)
+    return trained_counts(open_shards(each.training, each.arm), n_tokens, seed=model.seed, shuffle=model.shuffle)
 
 
 def _undertrained(each: ArmResult, settings: ReportConfig, counts: NDArray[np.int64] | None) -> dict[str, Any]:

@@ -21,11 +21,12 @@ from tokenizer.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from experiments.results import ShardsFolder, TrainedModel
+    from experiments.results import ShardsFolder
     from experiments.stages.context import Context
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
     from lm.train.config import TrainConfig
+    from lm.train.summary import TrainingSummary
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Amounts:
     flops: float
 
     @classmethod
-    def of(cls, model: TrainedModel) -> Amounts:
+    def of(cls, model: TrainingSummary) -> Amounts:
         """Amounts of a model that is trained."""
         return cls(*(float(getattr(model, field.name)) for field in dataclasses.fields(cls)))
 

@@ -48,7 +48,7 @@ def evaluate(context: Context, text: Text, arms: Sequence[ArmModels], documents:
     for arm in arms:
         check_heldout(text.hash, arm)
     for models in zip(*(arm.lms for arm in arms), strict=True):
-        budget.check(context, [budget.Amounts.of(model.contents) for model in models])
+        budget.check(context, [budget.Amounts.of(model.contents.summary) for model in models])
     scored = [_score_seeds(context, arm, documents) for arm in arms]
     comparisons = compare_all([each.evaluations for each in scored]) if len(scored) > 1 else {}
     for (i, j), comparison in comparisons.items():

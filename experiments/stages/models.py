@@ -127,7 +127,7 @@ def train_lm(
             progress = context.reporter.progress
             data = open_shards(shards, arm)
             summary = train(model, train_config, data, folder, log=log, progress=progress)
-        return TrainedModel.load({"tokenizer": arm.tokenizer.sha256, **dataclasses.asdict(summary)})
+        return TrainedModel(tokenizer=arm.tokenizer.sha256, summary=summary)
 
     device = resolve_device(train_config.device)
     settings = train_config.fixed() | arithmetic(train_config.precision, train_config.compile, device)
@@ -141,7 +141,7 @@ def train_lm(
             build=build,
             resumable=True,
         )
-    found = artifact.contents
+    found = artifact.contents.summary
     what = (
         f"{si(found.parameters_total)} parameters, {si(found.parameters_non_embedding)} beside the tables; "
         f"{found.steps:,} steps, {si(found.bytes)}B of text in {si(found.tokens)} tokens, "

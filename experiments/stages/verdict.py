@@ -26,7 +26,7 @@ _ONE_ROW_PER_ARM = (
 def show(context: Context, result: Result) -> None:
     """Print the result: the tables, the verdict and what it is worth."""
     for each in result.arms:
-        context.tracker.log(f"result/{each.key}", {**each.scores.save(), "flops": each.lm.contents.flops})
+        context.tracker.log(f"result/{each.key}", {**each.scores.save(), "flops": each.lm.contents.summary.flops})
     title = f"Held-out text, {equal(context)}"
     say, table = context.reporter.say, context.reporter.table
     say("")
@@ -60,7 +60,7 @@ def show(context: Context, result: Result) -> None:
 def _table(result: Result) -> list[list[str]]:
     """One row per quantity, one column per arm; of two arms, the change from the first to the second."""
     scores = [each.scores for each in result.arms]
-    models = [each.lm.contents for each in result.arms]
+    models = [each.lm.contents.summary for each in result.arms]
     tokenizers = [each.tokenizer for each in result.arms]
     costs = [score.cost for score in scores]
     two = len(scores) == 2
@@ -224,7 +224,7 @@ def warn_of_few(context: Context, n_documents: int) -> None:
 
 def conditions(result: Result) -> str:
     """Return a sentence about what the models had in common, as their runs say, and not as it was intended."""
-    models = [each.lm.contents for each in result.arms]
+    models = [each.lm.contents.summary for each in result.arms]
 
     def equal(key: str, tolerance: float = 0.02) -> bool:
         values = [getattr(model, key) for model in models]
@@ -303,7 +303,7 @@ def _unequal(result: Result) -> str:
         if (lost := lost_text(each))
     ]
     compared = [result.arms[i] for i in result.pair]
-    models = [each.lm.contents for each in compared]
+    models = [each.lm.contents.summary for each in compared]
     sizes = [each.tokenizer.vocab_size for each in compared]
     if len(set(sizes)) > 1:
         notes.append(f" The vocabularies differ: {_listed(sizes)} tokens.")

@@ -115,7 +115,9 @@ def training_counts(folder: Path) -> NDArray[np.int64] | None:
     if shards is None:
         return None
     found = TrainedModel.load(model.manifest.contents)
-    return trained_counts(Shards.open(shards.path / "shards"), found.tokens, seed=found.seed, shuffle=found.shuffle)
+    return trained_counts(
+        Shards.open(shards.path / "shards"), found.summary.tokens, seed=found.seed, shuffle=found.shuffle
+    )
 
 
 def _find(path: Path) -> list[Artifact[Folder]]:

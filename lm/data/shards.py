@@ -85,11 +85,10 @@ def token_hashes(tokenizer: TokenizerLike) -> NDArray[np.uint64]:
             return xxhash.xxh3_64_intdigest(token, _SPECIAL)
         if not token:
             return xxhash.xxh3_64_intdigest(b"%d" % i, _NO_TOKEN)
-        repeated = token in seen
+        if token in seen:
+            return xxhash.xxh3_64_intdigest(b"%d %s" % (i, token), _REPEATED)
         seen.add(token)
-        return xxhash.xxh3_64_intdigest(
-            b"%d %s" % (i, token) if repeated else token, _REPEATED if repeated else _ORDINARY
-        )
+        return xxhash.xxh3_64_intdigest(token, _ORDINARY)
 
     return np.fromiter(map(digest, range(len(tokenizer.vocab)), tokenizer.vocab), np.uint64, len(tokenizer.vocab))
 
