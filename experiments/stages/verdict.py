@@ -15,12 +15,10 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
 
 _GROUPS_SHOWN = 8
+_LOST = "held-out text lost"
 # With more arms, a table has one row per arm, and these columns.
 _COLUMNS = 3
-_ONE_ROW_PER_ARM = (
-    *("vocabulary", "superwords", "bytes per token", "bits per byte", "held-out text lost"),
-    *("training FLOPs", "parameters"),
-)
+_ONE_ROW_PER_ARM = ("vocabulary", "bytes per token", "bits per byte", "training FLOPs", _LOST)
 
 
 def show(context: Context, result: Result) -> None:
@@ -37,7 +35,11 @@ def show(context: Context, result: Result) -> None:
         table(title, ["", *labels, *change], rows)
     else:
         chosen = [row for row in rows if row[0] in _ONE_ROW_PER_ARM or row[0].startswith("change")]
-        columns = zip(*(row[1:] for row in chosen), strict=True)
+        # What exactly is lost is in the detail below the table.
+        cells = [
+            ["" if value == "none" else "yes" for value in row[1:]] if row[0] == _LOST else row[1:] for row in chosen
+        ]
+        columns = zip(*cells, strict=True)
         by_arm = [[label, *values] for label, values in zip(labels, columns, strict=True)]
         table(title, ["", *(row[0] for row in chosen)], by_arm)
         say("The report has the other numbers of every arm.", style="dim")
@@ -55,6 +57,11 @@ def show(context: Context, result: Result) -> None:
             style="yellow",
         )
     context.tracker.summary({f"{each.key}/bits_per_byte": each.scores.bits_per_byte for each in result.arms})
+
+
+def _short(name: str, *values: str) -> Sequence[str]:
+    """The values of a row for a narrow column."""
+    return ["" if value == "none" else "yes" for value in values] if name == _LOST else values
 
 
 def _table(result: Result) -> list[list[str]]:
@@ -100,7 +107,7 @@ def _table(result: Result) -> list[list[str]]:
     ]
     losses = [lost_text(each) for each in result.arms]
     if any(losses):
-        rows.append(text("held-out text lost", [loss or "none" for loss in losses]))
+        rows.append(text(_LOST, [loss or "none" for loss in losses]))
     seconds = [cost.decode_seconds_per_byte for cost in costs if cost.decode_seconds_per_byte is not None]
     if len(seconds) == len(costs):
         rows.append(row("decoding: µs per byte", [1e6 * value for value in seconds], "{:.0f}".format))
