@@ -36,7 +36,7 @@ from tokenizer.errors import UserError
 from tokenizer.patterns import resolve
 
 TRAIN = TrainConfig(
-    train_bytes=80 * 4096, bytes_per_step=4096, context_bytes=512, device="cpu", threads=1, peak_flops=1e9
+    train_bytes=80 * 4096, bytes_per_step=4096, context_bytes=512, seed=1, device="cpu", threads=1, peak_flops=1e9
 )
 
 
