@@ -130,7 +130,7 @@ def test_the_spans_comparison() -> None:
     """24,000 steps of 96 rows of 512 tokens; 26,000 of 32,700; the debug scale keeps the ratio."""
     config = load(["experiment=spans", "corpus.paths=[a]"])
     assert (config.bpe.vocab_size, _superbpe(config).transition_size - 256) == (32_700, 26_000)
-    assert (config.lm.train.rows, config.lm.train.context_tokens, config.lm.train.steps) == (96, 512, 24_000)
+    assert (config.lm.train.batch_size, config.lm.train.context_tokens, config.lm.train.steps) == (96, 512, 24_000)
     assert config.corpus.min_score == 2.75
     assert config.budget.mode == "equal_tokens"
     with torch.device("meta"):

@@ -56,7 +56,7 @@ def test_an_interrupted_stage_continues_behind_its_finished_shards(
 def test_the_layout_names_shards_only_where_it_is_not_the_usual_one(tiny: list[str], tmp_path: Path) -> None:
     run_stages("shard_corpus", tiny, tmp_path / "outputs")
     usual = folders(tmp_path)
-    assert json.loads((usual[0] / "manifest.json").read_text())["config"] == {"split": "train"}
+    assert json.loads((usual[0] / "manifest.json").read_text())["config"] == {"split": "train", "version": 3}
     run_stages("shard_corpus", [*tiny, "shards.tokens_per_shard=100000000"], tmp_path / "outputs")
     assert folders(tmp_path) == usual
     heldout = folders(tmp_path, "heldout")

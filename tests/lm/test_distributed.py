@@ -75,7 +75,7 @@ def test_two_processes_train_what_one_trains_and_resume_exactly(shards, tmp_path
     ]
     codes, errors = start(shards, root, jobs)
     assert codes == [0, 0], errors
-    assert "another process cannot take part" in entries(root / "alone.jsonl")[0]["refused"]
+    assert "another rank failed during setup" in entries(root / "alone.jsonl")[0]["refused"]
     assert "process 1: there is no second device" in errors[1]
 
     one = []

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from lm.bytelevel.bytewise import ByteModel
+from lm.bytelevel.byte_model import ByteModel
 from lm.data.sharding import ShardConfig, write_shards
 from lm.data.shards import Shards, TextLoss
 from lm.data.stream import DocumentStream
-from lm.evaluate.evaluation import EvalConfig, evaluate
+from lm.evaluate.bits_per_byte import EvalConfig, evaluate
 from lm.evaluate.token_statistics import TokenFacts, loss_by_phase, token_counts
 from lm.evaluate.undertrained import categories, unused_ids
 from lm.evaluate.windows import plan_windows
@@ -22,8 +22,9 @@ from lm.hf.export import export_hf
 from lm.model.generation import SamplingConfig, generate
 from lm.model.language_model import LanguageModel
 from lm.model.transformer import ModelConfig
+from lm.model.weights import load_model
 from lm.train.config import TrainConfig
-from lm.train.training import load_model, train
+from lm.train.loop import train
 from tests import other_tokenizers
 from tests.lm import tiny
 from tests.other_tokenizers import JSON, SENTENCEPIECE, TEXTS
@@ -169,7 +170,7 @@ def test_training_reports_the_bytes_of_the_original_text(opened, make_shards, tm
     texts = other_tokenizers.ENGLISH[:40] + TEXTS[:9]
     shards = make_shards(texts, tokenizer)
     config = TrainConfig(train_bytes=shards.n_bytes, bytes_per_step=512, context_bytes=128, device="cpu")
-    train(ModelConfig(depth=1, width=16, head_width=16, vocab_multiple=16), config, shards, tmp_path / "lm")
+    train(ModelConfig(n_layers=1, hidden_size=16, head_dim=16, vocab_multiple=16), config, shards, tmp_path / "lm")
     summary = json.loads((tmp_path / "lm" / "summary.json").read_text())
     stream = DocumentStream(shards, seed=config.seed, shuffle=config.shuffle)
     assert stream.text_bytes(0, shards.n_tokens) == shards.n_bytes
@@ -219,7 +220,7 @@ def test_a_model_of_plain_bytes(make_shards, tmp_path):
     shards = make_shards(TEXTS, tokenizer)
     assert (shards.covered_bytes, shards.text_loss) == (None, TextLoss())
     config = TrainConfig(train_bytes=shards.n_bytes, bytes_per_step=512, context_bytes=128, device="cpu")
-    train(ModelConfig(depth=1, width=16, head_width=16, vocab_multiple=16), config, shards, tmp_path / "lm")
+    train(ModelConfig(n_layers=1, hidden_size=16, head_dim=16, vocab_multiple=16), config, shards, tmp_path / "lm")
     model = load_model(tmp_path / "lm", "cpu")
     found = evaluate(model, shards, tokenizer.token_byte_lengths(), CONFIG)
     assert found.document_tokens.tolist() == found.document_bytes.tolist()

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from experiments import undertrained as command
+from experiments.results import ShardsFolder, TrainedModel
 from experiments.store.artifacts import Store
 from experiments.store.trained_models import training_counts
 from lm.data.sharding import ShardConfig, write_shards
@@ -35,7 +36,7 @@ from tokenizer.errors import UserError
 from tokenizer.patterns import resolve
 
 TRAIN = TrainConfig(
-    train_bytes=80 * 4096, bytes_per_step=4096, context_bytes=512, device="cpu", threads=1, peak_flops=1e9
+    train_bytes=80 * 4096, bytes_per_step=4096, context_bytes=512, seed=1, device="cpu", threads=1, peak_flops=1e9
 )
 
 
@@ -52,14 +53,18 @@ def planted(request, tmp_path_factory):
     store = Store(root)
 
     def build_shards(folder):
-        return write_shards(folder / "shards", tokenizer, [Batch.from_texts(english)], ShardConfig())
+        manifest = write_shards(folder / "shards", tokenizer, [Batch.from_texts(english)], ShardConfig())
+        return ShardsFolder.load({**manifest, "corpus": "", "split": "train"})
 
-    made = store.make("shards", config={}, inputs={}, build=build_shards)
+    made = store.make(ShardsFolder, "shards", config={}, inputs={}, build=build_shards)
     shards = Shards.open(made.path / "shards", tokenizer)
     shape = ModelConfig(n_layers=1, hidden_size=32, head_dim=16, tie_embeddings=request.param)
-    model = store.make(
-        "lm", config={}, inputs={"shards": made.hash}, build=lambda folder: asdict(train(shape, TRAIN, shards, folder))
-    )
+
+    def build_model(folder):
+        summary = train(shape, TRAIN, shards, folder)
+        return TrainedModel.load({"tokenizer": tokenizer.sha256, **asdict(summary)})
+
+    model = store.make(TrainedModel, "lm", config={}, inputs={"shards": made.hash}, build=build_model)
     return model.path, tokenizer, shards
 
 
