@@ -24,6 +24,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Tests never reach for the network: before anything imports Hugging Face's libraries.
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+# Before anything imports Torch: threads that share tiny matrices spin, and beside other workers take ten times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 Mask = npt.NDArray[np.bool_]
 CLASSES = [r"\p{L}", r"\p{N}", r"\s", r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"]

@@ -411,7 +411,7 @@ def test_heldout_text_that_may_have_been_trained_on_is_refused(tiny: list[str], 
             manifest["contents"]["split"] = "all"
             file.write_text(json.dumps(manifest))
     shutil.rmtree(next((tmp_path / "artifacts").glob("evaluation-*")))
-    assert "held-out" in _rejected("evaluate", tiny, tmp_path)
+    assert "manifest" in _rejected("evaluate", tiny, tmp_path)
 
 
 def test_the_split_is_part_of_what_is_compared(tmp_path: Path) -> None:
