@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from experiments.config import BpeConfig, PatternConfig, SuperbpeConfig, build, did_you_mean, part
-from superbpe.rules import NO_AUTO, PHASE1, PRESETS, Rules
-from superbpe.transition import AUTO, resolve_transition
+from superbpe.rules import PHASE1, PRESETS, RENAMED, TRANSITION, Rules
+from superbpe.transition import AUTO, competes, resolve_transition
 from tokenizer.errors import UserError
 from tokenizer.patterns import NAMES, resolve
 from tokenizer.special import check_special_tokens
@@ -159,13 +159,12 @@ def _preset(at: str, preset: str | None, config: Config) -> tuple[PatternConfig,
     """The settings that an arm starts from: the experiment's, or a preset's rules and phase 1."""
     if preset is None:
         return config.pattern, config.bpe, config.superbpe
+    preset = RENAMED.get(preset, preset)
     if preset not in PRESETS:
         raise UserError(f"{at}.preset={preset} is not one of {', '.join(PRESETS)}{did_you_mean(preset, PRESETS)}")
     rules, phase1 = PRESETS[preset], PHASE1[preset]
-    transition = AUTO if rules.interleave else config.superbpe.transition
-    if transition == AUTO and not rules.interleave:
-        transition = SuperbpeConfig.transition
-    superbpe = dataclasses.replace(config.superbpe, **vars(rules), transition=transition)
+    transition = {"transition": TRANSITION[preset], "transition_merges": None}
+    superbpe = dataclasses.replace(config.superbpe, **vars(rules), **transition)
     return PatternConfig(name=phase1["pattern"]), dataclasses.replace(config.bpe, unit=phase1["unit"]), superbpe
 
 
@@ -222,13 +221,7 @@ def _check(arm: Arm) -> None:
 def _check_phase2(arm: Arm, specials: int) -> None:
     superbpe = arm.superbpe
     part(Rules, superbpe).check()
-    if superbpe.transition == AUTO and superbpe.atoms != "pretokens":
-        raise UserError(f"superbpe.interleave=True {NO_AUTO}")
-    if superbpe.interleave and superbpe.transition != AUTO:
-        raise UserError(
-            f"superbpe.transition={superbpe.transition}, but these rules find it themselves "
-            "(superbpe.interleave=true); leave it at auto, or use superbpe=runs"
-        )
+    competes(part(Rules, superbpe), superbpe.transition, superbpe.transition_merges)
     for entry in superbpe.sources:
         weighted(entry, "superbpe.sources")
     if not 256 <= arm.transition_size <= arm.vocab_size - specials:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from experiments.cli.console import duration, si
 from experiments.results import GROUPS
 from experiments.stages.comparison import FEWEST_DOCUMENTS, FEWEST_SEEDS
+from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from experiments.stages.comparison import ArmResult, Result
     from experiments.stages.context import Context
+    from tokenizer.interface import TokenizerLike
 
 _GROUPS_SHOWN = 8
 _LOST = "held-out text lost"
@@ -71,6 +73,7 @@ def _table(result: Result) -> list[list[str]]:
     tokenizers = [each.tokenizer for each in result.arms]
     costs = [score.cost for score in scores]
     two = len(scores) == 2
+    others = [_others(tokenizer) for tokenizer in tokenizers]
 
     def row(name: str, values: Sequence[float], form: Callable[[float], str], *, compared: bool = True) -> list[str]:
         change = percent(values[1], values[0]) if two and compared and values[0] else ""
@@ -83,6 +86,7 @@ def _table(result: Result) -> list[list[str]]:
     rows = [
         row("vocabulary", [t.vocab_size for t in tokenizers], "{:,}".format, compared=False),
         row("superwords", [len(t.superword_ids()) for t in tokenizers], "{:,}".format, compared=False),
+        *([row("other tokens across pretokens", others, "{:,}".format, compared=False)] if any(others) else []),
         row("bytes per token", [score.bytes_per_token for score in scores], "{:.3f}".format),
         row("bits per byte", [score.bits_per_byte for score in scores], "{:.4f}".format),
         text(f"{100 * scores[0].confidence:g} % interval", [f"{i[0]:.4f}–{i[1]:.4f}" if i else "–" for i in intervals]),
@@ -112,6 +116,13 @@ def _table(result: Result) -> list[list[str]]:
     if len(seconds) == len(costs):
         rows.append(row("decoding: µs per byte", [1e6 * value for value in seconds], "{:.0f}".format))
     return rows
+
+
+def _others(tokenizer: TokenizerLike) -> int:
+    """Phase-2 tokens that the phase-1 pattern would cut and that span fewer than two words."""
+    if not isinstance(tokenizer, Tokenizer):
+        return 0
+    return len(set(tokenizer.crossing_ids().tolist()) - set(tokenizer.superword_ids().tolist()))
 
 
 def lost_text(each: ArmResult) -> str:
