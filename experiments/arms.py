@@ -163,8 +163,9 @@ def _preset(at: str, preset: str | None, config: Config) -> tuple[PatternConfig,
     if preset not in PRESETS:
         raise UserError(f"{at}.preset={preset} is not one of {', '.join(PRESETS)}{did_you_mean(preset, PRESETS)}")
     rules, phase1 = PRESETS[preset], PHASE1[preset]
-    transition = {"transition": TRANSITION[preset], "transition_merges": None}
-    superbpe = dataclasses.replace(config.superbpe, **vars(rules), **transition)
+    superbpe = dataclasses.replace(
+        config.superbpe, **vars(rules), transition=TRANSITION[preset], transition_merges=None
+    )
     return PatternConfig(name=phase1["pattern"]), dataclasses.replace(config.bpe, unit=phase1["unit"]), superbpe
 
 
