@@ -69,8 +69,8 @@ def test_runs_are_equal_in_flops(tiny: list[str], tmp_path: Path, capsys: pytest
     folders = {}
     for path in (tmp_path / "artifacts").glob("lm-*/manifest.json"):
         manifest = json.loads(path.read_text())
-        folders[manifest["contents"]["bytes_per_token"]] = manifest
-    bpe, superbpe = (folders[density]["contents"] for density in sorted(folders))
+        folders[manifest["contents"]["summary"]["bytes_per_token"]] = manifest
+    bpe, superbpe = (folders[density]["contents"]["summary"] for density in sorted(folders))
     assert 0.98 * bpe["flops"] < superbpe["flops"] <= bpe["flops"]
     assert superbpe["steps"] > bpe["steps"] == 60
     assert superbpe["bytes"] > 1.05 * bpe["bytes"]

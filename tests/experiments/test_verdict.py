@@ -15,7 +15,8 @@ _TOO_FEW = "Too few held-out {} to compare BPE and SuperBPE: there are {}, and a
 def scored(
     label: str, bits: float, vocab_size: int = 8192, parameters: int = 1000, layers: int = 600, n_seeds: int = 1
 ) -> ArmResult:
-    model = SimpleNamespace(contents=SimpleNamespace(parameters_total=parameters, parameters_non_embedding=layers))
+    summary = SimpleNamespace(parameters_total=parameters, parameters_non_embedding=layers)
+    model = SimpleNamespace(contents=SimpleNamespace(summary=summary))
     found = SimpleNamespace(
         label=label,
         tokenizer=SimpleNamespace(vocab_size=vocab_size),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -61,8 +61,7 @@ def planted(request, tmp_path_factory):
     shape = ModelConfig(n_layers=1, hidden_size=32, head_dim=16, tie_embeddings=request.param)
 
     def build_model(folder):
-        summary = train(shape, TRAIN, shards, folder)
-        return TrainedModel.load({"tokenizer": tokenizer.sha256, **asdict(summary)})
+        return TrainedModel(tokenizer=tokenizer.sha256, summary=train(shape, TRAIN, shards, folder))
 
     model = store.make(TrainedModel, "lm", config={}, inputs={"shards": made.hash}, build=build_model)
     return model.path, tokenizer, shards

@@ -87,7 +87,7 @@ def test_no_set_of_strings(name, value):
         (lambda: TOKENIZER.extended("ab"), "new merges are pairs of ids"),
         (lambda: Tokenizer.from_ranks([(0, 999)], pattern=TOKENIZER.pattern), r"merge 0 joins ranks \[0, 999\]"),
         (lambda: Tokenizer.from_ranks([], pattern=TOKENIZER.pattern, special_tokens="<s>"), "'<s>' is no list of"),
-        (lambda: patterns.resolve(None), "the pattern None is no string"),
+        (lambda: patterns.resolve(None), "the pattern None is not a string"),
         (lambda: Corpus(CorpusConfig(paths=[5])), "the path 5 is no string"),
         (lambda: train_bpe(None, "300"), "vocab_size='300' is not possible; use a whole number"),
     ],
