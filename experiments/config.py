@@ -188,7 +188,7 @@ class ReportConfig:
     """What the report shows.
 
     Attributes:
-        title: Its heading.
+        title: Heading; None to name the arms.
         demonstration: Say that the result shows how things work and is no evidence about tokenizers; None:
             say so if each model reads less than 100 MB.
         n_superwords: Length of each list of superwords.
@@ -209,7 +209,7 @@ class ReportConfig:
         undertrained_listed: Length of that list.
     """
 
-    title: str = "BPE and SuperBPE compared"
+    title: str | None = None
     demonstration: bool | None = None
     n_superwords: int = 60
     curve_points: int = 10

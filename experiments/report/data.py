@@ -47,7 +47,7 @@ def gather(
     winner = result.winner
     labels = result.labels
     return {
-        "title": settings.title,
+        "title": settings.title or _title(result.labels),
         "demonstration": demonstration,
         "verdict": {
             "winner": winner.key if winner else None,
@@ -93,6 +93,10 @@ def _compression(
     found = history.measure(tokenizer, [Batch.from_texts(documents)], threads=threads)
     values = found.bytes_per_token()
     return [(size, float(values[size - found.first_size])) for size in inspection.curve_sizes(tokenizer, points)]
+
+
+def _title(labels: Sequence[str]) -> str:
+    return f"{' and '.join(labels)} compared" if len(labels) == 2 else f"{len(labels)} tokenizers compared"
 
 
 def _tiles(result: Result) -> list[dict[str, str]]:

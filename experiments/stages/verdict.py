@@ -216,6 +216,7 @@ def verdict(result: Result) -> str:
     else:
         share = f": {1 - better / worse:.2%} fewer bits per byte"
         share += f" than {other.label}, the next best" if many else ""
+    runs += "; it loses some text" if lost_text(result.winner) else ""
     return f"{result.winner.label} predicts held-out text better than {loser}{share} ({runs})."
 
 

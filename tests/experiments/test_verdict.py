@@ -142,3 +142,4 @@ def test_an_arm_that_loses_text_is_named():
     loss = TextLoss(changed_documents=3, unknown_tokens=5, unaccounted_bytes=7)
     cast("Any", found.arms[1]).heldout.contents.text_loss = loss
     assert "SuperBPE loses text (3 documents changed, 5 unknown tokens, 7 bytes in no token)" in detail(found)
+    assert verdict(found).endswith("(one training run each; it loses some text).")
