@@ -130,7 +130,6 @@ class TrainedTokenizer(Reading):
         sha256: Identity of the tokenizer.
         vocab_size: Size of its vocabulary.
         exhausted: Phase 1: whether the corpus ran out of pairs.
-        superwords: Phase 2: number of superwords.
         training: Phase 2: what the tokenizer's provenance says of it.
         early: Phase 2: what its first merges brought, rows of `superbpe.inspection.history.training_statistics`.
     """
@@ -139,7 +138,6 @@ class TrainedTokenizer(Reading):
     sha256: str
     vocab_size: int
     exhausted: bool = False
-    superwords: int | None = None
     training: dict[str, Any] | None = None
     early: list[dict[str, Any]] = field(default_factory=list)
 

@@ -58,7 +58,6 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
             keep(context, tokenizer, inputs),
             tokenizer,
             mixture.read,
-            superwords=len(tokenizer.superword_ids()),
             training=tokenizer.provenance["phase2"],
             early=[dataclasses.asdict(row) for row in training_statistics(tokenizer, counts[0])],
         )
@@ -85,7 +84,8 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
     context.store.use(artifact)
     found = record.contents
     say_if_short(context, record, tokenizer, arm.vocab_size)
-    what = f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}, {found.superwords:,} superwords"
+    superwords = len(tokenizer.superword_ids())
+    what = f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}, {superwords:,} superwords"
     context.done(arm.name, record, what)
     if record.fresh:
         for line in superword_summary(found.training, found.early):
