@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from experiments.config import BpeConfig, PatternConfig, SuperbpeConfig, build, did_you_mean, part
 from superbpe.rules import PHASE1, PRESETS, RENAMED, TRANSITION, Rules
 from superbpe.transition import AUTO, competes, resolve_transition
+from tokenizer.durable import digest
 from tokenizer.errors import UserError
 from tokenizer.patterns import NAMES, resolve
 from tokenizer.special import check_special_tokens
@@ -53,7 +54,7 @@ class Arm:
         return self.recipe in ("bpe", "superbpe")
 
     @cached_property
-    def fence(self) -> Pattern:
+    def phase1_pattern(self) -> Pattern:
         """Phase 1's pattern, resolved."""
         return resolve(self.pattern.regex or self.pattern.name)
 
@@ -81,6 +82,15 @@ class Arm:
         if self.recipe == "bpe":
             return self.bpe.vocab_size
         return self.transition_size + len(self.bpe.special_tokens)
+
+    @property
+    def rules(self) -> tuple[str, str | None]:
+        """Digests of what decides the merges of both phases, sizes and the transition excepted; None without phase 2."""
+        bpe = dataclasses.replace(self.bpe, vocab_size=0, train_size=None)
+        phase1 = digest([self.phase1_pattern.regex, dataclasses.asdict(bpe)])
+        if self.recipe == "bpe":
+            return phase1, None
+        return phase1, digest([dataclasses.asdict(part(Rules, self.superbpe)), self.superbpe.sources])
 
 
 def resolve_arms(config: Config) -> list[Arm]:
@@ -114,7 +124,8 @@ def check_arms(config: Config) -> None:
         try:
             _check(arm)
         except UserError as error:
-            if arm.name in ("bpe", "superbpe"):  # the experiment's own settings
+            chosen = config.arms[arm.name]
+            if not (chosen.preset or chosen.pattern or chosen.bpe or chosen.superbpe):  # the experiment's settings
                 raise
             raise UserError(f"arm {arm.name}: {error}") from None
 
@@ -138,6 +149,14 @@ def _resolve(name: str, chosen: ArmConfig, config: Config) -> Arm:
             raise UserError(f"{at}.{key}={value} and {at}.recipe={recipe} exclude each other; remove one of them")
     if chosen.revision is not None and recipe != "pretrained":
         raise UserError(f"{at}.revision={chosen.revision} is for {at}.pretrained; remove it")
+    useful = {
+        "bpe": ("preset", "pattern", "bpe"),
+        "superbpe": ("preset", "pattern", "bpe", "superbpe"),
+        "bytes": ("bpe",),
+    }
+    for key in ("preset", "pattern", "bpe", "superbpe"):
+        if getattr(chosen, key) and key not in useful.get(recipe, ()):
+            raise UserError(f"{at}.{key} has no effect on an arm with recipe={recipe}; remove it")
     base = _preset(at, chosen.preset, config)
     pattern, bpe, superbpe = (
         _overridden(settings, getattr(chosen, key), f"{at}.{key}")
@@ -182,10 +201,14 @@ def _overridden(settings: Any, changes: dict[str, Any], at: str) -> Any:
     for key in changes:
         if key not in names:
             raise UserError(f"there is no configuration key '{at}.{key}'{did_you_mean(key, names)}")
-    if at.endswith(".pattern") and "name" in changes and "regex" not in changes:
-        changes = {**changes, "regex": None}
+    # What is given replaces the setting that would otherwise decide instead of it.
+    for given, other in (("name", "regex"), ("transition", "transition_merges")):
+        if given in changes and other in names and other not in changes:
+            changes = {**changes, other: None}
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(schema(type(settings))), dataclasses.asdict(settings), changes)
+        merged = OmegaConf.merge(
+            OmegaConf.structured(schema(settings.__class__)), dataclasses.asdict(settings), changes
+        )
         values = cast("dict[str, Any]", OmegaConf.to_container(merged, throw_on_missing=True))
     except OmegaConfBaseException as error:
         key = str(getattr(error, "full_key", "") or "")

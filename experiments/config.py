@@ -11,6 +11,7 @@ import difflib
 import types
 import typing
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeVar
 
 from lm.data.sharding import ShardConfig
@@ -258,6 +259,7 @@ class Config:
     project: str = "superbpe"
 
 
+@cache
 def schema(cls: type) -> type:
     """Return a dataclass that OmegaConf can merge YAML into: not frozen, and `Literal` widened to `str`."""
     hints = typing.get_type_hints(cls)
@@ -333,3 +335,8 @@ def _widened(kind: Any) -> Any:
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
         return typing.Union[tuple(_widened(argument) for argument in typing.get_args(kind))]  # noqa: UP007
     return kind
+
+
+ArmSchema = schema(ArmConfig)
+"""The type of `Config.arms`' values in OmegaConf; launchers that start processes pickle it by this name."""
+ArmSchema.__module__, ArmSchema.__qualname__, ArmSchema.__name__ = __name__, "ArmSchema", "ArmSchema"

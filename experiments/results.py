@@ -404,8 +404,8 @@ class ArmRecord(Contents):
     difference_interval: tuple[float, float] | None = None
 
     @property
-    def has_superwords(self) -> bool:
-        """Whether phase 2 was trained for it."""
+    def trained_phase2(self) -> bool:
+        """Whether the experiment trained a phase 2 for it."""
         return self.training is not None and self.training.startswith("superbpe-")
 
     @classmethod

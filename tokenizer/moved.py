@@ -83,10 +83,14 @@ class _OldNames(MetaPathFinder, Loader):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         warnings.warn(f"{spec.name} is now {MOVED[spec.name]}", DeprecationWarning, stacklevel=2)
-        return importlib.import_module(MOVED[spec.name])
+        module = importlib.import_module(MOVED[spec.name])
+        spec.loader_state = module.__spec__
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: the module was imported by its new name."""
+        """Give the module, which was imported by its new name, its own spec back."""
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
 
 
 def accept_old_names() -> None:

@@ -107,9 +107,13 @@ class Tokenizer(Codec):
         return lengths
 
     def superword_ids(self) -> npt.NDArray[np.int64]:
-        """Ids, by rank, of superwords: phase-2 tokens that span two words or more (`n_words`)."""
-        phase2 = self.merge_ids[self.n_phase1_merges :, 2].tolist()
-        return np.array([i for i in phase2 if n_words(self.vocab[i]) > 1], dtype=np.int64)
+        """Ids, by rank, of superwords: phase-2 tokens that span two words or more (`n_words`).
+
+        An imported tokenizer does not say which merges are phase 2's: any merge may be.
+        """
+        first = 0 if self.fence is None else self.n_phase1_merges
+        made = dict.fromkeys(self.merge_ids[first:, 2].tolist())  # several merges may make one token
+        return np.array([i for i in made if n_words(self.vocab[i]) > 1], dtype=np.int64)
 
     def crossing_ids(self) -> npt.NDArray[np.int64]:
         """Ids, by rank, of phase-2 tokens that phase 1's pattern would cut, superwords or not."""

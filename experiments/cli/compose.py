@@ -378,6 +378,9 @@ def _explained(error: BaseException) -> UserError:
     lines = str(error).splitlines() or [type(error).__name__]
     where = next((line.split(":", 1)[1].strip() for line in lines if line.strip().startswith("full_key:")), "")
     message = lines[0].strip()
+    arm = where.removeprefix("arms.")
+    if (where.startswith("arms.") and "." not in arm) or "not a subclass of Arm" in message:
+        return UserError(f"the arm {arm!r} is not chosen; add it to the list: arms=[bpe,superbpe,{arm}]")
     if unknown := re.search(r"Key '(.+?)' (?:not in|is not in)", str(error)):
         return _unknown(where or unknown[1])
     if message.startswith("Missing mandatory value"):

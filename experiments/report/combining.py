@@ -90,7 +90,7 @@ def combine(
                 group.models[model.contents.seed] = (model, evaluation)
             group.overrides.append(run.overrides)
             group.folders.add(run.folder)
-    ordered = sorted(groups.values(), key=lambda group: group.entry.has_superwords)
+    ordered = sorted(groups.values(), key=lambda group: group.entry.trained_phase2)
     named = _named(ordered)
     labels = [told.label for told in named]
     if reference is not None:
@@ -144,7 +144,7 @@ def _named(groups: Sequence[_Group]) -> list[Told]:
     entries = [group.entry for group in groups]
     return name_all(
         [entry.label for entry in entries],
-        [entry.has_superwords for entry in entries],
+        [entry.trained_phase2 for entry in entries],
         told,
         [entry.lms[0] for entry in entries],
     )
@@ -152,10 +152,10 @@ def _named(groups: Sequence[_Group]) -> list[Told]:
 
 def _partner(groups: Sequence[_Group], place: int) -> int | None:
     """Index of the arm with phase 1 alone that some run compared this one with; None for an arm without superwords."""
-    if not groups[place].entry.has_superwords:
+    if not groups[place].entry.trained_phase2:
         return None
     for i, group in enumerate(groups):
-        phase1_alone = group.entry.training is not None and not group.entry.has_superwords
+        phase1_alone = group.entry.training is not None and not group.entry.trained_phase2
         if phase1_alone and group.folders & groups[place].folders:
             return i
     return None

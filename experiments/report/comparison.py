@@ -20,7 +20,9 @@ def render(report: dict[str, Any]) -> str:
 def version() -> str:
     """Return a hash of what draws the page."""
     drawn = ("comparison.html", "comparison.py", "charts.py", "diagnostics_charts.py")
-    return page.version(*drawn, "data.py", "texts.py", "diagnostics.py", "../stages/verdict.py")
+    return page.version(
+        *drawn, "data.py", "texts.py", "diagnostics.py", "../stages/verdict.py", "../stages/comparison.py"
+    )
 
 
 def figures(report: dict[str, Any]) -> list[Figure]:

@@ -62,7 +62,7 @@ def gather(
         },
         "conditions": conditions(result),
         "tiles": _tiles(result),
-        "tokenizers": [_row(each, labels) for each in result.arms],
+        "tokenizers": [_row(each, labels, _series(each, result)) for each in result.arms],
         "pairs": _pairs(result),
         "groups": {name: _groups(result, name) for name in GROUPS},
         "measured_bytes": sum(len(document.encode()) for document in heldout),
@@ -123,14 +123,27 @@ def _tiles(result: Result) -> list[dict[str, str]]:
     ]
 
 
-def _row(each: ArmResult, labels: Sequence[str]) -> dict[str, Any]:
+def _series(each: ArmResult, result: Result) -> str:
+    """What tells an arm's line in the charts of the transition from others: of one run, empty for the first line.
+
+    A line holds arms that differ in their transition alone, and the BPE arm with their phase 1, where it ends.
+    """
+    if each.series or each.partner is not None or not result.fixed_reference:
+        return each.series
+    first = next((arm.arm.rules for arm in result.arms if arm.arm.rules is not None and arm.arm.rules[1]), None)
+    rules = each.arm.rules
+    same = first is not None and rules is not None and rules[0] == first[0] and rules[1] in (None, first[1])
+    return "" if same else each.label
+
+
+def _row(each: ArmResult, labels: Sequence[str], series: str) -> dict[str, Any]:
     tokenizer, model, scores = each.tokenizer, each.lm.contents.summary, each.scores
     low, high = scores.bits_per_byte_interval or (None, None)
     two_phases = isinstance(tokenizer, Tokenizer) and len(tokenizer.merges) > tokenizer.n_phase1_merges
     return {
         "key": each.key,
         "label": each.label,
-        "series": each.series,
+        "series": series,
         "partner": None if each.partner is None else labels[each.partner],
         "sha256": tokenizer.sha256,
         "vocab_size": tokenizer.vocab_size,

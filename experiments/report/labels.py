@@ -55,7 +55,7 @@ def settings(overrides: Iterable[str], arm: ArmRecord) -> dict[str, str]:
         group, name, *_ = [*key.split("."), ""]
         silent = key in _SILENT or key == "bpe.train_size" or group in _SILENT_GROUPS
         other_arm = group == "arms" and name != arm.key
-        if not silent and not other_arm and (arm.has_superwords or key == "superbpe" or group != "superbpe"):
+        if not silent and not other_arm and (arm.trained_phase2 or key == "superbpe" or group != "superbpe"):
             found[key] = value
     return found
 

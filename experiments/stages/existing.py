@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.results import TokenizerFolder
 from experiments.stages.tokenizers import ArmTokenizer, keep
 from lm.data.shards import END_OF_TEXT
+from tokenizer.errors import UserError
 from tokenizer.pretrained import load_pretrained
 
 if TYPE_CHECKING:
@@ -18,7 +20,13 @@ def load(context: Context, arm: Arm) -> ArmTokenizer:
     """Read the tokenizer of an arm. Documents are separated by `<|endoftext|>`, which is added if it is missing."""
     assert arm.source is not None
     with context.reporter.stage(arm.name):
-        found = load_pretrained(arm.source, revision=arm.revision, add_special_tokens=[END_OF_TEXT])
+        from_hub = arm.recipe == "pretrained"
+        if not from_hub and not Path(arm.source).exists():
+            raise UserError(
+                f"arms.{arm.name}.file={arm.source} does not exist; a repository of the Hugging Face Hub is named with "
+                f"arms.{arm.name}.pretrained"
+            )
+        found = load_pretrained(arm.source, revision=arm.revision, from_hub=from_hub, add_special_tokens=[END_OF_TEXT])
         about = TokenizerFolder.load(found.about() | {"mode": getattr(found.tokenizer, "mode", "external")})
         artifact = keep(context, found.tokenizer, {}, about)
     where = arm.source if found.revision is None else f"{arm.source} at {found.revision[:12]}"

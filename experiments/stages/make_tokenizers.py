@@ -30,7 +30,9 @@ def make_tokenizers(context: Context, corpus: Text, arms: Sequence[Arm], stages:
     """
     sources = Sources(context, corpus)
     sources.check(arms)
-    found = {arm.name: existing.load(context, arm) for arm in arms if arm.source is not None}
+    found = {}
+    if "train_bpe" in stages:  # before hours of training: they are there
+        found = {arm.name: existing.load(context, arm) for arm in arms if arm.source is not None}
     trained = [arm for arm in arms if arm.trained]
     families = phase1.families(trained, [sources.counts(arm) for arm in trained])
     if "train_bpe" not in stages:

@@ -49,6 +49,7 @@ def report(context: Context, text: Text, result: Result) -> Artifact[ReportFolde
         return ReportFolder(verdict=numbers["verdict"])
 
     settings = dataclasses.asdict(context.config.report)
+    arms = [[each.key, each.label] for each in result.arms]  # their order, too: differences are from the first
     inputs = {
         f"evaluation {of_seed(each.arm, i).key}": artifact.hash
         for each in result.arms
@@ -58,7 +59,7 @@ def report(context: Context, text: Text, result: Result) -> Artifact[ReportFolde
         artifact = context.store.make(
             ReportFolder,
             "report",
-            config={**settings, "demonstration": is_demonstration(context), "looks": version()},
+            config={**settings, "arms": arms, "demonstration": is_demonstration(context), "looks": version()},
             inputs={**inputs, "corpus": text.hash},
             build=build,
         )

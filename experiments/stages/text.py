@@ -113,7 +113,7 @@ def count(context: Context, text: Text, arm: Arm, stage: str = "count") -> Artif
         arm: Whose pattern, unit and special tokens count.
         stage: What the user calls it.
     """
-    config, pattern = context.config, arm.fence
+    config, pattern = context.config, arm.phase1_pattern
     mixture = [_counts_file(entry) for entry in arm.bpe.counts]
 
     def build(folder: Path) -> Counts:

@@ -37,6 +37,7 @@ class ArmTokenizer:
         artifact: Its folder, named by its content.
         record: Its training: inputs, rules, cost; None if it was not trained here.
         counts: Counts of pretokens that phase 1 trained on; None likewise.
+        rules: What decides its merges (`Arm.rules`); None if it was not trained here.
     """
 
     key: str
@@ -45,6 +46,7 @@ class ArmTokenizer:
     artifact: Artifact[TokenizerFolder]
     record: Artifact[TrainedTokenizer] | None = None
     counts: Artifact[Counts] | None = None
+    rules: tuple[str, str | None] | None = None
 
     @property
     def reading(self) -> list[Artifact[Any]]:
@@ -74,7 +76,7 @@ class Sources:
 
     def counts(self, arm: Arm) -> Artifact[Counts]:
         """Count pretokens, or add up counts, as an arm's phase 1 needs them."""
-        key = (arm.fence.regex, arm.bpe.unit, tuple(arm.bpe.special_tokens), tuple(arm.bpe.counts))
+        key = (arm.phase1_pattern.regex, arm.bpe.unit, tuple(arm.bpe.special_tokens), tuple(arm.bpe.counts))
         if key not in self._counts:
             name = f"count {arm.name}" if self._counts else "count"
             self._counts[key] = text.count(self.context, self.corpus, arm, name)

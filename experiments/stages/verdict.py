@@ -38,10 +38,7 @@ def show(context: Context, result: Result) -> None:
     else:
         chosen = [row for row in rows if row[0] in _ONE_ROW_PER_ARM or row[0].startswith("change")]
         # What exactly is lost is in the detail below the table.
-        cells = [
-            ["" if value == "none" else "yes" for value in row[1:]] if row[0] == _LOST else row[1:] for row in chosen
-        ]
-        columns = zip(*cells, strict=True)
+        columns = zip(*(_short(*row) for row in chosen), strict=True)
         by_arm = [[label, *values] for label, values in zip(labels, columns, strict=True)]
         table(title, ["", *(row[0] for row in chosen)], by_arm)
         say("The report has the other numbers of every arm.", style="dim")

@@ -88,7 +88,7 @@ class Store:
         on_wait: Called with an artifact's name when another process is making it and this one has to wait.
         on_use: Called with every artifact that is made or reused.
         verify: When files are compared with their checksums.
-        progress: Called while that takes place, as in `tokenizer.files.check_files`.
+        progress: Called while that takes place, as in `tokenizer.durable.check_files`.
     """
 
     def __init__(

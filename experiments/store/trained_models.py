@@ -15,6 +15,7 @@ from lm.model.weights import MODEL, load_model
 from tokenizer.errors import UserError
 from tokenizer.formats import FILE
 from tokenizer.pretrained import external, load_pretrained
+from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,8 @@ class Saved:
     """A model of a run.
 
     Attributes:
-        label: Short and distinct: "BPE" or "SuperBPE", with the artifact's name if several are.
+        label: Kind of the tokenizer ("BPE", "SuperBPE", "bytes", "external"), with the artifact's name if several have
+            it.
         artifact: Its folder.
         lm: Model and tokenizer.
     """
@@ -59,11 +61,17 @@ def load_models(paths: Sequence[str | Path], device: str = "auto") -> list[Saved
     if len(paths) == 1:  # nobody gave an order
         order = sorted(range(len(models)), key=lambda i: len(models[i].tokenizer.superword_ids()))
         found, models = [found[i] for i in order], [models[i] for i in order]
-    labels = ["SuperBPE" if len(lm.tokenizer.superword_ids()) else "BPE" for lm in models]
+    labels = [_kind(lm.tokenizer) for lm in models]
     return [
         Saved(label if labels.count(label) == 1 else f"{label} {artifact.name}", artifact, lm)
         for label, artifact, lm in zip(labels, found, models, strict=True)
     ]
+
+
+def _kind(tokenizer: TokenizerLike) -> str:
+    if not isinstance(tokenizer, Tokenizer):
+        return "external"
+    return "SuperBPE" if len(tokenizer.superword_ids()) else "BPE" if len(tokenizer.merge_ids) else "bytes"
 
 
 def open_model(

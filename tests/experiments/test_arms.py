@@ -24,7 +24,7 @@ def test_the_default_is_bpe_and_superbpe() -> None:
     assert (bpe.name, bpe.label, bpe.recipe) == ("bpe", "BPE", "bpe")
     assert (superbpe.name, superbpe.label, superbpe.recipe) == ("superbpe", "SuperBPE", "superbpe")
     assert bpe.pattern == superbpe.pattern
-    assert bpe.fence.name == PHASE1["uw-2025"]["pattern"]
+    assert bpe.phase1_pattern.name == PHASE1["uw-2025"]["pattern"]
 
 
 def test_arms_keep_their_order_and_the_reference_comes_first() -> None:
@@ -50,7 +50,7 @@ def test_an_arm_overrides_any_setting() -> None:
     assert (bpe.vocab_size, superbpe.vocab_size, small.vocab_size) == (8192, 8192, 4096)
     assert (superbpe.superbpe.max_words, small.superbpe.max_words) == (4, 2)
     assert (superbpe.transition_size, small.transition_size) == (6554, 2048)
-    assert small.fence.name == "llama3" != superbpe.fence.name
+    assert small.phase1_pattern.name == "llama3" != superbpe.phase1_pattern.name
 
 
 def test_a_preset_brings_its_phase_1() -> None:
@@ -79,13 +79,45 @@ def test_a_preset_brings_its_phase_1() -> None:
         (["arms=[bpe,x]", "arms.x.recipe=superbpe", "arms.x.preset=run"], r"did you mean 'runs'\?"),
         (["arms=[bpe,x]", "arms.x.recipe=bpe", "arms.x.label=BPE"], "two arms have the label 'BPE'"),
         (["reference=bp"], r"reference=bp is not an arm; did you mean 'bpe'\?"),
-        (["arms.other.file=x"], "other"),
+        (["arms.other.file=x"], r"the arm 'other' is not chosen; add it to the list: arms=\[bpe,superbpe,other\]"),
+        (["arms.bytes.bpe.vocab_size=300"], "the arm 'bytes' is not chosen"),
+        (
+            ["arms=[bpe,x]", "arms.x.file=a", "arms.x.bpe.vocab_size=512"],
+            "bpe has no effect on an arm with recipe=file",
+        ),
+        (["arms.superbpe.bpe.vocab_size=100"], "arm superbpe: bpe.vocab_size=100 is below"),
     ],
 )
 def test_a_mistake_is_one_line_with_its_remedy(overrides: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         check(overrides)
     assert "\n" not in str(caught.value)
+
+
+def test_the_transition_of_an_arm_replaces_the_merges_of_the_experiment() -> None:
+    config = load(["experiment=spans_debug", "corpus=embedded", "arms.superbpe.superbpe.transition=0.5"])
+    assert config.superbpe.transition_merges is not None
+    arm = resolve_arms(config)[1]
+    assert arm.transition_size == round(0.5 * arm.vocab_size)
+
+
+def test_another_reference_is_another_report(tiny: list[str], tmp_path: Path) -> None:
+    """The models are the same; the page's differences have another sign."""
+    assert run("report", [*tiny, "report.n_samples=0"]) == 0
+    assert run("report", [*tiny, "report.n_samples=0", "reference=superbpe", "arms.bpe.label=plain"]) == 0
+    reports = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("report-*/report.json")]
+    assert {tuple(row["label"] for row in report["tokenizers"]) for report in reports} == {
+        ("BPE", "SuperBPE"),
+        ("SuperBPE", "plain"),
+    }
+    assert len(list((tmp_path / "artifacts").glob("lm-*"))) == 2
+
+
+def test_a_file_that_is_not_there_is_not_asked_for_on_the_hub(
+    tiny: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("train_bpe", [*tiny, "arms=[bpe,x]", "arms.x.file=org/tokenizr"]) == 2
+    assert "arms.x.file=org/tokenizr does not exist" in capsys.readouterr().err
 
 
 def test_arms_are_swept_over() -> None:
@@ -105,10 +137,10 @@ def test_old_names_are_accepted_with_a_warning(monkeypatch: pytest.MonkeyPatch) 
 
 def test_cfg_job_shows_every_arm(tiny: list[str]) -> None:
     command = [sys.executable, "-m", "experiments.pipeline", "--cfg", "job", *tiny]
-    command += ["arms=[bpe,mine]", "arms.mine.file=a.json", "arms.mine.bpe.vocab_size=300"]
+    command += ["arms=[bpe,mine]", "arms.mine.recipe=superbpe", "arms.mine.bpe.vocab_size=300"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "  mine:\n" in shown
-    assert "    file: a.json" in shown
+    assert "    recipe: superbpe\n" in shown
     assert "      vocab_size: 300" in shown
 
 

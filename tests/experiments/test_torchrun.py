@@ -61,5 +61,5 @@ def test_a_signal_stops_all_and_the_same_command_continues(tiny: list[str], tmp_
 def test_a_users_mistake_ends_all_processes(tiny: list[str]) -> None:
     _, err = (process := torchrun("train_lm", [*tiny, "lm.train.bytes_per_step=512"])).communicate(timeout=300)
     assert process.returncode != 0
-    assert "a step's 1 rows" in err
+    assert "a batch of 1 rows" in err
     assert "exitcode  : 2" in err

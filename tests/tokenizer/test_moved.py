@@ -17,6 +17,7 @@ def test_an_old_name_gives_the_module(old, monkeypatch):
     with pytest.warns(DeprecationWarning, match=MOVED[old]):
         module = importlib.import_module(old)
     assert module is importlib.import_module(MOVED[old])
+    assert module.__spec__.name == MOVED[old]
 
 
 def test_names_of_a_module_that_became_a_package():

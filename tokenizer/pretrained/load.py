@@ -59,6 +59,7 @@ def load_pretrained(
     source: Path | str,
     *,
     revision: str | None = None,
+    from_hub: bool = False,
     add_special_tokens: Sequence[str] = (),
     cache: Path | str | None = None,
     pattern: str | Pattern | None = None,
@@ -74,6 +75,7 @@ def load_pretrained(
     Args:
         source: A file, a folder, or a repository's id, as "gpt2" or "org/name".
         revision: Of a repository: a branch, a tag or a commit hash.
+        from_hub: The source is a repository, even if there is a path of that name.
         add_special_tokens: Strings that must be special tokens; those that are not get new ids after all others.
         cache: As in `hub.snapshot`.
         pattern: As in `Tokenizer.from_file`, like the rest.
@@ -84,7 +86,7 @@ def load_pretrained(
         UserError: Nothing is there, it is damaged, or a package is missing.
     """
     path, commit = Path(source), None
-    if path.exists() or not hub.is_repository_id(str(source)):
+    if not from_hub and (path.exists() or not hub.is_repository_id(str(source))):
         if revision is not None:
             raise UserError(f"revision={quoted(revision)} is for repositories, and {source} is a path; leave it out")
     else:
