@@ -97,7 +97,7 @@ def test_downstream_scores_are_shown(sweep: Path, tmp_path: Path, capsys: pytest
         (["."], "no run is recorded"),
         (["SWEEP", "--baseline", "Unigram"], "no tokenizer 'Unigram'"),
         (["SWEEP", "--labels", "a", "b"], "2 labels are given for 3 tokenizers"),
-        (["SWEEP", "--samples", "-1"], "--samples -1 is no number of texts"),
+        (["SWEEP", "--samples", "-1"], "--samples -1 must be at least 0"),
     ],
 )
 def test_mistakes_are_named(

@@ -176,13 +176,13 @@ def test_who_waits_goes_on_when_the_holder_is_killed(tiny: list[str], tmp_path: 
         lines = []
         for line in second.stdout:
             lines.append(line)
-            if "waiting: another process makes lm-" in line:
+            if "waiting: another process is making lm-" in line:
                 first.send_signal(signal.SIGKILL)
         assert second.wait(120) == 0
     finally:
         first.kill()
     assert first.wait() == -signal.SIGKILL
-    assert any("waiting: another process makes lm-" in line for line in lines)
+    assert any("waiting: another process is making lm-" in line for line in lines)
     # Both models are there; of the first, the second process only did the rest.
     assert len(list((tmp_path / "artifacts").glob("lm-*"))) == 2
     rows = [json.loads(line) for line in (tmp_path / "other" / "metrics.jsonl").read_text().splitlines()]
