@@ -155,7 +155,7 @@ def test_mistakes_are_told_and_nothing_is_written(
     for arguments, message in (
         ([model, tmp_path / "moved", out], "does not keep the old ids: 349 is another token"),
         ([model, tokenizer, tokenizer], "already exists"),
-        ([tmp_path / "empty", tokenizer, out, "--old-tokenizer", model], "holds no config.json"),
+        ([tmp_path / "empty", tokenizer, out, "--old-tokenizer", model], "has no config.json"),
         ([tmp_path / "broken", tokenizer, out], "cannot be read as a causal language model"),
         ([tmp_path / "partial", tokenizer, out], "it lacks lm_head.weight"),
         ([tmp_path / "few", tokenizer, out], "the model has 340 rows, but its tokenizer has 350 ids"),

@@ -119,7 +119,7 @@ def test_command(planted, tmp_path, capsys):
         ([folder, "--share", "2"], "share=2.0"),
         ([folder, "--unused", "800"], "ids of this model are from 0 to 799"),
         ([folder, "--top", "-1"], "--top=-1"),
-        ([folder.parent], "holds no model.safetensors"),
+        ([folder.parent], "has no model.safetensors"),
     ):
         assert command.run([*map(str, arguments), "--device", "cpu"]) == 2
         assert message in " ".join(capsys.readouterr().err.split())
