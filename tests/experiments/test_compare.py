@@ -124,7 +124,7 @@ def test_an_artifact_that_is_gone_is_named(
     folder.mkdir()
     (folder / "run.json").write_text(json.dumps({**record, "store": str(tmp_path / "empty"), "folder": str(folder)}))
     assert compare.run([str(folder), "--out", str(tmp_path / "out")]) == 2
-    assert "is gone" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err
 
 
 def test_moved_runs_and_artifacts_are_found(
