@@ -327,7 +327,7 @@ def test_sources_of_phase_2_that_do_not_fit_are_refused(
     )
     assert "count" not in capsys.readouterr().out  # before any work
     for overrides, message in [
-        (["superbpe=boundless", "superbpe.transition=0.5"], "these rules find it themselves"),
+        (["superbpe=boundless", "superbpe.transition=0.5"], "these rules find the transition themselves"),
         ([f"superbpe.sources=[{corpus}:x]"], "superbpe.sources has"),
         (["runner.memory_mb=0"], "runner.memory_mb=0 must be at least 1"),
         (["superbpe.transition=auto"], "need atoms='pretokens'"),
