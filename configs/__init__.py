@@ -1,1 +1,1 @@
-"""Hydra's configuration groups, as a package so that an installed wheel finds them too (`pkg://configs`)."""
+"""Hydra's configuration groups, as a package so that an installed wheel can find them (`pkg://configs`)."""

@@ -1,4 +1,4 @@
-"""The arms of an experiment: the tokenizers that it compares, each a recipe with everything settled."""
+"""The arms of an experiment: the tokenizers that it compares, with their resolved settings."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Arm:
     """One tokenizer of the comparison.
 
     Attributes:
-        name: Its key in the configuration; part of the names of its stages and metrics.
-        label: Its name in tables and charts.
-        recipe: How it is made.
-        pattern: Phase 1's pattern.
+        name: Key of the arm in the configuration; part of the names of its stages and metrics.
+        label: Name of the arm in tables and charts.
+        recipe: How the tokenizer is made.
+        pattern: Phase-1 pattern.
         bpe: Settings of phase 1.
         superbpe: Settings of phase 2.
-        source: The file or the repository of a tokenizer that exists.
-        revision: Of the repository.
+        source: File or repository of an existing tokenizer.
+        revision: Revision of the repository.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Arm:
 
     @property
     def transition_size(self) -> int:
-        """The transition as a number of tokens, special ones excluded; where training finds it, the most it can be."""
+        """The transition as a number of tokens without special tokens; its maximum if training determines it."""
         given, merges = self.superbpe.transition, self.superbpe.transition_merges
         if given == AUTO and merges is None:
             return self.vocab_size - len(self.bpe.special_tokens)
@@ -73,7 +73,7 @@ class Arm:
 
     @property
     def transition_key(self) -> str:
-        """The setting that decides the transition."""
+        """The setting that determines the transition."""
         return "superbpe.transition" if self.superbpe.transition_merges is None else "superbpe.transition_merges"
 
     @property
@@ -94,10 +94,10 @@ class Arm:
 
 
 def resolve_arms(config: Config) -> list[Arm]:
-    """Settle every arm of a configuration: its recipe, and its own settings over the experiment's.
+    """Resolve every arm of a configuration: its recipe, and its own settings on top of the experiment's.
 
     Returns:
-        The arms in the order in which they were chosen, the reference first.
+        The arms in the configured order, with the reference first.
 
     Raises:
         UserError: If an arm has no recipe, a setting has a wrong value, or two arms have the same label.
@@ -107,7 +107,7 @@ def resolve_arms(config: Config) -> list[Arm]:
     arms = [_resolve(name, arm, config) for name, arm in config.arms.items()]
     labels = [arm.label for arm in arms]
     if twice := [label for label in labels if labels.count(label) > 1]:
-        raise UserError(f"two arms have the label {twice[0]!r}; give one of them another with arms.NAME.label=…")
+        raise UserError(f"two arms have the label {twice[0]!r}; give one of them another label with arms.NAME.label=…")
     if config.reference is None:
         return arms
     if config.reference not in config.arms:
@@ -119,7 +119,7 @@ def resolve_arms(config: Config) -> list[Arm]:
 
 
 def check_arms(config: Config) -> None:
-    """Raise a UserError for what can be known to be wrong with the arms before any text is read."""
+    """Raise a UserError for every mistake in the arms that can be found before any text is read."""
     for arm in resolve_arms(config):
         try:
             _check(arm)
@@ -175,7 +175,7 @@ def _resolve(name: str, chosen: ArmConfig, config: Config) -> Arm:
 
 
 def _preset(at: str, preset: str | None, config: Config) -> tuple[PatternConfig, BpeConfig, SuperbpeConfig]:
-    """The settings that an arm starts from: the experiment's, or a preset's rules and phase 1."""
+    """Base settings of an arm: the experiment's, or a preset's rules and phase 1."""
     if preset is None:
         return config.pattern, config.bpe, config.superbpe
     preset = RENAMED.get(preset, preset)
@@ -189,7 +189,7 @@ def _preset(at: str, preset: str | None, config: Config) -> tuple[PatternConfig,
 
 
 def _overridden(settings: Any, changes: dict[str, Any], at: str) -> Any:
-    """Settings with some keys changed, their types checked as those of the experiment are."""
+    """Settings with some keys changed, type-checked like the experiment's."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 

@@ -1,7 +1,7 @@
-"""Remove the artifacts that nothing needs: `python -m experiments.clean [artifacts=FOLDER] [--yes]`.
+"""Remove artifacts that are not needed: `python -m experiments.clean [artifacts=FOLDER] [--yes]`.
 
-Needed is what a report shows, and what a run has used whose folder (in `outputs/`) is there. So: delete the folders of
-the runs that you want no more, name the reports with `--drop`, look at the list, and add `--yes`.
+An artifact is needed if a report shows it, or if a run used it whose folder (in `outputs/`) still exists. To clean up,
+delete the folders of old runs, name old reports with `--drop`, check the list, and add `--yes`.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from experiments.store.inventory import BUSY, DAMAGED, LEFTOVER, OUTDATED, UNFIN
 from tokenizer.errors import UserError
 
 _WHY = {
-    WHOLE: "no run and no report needs it",
+    WHOLE: "not needed by any run or report",
     DAMAGED: "damaged",
-    OUTDATED: "of another format, never used again",
+    OUTDATED: "written in another format, not usable",
     LEFTOVER: "left by a killed process",
     UNFINISHED: "unfinished",
 }
 
 
 def run(argv: list[str] | None = None) -> int:
-    """Show or remove; return the exit code."""
+    """Run the command; return the exit code."""
     options = argparse.ArgumentParser(
         prog="python -m experiments.clean",
-        description="Removes the artifacts that nothing needs. Needed is what a report shows and what a run has used "
-        "whose folder (in outputs/) is there: delete folders of runs first. Without --yes it only shows.",
+        description="Removes artifacts that are not needed. An artifact is needed if a report shows it, or if a run "
+        "used it whose folder (in outputs/) still exists: delete folders of old runs first. Without --yes, lists them.",
     )
     add_store(options)
-    options.add_argument("--yes", action="store_true", help="remove what is shown")
-    options.add_argument("--drop", nargs="+", default=[], metavar="NAME", help="artifacts not wanted, such as reports")
-    options.add_argument("--keep", nargs="+", default=[], metavar="NAME", help="artifacts to keep with their inputs")
+    options.add_argument("--yes", action="store_true", help="remove the listed artifacts")
+    options.add_argument("--drop", nargs="+", default=[], metavar="NAME", help="artifacts to remove, such as reports")
+    options.add_argument("--keep", nargs="+", default=[], metavar="NAME", help="artifacts to keep, with their inputs")
     options.add_argument(
-        "--unfinished", action="store_true", help="also remove unfinished stages, which would go on where they stopped"
+        "--unfinished", action="store_true", help="also remove unfinished stages, which could still be resumed"
     )
     arguments = options.parse_args(argv)
-    return exit_code(lambda: _run(arguments), "what was removed is gone, the rest is whole")
+    return exit_code(lambda: _run(arguments), "some artifacts may have been removed; the others are intact")
 
 
 def _run(arguments: argparse.Namespace) -> None:
     store = store_of(arguments)
     if not store.root.is_dir():
-        raise UserError(f"artifacts={store.root}: there is no such folder")
+        raise UserError(f"artifacts={store.root}: no such folder")
     with registry.no_new_runs(store):
         alive = [entry for entry in registry.entries(store) if entry.alive]
         if alive and arguments.yes:
             raise UserError(
-                f"{len(alive)} runs are at work on {store.root} (in {alive[0].folder}); wait for them or stop them"
+                f"{len(alive)} runs are using {store.root} (in {alive[0].folder}); wait for them or stop them"
             )
         items = inventory.take(store, arguments.keep, arguments.drop)
         doomed = [item for item in items if _goes(item, unfinished=arguments.unfinished)]
@@ -68,14 +68,14 @@ def _run(arguments: argparse.Namespace) -> None:
             _forget(store)
     if doomed:
         told = f"{len(doomed)} artifact{'s' * (len(doomed) > 1)}, {si(sum(item.n_bytes for item in doomed))}B"
-        console.print(f"removed {told}" if arguments.yes else f"{told} could go; --yes removes")
+        console.print(f"removed {told}" if arguments.yes else f"{told} can be removed; add --yes to remove them")
     else:
         console.print("nothing to remove")
     waiting = [item for item in items if item.state == UNFINISHED and item not in doomed]
     if waiting:
         n_bytes = si(sum(item.n_bytes for item in waiting))
         stages = f"{len(waiting)} unfinished stage{'s' * (len(waiting) > 1)}"
-        console.print(f"{stages} ({n_bytes}B) can go on with the same command; --unfinished removes too")
+        console.print(f"{stages} ({n_bytes}B) can be resumed with the same command; --unfinished removes them too")
 
 
 def _goes(item: Item, *, unfinished: bool) -> bool:
@@ -83,10 +83,10 @@ def _goes(item: Item, *, unfinished: bool) -> bool:
 
 
 def _remove(store: Store, item: Item) -> bool:
-    """Remove one folder, unless another process makes it right now."""
+    """Remove one folder unless another process is writing it."""
     with store.if_free(item.name) as free:
         if not free:
-            console.print(f"{item.name} is in work and stays", style="yellow")
+            console.print(f"{item.name} is in use and was not removed", style="yellow")
         elif item.path.name.startswith("."):
             shutil.rmtree(item.path)
         else:
@@ -95,7 +95,7 @@ def _remove(store: Store, item: Item) -> bool:
 
 
 def _forget(store: Store) -> None:
-    """Take runs whose folders are gone out of the registry."""
+    """Remove runs whose folders no longer exist from the registry."""
     for entry in registry.entries(store):
         if not entry.record.exists():
             entry.path.unlink()

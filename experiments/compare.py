@@ -1,7 +1,7 @@
-"""Runs compared on one page: `python -m experiments.compare RUN...`.
+"""Compare runs on one page: `python -m experiments.compare RUN...`.
 
-A RUN is the folder of a run or of a sweep (outputs/…, multirun/…). Writes `comparison.html`, a page that opens offline,
-and `comparison.json`, its numbers; with `--figures` the charts for papers. Prints the table and the verdict.
+RUN is the folder of a run or of a sweep (outputs/…, multirun/…). Writes `comparison.html`, a page that opens offline,
+its numbers as `comparison.json`, and with `--figures` the charts for papers. Prints the table and the verdict.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ PAGE, NUMBERS = "comparison.html", "comparison.json"
 
 
 def run(argv: list[str] | None = None) -> int:
-    """Compare, write and print; return the exit code."""
+    """Run the command; return the exit code."""
     usual = ReportConfig()
     options = argparse.ArgumentParser(prog="python -m experiments.compare", description=(__doc__ or "").split("\n")[0])
     options.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run or of a sweep")
     options.add_argument("--out", type=Path, default=Path("comparison"), metavar="FOLDER", help="(%(default)s)")
     options.add_argument("--title", default="Tokenizers compared", help="heading of the page")
     options.add_argument(
-        "--reference", "--baseline", metavar="LABEL", help="what the others are compared with (the first BPE)"
+        "--reference", "--baseline", metavar="LABEL", help="tokenizer to compare the others with (the first BPE)"
     )
     options.add_argument("--labels", nargs="+", metavar="LABEL", help="names of the tokenizers, in the table's order")
     options.add_argument("--artifacts", type=Path, metavar="FOLDER", help="where the runs' artifacts were moved to")
     options.add_argument("--downstream", type=Path, metavar="FILE", help="a downstream.json with these models' scores")
     options.add_argument(
-        "--samples", type=int, default=usual.n_samples, help="texts that every model goes on with (%(default)s)"
+        "--samples", type=int, default=usual.n_samples, help="prompts that every model continues (%(default)s)"
     )
     options.add_argument(
         "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
@@ -48,14 +48,14 @@ def run(argv: list[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from experiments.report import combining as comparing  # Torch takes a second to import, and `--help` needs none
+    from experiments.report import combining as comparing  # imports Torch, which is slow and not needed for `--help`
     from experiments.report.comparison import figures, render
     from experiments.report.data import gather
     from experiments.stages.reporting import provenance
     from experiments.stages.verdict import detail, verdict
 
     if arguments.samples < 0:
-        raise UserError(f"--samples {arguments.samples} is no number of texts; use 0 or more")
+        raise UserError(f"--samples {arguments.samples} must be at least 0")
     reporter = Reporter()
     done, others = comparing.find(arguments.runs)
     result, notes = comparing.combine(done, arguments.reference, arguments.artifacts)

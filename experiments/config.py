@@ -1,7 +1,7 @@
-"""The configuration of an experiment: typed groups, made of the packages' own dataclasses.
+"""The configuration of an experiment: typed groups built from the packages' own dataclasses.
 
 Hydra merges YAML into schemas that `schema` derives from these classes, so an unknown key or a value of the
-wrong type is an error; `build` turns the merged result back into the classes.
+wrong type is an error. `build` converts the merged result back into the classes.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class CorpusSource(CorpusConfig):
     """The text of an experiment.
 
     Attributes:
-        source: `files` (paths or a HF dataset, as `CorpusConfig` says) or `embedded` (the documentation texts
-            of botocore, written to files first by `max_bytes` and `heldout_fraction`; `sample` and the bounds on
-            documents apply to those files, paths and fields do not).
+        source: `files` (paths or a HF dataset, see `CorpusConfig`) or `embedded` (the documentation texts of botocore,
+            written to files first, according to `max_bytes` and `heldout_fraction`; `sample` and the document filters
+            apply to those files, paths and fields do not).
     """
 
     source: str = "files"
@@ -45,11 +45,11 @@ class CorpusSource(CorpusConfig):
 
 @dataclass(frozen=True)
 class PatternConfig:
-    """The phase-1 pretokenization pattern. The presets of `superbpe` choose it unless it is given.
+    """The phase-1 pretokenization pattern. A preset of `superbpe` sets it unless it is configured explicitly.
 
     Attributes:
         name: A named pattern of `tokenizer.patterns`.
-        regex: Any other regular expression, instead of the named one.
+        regex: A regular expression to use instead of the named pattern.
     """
 
     name: str = "gpt2"
@@ -58,21 +58,21 @@ class PatternConfig:
 
 @dataclass(frozen=True)
 class BpeConfig:
-    """Phase 1.
+    """Settings of phase 1.
 
     Attributes:
-        vocab_size: Bytes, merges and special tokens together, for the BPE tokenizer and (unless it has its
-            own) for the superword tokenizer.
-        train_size: Train the merge list for a vocabulary of at least this size, then cut. It changes no
-            result; a sweep over sizes sets it to the largest, so that phase 1 is trained once.
-        unit: What a pretoken cannot cross: `document` or `line`. The presets of `superbpe` choose it unless it is
-            given.
+        vocab_size: Vocabulary size (bytes, merges and special tokens together) of the BPE tokenizer and, unless it has
+            its own, of the superword tokenizer.
+        train_size: Train the merge list for a vocabulary of at least this size, then cut it. This does not change the
+            result; a sweep over sizes sets it to the largest size, so that phase 1 is trained once.
+        unit: Unit that a pretoken cannot cross: `document` or `line`. A preset of `superbpe` sets it unless it is
+            configured explicitly.
         special_tokens: Strings that become one token each, at the end of the vocabulary.
         tie_break: Which of two equally frequent pairs is merged first.
-        min_count: Pairs seen fewer times are not merged.
-        max_token_bytes: Longest token, in bytes.
-        counts: Train on these files of counts (`counts.parquet` of a count artifact) instead of the corpus: a data
-            mixture. `FILE:3` counts one three times.
+        min_count: Minimum count of a pair to be merged.
+        max_token_bytes: Maximum length of a token, in bytes.
+        counts: Train on these count files (`counts.parquet` of a count artifact) instead of the corpus: a data
+            mixture. `FILE:3` counts a file three times.
     """
 
     vocab_size: int = 8192
@@ -87,17 +87,16 @@ class BpeConfig:
 
 @dataclass(frozen=True)
 class SuperbpeConfig(Rules):
-    """Phase 2: its rules, and where it takes over.
+    """Settings of phase 2: its rules, and the transition.
 
     Attributes:
-        vocab_size: Size of the superword vocabulary; None for `bpe.vocab_size`, which makes the comparison
-            one of equal vocabularies.
-        transition: Size of the vocabulary at which phase 2 takes over, special tokens not counted: a number
-            of tokens, or a fraction of the vocabulary size; or `auto`, for superwords of whole pretokens: they
-            compete with phase-1 merges.
-        transition_merges: The same as a number of phase-1 merges to keep; given instead of `transition`.
-        sources: Text for phase 2 instead of the corpus: files, folders, globs, read as the corpus is (format, field,
-            filters, held-out split). `PATH:3` counts every document three times.
+        vocab_size: Size of the superword vocabulary. None for `bpe.vocab_size`, so that vocabularies of equal size
+            are compared.
+        transition: Vocabulary size, without special tokens, at which phase 2 starts: a number of tokens or a fraction
+            of the vocabulary size. `auto` is for superwords of whole pretokens, which compete with phase-1 merges.
+        transition_merges: The transition as a number of phase-1 merges to keep, instead of `transition`.
+        sources: Text for phase 2 instead of the corpus: files, folders and globs, read with the settings of the corpus
+            (format, field, filters, held-out split). `PATH:3` counts every document three times.
     """
 
     vocab_size: int | None = None
@@ -108,19 +107,19 @@ class SuperbpeConfig(Rules):
 
 @dataclass(frozen=True)
 class ArmConfig:
-    """One tokenizer of the comparison: how it is made, or where it is.
+    """One tokenizer of the comparison: how to make it, or where to find it.
 
     Attributes:
-        recipe: `bpe` (phase 1), `superbpe` (phases 1 and 2), `bytes` (no merges), `file` or `pretrained`; the last two
-            follow from the keys of the same name.
+        recipe: `bpe` (phase 1), `superbpe` (phases 1 and 2), `bytes` (no merges), `file` or `pretrained`. The last two
+            are implied by the keys of the same name.
         label: Name in tables and charts; None for the arm's name.
         preset: A preset of `superbpe` with its phase 1, instead of the experiment's.
-        file: A tokenizer that exists: a file or folder in any format that can be read.
-        pretrained: A tokenizer that exists: the id of a repository on the Hugging Face hub.
+        file: File or folder of an existing tokenizer, in any format that can be read.
+        pretrained: Repository id of an existing tokenizer on the Hugging Face Hub.
         revision: Branch, tag or commit of that repository; None for its main branch.
         pattern: Keys of `pattern` that differ from the experiment's.
-        bpe: Keys of `bpe` that differ.
-        superbpe: Keys of `superbpe` that differ.
+        bpe: Keys of `bpe` that differ from the experiment's.
+        superbpe: Keys of `superbpe` that differ from the experiment's.
     """
 
     recipe: str | None = None
@@ -136,11 +135,13 @@ class ArmConfig:
 
 @dataclass(frozen=True)
 class LmConfig:
-    """The language model that judges each tokenizer: its shape and its training.
+    """The language model that is trained to evaluate each tokenizer.
 
     Attributes:
-        n_seeds: Models of each tokenizer, with the seeds `train.seed`, `train.seed` + 1, ... Three or more say how far
-            training runs differ, which is what a claim about tokenizers, not about two models, has to beat.
+        model: Shape of the model.
+        train: Settings of the training.
+        n_seeds: Models per tokenizer, with the seeds `train.seed`, `train.seed` + 1, ... At least three are required to
+            measure the spread between training runs, which a claim about tokenizers has to exceed.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -150,17 +151,18 @@ class LmConfig:
 
 @dataclass(frozen=True)
 class BudgetConfig:
-    """What makes the comparison fair.
+    """The training budget, which makes the comparison fair.
 
     Attributes:
-        mode: What is equal. The first tokenizer's model reads `train_bytes`; the others
-            `equal_bytes`: the same documents in the same order, in equally many steps;
-            `equal_flops`: as much as the first model's training FLOPs buy (by the formula in each run's summary);
-            `equal_tokens`: as many tokens as it;
-            `equal_steps`: as many steps.
-            Contexts are equal in bytes in each of them, unless `lm.train.context_tokens` is given.
+        mode: The quantity that is equal for all models. The model of the first tokenizer reads `train_bytes`. The
+            others train on
+            `equal_bytes`: the same documents in the same order, in the same number of steps;
+            `equal_flops`: the same number of training FLOPs (by the formula in each run's summary);
+            `equal_tokens`: the same number of tokens;
+            `equal_steps`: the same number of steps.
+            In every mode, contexts are equal in bytes unless `lm.train.context_tokens` is set.
         train_bytes: Bytes of training text that the first model reads.
-        tolerance: By how much two models may differ in what is equal, as a fraction.
+        tolerance: Accepted relative difference between two models in the equal quantity.
     """
 
     mode: str = "equal_bytes"
@@ -170,13 +172,13 @@ class BudgetConfig:
 
 @dataclass(frozen=True)
 class RunnerConfig:
-    """Where maps over text run.
+    """Where text is processed.
 
     Attributes:
         name: `local`: threads of this machine.
-        threads: How many; None for all cores.
-        memory_mb: Megabytes for tables of counts. Past it, phase 1's counts go to disk and are added up at the end, and
-            phase 2 reads the corpus some times more. It changes no result. None for no limit.
+        threads: Number of threads; None for all cores.
+        memory_mb: Memory limit for count tables, in megabytes; None for no limit. Beyond it, phase 1 spills counts to
+            disk and adds them up at the end, and phase 2 reads the corpus more often. This does not change the result.
     """
 
     name: str = "local"
@@ -186,28 +188,27 @@ class RunnerConfig:
 
 @dataclass(frozen=True)
 class ReportConfig:
-    """What the report shows.
+    """Contents of the report.
 
     Attributes:
-        title: Heading; None to name the arms.
-        demonstration: Say that the result shows how things work and is no evidence about tokenizers; None:
-            say so if each model reads less than 100 MB.
+        title: Heading of the report; None to name the arms.
+        demonstration: Mark the result as a demonstration that is not evidence about tokenizers. None to do so if the
+            models read less than 100 MB each.
         n_superwords: Length of each list of superwords.
         curve_points: Vocabulary sizes on the compression curve of each tokenizer.
-        curve_bytes: Bytes of held-out text that the compression curve and the superword frequencies are
-            measured on.
-        sample_document: Which held-out document to show segmented; None for the first one long enough.
-        sample_bytes: How much of it, in bytes.
-        n_samples: Beginnings of held-out documents that every model continues; 0 for none.
-        prompt_bytes: How long these beginnings are, at most.
-        sample_new_bytes: How much the models write.
-        sample_temperature: Of sampling; 0 for the most probable token.
-        sample_top_p: Of sampling: the most probable tokens that together reach this probability.
-        counted_tokens: Tokens are counted in the training text of models that read at most so many of them, in
-            held-out text of others.
-        undertrained_candidates: Tokens of each model, the least trained by their embeddings, that it is asked to
-            repeat; 0 for no list of under-trained tokens.
-        undertrained_listed: Length of that list.
+        curve_bytes: Bytes of held-out text for the compression curve and the superword frequencies.
+        sample_document: Index of the held-out document to show segmented; None for the first that is long enough.
+        sample_bytes: Bytes of that document to show.
+        n_samples: Number of prompts (beginnings of held-out documents) that every model continues; 0 for none.
+        prompt_bytes: Maximum length of a prompt.
+        sample_new_bytes: Bytes to generate.
+        sample_temperature: Sampling temperature; 0 for the most probable token.
+        sample_top_p: Top-p of sampling: the smallest set of tokens with this total probability.
+        counted_tokens: Token frequencies are counted on the training text of models that read at most this many
+            tokens, and on held-out text for the others.
+        undertrained_candidates: Number of candidates for under-trained tokens that each model is asked to repeat; 0
+            for no list of under-trained tokens.
+        undertrained_listed: Length of the list of under-trained tokens.
     """
 
     title: str | None = None
@@ -233,11 +234,11 @@ class Config:
 
     Attributes:
         arms: The tokenizers to compare, by name (`experiments.arms`).
-        reference: Name of the arm that the others are compared with; None for the first.
+        reference: Name of the arm that the others are compared with; None for the first arm.
         artifacts: Folder for results, shared between runs.
-        verify: When the files of artifacts are compared with their checksums: `always` they are used, `once` per
-            process, or `never` (their sizes only).
-        wandb: `off`, `offline` or `online`; `metrics.jsonl` is written in any case.
+        verify: When artifacts are compared with their checksums: `always` before they are used, `once` per process,
+            or `never` (only sizes are compared).
+        wandb: `off`, `offline` or `online`; `metrics.jsonl` is always written.
         project: Name of the wandb project.
     """
 
@@ -261,7 +262,7 @@ class Config:
 
 @cache
 def schema(cls: type) -> type:
-    """Return a dataclass that OmegaConf can merge YAML into: not frozen, and `Literal` widened to `str`."""
+    """Return a dataclass that OmegaConf can merge YAML into: not frozen, with `Literal` widened to `str`."""
     hints = typing.get_type_hints(cls)
     fields = []
     for f in dataclasses.fields(cls):
@@ -281,7 +282,7 @@ def schema(cls: type) -> type:
 
 
 def build(cls: type[T], values: Mapping[str, Any], at: str = "") -> T:
-    """Make a configuration dataclass of plain values, as `OmegaConf.to_container` returns them.
+    """Build a configuration dataclass from plain values, as returned by `OmegaConf.to_container`.
 
     Raises:
         UserError: If a value is not among its field's choices.
@@ -304,32 +305,32 @@ def build(cls: type[T], values: Mapping[str, Any], at: str = "") -> T:
 
 
 def _item_class(kind: Any) -> type[Any] | None:
-    """Return the dataclass of the values of `dict[str, DATACLASS]`; None for any other type."""
+    """Return the value class of a `dict[str, DATACLASS]`; None for any other type."""
     found = typing.get_args(kind)[1] if typing.get_origin(kind) is dict else None
     return found if dataclasses.is_dataclass(found) else None  # type: ignore[return-value]
 
 
 def part(cls: type[T], config: Any) -> T:
-    """Return the part of a configuration that one class describes: `part(Rules, config.superbpe)`."""
+    """Return the part of a configuration that belongs to one class: `part(Rules, config.superbpe)`."""
     names = [f.name for f in dataclasses.fields(typing.cast("Any", cls))]
     return cls(**{name: getattr(config, name) for name in names})
 
 
 def check_choice(key: str, value: Any, choices: Iterable[Any]) -> None:
-    """Raise a UserError that names the near choice unless `value` is one of `choices`."""
+    """Raise a UserError that suggests the closest choice unless `value` is one of `choices`."""
     known = [str(choice) for choice in choices]
     if str(value) not in known:
         raise UserError(f"{key}={value} is not one of {', '.join(known)}{did_you_mean(str(value), known)}")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for the known word nearest to `word`, or nothing if none is near."""
+    """Return `; did you mean 'x'?` for the known word closest to `word`, or an empty string if none is close."""
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def _widened(kind: Any) -> Any:
-    """Replace `Literal[...]` by the type of its values: OmegaConf knows no literals."""
+    """Replace `Literal[...]` by the type of its values, because OmegaConf does not support literals."""
     if typing.get_origin(kind) is typing.Literal:
         return type(typing.get_args(kind)[0])
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:

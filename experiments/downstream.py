@@ -1,12 +1,12 @@
-"""Models on tasks of lm-eval, offline: `python -m experiments.downstream artifacts --out FOLDER`.
+"""Evaluate models on lm-eval tasks, offline: `python -m experiments.downstream artifacts --out FOLDER`.
 
-MODEL is a folder `lm-*` of a run's artifacts, or the folder of the artifacts for all models in it. Tasks are YAML files
-of lm-eval in `--tasks FOLDER`, which name local data; without that, two small tasks are made of held-out text: of
-`--text`, or of the corpus among the artifacts.
+MODEL is an `lm-*` artifact, or a folder of artifacts for all models in it. Tasks are lm-eval's YAML files in
+`--tasks FOLDER`, with local data. Without `--tasks`, two small tasks are made from held-out text: from `--text`, or
+from the corpus among the artifacts.
 
-Answers are scored as bytes, so that it makes no difference where tokens begin and end. Prints a table and writes
-`downstream.json`: per task, model and metric the value, its standard error, and the share of requests in which a token
-spans the join of prompt and answer.
+Answers are scored as bytes, so token boundaries do not matter. Prints a table and writes `downstream.json`: for each
+task, model and metric the value, its standard error, and the share of requests in which a token spans the boundary
+between prompt and answer.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 RESULTS = "downstream.json"
-_SCORINGS = ("bytes", "tokens")  # of lm.evaluate.harness, which takes seconds to import
+_SCORINGS = ("bytes", "tokens")  # those of lm.evaluate.harness, which takes seconds to import
 
 
 def run(argv: list[str] | None = None) -> int:
-    """Loads, makes tasks, evaluates, prints and writes; returns the exit code."""
+    """Run the command; return the exit code."""
     options = argparse.ArgumentParser(
-        prog="python -m experiments.downstream", description="Models on tasks of lm-eval, offline."
+        prog="python -m experiments.downstream", description="Evaluate models on lm-eval tasks, offline."
     )
     options.add_argument("models", nargs="+", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
-    options.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="where results, and made tasks, go")
+    options.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="folder for results and made tasks")
     options.add_argument("--tasks", type=Path, metavar="FOLDER", help="folder of tasks (YAML)")
-    options.add_argument("--task", action="append", metavar="NAME", help="only this one; repeat")
-    options.add_argument("--text", nargs="+", metavar="FILE", help="held-out text to make tasks of, as corpus.paths")
-    options.add_argument("--items", type=int, default=200, help="of each made task (default 200)")
-    options.add_argument("--seed", type=int, default=0, help="of the made tasks")
-    options.add_argument("--limit", type=int, default=None, help="use only so many items of each task")
+    options.add_argument("--task", action="append", metavar="NAME", help="run only this task; can be repeated")
+    options.add_argument("--text", nargs="+", metavar="FILE", help="held-out text to make tasks from, as corpus.paths")
+    options.add_argument("--items", type=int, default=200, help="items of each made task (default 200)")
+    options.add_argument("--seed", type=int, default=0, help="seed of the made tasks")
+    options.add_argument("--limit", type=int, default=None, help="use at most this many items of each task")
     options.add_argument("--scoring", choices=_SCORINGS, default="bytes", help="bytes; or tokens, as lm-eval scores")
     options.add_argument("--device", default="auto", help="auto, cpu or cuda")
     arguments = options.parse_args(argv)
@@ -55,12 +55,12 @@ def run(argv: list[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace) -> None:
     if arguments.items < 1:
-        raise UserError(f"--items={arguments.items}: use 1 or more")
+        raise UserError(f"--items={arguments.items} must be at least 1")
     if arguments.limit is not None and arguments.limit < 1:
-        raise UserError(f"--limit={arguments.limit}: use 1 or more, or leave it out for all items")
+        raise UserError(f"--limit={arguments.limit} must be at least 1; leave it out for all items")
     if arguments.tasks is not None and not arguments.tasks.is_dir():
-        raise UserError(f"--tasks={arguments.tasks} is no folder; name one that holds lm-eval's YAML files")
-    import lm.evaluate.harness  # noqa: F401  (says at once if lm-eval is missing)
+        raise UserError(f"--tasks={arguments.tasks} is not a folder; name a folder with lm-eval's YAML files")
+    import lm.evaluate.harness  # noqa: F401  (fails early if lm-eval is missing)
 
     models = load_models(arguments.models, arguments.device)
     folder = arguments.tasks
@@ -83,19 +83,19 @@ def evaluate(
 
     Args:
         models: The models.
-        folder: Of the tasks' YAML files.
-        names: Tasks; None for all in the folder.
+        folder: Folder of the tasks' YAML files.
+        names: Names of the tasks; None for all tasks in the folder.
         scoring: "bytes" or "tokens", see `lm.evaluate.harness.HarnessModel`.
-        limit: Most items of a task.
+        limit: Maximum number of items per task.
 
     Returns:
-        JSON-able: `models` (label, artifact, tokenizer, what `HarnessModel.facts` says), and `rows` with task, model,
-        metric, value, stderr, n and straddle_share.
+        JSON-able: `models` (label, artifact, tokenizer, `HarnessModel.facts`), and `rows` with task, model, metric,
+        value, stderr, n and straddle_share.
 
     Raises:
-        UserError: If a task does not exist, or there is none.
+        UserError: If a task does not exist, or the folder has no tasks.
     """
-    # Everything is local; the libraries would ask the network for data sets otherwise.
+    # Everything is local; otherwise the libraries would look for data sets online.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
     import datasets
@@ -109,12 +109,12 @@ def evaluate(
     manager = TaskManager(include_path=str(folder), include_defaults=False)
     found = sorted(manager.all_tasks)
     if not found:
-        raise UserError(f"{folder} holds no task of lm-eval; put its YAML files there")
+        raise UserError(f"{folder} has no lm-eval tasks; put their YAML files there")
     if unknown := set(names or []).difference(found):
         raise UserError(f"there is no task {sorted(unknown)[0]!r} in {folder} (there are: {', '.join(found)})")
     try:
         manager.load(list(names or found))
-    except Exception as error:  # whatever the file makes lm-eval and its libraries say
+    except Exception as error:  # a broken file may raise any error in lm-eval and its libraries
         why = " ".join(str(error).split())
         raise UserError(f"lm-eval cannot load the tasks of {folder} ({type(error).__name__}: {why})") from error
     about: list[dict[str, Any]] = []
@@ -153,7 +153,7 @@ def _rows(result: dict[str, Any], task: str, label: str, facts: dict[str, Any]) 
         yield {**common, "metric": metric, "value": float(value), "stderr": stderr}
     nats, n_bytes = 0.0, 0
     for sample in samples:
-        # Of several answers, the one that is right.
+        # Score only the correct answer of a multiple-choice item.
         if not all(len(argument) == 2 and isinstance(argument[1], str) for argument in sample["arguments"]):
             return
         right = sample["target"] if len(sample["arguments"]) > 1 else 0
@@ -172,11 +172,11 @@ def _documents(arguments: argparse.Namespace, models: Sequence[Saved]) -> Iterat
         found = [root / name / "heldout.jsonl.zst" for name in Store(root).names("corpus-")]
         if len(found) != 1:
             raise UserError(
-                f"{root} holds {len(found)} corpora to make tasks of; name held-out text with --text FILE, or tasks "
-                "with --tasks FOLDER"
+                f"{root} contains {len(found)} corpora to make tasks from; name held-out text with --text FILE, or "
+                "tasks with --tasks FOLDER"
             )
         paths = [str(found[0])]
-    # With nothing held out of it, all of the text is the training split.
+    # No documents are held out here, so the training split is the whole text.
     yield from Corpus(CorpusConfig(paths=list(map(str, paths)))).documents()
 
 

@@ -1,4 +1,4 @@
-"""Compare the tokenizers on held-out text, with what that needs: `python -m experiments.evaluate`."""
+"""Compare the tokenizers on held-out text: `python -m experiments.evaluate`."""
 
 from experiments.cli.main import main
 

@@ -1,7 +1,7 @@
-"""A tokenizer in another format: `python -m experiments.export INPUT OUTPUT --to hf|gpt2|tiktoken|superbpe`.
+"""Convert a tokenizer to another format: `python -m experiments.export INPUT OUTPUT --to hf|gpt2|tiktoken|superbpe`.
 
 INPUT and OUTPUT are files or folders as in the table of `tokenizer.formats`. Nothing is written unless the result
-gives the same ids; exit codes are those of every command.
+gives the same ids.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ def _special(text: str) -> tuple[str, int]:
 
 
 def run(argv: list[str] | None = None) -> int:
-    """Reads, cuts if asked, and writes; returns the exit code."""
+    """Run the command; return the exit code."""
     options = argparse.ArgumentParser(
         prog="python -m experiments.export",
         description="Write a tokenizer in another format, if that gives the same ids.",
     )
     options.add_argument("input", help="a tokenizer's folder or file, of any known format")
-    options.add_argument("output", help="folder; NAME.json for a lone tokenizer.json; NAME.tiktoken for tiktoken")
+    options.add_argument("output", help="folder; NAME.json for a single tokenizer.json; NAME.tiktoken for tiktoken")
     options.add_argument("--to", required=True, choices=formats.KINDS, help="format to write")
-    options.add_argument("--pattern", help="name or regex, for input that holds none: GPT-2's files, tiktoken's")
+    options.add_argument("--pattern", help="name or regex, for formats without a pattern (GPT-2's files, tiktoken's)")
     options.add_argument(
         "--special",
         action="append",
         type=_special,
         metavar="STRING=ID",
-        help="special token of tiktoken's input; repeat",
+        help="special token of a tiktoken input; can be repeated",
     )
     options.add_argument(
-        "--ignore", action="append", default=[], choices=IGNORABLE, help="part of a tokenizer.json to leave out; repeat"
+        "--ignore", action="append", default=[], choices=IGNORABLE, help="part of tokenizer.json to ignore; repeatable"
     )
-    options.add_argument("--cut", type=int, metavar="SIZE", help="keep only the first tokens")
-    options.add_argument("--any-pattern", action="store_true", help="for gpt2: also where its pattern is another")
+    options.add_argument("--cut", type=int, metavar="SIZE", help="keep only the first SIZE tokens")
+    options.add_argument("--any-pattern", action="store_true", help="for gpt2: accept patterns other than GPT-2's")
     arguments = options.parse_args(argv)
     return exit_code(lambda: _export(arguments))
 

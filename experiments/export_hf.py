@@ -1,8 +1,9 @@
-"""A trained model for Hugging Face: `python -m experiments.export_hf MODEL OUT`.
+"""Export a trained model to Hugging Face: `python -m experiments.export_hf MODEL OUT`.
 
-MODEL is an `lm-...` artifact; its tokenizer is the artifact beside it, unless `--tokenizer` names it. OUT becomes a
-folder that `AutoModelForCausalLM` and `AutoTokenizer` open: Llama's layout, or Qwen3's for models with `qk_norm`. It is
-compared with the original before it gets its name; `--text` adds held-out text to what is compared.
+MODEL is an `lm-...` artifact. Its tokenizer is found in the same folder of artifacts, or named with `--tokenizer`. OUT
+becomes a folder for `AutoModelForCausalLM` and `AutoTokenizer`, in Llama's layout, or in Qwen3's for models with
+`qk_norm`. The export is compared with the original before the folder gets its name; `--text` adds held-out text to the
+comparison.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from lm.hf.export import export_hf
 from tokenizer import Corpus, CorpusConfig
 
 _TEXTS = 200
-"""Documents of `--text` to compare on; all of a large corpus would take long and show no more."""
+"""Documents of `--text` to compare on; more would take longer and show nothing new."""
 
 
 def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
@@ -45,13 +46,13 @@ def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
 
 
 def run(argv: list[str] | None = None) -> int:
-    """Reads, writes and compares; returns the exit code."""
+    """Run the command; return the exit code."""
     options = argparse.ArgumentParser(
         prog="python -m experiments.export_hf", description="Write a trained model as a Hugging Face folder."
     )
     options.add_argument("model", help="a language model's folder: artifacts/lm-...")
-    options.add_argument("out", help="folder to write, which does not exist yet")
-    options.add_argument("--tokenizer", help="its tokenizer, where that is not the artifact beside it")
+    options.add_argument("out", help="folder to write; must not exist yet")
+    options.add_argument("--tokenizer", help="the model's tokenizer, if it is not among the same artifacts")
     options.add_argument("--text", nargs="+", help="held-out text to compare on: .txt, .jsonl[.gz|.zst], .parquet")
     options.add_argument("--field", default="text", help="field that holds the text (default text)")
     options.add_argument("--separator", help="what separates documents in .txt")

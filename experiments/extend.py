@@ -1,11 +1,11 @@
-"""A larger vocabulary: `python -m experiments.extend TOKENIZER TEXT... --vocab-size N --to FOLDER`.
+"""Extend a vocabulary: `python -m experiments.extend TOKENIZER TEXT... --vocab-size N --to FOLDER`.
 
-TOKENIZER is of any format that `tokenizer.formats` reads, and keeps its tokens. Their ids stay too, but for special
-tokens behind the merges of a tokenizer laid out as ours, which stay behind them unless `--keep-ids` is given. TEXT is
-files, folders and globs (`PATH:3` counts three times), counted with the tokenizer's own pattern, or one
-`counts.parquet`. Phase 1 goes on from there.
-With `--superbpe RULES` phase 2 does, from all of the tokenizer or from its first tokens (`--transition`); in imported
-tokenizers, superwords come behind the special tokens.
+TOKENIZER is in any format that `tokenizer.formats` reads. It keeps its tokens and their ids. One exception: in our own
+layout, special tokens follow the merges, so they move to the new end unless `--keep-ids` is given. TEXT is files,
+folders and globs (`PATH:3` counts three times), counted with the tokenizer's own pattern, or one `counts.parquet`.
+
+Phase 1 continues by default. With `--superbpe RULES`, phase 2 continues from the whole tokenizer or from its first
+tokens (`--transition`). In imported tokenizers, superwords follow the special tokens.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tokenizer.train.counting import mix_counts, weighted
 
 
 def _corpora(arguments: argparse.Namespace) -> list[tuple[Corpus, int]]:
-    """One corpus for all paths of a weight."""
+    """One corpus per weight."""
     paths: dict[int, list[str]] = {}
     for entry in arguments.text:
         path, weight = weighted(entry, "TEXT")
@@ -65,7 +65,7 @@ def _counts(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter)
 
 def _phase1(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter) -> Tokenizer:
     if arguments.transition is not None:
-        raise UserError(f"--transition {arguments.transition} is where phase 2 takes over; it needs --superbpe")
+        raise UserError(f"--transition {arguments.transition} requires --superbpe: it is where phase 2 starts")
     counts = _counts(arguments, start, reporter)
     folder = Path(arguments.to)
     with reporter.stage("bpe"):
@@ -91,12 +91,12 @@ def _phase2(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter)
         raise UserError(f"--unit is part of the rules {arguments.superbpe!r} ({rules.unit}); leave it out")
     if any(path.endswith("counts.parquet") for path in arguments.text):
         raise UserError("phase 2 reads the text itself, not counts of pretokens; name the text")
-    # Where ids are laid out as ours, special tokens go behind the superwords, as in a run of both phases.
+    # In our own layout, special tokens follow the superwords, as in a run of both phases.
     keep_ids = arguments.keep_ids or (arguments.transition is None and not start.definition.has_own_layout())
     whole = not keep_ids and arguments.transition is None and not rules.interleave
     if start.fence is not None and not keep_ids:
         old = len(start.merge_ids) - start.n_phase1_merges
-        reporter.say(f"warning: the tokenizer's own {old:,} superword merges are dropped, and new ones made", "yellow")
+        reporter.say(f"warning: the tokenizer's {old:,} superword merges are replaced by new ones", "yellow")
     with reporter.stage("superbpe"):
         return train_superbpe(
             start,
@@ -115,7 +115,7 @@ def _phase2(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter)
 def _extend(arguments: argparse.Namespace, reporter: Reporter) -> None:
     folder = Path(arguments.to)
     if folder.exists():
-        raise UserError(f"{folder} exists already; name a new folder")
+        raise UserError(f"{folder} already exists; choose a new folder")
     start = Tokenizer.from_file(arguments.tokenizer, pattern=arguments.pattern)
     folder.parent.mkdir(parents=True, exist_ok=True)
     extended = (_phase2 if arguments.superbpe else _phase1)(arguments, start, reporter)
@@ -134,36 +134,36 @@ def _transition(value: str) -> float | str:
 
 
 def run(argv: list[str] | None = None) -> int:
-    """Reads, counts, trains and writes; returns the exit code."""
+    """Run the command; return the exit code."""
     options = argparse.ArgumentParser(
-        prog="python -m experiments.extend", description="Train a tokenizer on to a larger vocabulary."
+        prog="python -m experiments.extend", description="Continue training a tokenizer to a larger vocabulary."
     )
     options.add_argument("tokenizer", help="a tokenizer's folder or file, of any known format")
     options.add_argument(
         "text", nargs="+", help=".txt, .jsonl[.gz|.zst], .parquet, each as PATH or PATH:WEIGHT; or one counts.parquet"
     )
     options.add_argument("--vocab-size", type=int, required=True, help="size of the result, special tokens included")
-    options.add_argument("--to", required=True, metavar="FOLDER", help="folder to write, which does not exist yet")
-    options.add_argument("--pattern", help="name or regex, for a tokenizer that holds none: GPT-2's files, tiktoken's")
+    options.add_argument("--to", required=True, metavar="FOLDER", help="folder to write; must not exist yet")
+    options.add_argument("--pattern", help="name or regex, for formats without a pattern (GPT-2's files, tiktoken's)")
     options.add_argument(
-        "--keep-ids", action="store_true", help="leave special tokens where they are, for a model that knows their ids"
+        "--keep-ids", action="store_true", help="keep the ids of special tokens, for a model trained with them"
     )
     options.add_argument("--superbpe", choices=list(PRESETS), metavar="RULES", help=f"phase 2: {', '.join(PRESETS)}")
     options.add_argument(
         "--transition",
         type=_transition,
-        help="with --superbpe: keep only so many tokens, or this share; or auto",
+        help="with --superbpe: keep only this number or share of the tokens; or auto",
     )
     options.add_argument(
-        "--memory-mb", type=int, default=4096, help="with --superbpe: for fragments of text; changes no result"
+        "--memory-mb", type=int, default=4096, help="with --superbpe: memory limit; does not change the result"
     )
     options.add_argument("--field", default="text", help="field that holds the text (default text)")
     options.add_argument("--separator", help="what separates documents in .txt")
-    options.add_argument("--unit", choices=["document", "line"], help="of counting in phase 1 (default document)")
-    options.add_argument("--tie-break", default="lowest-ids", help="as in training (default lowest-ids)")
+    options.add_argument("--unit", choices=["document", "line"], help="unit of counting in phase 1 (default document)")
+    options.add_argument("--tie-break", default="lowest-ids", help="tie-break of training (default lowest-ids)")
     options.add_argument("--min-count", type=int, default=1, help="rarer pairs are not merged (default 1)")
     arguments = options.parse_args(argv)
-    begins = "begins anew" if arguments.superbpe else "continues where this one stopped"
+    begins = "starts from scratch" if arguments.superbpe else "continues where this one stopped"
     return exit_code(lambda: _extend(arguments, Reporter(console)), f"the same command {begins}")
 
 

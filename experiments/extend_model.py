@@ -1,12 +1,12 @@
-"""A model for a larger vocabulary: `python -m experiments.extend_model MODEL_FOLDER TOKENIZER_FOLDER OUT_FOLDER`.
+"""Extend a model to a larger vocabulary: `python -m experiments.extend_model MODEL_FOLDER TOKENIZER_FOLDER OUT_FOLDER`.
 
-MODEL_FOLDER is a causal language model as `transformers` saves it, with its tokenizer (or `--old-tokenizer` says where
-that is). TOKENIZER_FOLDER is the same tokenizer with more tokens and every old id unchanged, as `experiments.extend
---keep-ids` makes it. The model is written with a row of the embedding, and of the head where it has its own, for each
-new token: the mean of the rows of the old tokens that it is made of. Old rows stay to the bit.
+MODEL_FOLDER is a causal language model saved by `transformers`, with its tokenizer (or use `--old-tokenizer`).
+TOKENIZER_FOLDER is the same tokenizer with more tokens and unchanged old ids, as made by `experiments.extend
+--keep-ids`. Each new token gets a row in the embedding, and in the output head if it is not tied: the mean of the rows
+of the old tokens that it consists of. Old rows are copied bit for bit.
 
-With `--text`, bits per byte of the old model on old tokens and of the new one on new tokens are printed: the loss of
-every text token, over the UTF-8 bytes of the documents.
+With `--text`, the bits per byte of the old model with the old tokenizer and of the new model with the new one are
+printed: the loss of all text tokens divided by the UTF-8 bytes of the documents.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     import torch
 
 _MOST_PADDING = 1024
-"""A vocabulary's size is taken to be padded to at most a multiple of this."""
+"""Largest multiple to which the vocabulary size of a model is assumed to be padded."""
 
 
 def constituents(old: Tokenizer, new: Tokenizer) -> dict[int, list[int]]:
-    """The old ids that each new token is made of: its derivation, down to old tokens.
+    """Return the old ids that each new token consists of, by its derivation.
 
-    A token that no merge makes is what the old tokenizer makes of its text.
+    A token without a merge is encoded with the old tokenizer.
 
     Raises:
-        UserError: an old id means something else in the new tokenizer.
+        UserError: If an old id means something else in the new tokenizer.
     """
     size = old.vocab_size
     if new.vocab_size < size or new.vocab[:size] != old.vocab:
@@ -50,34 +50,32 @@ def constituents(old: Tokenizer, new: Tokenizer) -> dict[int, list[int]]:
             (i for i, (a, b) in enumerate(zip(old.vocab, new.vocab, strict=False)) if a != b), new.vocab_size
         )
         raise UserError(
-            f"the new tokenizer does not keep the old ids: {changed} is another token, or none. The rows of a model "
-            "are by id; extend the model's own tokenizer with --keep-ids"
+            f"the new tokenizer does not keep the old ids: {changed} is another token or missing. The rows of a model "
+            "are indexed by id; extend the model's own tokenizer with --keep-ids"
         )
     if moved := [string for string, i in old.special_tokens.items() if new.special_tokens.get(string) != i]:
-        raise UserError(
-            f"the special token {moved[0]!r} is none in the new tokenizer; extend the model's own tokenizer"
-        )
+        raise UserError(f"{moved[0]!r} is not a special token of the new tokenizer; extend the model's own tokenizer")
     parts: dict[int, list[int]] = {}
     for left, right, made in new.merge_ids[new.merge_ids[:, 2] >= size].tolist():
-        if made not in parts:  # of several derivations, the first
+        if made not in parts:  # use the first of several derivations
             parts[made] = [i for part in (left, right) for i in parts.get(part, [part])]
     for made in range(size, new.vocab_size):
         if made not in parts and new.vocab[made]:
             parts[made] = old.encode_ordinary(new.vocab[made].decode(errors="replace"))
     if late := [made for made, ids in parts.items() if max(ids) >= size]:
-        raise UserError(f"the new token {late[0]} is made of one that a later merge makes; its old tokens are unclear")
+        raise UserError(f"the new token {late[0]} uses a token of a later merge, so its old tokens are not defined")
     return parts
 
 
 def padded_size(needed: int, old_tokens: int, old_rows: int, multiple: int | None) -> int:
-    """Rows of an extended embedding: never fewer, and padded as the old one is.
+    """Return the rows of an extended embedding: never fewer than before, and padded like the old one.
 
     Args:
-        needed: ids of the new tokenizer.
-        old_tokens: ids of the old one.
-        old_rows: rows that the model has for them.
-        multiple: to pad to; None for the largest power of two (up to 1024) of which `old_rows` is a multiple, or for no
-            padding where the model has none.
+        needed: Number of ids of the new tokenizer.
+        old_tokens: Number of ids of the old tokenizer.
+        old_rows: Rows of the model's embedding.
+        multiple: Multiple to pad to. None for the largest power of two (up to 1024) that divides `old_rows`, or for no
+            padding if the old embedding has none.
 
     >>> padded_size(50_300, 50_257, 50_257, None), padded_size(50_300, 50_257, 50_304, None)
     (50300, 50304)
@@ -90,12 +88,12 @@ def padded_size(needed: int, old_tokens: int, old_rows: int, multiple: int | Non
 
 
 def extend_model(model: Any, old: Tokenizer, new: Tokenizer, *, multiple: int | None = None) -> None:
-    """Gives a `transformers` causal language model rows for the new tokens, in place; its config says the new size.
+    """Add rows for the new tokens to a `transformers` causal language model, in place, and update its config.
 
-    Rows behind the last token (padding) and of unused ids are the mean of all old tokens' rows.
+    Padding rows and rows of unused ids become the mean of all old tokens' rows.
 
     Raises:
-        UserError: the tokenizers do not belong together, or the model has fewer rows than the old one has ids.
+        UserError: If the tokenizers do not match, or the model has fewer rows than the old tokenizer has ids.
     """
     import torch
 
@@ -103,7 +101,7 @@ def extend_model(model: Any, old: Tokenizer, new: Tokenizer, *, multiple: int | 
     before = model.get_input_embeddings().weight.shape[0]
     if before < old.vocab_size:
         raise UserError(
-            f"the model has {before} rows, and its tokenizer {old.vocab_size} ids; name the model's own tokenizer "
+            f"the model has {before} rows, but its tokenizer has {old.vocab_size} ids; name the model's own tokenizer "
             "with --old-tokenizer"
         )
     multiple = multiple or getattr(model.config, "pad_vocab_size_multiple", None)
@@ -119,7 +117,7 @@ def extend_model(model: Any, old: Tokenizer, new: Tokenizer, *, multiple: int | 
 
 
 def _rows_by_token(model: Any) -> list[torch.Tensor]:
-    """The embedding; and the head and its bias, where it has its own."""
+    """The embedding, the untied output head and its bias, as far as they exist."""
     embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
     found = [embedding.weight]
     if head is not None:
@@ -133,20 +131,20 @@ def _rows_by_token(model: Any) -> list[torch.Tensor]:
 def bits_per_byte(
     model: Any, tokenizer: Tokenizer, documents: Sequence[str], *, context_bytes: int, min_context_bytes: int
 ) -> tuple[float, int]:
-    """Loss of every text token over the documents' UTF-8 bytes, and the number of tokens.
+    """Return the loss of all text tokens per UTF-8 byte of the documents, and the number of tokens.
 
-    The model's BOS, or else its EOS, precedes every document. Each token is scored once, in windows of at most
-    `context_bytes` of context and of the model's positions, and with at least `min_context_bytes` where there are.
+    The model's BOS token, or else its EOS token, precedes every document. Each token is scored once, in windows limited
+    by `context_bytes` and the model's positions, with at least `min_context_bytes` of context where available.
 
     Raises:
-        UserError: the model names no such token, or a token is longer than the context.
+        UserError: If the model has neither token, or a token is longer than the context.
     """
     import torch
 
     first = _first_token(model)
     lengths = tokenizer.token_byte_lengths().astype(np.int64)
     if lengths.max() > context_bytes:
-        raise UserError(f"--context-bytes {context_bytes} is below the longest token ({lengths.max()} bytes); use more")
+        raise UserError(f"--context-bytes {context_bytes} must be at least the longest token ({lengths.max()} bytes)")
     positions = getattr(model.config, "max_position_embeddings", None) or context_bytes
     nats, n_bytes, n_tokens = 0.0, 0, 0
     ids, offsets = tokenizer.encode_batch(documents)
@@ -181,18 +179,18 @@ def _first_token(model: Any) -> int:
             found = found[0] if found else None
         if found is not None and int(found) >= model.get_input_embeddings().num_embeddings:
             raise UserError(
-                f"the model's config.json says {name}={found}, and the model has "
-                f"{model.get_input_embeddings().num_embeddings} embeddings; correct it"
+                f"the model's config.json says {name}={found}, but the model has only "
+                f"{model.get_input_embeddings().num_embeddings} embeddings; fix config.json"
             )
         if found is not None:
             return int(found)
-    raise UserError("the model's config.json names neither bos_token_id nor eos_token_id, which precedes a document")
+    raise UserError("the model's config.json has no bos_token_id or eos_token_id, one of which must precede documents")
 
 
 def _load(folder: Path) -> Any:
-    """The model of a local folder."""
+    """Load the model of a local folder."""
     if not (folder / "config.json").is_file():
-        raise UserError(f"{folder} holds no config.json; name the folder of a model that transformers saved")
+        raise UserError(f"{folder} has no config.json; name the folder of a model saved by transformers")
     import transformers
     from safetensors import SafetensorError
 
@@ -203,24 +201,24 @@ def _load(folder: Path) -> Any:
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{folder} cannot be read as a causal language model in safetensors: {error}") from error
     if info["missing_keys"]:
-        raise UserError(f"{folder} is not the whole model: it lacks {min(info['missing_keys'])}; copy all its files")
+        raise UserError(f"{folder} is incomplete: {min(info['missing_keys'])} is missing; copy all files of the model")
     return model
 
 
 def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
     source, out = Path(arguments.model), Path(arguments.out)
     if out.exists():
-        raise UserError(f"{out} exists already; name a new folder")
+        raise UserError(f"{out} already exists; choose a new folder")
     if not 0 <= arguments.min_context_bytes < arguments.context_bytes:
         raise UserError(
             f"--min-context-bytes {arguments.min_context_bytes} must be at least 0 and below --context-bytes "
             f"{arguments.context_bytes}; a quarter of it is a good choice"
         )
     if arguments.pad_to is not None and arguments.pad_to < 1:
-        raise UserError(f"--pad-to {arguments.pad_to} is not possible; use 1 or more")
+        raise UserError(f"--pad-to {arguments.pad_to} must be at least 1")
     old = Tokenizer.from_file(arguments.old_tokenizer or source)
     new = Tokenizer.from_file(arguments.tokenizer)
-    constituents(old, new)  # before anything heavy
+    constituents(old, new)  # fails early if the tokenizers do not match
     documents: list[str] = []
     if arguments.text:
         config = CorpusConfig(paths=arguments.text, field=arguments.field, separator=arguments.separator)
@@ -236,13 +234,13 @@ def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
     try:
         model.save_pretrained(partial)
         new.save(partial)
-        partial.chmod(0o755)  # mkdtemp's is for its owner alone
+        partial.chmod(0o755)  # mkdtemp creates folders that only the owner can read
         partial.rename(out)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
     reporter.say(
-        f"{new.vocab_size - old.vocab_size} new ids; {rows} rows became "
+        f"{new.vocab_size - old.vocab_size} new ids; {rows} rows extended to "
         f"{model.get_input_embeddings().weight.shape[0]}: {out}"
     )
     if before and after:
@@ -259,20 +257,22 @@ def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
 
 
 def run(argv: list[str] | None = None) -> int:
-    """Reads, extends, scores and writes; returns the exit code."""
+    """Run the command; return the exit code."""
     options = argparse.ArgumentParser(
         prog="python -m experiments.extend_model", description="Extend a model to a tokenizer with more tokens."
     )
     options.add_argument("model", help="folder of a transformers model in safetensors")
     options.add_argument("tokenizer", help="the larger tokenizer's folder or file")
-    options.add_argument("out", help="folder to write, which does not exist yet")
-    options.add_argument("--old-tokenizer", help="the model's tokenizer, where its folder holds none")
-    options.add_argument("--pad-to", type=int, help="rows are a multiple of this (default: as the model's are)")
+    options.add_argument("out", help="folder to write; must not exist yet")
+    options.add_argument("--old-tokenizer", help="the model's tokenizer, if its folder has none")
+    options.add_argument("--pad-to", type=int, help="pad rows to a multiple of this (default: the model's padding)")
     options.add_argument("--text", nargs="+", help="score .txt, .jsonl[.gz|.zst], .parquet before and after")
     options.add_argument("--field", default="text", help="field that holds the text (default text)")
     options.add_argument("--separator", help="what separates documents in .txt")
-    options.add_argument("--context-bytes", type=int, default=2048, help="most context of a token (default 2048)")
-    options.add_argument("--min-context-bytes", type=int, default=512, help="least, where there is (default 512)")
+    options.add_argument("--context-bytes", type=int, default=2048, help="maximum context of a token (default 2048)")
+    options.add_argument(
+        "--min-context-bytes", type=int, default=512, help="minimum context, where available (default 512)"
+    )
     arguments = options.parse_args(argv)
     return exit_code(lambda: _run(arguments, Reporter(console)))
 

@@ -1,8 +1,8 @@
 """Samples of several models side by side: `python -m experiments.generate artifacts --prompt "The history of"`.
 
-MODEL is a folder `lm-*` of a run's artifacts, or the folder of the artifacts for all models in it. Every model
-continues the same prompts with the same settings and seed. A prompt that ends inside what would be one token of a model
-is healed: its last tokens are drawn among all that begin with its bytes.
+MODEL is an `lm-*` artifact, or a folder of artifacts for all models in it. Every model continues the same prompts with
+the same settings and seed. Token healing applies to prompts that end inside a token: the last tokens of the prompt are
+resampled among all tokens that start with its bytes.
 """
 
 from __future__ import annotations
@@ -28,24 +28,26 @@ _DEFAULT = SamplingConfig()
 
 
 def run(argv: list[str] | None = None) -> int:
-    """Loads, samples, prints and writes; returns the exit code."""
+    """Run the command; return the exit code."""
     options = argparse.ArgumentParser(
         prog="python -m experiments.generate", description="Samples of several models side by side."
     )
     options.add_argument("models", nargs="+", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
-    options.add_argument("--prompt", action="append", default=[], help="text to continue; repeat")
-    options.add_argument("--prompts", type=Path, metavar="FILE", help="prompts, one a line")
-    options.add_argument("--samples", type=int, default=1, help="of each prompt (default 1)")
+    options.add_argument("--prompt", action="append", default=[], help="text to continue; can be repeated")
+    options.add_argument("--prompts", type=Path, metavar="FILE", help="file with one prompt per line")
+    options.add_argument("--samples", type=int, default=1, help="samples of each prompt (default 1)")
     options.add_argument("--temperature", type=float, default=_DEFAULT.temperature, help="0 for the most probable")
     options.add_argument("--top-p", type=float, default=_DEFAULT.top_p)
     options.add_argument("--top-k", type=int, default=None)
     options.add_argument("--seed", type=int, default=_DEFAULT.seed)
-    options.add_argument("--max-bytes", type=int, default=_DEFAULT.max_new_bytes, help="of a sample (default 400)")
-    options.add_argument("--max-tokens", type=int, default=None, help="of a sample (default: no limit)")
-    options.add_argument("--stop", action="append", default=[], metavar="TEXT", help="ends a sample; repeat")
-    options.add_argument("--no-heal", action="store_true", help="begin behind the prompt's own tokens")
+    options.add_argument(
+        "--max-bytes", type=int, default=_DEFAULT.max_new_bytes, help="maximum length of a sample (default 400)"
+    )
+    options.add_argument("--max-tokens", type=int, default=None, help="maximum length of a sample (default: no limit)")
+    options.add_argument("--stop", action="append", default=[], metavar="TEXT", help="stop string; can be repeated")
+    options.add_argument("--no-heal", action="store_true", help="continue after the prompt's own tokens")
     options.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    options.add_argument("--json", type=Path, metavar="FILE", help="also write prompts, settings and samples there")
+    options.add_argument("--json", type=Path, metavar="FILE", help="also write prompts, settings and samples to FILE")
     arguments = options.parse_args(argv)
     return exit_code(lambda: _run(arguments))
 
@@ -57,11 +59,11 @@ def _run(arguments: argparse.Namespace) -> None:
             prompts += [line for line in read_bytes(arguments.prompts).decode("utf-8").splitlines() if line]
         "".join([*prompts, *arguments.stop]).encode()
     except UnicodeError as error:
-        raise UserError(f"a prompt or stop string is not UTF-8 ({error}); mend it") from None
+        raise UserError(f"a prompt or stop string is not UTF-8 ({error}); fix it") from None
     if not prompts:
-        raise UserError("there is nothing to continue; give --prompt TEXT, or --prompts FILE")
+        raise UserError("there is no prompt; add --prompt TEXT or --prompts FILE")
     if arguments.samples < 1:
-        raise UserError(f"--samples={arguments.samples}: use 1 or more")
+        raise UserError(f"--samples={arguments.samples} must be at least 1")
     config = SamplingConfig(
         temperature=arguments.temperature,
         top_k=arguments.top_k,
@@ -99,12 +101,12 @@ def _show(models: list[Saved], samples: list[list[Sample]]) -> None:
 
 
 def _shown(text: str) -> str:
-    """Text with escapes for what a terminal would obey: a model may say anything."""
+    """Escape control characters: a model may generate anything."""
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
 def record(models: list[Saved], samples: list[list[Sample]], config: SamplingConfig, *, heal: bool) -> dict[str, Any]:
-    """What was sampled, JSON-able: one entry per prompt, with a sample of every model in the models' order."""
+    """The samples as JSON-able values: one entry per prompt, with one sample per model in the order of the models."""
     return {
         "config": {**dataclasses.asdict(config), "heal": heal},
         "models": [

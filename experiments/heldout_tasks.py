@@ -1,11 +1,12 @@
-"""Two small tasks for lm-eval, made from held-out documents: the same text gives the same tasks.
+"""Two small lm-eval tasks made from held-out documents; they depend only on the text and the seed.
 
-- `heldout_cloze`: the last word of a sentence, behind the sentences before it. A model is right if the word's bytes are
+- `heldout_cloze`: predict the last word of a sentence from the preceding text. A model is right if the word's bytes are
   the most probable ones.
-- `heldout_choice`: how a passage goes on, among continuations of other passages of the same length. A model chooses by
+- `heldout_choice`: choose the continuation of a passage among continuations of other passages of similar length, by
   log-probability per byte.
 
-Passages end, and answers begin, in front of a space: there superwords span the join, and plain BPE hardly ever does.
+Answers start with a space. There, superwords often span the boundary between prompt and answer; plain BPE tokens
+hardly ever do.
 """
 
 from __future__ import annotations
@@ -69,23 +70,23 @@ def write_tasks(folder: Path, documents: Iterable[str], *, n: int, seed: int) ->
     """Write both tasks, `NAME.yaml` and `NAME.jsonl`, for `TaskManager(include_path=folder)`.
 
     Args:
-        folder: It is made if needed; files of these names are replaced.
-        documents: Held-out text. At most one item of each task is made of a document.
-        n: Most items of a task.
-        seed: Of the choices among places and distractors.
+        folder: Folder to write, created if needed; existing files are replaced.
+        documents: Held-out text. Each document yields at most one item per task.
+        n: Maximum number of items per task.
+        seed: Seed for choosing positions and distractors.
 
     Returns:
-        How many items each task has.
+        Number of items of each task.
 
     Raises:
-        UserError: If the documents do not give enough passages for distractors.
+        UserError: If the documents do not contain enough passages for distractors.
     """
     cloze: list[dict[str, Any]] = []
     passages: list[tuple[str, str]] = []
     for document in documents:
         if len(cloze) >= n and len(passages) >= n:
             break
-        # By the text and not by its place: other documents left out change nothing.
+        # Seeded by the text and not by its position: removing other documents does not change this item.
         digest = hashlib.sha256(f"{seed}\n{document}".encode()).digest()
         rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
         words = [m for m in _LAST_WORD.finditer(document) if m.start() >= _CONTEXT_BYTES // 4]
@@ -101,14 +102,14 @@ def write_tasks(folder: Path, documents: Iterable[str], *, n: int, seed: int) ->
     answers = sorted({answer for _, answer in passages})
     if not cloze or len(answers) < _N_CHOICES:
         raise UserError(
-            f"the text has only {len(cloze)} sentences and {len(answers)} passages to make tasks of; it takes at least "
-            f"{_N_CHOICES} documents of some hundred characters"
+            f"the text has only {len(cloze)} sentences and {len(answers)} passages to make tasks from; at least "
+            f"{_N_CHOICES} documents of a few hundred characters are required"
         )
     rng = np.random.default_rng(seed)
     choice = []
     for context, answer in passages:
         others = [other for other in answers if other != answer]
-        # Of similar lengths, so that length alone tells nothing.
+        # Distractors of similar length, so that length does not give the answer away.
         others.sort(key=lambda other: abs(len(other.encode()) - len(answer.encode())))
         near = others[: 8 * _N_CHOICES]
         drawn = [near[i] for i in rng.choice(len(near), _N_CHOICES - 1, replace=False)]
@@ -124,7 +125,7 @@ def write_tasks(folder: Path, documents: Iterable[str], *, n: int, seed: int) ->
 
 
 def _before(document: str, place: int) -> str:
-    """The text in front of a place, from the beginning of a word on, without white space in front."""
+    """The context before a position, starting at a word boundary, without leading white space."""
     start = max(0, place - _CONTEXT_BYTES)
     if start:
         start = document.find(" ", start, place) + 1 or start

@@ -1,8 +1,8 @@
-"""What training did, merge by merge: `python -m experiments.history TOKENIZER_FOLDER --text FILE --out FOLDER`.
+"""Training history, merge by merge: `python -m experiments.history TOKENIZER_FOLDER --text FILE --out FOLDER`.
 
-Writes, into the folder: for each tokenizer a `merges-NAME.parquet` (or `.jsonl`) with a row per merge and what it does
-to the text, and `curve.svg`, bytes per token against vocabulary size beside the curves that the authors of SuperBPE
-published. Prints what phase 2 had brought after some of its merges.
+Writes for each tokenizer a `merges-NAME.parquet` (or `.jsonl`) with one row per merge and its effect on the text, and
+`curve.svg`, bytes per token against vocabulary size, with the curves published by the authors of SuperBPE. Prints the
+effect of phase 2 after some of its merges.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ PUBLISHED = {
     "SuperBPE, t = 80k": [3.989, 4.207, 4.398, 5.926, 6.339, 6.634],
 }
 """Bytes per token of the authors' tokenizers (trained on 10 GB of OLMo 2's mix) on 1 GB of held-out text of that mix,
-by number of merges: github.com/PythonNut/superbpe, commit bbd0976, `tokenizer_json/*/olmo2/*.json`. Other text than
-yours: shapes can be compared, heights cannot."""
+by number of merges: github.com/PythonNut/superbpe, commit bbd0976, `tokenizer_json/*/olmo2/*.json`. The text differs
+from yours, so only the shapes of the curves are comparable, not their values."""
 
-_POINTS = 400  # of a curve in the plot; the log has all
+_POINTS = 400  # points of a curve in the plot; the log has one row per merge
 
 
 def run(argv: list[str] | None = None) -> int:
-    """Measures, writes and prints; returns the exit code."""
+    """Run the command; return the exit code."""
     options = argparse.ArgumentParser(
         prog="python -m experiments.history",
         description="A log of all merges, and bytes per token against vocabulary size.",
@@ -52,15 +52,15 @@ def run(argv: list[str] | None = None) -> int:
         "tokenizers",
         nargs="+",
         metavar="TOKENIZER",
-        help="folder or file of a tokenizer, or NAME=PATH; without NAME it is called as its folder or file",
+        help="folder or file of a tokenizer, or NAME=PATH (default NAME: that of the folder or file)",
     )
-    options.add_argument("--text", nargs="+", required=True, metavar="FILE", help="held-out text, as corpus.paths")
-    options.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="where the results go")
-    options.add_argument("--field", default="text", help="of each JSON line or Parquet row (default: text)")
+    options.add_argument("--text", nargs="+", required=True, metavar="FILE", help="held-out text, as in corpus.paths")
+    options.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="folder for the results")
+    options.add_argument("--field", default="text", help="field of a JSON line or Parquet row (default: text)")
     options.add_argument("--separator", default=None, help="what separates documents in a .txt file, such as '\\n\\n'")
-    options.add_argument("--max-bytes", type=int, default=None, help="use only so much text")
+    options.add_argument("--max-bytes", type=int, default=None, help="use at most this much text")
     options.add_argument("--jsonl", action="store_true", help="write JSON lines instead of Parquet")
-    options.add_argument("--overwrite", action="store_true", help="replace the results that are in the folder")
+    options.add_argument("--overwrite", action="store_true", help="replace existing results in the folder")
     options.add_argument("--no-published", action="store_true", help="leave the published curves out of the plot")
     arguments = options.parse_args(argv)
     return exit_code(lambda: _run(arguments))
@@ -77,7 +77,7 @@ def _run(arguments: argparse.Namespace) -> None:
     drawn = arguments.out / "curve.svg"
     for path in (*logs.values(), drawn):
         if path.exists() and not arguments.overwrite:
-            raise UserError(f"{path} is there already; name another folder with --out, or add --overwrite")
+            raise UserError(f"{path} already exists; choose another folder with --out, or add --overwrite")
     tokenizers = {name: Tokenizer.from_file(path) for name, path in paths.items()}
     arguments.out.mkdir(parents=True, exist_ok=True)
     console = Console()
@@ -100,7 +100,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _named(given: list[str]) -> dict[str, str]:
-    """Split NAME=PATH; without a name, a tokenizer is called as its folder or file is."""
+    """Split NAME=PATH. The default name is that of the folder or file."""
     paths: dict[str, str] = {}
     for entry in given:
         name, equals, path = entry.partition("=")
@@ -110,7 +110,7 @@ def _named(given: list[str]) -> dict[str, str]:
         if name in paths:
             raise UserError(f"two tokenizers are called {name}: write NAME=PATH, as in other={path}")
         if not re.fullmatch(r"[\w. -]+", name):
-            raise UserError(f"{name!r} is no name for a file; use letters, digits, '.', '-', '_' and spaces")
+            raise UserError(f"{name!r} cannot be a file name; use letters, digits, '.', '-', '_' and spaces")
         paths[name] = path
     return paths
 
@@ -144,7 +144,7 @@ def _table(label: str, rows: list[history.Progressed]) -> Table:
 
 
 def curve_rows(found: history.History, label: str) -> list[dict[str, Any]]:
-    """Points of a curve (`tokenizer`, `vocab_size`, `bytes_per_token`): even on a log scale, and the transition."""
+    """Points of a curve (`tokenizer`, `vocab_size`, `bytes_per_token`), log-spaced, and denser after the transition."""
     sizes, values = found.sizes(), found.bytes_per_token()
     end = int(sizes[-1])
     chosen = {round(size) for size in np.geomspace(min(512, end), end, _POINTS)}
@@ -158,7 +158,7 @@ def curve_rows(found: history.History, label: str) -> list[dict[str, Any]]:
 
 
 def _ends(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The last points of the published curves, with `label_at` for their names, which must not overlap."""
+    """The last points of the published curves, with non-overlapping label positions as `label_at`."""
     last = [point for point in points if point["vocab_size"] == 256 + PUBLISHED_MERGES[-1]]
     below = 0.0
     for point in sorted(last, key=lambda point: point["bytes_per_token"]):
@@ -167,7 +167,7 @@ def _ends(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def curve_chart(rows: list[dict[str, Any]], *, published: bool) -> alt.LayerChart:
-    """Bytes per token against vocabulary size, with the published curves behind."""
+    """Bytes per token against vocabulary size, with the published curves in the background."""
     y = alt.Y("bytes_per_token:Q", title="bytes per token", scale=alt.Scale(zero=False))
     x = alt.X(
         "vocab_size:Q",

@@ -1,8 +1,8 @@
-"""What is in a vocabulary: `python -m experiments.inspect_vocab TOKENIZER [--against OTHER] [--text FILE...]`.
+"""Inspect a vocabulary: `python -m experiments.inspect_vocab TOKENIZER [--against OTHER] [--text FILE...]`.
 
-Writes, into the folder `--out`: `vocabulary.html`, a page that opens offline (search over all tokens, their merge trees
-and contexts, live segmentation of any text); `vocabulary.json`, its numbers; `tokens-LABEL.parquet`, all that is known
-of each token; and with `--figures` the charts for papers. Prints a summary.
+Writes into the folder `--out`: `vocabulary.html`, a page that opens offline (search over all tokens, merge trees and
+contexts, live segmentation of any text); its numbers as `vocabulary.json`; `tokens-LABEL.parquet`, a table of all
+tokens; and with `--figures` the charts for papers. Prints a summary.
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ EMBEDDED = "embedded"
 
 
 def run(argv: list[str] | None = None) -> int:
-    """Measures, writes and prints; returns the exit code."""
+    """Run the command; return the exit code."""
     usual = Settings()
     options = argparse.ArgumentParser(
         prog="python -m experiments.inspect_vocab",
-        description="What is in a vocabulary, beside another one, and what both do to a text: a page, JSON, a summary.",
+        description="Inspects a vocabulary, alone or against others, and measures it on text: a page, JSON, a summary.",
     )
-    options.add_argument("tokenizer", type=Path, help="folder or file of any known format, or a training's artifact")
-    options.add_argument("--against", nargs="+", default=[], type=Path, metavar="OTHER", help="other tokenizers")
+    options.add_argument("tokenizer", type=Path, help="folder or file of any known format, or a training artifact")
+    options.add_argument("--against", nargs="+", default=[], type=Path, metavar="OTHER", help="tokenizers to compare")
     options.add_argument(
         "--text", nargs="+", default=[], metavar="FILE",
         help="held-out text, files as in corpus.paths; 'embedded' for the embedded corpus's held-out documents",
     )  # fmt: skip
-    options.add_argument("--max-bytes", type=int, default=10_000_000, help="use only so much text (%(default)s)")
+    options.add_argument("--max-bytes", type=int, default=10_000_000, help="use at most this much text (%(default)s)")
     options.add_argument("--out", type=Path, default=Path("vocabulary"), metavar="FOLDER", help="(%(default)s)")
     options.add_argument("--label", help="name of the tokenizer in the report")
     options.add_argument("--against-label", nargs="+", default=[], metavar="LABEL", help="names of the others")
-    options.add_argument("--pattern", help="name or regex, where the tokenizer's file holds none: GPT-2's, tiktoken's")
-    options.add_argument("--against-pattern", nargs="+", default=[], metavar="PATTERN", help="the same for the others")
-    options.add_argument("--words", metavar="PATTERN", help="pattern that cuts pretokens, if not the tokenizer's")
+    options.add_argument("--pattern", help="name or regex, for formats without a pattern (GPT-2's files, tiktoken's)")
+    options.add_argument("--against-pattern", nargs="+", default=[], metavar="PATTERN", help="patterns of the others")
+    options.add_argument("--words", metavar="PATTERN", help="pattern that defines pretokens, if not the tokenizer's")
     options.add_argument("--alpha", type=float, default=usual.alpha, help="order of the Rényi entropy (%(default)s)")
     options.add_argument("--listed", type=int, default=usual.listed, help="rows of each list (%(default)s)")
     options.add_argument(
-        "--contexts", type=int, default=usual.contexts, help="places in the text per token (%(default)s)"
+        "--contexts", type=int, default=usual.contexts, help="occurrences to show per token (%(default)s)"
     )
     options.add_argument(
         "--context-bytes", type=int, default=usual.most_context_bytes,
-        help="most text around them that the page holds (%(default)s)",
+        help="bytes of context for all occurrences, at most (%(default)s)",
     )  # fmt: skip
     options.add_argument(
         "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
@@ -74,7 +74,7 @@ def run(argv: list[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace) -> None:
     for name, least in (("listed", 0), ("contexts", 1), ("context_bytes", 0), ("max_bytes", 1)):
         if getattr(arguments, name) < least:
-            raise UserError(f"--{name.replace('_', '-')} {getattr(arguments, name)} is too small; use {least} or more")
+            raise UserError(f"--{name.replace('_', '-')} {getattr(arguments, name)} must be at least {least}")
     settings = Settings(
         alpha=arguments.alpha,
         listed=arguments.listed,
@@ -104,13 +104,13 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _batches(arguments: argparse.Namespace) -> list[Batch]:
-    """The text, once for all tokenizers; empty if none is asked for."""
+    """The text for all tokenizers; empty if `--text` was not given."""
     if not arguments.text:
         return []
     if EMBEDDED not in arguments.text:
         return list(Corpus(CorpusConfig(paths=arguments.text, max_bytes=arguments.max_bytes)).batches("all"))
     if arguments.text != [EMBEDDED]:
-        raise UserError(f"--text {EMBEDDED} names the embedded corpus, which is not mixed with files; name either")
+        raise UserError(f"--text {EMBEDDED} is the embedded corpus, which cannot be mixed with files; use one of them")
     taken, room = [], arguments.max_bytes
     for document in embedded.documents():
         if room > 0 and embedded.is_heldout(document.group, 0.25):
@@ -120,7 +120,7 @@ def _batches(arguments: argparse.Namespace) -> list[Batch]:
 
 
 def _labels(arguments: argparse.Namespace) -> list[str]:
-    """Names of all tokenizers: as given, or of the folder or file, with its folder's name where two are the same."""
+    """Labels of all tokenizers: as given, or the name of the folder or file, with its parent's name if not unique."""
 
     def name(path: Path) -> str:
         inside = path.name in ("tokenizer.json", "vocab.json", "merges.txt", "superbpe.json")
@@ -140,7 +140,7 @@ def _labels(arguments: argparse.Namespace) -> list[str]:
 
 
 def _one_each(option: str, arguments: argparse.Namespace) -> list[str | None]:
-    """The values of `--against-OPTION`, one per other tokenizer; None where it is not given."""
+    """The values of `--against-OPTION`, one per tokenizer of `--against`; None if the option was not given."""
     given = getattr(arguments, f"against_{option}") or [None] * len(arguments.against)
     if len(given) != len(arguments.against):
         raise UserError(

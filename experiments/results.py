@@ -1,4 +1,4 @@
-"""What each stage hands to the next: one dataclass per kind of artifact, stored as `contents` of its manifest."""
+"""Results of the stages: one dataclass per kind of artifact, stored as `contents` of its manifest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Contents:
 
     @classmethod
     def load(cls, values: Mapping[str, Any]) -> Self:
-        """Make the result of what a manifest holds; entries of other versions are ignored.
+        """Load the result from the entries of a manifest; unknown entries are ignored.
 
         Raises:
             UserError: If an entry is missing.
@@ -32,24 +32,24 @@ class Contents:
             raise UserError(f"it was made by another version of this program ({error})") from None
 
     def save(self) -> dict[str, Any]:
-        """Return what the manifest holds: everything but entries that are None."""
+        """Return the entries for the manifest: all attributes that are not None."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Folder(Contents):
-    """An artifact whose files say everything."""
+    """Contents of an artifact whose result is only in its files."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(Contents):
-    """Which text a stage read.
+    """The text that a stage read.
 
     Attributes:
         corpus: Hash of the corpus; None for a mixture of other text.
         split: `train` or `heldout`.
-        mixture: Names and weights of the text in place of the corpus.
-        without_heldout_of: Hash of the corpus whose held-out documents were left out of the mixture.
+        mixture: Names and weights of the text that was read instead of the corpus.
+        without_heldout_of: Hash of the corpus whose held-out documents were excluded from the mixture.
     """
 
     corpus: str | None = None
@@ -64,11 +64,11 @@ class CorpusFiles(Contents):
 
     Attributes:
         package: Package that the text comes from.
-        version: Its version.
+        version: Version of the package.
         fallback: Whether it is the small corpus for machines without that package.
         train: Documents, bytes and groups of the training split.
-        heldout: The same of the held-out split.
-        overlap: Sentences that both splits hold.
+        heldout: Documents, bytes and groups of the held-out split.
+        overlap: Sentences that occur in both splits.
     """
 
     package: str
@@ -84,8 +84,8 @@ class Counts(Reading):
     """Counts of pretokens.
 
     Attributes:
-        n_distinct: Different pretokens.
-        n_pretokens: All pretokens.
+        n_distinct: Distinct pretokens.
+        n_pretokens: Occurrences of all pretokens.
         n_bytes: Bytes of text.
         n_documents: Documents.
     """
@@ -103,12 +103,12 @@ class TokenizerFolder(Contents):
     Attributes:
         vocab_size: Size of its vocabulary.
         mode: How it encodes.
-        sha256: Its identity.
-        source: The file or repository that it was read from, if it was not trained here.
+        sha256: Hash of the tokenizer.
+        source: File or repository that it was loaded from, if it was not trained here.
         revision: Commit of that repository.
-        added_special_tokens: Special tokens that it got here.
-        software: What runs it, if our core does not.
-        reason: Why our core does not.
+        added_special_tokens: Special tokens that were added on loading.
+        software: Library that runs it, if our core cannot.
+        reason: Why our core cannot run it.
     """
 
     vocab_size: int
@@ -123,15 +123,15 @@ class TokenizerFolder(Contents):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedTokenizer(Reading):
-    """Record of a training of phase 1 or phase 2.
+    """Training record of phase 1 or phase 2.
 
     Attributes:
-        tokenizer: Name of the artifact that holds the tokenizer.
-        sha256: Identity of the tokenizer.
+        tokenizer: Name of the tokenizer's artifact.
+        sha256: Hash of the tokenizer.
         vocab_size: Size of its vocabulary.
         exhausted: Phase 1: whether the corpus ran out of pairs.
-        training: Phase 2: what the tokenizer's provenance says of it.
-        early: Phase 2: what its first merges brought, rows of `superbpe.inspection.history.training_statistics`.
+        training: Phase 2: entry of the tokenizer's provenance.
+        early: Phase 2: effect of the first merges, rows of `superbpe.inspection.history.training_statistics`.
     """
 
     tokenizer: str
@@ -144,10 +144,10 @@ class TrainedTokenizer(Reading):
 
 @dataclass(frozen=True, kw_only=True)
 class ShardsFolder(Reading):
-    """One split of the corpus in the tokens of one tokenizer.
+    """One split of the corpus, encoded with one tokenizer.
 
     Attributes:
-        n_tokens: Tokens, one separator per document among them.
+        n_tokens: Tokens, including one separator per document.
         n_documents: Documents.
         n_bytes: Bytes of the documents.
         dtype: Type of the stored ids.
@@ -165,23 +165,23 @@ class ShardsFolder(Reading):
 
     @classmethod
     def load(cls, values: Mapping[str, Any]) -> Self:
-        """As `Contents.load`."""
+        """Load the result, see `Contents.load`."""
         found = values.get("text_loss")
         return super().load({**values, "text_loss": None if found is None else TextLoss(**found)})
 
     @property
     def bytes_per_token(self) -> float:
-        """Bytes of text per token, separators not counted."""
+        """Bytes of text per token, without separators."""
         return self.n_bytes / max(self.n_tokens - self.n_documents, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldoutDocuments(Reading):
-    """What is known about the held-out documents, whatever the tokenizer.
+    """Facts about the held-out documents that do not depend on the tokenizer.
 
     Attributes:
         n_documents: Documents.
-        names: Names of the groups that documents are in, by `source` and `script`.
+        names: Names of the groups of documents, by `source` and `script`.
     """
 
     n_documents: int
@@ -193,8 +193,8 @@ class TrainedModel(Contents):
     """A trained language model.
 
     Attributes:
-        tokenizer: Identity of the tokenizer.
-        summary: What the training was and what it cost.
+        tokenizer: Hash of the tokenizer.
+        summary: Settings and cost of the training.
     """
 
     tokenizer: str
@@ -202,7 +202,7 @@ class TrainedModel(Contents):
 
     @classmethod
     def load(cls, values: Mapping[str, Any]) -> Self:
-        """As `Contents.load`."""
+        """Load the result, see `Contents.load`."""
         try:
             return super().load({**values, "summary": TrainingSummary(**values["summary"])})
         except (KeyError, TypeError) as error:
@@ -220,27 +220,27 @@ class TrainedModel(Contents):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What models that differ in their seed alone have in common; steps follow from the budget, seed by seed."""
+        """Settings that models with different seeds share; the number of steps follows from the budget of each seed."""
         train = {key: value for key, value in self.summary.run["train"].items() if key not in ("seed", "max_steps")}
         return {**self.summary.run, "train": train}
 
 
 @dataclass(frozen=True, kw_only=True)
 class InferenceCost(Contents):
-    """What a model costs when it is used, per byte of text (`lm.evaluate.cost`).
+    """Inference cost of a model per byte of text (`lm.evaluate.cost`).
 
     Attributes:
-        context_bytes: Bytes of the context that is read.
-        context_tokens: The same in tokens.
-        bytes_per_token: Of the held-out text.
-        prefill_flops_per_byte: FLOPs of reading the context.
-        decode_flops_per_byte: FLOPs of decoding after it.
+        context_bytes: Length of the context in bytes.
+        context_tokens: Length of the context in tokens.
+        bytes_per_token: Bytes per token on the held-out text.
+        prefill_flops_per_byte: FLOPs of the prefill.
+        decode_flops_per_byte: FLOPs of decoding after the context.
         kv_bytes_per_byte: Bytes of the KV cache per byte of context.
-        kv_dtype: Type of the numbers in the KV cache.
+        kv_dtype: Dtype of the KV cache.
         parameters_total: Parameters of the model.
-        formulas: How they are counted.
-        decode_seconds_per_byte: Measured time; None where the text was too short.
-        decode_device: Where it was measured.
+        formulas: Formulas of these numbers.
+        decode_seconds_per_byte: Measured decoding time; None if the text was too short.
+        decode_device: Device of the measurement.
     """
 
     context_bytes: int
@@ -283,29 +283,29 @@ class Scores(Contents):
 
     Attributes:
         bits_per_byte: Loss of the text, in bits per byte of the original documents.
-        bits_per_byte_interval: Its interval; None below two documents.
-        confidence: Of the interval.
-        nats_per_byte: The loss in nats.
-        nats_per_token: Per token.
-        nats_per_document: Per document.
+        bits_per_byte_interval: Confidence interval of the loss; None for fewer than two documents.
+        confidence: Confidence level of the interval.
+        nats_per_byte: Loss in nats per byte.
+        nats_per_token: Loss in nats per token.
+        nats_per_document: Loss in nats per document.
         eos_nats_per_document: Loss of the separator that ends each document.
-        bytes_per_token: Of the held-out text.
-        n_documents: Documents.
-        n_bytes: Their bytes.
-        n_tokens: Their tokens.
-        context_bytes: Bytes of context at most.
-        min_context_bytes: Bytes of context that each token should see.
-        mean_context_bytes: What they saw.
-        position_limited_share: Share of bytes whose context the trained positions limited.
-        short_context_share: Share of bytes with less than `min_context_bytes`.
-        overlap_share: Share of computed positions that served as context only.
+        bytes_per_token: Bytes per token on the held-out text.
+        n_documents: Number of documents.
+        n_bytes: Bytes of the documents.
+        n_tokens: Tokens of the documents.
+        context_bytes: Maximum context, in bytes.
+        min_context_bytes: Minimum context where the document has it, in bytes.
+        mean_context_bytes: Mean context of the scored tokens, in bytes.
+        position_limited_share: Share of bytes whose context was limited by the trained positions.
+        short_context_share: Share of bytes with a context shorter than `min_context_bytes`.
+        overlap_share: Share of computed positions that served only as context.
         padding_share: Share of computed positions that were padding.
-        cluster: What the bootstrap resamples: `document` or `source`.
-        tokenizer_sha256: Identity of the tokenizer.
-        cost: What inference costs.
+        cluster: Unit that the bootstrap resamples: `document` or `source`.
+        tokenizer_sha256: Hash of the tokenizer.
+        cost: Cost of inference.
         by_source: Scores by source.
         by_script: Scores by script.
-        seeds: Of each training seed, if there are several.
+        seeds: Scores of each training seed, if there are several.
     """
 
     bits_per_byte: float
@@ -335,7 +335,7 @@ class Scores(Contents):
 
     @classmethod
     def load(cls, values: Mapping[str, Any]) -> Self:
-        """As `Contents.load`."""
+        """Load the result, see `Contents.load`."""
         interval, seeds = values.get("bits_per_byte_interval"), values.get("seeds")
         nested = {
             "bits_per_byte_interval": None if interval is None else tuple(interval),
@@ -351,7 +351,7 @@ class Scores(Contents):
 
 
 GROUPS = ("source", "script")
-"""What held-out documents are grouped by."""
+"""Groupings of held-out documents."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,7 +359,7 @@ class ReportFolder(Contents):
     """A report.
 
     Attributes:
-        verdict: Its result.
+        verdict: Verdict of the report.
     """
 
     verdict: dict[str, Any]
@@ -367,24 +367,24 @@ class ReportFolder(Contents):
 
 @dataclass(frozen=True, kw_only=True)
 class ArmRecord(Contents):
-    """One arm of a finished comparison, as `run.json` holds it.
+    """One arm of a finished comparison, as stored in `run.json`.
 
     Attributes:
         key: Name of the arm.
-        label: Its name in tables.
-        tokenizer: Artifact of the tokenizer; the following are names of artifacts, too.
-        training: Training of the tokenizer, if it was trained here.
-        counts: Counts that it was trained on.
-        shards: Training text in its tokens.
-        heldout: Held-out text in its tokens.
-        lms: Models, one per seed.
-        evaluations: Their scores.
+        label: Name of the arm in tables.
+        tokenizer: Name of the tokenizer's artifact.
+        training: Name of the training record, if the tokenizer was trained here.
+        counts: Name of the counts that it was trained on.
+        shards: Name of the training shards.
+        heldout: Name of the held-out shards.
+        lms: Names of the models, one per seed.
+        evaluations: Names of the evaluations, one per seed.
         vocab_size: Size of the vocabulary.
-        bytes_per_token: Of the held-out text.
+        bytes_per_token: Bytes per token on the held-out text.
         bits_per_byte: Loss on the held-out text.
-        interval: Its interval.
+        interval: Confidence interval of the loss.
         difference: Bits per byte minus those of the first arm.
-        difference_interval: Its interval.
+        difference_interval: Confidence interval of the difference.
     """
 
     key: str
@@ -410,7 +410,7 @@ class ArmRecord(Contents):
 
     @classmethod
     def load(cls, values: Mapping[str, Any]) -> Self:
-        """As `Contents.load`; version 0.1 listed counts, training and shards as `readers`."""
+        """Load the result, see `Contents.load`; version 0.1 stored counts, training and shards as `readers`."""
         if readers := values.get("readers"):
             values = {**values, "counts": readers[0], "shards": readers[-1]}
         return super().load(values)
@@ -418,7 +418,7 @@ class ArmRecord(Contents):
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonRecord(Contents):
-    """A finished comparison, as `run.json` holds it.
+    """A finished comparison, as stored in `run.json`.
 
     Attributes:
         arms: The arms.
@@ -430,6 +430,6 @@ class ComparisonRecord(Contents):
 
     @classmethod
     def load(cls, values: Mapping[str, Any]) -> Self:
-        """As `Contents.load`; version 0.1 called the arms `tokenizers`."""
+        """Load the result, see `Contents.load`; version 0.1 called the arms `tokenizers`."""
         rows = values.get("arms", values.get("tokenizers", []))
         return cls(arms=[ArmRecord.load(row) for row in rows], confidence=values["confidence"])

@@ -1,4 +1,4 @@
-"""Encode the text with both tokenizers, with what that needs: `python -m experiments.shard_corpus`."""
+"""Encode the corpus with every tokenizer: `python -m experiments.shard_corpus`."""
 
 from experiments.cli.main import main
 

@@ -1,4 +1,4 @@
-"""What lies in a folder of artifacts, what made it, what it cost: `python -m experiments.status [artifacts=FOLDER]`."""
+"""List the artifacts in a folder, with their origin and cost: `python -m experiments.status [artifacts=FOLDER]`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(argv: list[str] | None = None) -> int:
     """Print the table; return the exit code."""
     options = argparse.ArgumentParser(
         prog="python -m experiments.status",
-        description="Lists artifacts by the command that made them: cost, state, and what each was made of.",
+        description="Lists artifacts by the command that made them, with cost, state and inputs.",
     )
     add_store(options)
     options.add_argument("--verify", action="store_true", help="compare every file with its checksum")
@@ -36,7 +36,7 @@ def run(argv: list[str] | None = None) -> int:
 
 
 def add_store(options: argparse.ArgumentParser) -> None:
-    """Add the argument that names the folder, spelt as in the other commands."""
+    """Add the argument for the folder, written as in the other commands."""
     options.add_argument("store", nargs="?", default="artifacts=artifacts", metavar="artifacts=FOLDER")
 
 
@@ -44,7 +44,7 @@ def store_of(arguments: argparse.Namespace, progress: Progress | None = None) ->
     """Return the store that the command line names."""
     key, equals, value = arguments.store.rpartition("=")
     if equals and key != "artifacts":
-        raise UserError(f"{arguments.store} is not understood; write artifacts=FOLDER")
+        raise UserError(f"cannot parse {arguments.store}; write artifacts=FOLDER")
     return Store(Path(value), progress=progress)
 
 
@@ -80,7 +80,7 @@ def _print(items: list[Item]) -> None:
 
 
 def _first_made(items: list[Item], item: Item) -> str:
-    """When the first artifact of the same command was made: commands are listed in that order."""
+    """Time when the command made its first artifact; commands are listed in that order."""
     return min((each.made for each in items if item.command and each.command == item.command), default="")
 
 
@@ -93,7 +93,7 @@ def _table(group: list[Item]) -> Table:
     for item in group:
         memory = None if item.manifest is None else item.manifest.peak_memory_bytes
         table.add_row(
-            Text("\n  needs ".join([item.name, *item.needs])),  # below each other: whole names fit any terminal
+            Text("\n  needs ".join([item.name, *item.needs])),  # one per line, so that names fit any terminal
             "" if item.seconds is None else duration(item.seconds),
             f"{si(item.n_bytes)}B",
             "" if memory is None else f"{si(memory)}B",
@@ -103,9 +103,9 @@ def _table(group: list[Item]) -> Table:
 
 
 def state(item: Item) -> str:
-    """Say what state an artifact is in, and whether anything needs it."""
+    """Describe the state of an artifact and whether it is needed."""
     if item.state == WHOLE:
-        return "" if item.needed else "nothing needs it"
+        return "" if item.needed else "not needed"
     return "other format" if item.state == OUTDATED else item.state
 
 
@@ -116,8 +116,8 @@ def _total(items: list[Item]) -> str:
     told = f"{len(items)} artifacts, {si(total)}B, {duration(seconds)} of work"
     if free:
         told += (
-            f"; nothing needs, or can use, {len(free)} of them ({si(sum(item.n_bytes for item in free))}B): "
-            "`python -m experiments.clean` shows and removes them"
+            f"; {len(free)} of them are not needed or not usable ({si(sum(item.n_bytes for item in free))}B): "
+            "`python -m experiments.clean` lists and removes them"
         )
     return told
 

@@ -1,4 +1,4 @@
-"""Train BPE, phase 1, with what it needs: `python -m experiments.train_bpe`."""
+"""Train BPE (phase 1): `python -m experiments.train_bpe`."""
 
 from experiments.cli.main import main
 

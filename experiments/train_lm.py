@@ -1,4 +1,4 @@
-"""Train one language model per tokenizer, with what that needs: `python -m experiments.train_lm`."""
+"""Train one language model per tokenizer: `python -m experiments.train_lm`."""
 
 from experiments.cli.main import main
 

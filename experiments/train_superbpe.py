@@ -1,4 +1,4 @@
-"""Train the superword tokenizer, phase 2, with what it needs: `python -m experiments.train_superbpe`."""
+"""Train the superword tokenizer (phase 2): `python -m experiments.train_superbpe`."""
 
 from experiments.cli.main import main
 

@@ -1,9 +1,9 @@
-"""Tokens that a model has hardly learnt: `python -m experiments.undertrained MODEL [--out FILE.json]`.
+"""Find under-trained tokens of a model: `python -m experiments.undertrained MODEL [--out FILE.json]`.
 
-MODEL is an `lm-...` artifact; its tokenizer is the artifact beside it, unless `--tokenizer` names it. Tokens whose
-output embedding is nearest to those of unused ids are candidates. Those that the model does not repeat when its context
-does are under-trained (Land & Bartolo, 2024). Where the model's shards are beside it too, the list says how often each
-token was in what it read. `--out` gets all of it as JSON.
+MODEL is an `lm-...` artifact. Its tokenizer is found in the same folder of artifacts, or named with `--tokenizer`.
+Candidates are the tokens whose output embeddings are closest to those of unused ids. A candidate is under-trained if
+the model does not repeat it in a context that repeats it (Land & Bartolo, 2024). If the model's shards exist, the list
+includes how often each token occurred in training. `--out` writes all results as JSON.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tokenizer.durable import write_json
 from tokenizer.errors import UserError
 
 _ENOUGH = 0.5
-"""Where the model repeats a smaller share of well-trained tokens, that it does not repeat one says little."""
+"""If the model repeats a smaller share of well-trained tokens than this, the repetition test says little."""
 
 
 def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
     folder, out = Path(arguments.model), arguments.out and Path(arguments.out)
     if out and (out.exists() or not out.parent.is_dir()):
-        raise UserError(f"{out} exists already, or its folder does not; name a new file")
+        raise UserError(f"{out} already exists, or its folder does not; choose a new file in an existing folder")
     if arguments.top < 0:
-        raise UserError(f"--top={arguments.top}: use 0 or more")
+        raise UserError(f"--top={arguments.top} must be at least 0")
     model, tokenizer = open_model(folder, arguments.tokenizer and Path(arguments.tokenizer), device=arguments.device)
     with reporter.stage("undertrained"):
         found = find_undertrained(
@@ -83,29 +83,31 @@ def _show(summary: dict[str, Any], top: int, reporter: Reporter) -> None:
     if summary["controls"] and summary["control_share"] < _ENOUGH:
         reporter.say(
             f"warning: the model repeats only {summary['control_share']:.0%} of {summary['controls']} tokens that look "
-            "well trained: that it does not repeat the candidates proves little; go by the distances",
+            "well trained, so the repetition test proves little; rely on the distances",
             "yellow",
         )
 
 
 def _shown(text: str) -> str:
-    """A token in quotes, with escapes for what a terminal does not show or would obey."""
+    """A token in quotes, with escapes for unprintable and control characters."""
     return '"' + "".join(c if c.isprintable() else repr(c)[1:-1] for c in text) + '"'
 
 
 def run(argv: list[str] | None = None) -> int:
-    """Reads, looks and tells; returns the exit code."""
+    """Run the command; return the exit code."""
     options = argparse.ArgumentParser(
-        prog="python -m experiments.undertrained", description="List tokens that a model has hardly learnt."
+        prog="python -m experiments.undertrained", description="List the under-trained tokens of a model."
     )
     options.add_argument("model", help="a language model's folder: artifacts/lm-...")
-    options.add_argument("--tokenizer", help="its tokenizer, where that is not the artifact beside it")
-    options.add_argument("--out", help="JSON file to write, which does not exist yet")
+    options.add_argument("--tokenizer", help="the model's tokenizer, if it is not among the same artifacts")
+    options.add_argument("--out", help="JSON file to write; must not exist yet")
     options.add_argument("--top", type=int, default=40, help="tokens to show (default 40)")
     options.add_argument("--share", type=float, default=0.02, help="share of ordinary tokens to verify (default 0.02)")
-    options.add_argument("--threshold", type=float, default=0.01, help="highest probability (default 0.01)")
+    options.add_argument(
+        "--threshold", type=float, default=0.01, help="maximum probability of an under-trained token (default 0.01)"
+    )
     options.add_argument("--controls", type=int, default=100, help="well-trained tokens to verify too (default 100)")
-    options.add_argument("--unused", type=int, nargs="+", metavar="ID", help="ids that training never had")
+    options.add_argument("--unused", type=int, nargs="+", metavar="ID", help="ids that never occurred in training")
     options.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     arguments = options.parse_args(argv)
     return exit_code(lambda: _run(arguments, Reporter(console)))

@@ -1,4 +1,4 @@
-"""Speed and memory, beside other people's software in the same run: `python -m experiments.benchmarks.NAME`."""
+"""Speed and memory, compared with other software in the same run: `python -m experiments.benchmarks.NAME`."""
 
 from experiments.cli.signals import restore
 

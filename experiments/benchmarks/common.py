@@ -1,4 +1,4 @@
-"""What the benchmarks share: contenders in processes of their own, in turn, text for them, a table of medians."""
+"""Shared by the benchmarks: contenders in separate processes, run in turn, their text, and a table of medians."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tokenizer.corpus.corpus import Corpus, CorpusConfig
 from tokenizer.errors import UserError
 
 Job = Callable[[argparse.Namespace], dict[str, Any]]
-"""Does the work and returns what it measured: at least `seconds`, for `bytes` of text."""
+"""Does the work and returns its measurements: at least `seconds`, and `bytes` of text."""
 
 CONSOLE = Console(width=max(Console().width, 160))
-"""Wide enough for the tables, also where output goes to a file."""
+"""Wide enough for the tables, even if the output goes to a file."""
 
 SEPARATOR = "<|endoftext|>"
-"""Stands between documents in plain text."""
+"""Separator between documents in plain text."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Result:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the last round found."""
+        """Measurements of the last round."""
         return self.rounds[-1]
 
 
@@ -59,7 +59,7 @@ def _child(job: Job, arguments: argparse.Namespace, out: Any) -> None:
 
 
 def run(job: Job, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Runs a job in a fresh process, so that neither memory nor caches of another one count for it."""
+    """Run a job in a fresh process, so that memory and caches of other jobs do not affect it."""
     context = multiprocessing.get_context("spawn")
     receive, send = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(job, arguments, send))
@@ -76,7 +76,7 @@ def run(job: Job, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def in_turn(contenders: Mapping[str, Callable[[], dict[str, Any]]], rounds: int) -> list[Result]:
-    """All contenders in turn, round after round, so that drift of the machine hits all alike."""
+    """Run all contenders in turn, round after round, so that drift of the machine affects all of them equally."""
     console = Console(stderr=True)
     results = [Result(name, []) for name in contenders]
     for number in range(rounds):
@@ -88,12 +88,12 @@ def in_turn(contenders: Mapping[str, Callable[[], dict[str, Any]]], rounds: int)
 
 
 def compare(jobs: dict[str, Job], arguments: argparse.Namespace) -> list[Result]:
-    """Jobs of this framework's own environment, as often as `arguments.rounds` says."""
+    """Run jobs in this framework's own environment for `arguments.rounds` rounds."""
     return in_turn({name: partial(run, job, arguments) for name, job in jobs.items()}, arguments.rounds)
 
 
 def table(title: str, results: Sequence[Result], extra: Sequence[str] = ()) -> Table:
-    """Medians, and each contender's time per byte as a multiple of the first one's (ours)."""
+    """Return medians, and each contender's time per byte relative to the first one (ours)."""
     rows = Table(title=title, caption=f"{os.cpu_count()} cores; medians; seconds by the clock, without imports")
     per_byte = [result.median("seconds") / result.facts["bytes"] for result in results]
     for column in ("", "MB", "seconds", "per byte, times ours", "CPU seconds", "peak MB", *extra):
@@ -112,7 +112,7 @@ def table(title: str, results: Sequence[Result], extra: Sequence[str] = ()) -> T
 
 
 def parser(description: str, *, several_sizes: bool = False) -> argparse.ArgumentParser:
-    """Options that all benchmarks have; `--max-bytes` is a list where `several_sizes` are possible."""
+    """Return the options of all benchmarks; `--max-bytes` is a list with `several_sizes`."""
     options = argparse.ArgumentParser(description=description)
     options.add_argument("paths", nargs="+", help="text: .txt, .jsonl[.gz|.zst] or .parquet files, directories, globs")
     options.add_argument("--rounds", type=positive, default=3, help="runs of each contender, in turn (default 3)")
@@ -124,13 +124,13 @@ def parser(description: str, *, several_sizes: bool = False) -> argparse.Argumen
 
 
 def add_peers(options: argparse.ArgumentParser, names: Sequence[str], words: str, cached: str) -> None:
-    """Options of benchmarks beside other people's software; `parse_peers` reads them.
+    """Add the options of benchmarks that compare with other software; `parse_peers` reads them.
 
     Args:
-        options: those of `parser`.
-        names: whom to compare with.
-        words: what stands before their names in the help.
-        cached: what goes below `--cache`.
+        options: Options from `parser`.
+        names: Names of the peers.
+        words: Text before the names in the help.
+        cached: What is stored in `--cache`.
     """
     options.add_argument(
         "--peers", nargs="*", default=list(names), choices=[*names, "none"], help=f"{words} (default {' '.join(names)})"
@@ -140,7 +140,7 @@ def add_peers(options: argparse.ArgumentParser, names: Sequence[str], words: str
 
 
 def parse_peers(options: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
-    """The command line; `peers` is empty where it says none."""
+    """Parse the command line; `peers` is empty for `--peers none`."""
     arguments = options.parse_args(argv)
     arguments.peers = [peer for peer in arguments.peers if peer != "none"]
     arguments.peers_venv = arguments.peers_venv or arguments.cache / "peers-venv"
@@ -148,15 +148,15 @@ def parse_peers(options: argparse.ArgumentParser, argv: Sequence[str]) -> argpar
 
 
 def positive(text: str) -> int:
-    """A number of times or of things, as an option's value."""
+    """Parse a positive integer option."""
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not possible; use 1 or more")
+        raise argparse.ArgumentTypeError(f"{text} must be at least 1")
     return number
 
 
 def size(text: str) -> int | None:
-    """Bytes of text, as an option's value: 5000000, 5MB, 5e6; `all` is None.
+    """Parse a size in bytes: 5000000, 5MB, 5e6; `all` is None.
 
     >>> size("1.5MB")
     1500000
@@ -169,16 +169,16 @@ def size(text: str) -> int | None:
     except (ValueError, OverflowError):
         value = 0
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; use for example 100MB, or all")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; use for example 100MB, or all")
     return value
 
 
 @dataclass(frozen=True)
 class PlainText:
-    """Documents as plain text, for contenders that read nothing else.
+    """Documents as plain text, for contenders that cannot read other formats.
 
-    Every document ends with a line feed. `lines` holds them end to end, which cuts all alike who read line by
-    line; `documents` holds the same with `SEPARATOR` between them.
+    Every document ends with a line feed. `lines` contains them end to end, for contenders that read line by line;
+    `documents` contains them with `SEPARATOR` in between.
     """
 
     lines: Path
@@ -187,10 +187,10 @@ class PlainText:
 
     @classmethod
     def of(cls, corpus: Corpus, cache: Path) -> PlainText:
-        """Writes the text below `cache`, unless it is there.
+        """Write the text into `cache`, unless it exists.
 
         Raises:
-            UserError: the corpus cannot be read, or the separator occurs in it.
+            UserError: If the corpus cannot be read, or the separator occurs in it.
         """
         key = hashlib.sha256(json.dumps([corpus.identity(), SEPARATOR]).encode()).hexdigest()[:16]
         folder = cache / f"text-{key}"
@@ -213,7 +213,7 @@ class PlainText:
                 data, offsets = batch.data.tobytes(), batch.offsets
                 if separator in data:
                     raise UserError(
-                        f"the text contains {SEPARATOR}, which is to stand between documents; leave those documents out"
+                        f"the text contains {SEPARATOR}, which separates documents here; remove those documents"
                     )
                 for start, end in pairwise(offsets):
                     document = data[start:end] if data[end - 1 : end] == b"\n" else data[start:end] + b"\n"
@@ -223,5 +223,5 @@ class PlainText:
 
 
 def corpus(paths: Sequence[str], field: str, max_bytes: int | None) -> Corpus:
-    """The text that a command line names."""
+    """Return the text that the command line names."""
     return Corpus(CorpusConfig(paths=list(paths), field=field, max_bytes=max_bytes))

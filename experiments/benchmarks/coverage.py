@@ -1,9 +1,9 @@
-"""How often 95 % intervals over seeds hold the truth: the interval used here, and Satterthwaite's.
+"""Coverage of 95 % intervals over seeds: the interval used here, and Satterthwaite's.
 
     python -m experiments.benchmarks.coverage
 
-Differences of which the truth is 0, with normal noise between seeds and between documents; the variances are estimated
-from as many seeds and documents, as an evaluation has to.
+Simulates differences whose true value is 0, with normal noise between seeds and between documents. The variances are
+estimated from the given numbers of seeds and documents, as in an evaluation.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def main(argv: list[str]) -> int:
     options.add_argument("--rounds", type=common.positive, default=20_000)
     arguments = options.parse_args(argv)
     if min(arguments.seeds) < 2 or arguments.documents < 2:
-        options.error("variances take at least 2 seeds and 2 documents")
-    table = Table(title=f"95 % intervals that hold the truth, {arguments.documents} documents")
+        options.error("variances require at least 2 seeds and 2 documents")
+    table = Table(title=f"95 % intervals that contain the true value, {arguments.documents} documents")
     for column in ("seeds", "variance of seeds / of documents", "Satterthwaite", "a t for each variance"):
         table.add_column(column, justify="right")
     rng = np.random.default_rng(0)
@@ -43,21 +43,21 @@ def main(argv: list[str]) -> int:
 
 
 def coverage(rng: np.random.Generator, seeds: int, ratio: float, documents: int, rounds: int) -> tuple[float, float]:
-    """Share of intervals that hold 0, with Satterthwaite's single quantile and with one for each variance.
+    """Return the share of intervals that contain 0, with Satterthwaite's quantile and with one for each variance.
 
     Args:
-        rng: Draws.
-        seeds: How many.
-        ratio: Variance of the mean over seeds, over that of the mean over documents.
-        documents: How many.
-        rounds: Of the simulation.
+        rng: Random generator.
+        seeds: Number of seeds.
+        ratio: Variance of the mean over seeds, divided by that of the mean over documents.
+        documents: Number of documents.
+        rounds: Rounds of the simulation.
     """
     degrees = np.array([[seeds - 1], [documents - 1]])
     truth = np.array([[ratio], [1.0]])
     errors = np.abs(rng.normal(0, np.sqrt(truth.sum()), rounds))
     found = truth * rng.chisquare(degrees, (2, rounds)) / degrees
     total = found.sum(axis=0)
-    # A quantile for every round would take minutes: it is smooth in the degrees of freedom.
+    # Interpolated, because a quantile for every round would take minutes; it is smooth in the degrees of freedom.
     grid = np.geomspace(1, seeds + documents, 200)
     quantiles = np.array([t_quantile(_CONFIDENCE, float(value)) for value in grid])
     single = np.interp(total**2 / (found**2 / degrees).sum(axis=0), grid, quantiles) * np.sqrt(total)

@@ -1,9 +1,9 @@
-"""Encoding beside other people's encoders: `python -m experiments.benchmarks.encode FILES [--tokenizers NAMES]`.
+"""Encoding against other encoders: `python -m experiments.benchmarks.encode FILES [--tokenizers NAMES]`.
 
-A table for each tokenizer: one call for each document and one for all, on one core and on more, text not seen before
-in the process (cold) and the same text again, documents as they are and cut to `--length` bytes, and out of a file.
-Every run is a process of its own. Whoever reads `tokenizer.json` gets the one that we save, tiktoken our ranks. The ids
-of the first `--slow-bytes` are compared with HF's in the same run, document by document.
+One table per tokenizer: one call per document and one call for all, on one core and on several, new text (cold) and the
+same text again (warm), whole documents and documents cut to `--length` bytes, and reading from a file. Every run is a
+separate process. Encoders that read `tokenizer.json` get ours, tiktoken gets our ranks. The ids of the first
+`--slow-bytes` are compared with HF's in the same run, document by document.
 
 Tokenizers are folders, or names of `RECIPES`, which are trained on the text first.
 """
@@ -257,7 +257,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def main(argv: list[str]) -> int:
-    """Runs the contenders and prints the tables; 1 if our ids are not HF's, 2 for a user's mistake."""
+    """Run the contenders and print the tables; return 1 if our ids differ from HF's, 2 for a user error."""
     options = parse(argv)
     try:
         text = common.PlainText.of(common.corpus(options.paths, options.field, options.max_bytes), options.cache)

@@ -1,11 +1,10 @@
-"""One encoder in a process of its own: `python encode_jobs.py CONTENDER ARGUMENTS`, a JSON object on stdout.
+"""One encoder in a separate process: `python encode_jobs.py CONTENDER ARGUMENTS`, prints a JSON object.
 
-Like `peers_jobs`, it runs in the peers' environment and in ours. The process sees each document once before the clock
-of the first pass (cold) stops, and again in the second (warm), since caches make a text look fast that is repeated.
-Left out are loading, and some words, which build what is built at first use. A digest of each of the first documents'
-ids goes to a file.
+Like `peers_jobs`, it runs in the peers' environment and in ours. Each document is encoded once in the first pass (cold)
+and again in the second (warm), because caches speed up repeated text. Loading and a short warm-up text, which triggers
+lazy initialization, are not timed. Digests of the ids of the first documents are written to a file.
 
-The pattern `cl100k` has no spelling that HF's engine and all these encoders know; they get its name and ranks.
+No regex for the pattern `cl100k` works in HF's engine and in all these encoders; they get its name and ranks.
 """
 
 # ruff: noqa: PTH123 (the peers' environment holds no more than it must)

@@ -1,10 +1,10 @@
-"""Evaluation against the model's plain forward pass, in tokens per second, in one process and in turn.
+"""Evaluation against the model's plain forward pass, in tokens per second, in turn in one process.
 
     python -m experiments.benchmarks.evaluate TEXT --tokenizer FOLDER --max-bytes 300kB
 
-Both read the same documents with the same weights (drawn at random: their values do not matter). The plain pass reads
-full rows of the trained length and throws the logits away. Evaluation plans windows, pads them, takes the loss of every
-token, and adds up. With a minimum of context, tokens are read again as context: that is asked for, and is told apart.
+Both read the same documents with the same random weights, whose values do not matter. The plain pass reads full rows of
+the trained length and discards the logits. Evaluation plans windows, pads them, computes the loss of every token, and
+sums it up. With a minimum context, tokens are read again as context; the table shows their share.
 """
 
 from __future__ import annotations

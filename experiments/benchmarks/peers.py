@@ -1,7 +1,7 @@
-"""Other people's trainers and encoders, in an environment of their own, which the benchmark makes.
+"""Other trainers and encoders, in a separate environment that the benchmark creates.
 
-They need not share a Python environment with this framework, whose dependencies they could change, and nobody
-who uses the framework has to install them.
+They do not share this framework's Python environment, because they could change its dependencies, and users of the
+framework do not have to install them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One contender in a process of its own: `python peers_jobs.py CONTENDER ARGUMENTS`, a JSON object on stdout.
+"""One contender in a separate process: `python peers_jobs.py CONTENDER ARGUMENTS`, prints a JSON object.
 
-It runs in the peers' environment as well as in ours, so it imports nothing but the standard library until a
-contender asks for its own. Measured is the library call, reading included and imports left out; memory as the
-kernel tells it. The merges go to a file, after the clock has stopped: one per line, `left right` in
-hexadecimal, or the whole token alone where a library does not tell its parts.
+It runs in the peers' environment and in ours, so it imports only the standard library until a contender imports its own
+library. The measurement covers the library call with reading, without imports; memory is reported by the kernel. The
+merges are written to a file after the measurement: one per line, `left right` in hexadecimal, or the whole token if a
+library does not expose its parts.
 """
 
 # ruff: noqa: PTH123 (pathlib would add to what counts as the bare interpreter)

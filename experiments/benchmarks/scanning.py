@@ -1,8 +1,8 @@
-"""Scanning and counting alone, on text in memory: `python -m experiments.benchmarks.scanning FILES`.
+"""Scanning and counting only, on text in memory: `python -m experiments.benchmarks.scanning FILES`.
 
-Scanning finds where the pieces of a pattern end; counting also counts them. Beside them, on a smaller slice, HF's
-pre-tokenizer and the `regex` module, which also scan alone. Per core means per second of CPU time, which a busy
-neighbour changes less than the clock.
+Scanning finds the ends of a pattern's pieces; counting also counts the pieces. HF's pre-tokenizer and the `regex`
+module are measured for comparison, on less text. "Per core" means per second of CPU time, which other processes affect
+less than the clock.
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ DEFAULT_PATTERNS = ("gpt2", "cl100k", "o200k", "superbpe")
 
 @dataclass
 class Row:
-    """Measurements of one way through one pattern.
+    """Measurements of one method with one pattern.
 
     Attributes:
-        run: the work that is timed.
-        count: how many pieces its result holds; not timed, since pieces as Python objects would cost more than
-            finding them.
-        expected: how many pieces there should be, where that is known beforehand.
+        run: The work that is timed.
+        count: Number of pieces in its result; not timed, because pieces as Python objects cost more than finding them.
+        expected: Expected number of pieces, if known.
     """
 
     pattern: str
@@ -51,7 +50,7 @@ class Row:
     cpu: list[float] = field(default_factory=list)
 
     def measure(self) -> None:
-        """One round."""
+        """Measure one round."""
         clock, cpu = time.perf_counter(), time.process_time()
         result = self.run()
         self.cpu.append(time.process_time() - cpu)
@@ -59,12 +58,12 @@ class Row:
         self.pieces = self.count(result)
 
     def rate(self, seconds: list[float]) -> float:
-        """Megabytes a second."""
+        """Megabytes per second."""
         return sum(batch.n_bytes for batch in self.batches) / statistics.median(seconds) / 1e6
 
 
 def rows(pattern: Pattern, batches: Sequence[Batch], few: Sequence[Batch], threads: Sequence[int]) -> list[Row]:
-    """All ways through a pattern: ours on `batches`, the slow ones on `few`."""
+    """Return all methods for a pattern: ours on `batches`, the slow ones on `few`."""
     texts = [batch.text(i) for batch in few for i in range(len(batch))]
     sequence = pattern.regex.split("\n")  # one regex per line, each inside the pieces of the one before
     splitter = tokenizers.pre_tokenizers.Sequence(
@@ -106,7 +105,7 @@ def rows(pattern: Pattern, batches: Sequence[Batch], few: Sequence[Batch], threa
 
 
 def first(batches: Sequence[Batch], n_bytes: int) -> list[Batch]:
-    """The first documents, up to about so many bytes."""
+    """Return the first documents, up to about `n_bytes`."""
     texts: list[str] = []
     for batch in batches:
         for i in range(len(batch)):
@@ -118,7 +117,7 @@ def first(batches: Sequence[Batch], n_bytes: int) -> list[Batch]:
 
 
 def report(measured: Sequence[Row]) -> bool:
-    """Prints the table; returns whether all but the `regex` module, whose Unicode is another, agree on the pieces."""
+    """Print the table; return whether all agree on the pieces, except `regex`, which has another Unicode version."""
     table = Table(title="Text in memory", caption="medians; MB/s by the clock, and per second of CPU time (per core)")
     for column in ("pattern", "", "MB", "MB/s", "MB/s per core", "scanning is faster", "pieces"):
         table.add_column(column, justify="left" if column in ("pattern", "") else "right")
@@ -142,11 +141,11 @@ def report(measured: Sequence[Row]) -> bool:
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """The command line."""
-    options = common.parser("Scanning and counting alone, on text in memory.")
+    """Parse the command line."""
+    options = common.parser("Scanning and counting only, on text in memory.")
     options.add_argument("--patterns", nargs="+", default=list(DEFAULT_PATTERNS))
     options.add_argument(
-        "--threads", type=common.positive, nargs="+", default=[1, 2], help="for counting (default 1 2)"
+        "--threads", type=common.positive, nargs="+", default=[1, 2], help="threads for counting (default 1 2)"
     )
     options.add_argument("--slow-bytes", type=common.size, default=5_000_000, help="text for the others (default 5MB)")
     options.set_defaults(max_bytes=100_000_000)
@@ -154,7 +153,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def main(argv: list[str]) -> int:
-    """Measures in turn and prints the table; 1 if pieces differ, 2 for a user's mistake."""
+    """Measure in turn and print the table; return 1 if pieces differ, 2 for a user error."""
     options = parse(argv)
     try:
         batches = list(common.corpus(options.paths, options.field, options.max_bytes).batches())

@@ -1,10 +1,10 @@
-"""From files to shards beside encoding in memory: `python -m experiments.benchmarks.shard FILES [--tokenizers NAMES]`.
+"""Sharding files against encoding in memory: `python -m experiments.benchmarks.shard FILES [--tokenizers NAMES]`.
 
-The text is written in every form first. Then, in processes of their own and in turn, its documents are encoded out of a
-list in memory; read out of the files and no more; and written as shards, in order and shuffled. "One core" holds all
-threads: the process may use no other. Shares are rates as shares of the one in memory on as many cores: by the clock,
-and by the CPU time of the whole process, kernel included, which a busy neighbour changes less. All shards must be the
-same to the byte.
+The text is first written in every format. Then its documents are encoded from a list in memory, only read from the
+files, and written as shards, in order and shuffled, each in a separate process and in turn. With "1 core", all threads
+of the process are pinned to one core. Shares are rates relative to encoding in memory on the same number of cores: by
+the clock, and by the CPU time of the whole process including the kernel, which other processes affect less. All shards
+must be identical.
 
 Tokenizers are folders, or names of `encode.RECIPES`, which are trained on the text first.
 """
@@ -42,12 +42,12 @@ _SHUFFLE_SEED = 1
 
 @dataclass(frozen=True)
 class Run:
-    """What one process does.
+    """Work of one process.
 
     Attributes:
         work: `MEMORY`, `READ`, `SHARDS` or `SHUFFLED`.
-        form: of the files; in memory there are none.
-        cores: that the process may use.
+        form: Format of the files; not used in memory.
+        cores: Number of cores that the process may use.
     """
 
     work: str
@@ -56,7 +56,7 @@ class Run:
 
 
 def runs(cores: int) -> list[Run]:
-    """All runs with one tokenizer, in order."""
+    """Return all runs with one tokenizer, in order."""
     found = []
     for n in dict.fromkeys((1, cores)):
         found.append(Run(MEMORY, FORMS[0], n))
@@ -66,7 +66,7 @@ def runs(cores: int) -> list[Run]:
 
 
 def written(corpus: Corpus, cache: Path) -> Path:
-    """The folder with the text in every form, `text.jsonl` and so on, below `cache`."""
+    """Return the folder in `cache` with the text in every format (`text.jsonl` and so on)."""
     key = sha256(repr(corpus.identity()).encode()).hexdigest()[:16]
     folder = cache / f"forms-{key}"
     if not folder.is_dir():
@@ -84,7 +84,7 @@ def written(corpus: Corpus, cache: Path) -> Path:
 
 
 def job(arguments: argparse.Namespace) -> dict[str, Any]:
-    """One run, in its own process."""
+    """Do one run, in its own process."""
     run: Run = arguments.run
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: run.cores])
@@ -115,12 +115,12 @@ def job(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def show(title: str, results: dict[Run, common.Result], n_bytes: int) -> None:
-    """Prints a tokenizer's table."""
+    """Print a tokenizer's table."""
     cores = list(dict.fromkeys(run.cores for run in results))
     table = Table(
         title=title,
-        caption="medians; CPU: of the whole process, nanoseconds for each byte of text; kernel: its part of that, in "
-        "memory for new pages, which hangs on how many large ones are free",
+        caption="medians; CPU: nanoseconds of the whole process per byte of text; kernel: part of that in the kernel; "
+        "in memory, this is for new pages and depends on the number of free huge pages",
     )
     table.add_column("")
     for n in cores:
@@ -139,19 +139,21 @@ def show(title: str, results: dict[Run, common.Result], n_bytes: int) -> None:
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """The command line."""
-    options = common.parser("From files to shards beside encoding in memory.")
+    """Parse the command line."""
+    options = common.parser("Sharding files against encoding in memory.")
     options.add_argument(
-        "--tokenizers", nargs="+", default=["superwords", "gpt2"], help="as `encode` takes them (default %(default)s)"
+        "--tokenizers", nargs="+", default=["superwords", "gpt2"], help="as in `encode` (default %(default)s)"
     )
-    options.add_argument("--vocab-size", type=common.positive, help="of those that are trained (default: each its own)")
-    options.add_argument("--cores", type=common.positive, default=2, help="beside one (default 2)")
+    options.add_argument(
+        "--vocab-size", type=common.positive, help="size of trained tokenizers (default: the recipe's)"
+    )
+    options.add_argument("--cores", type=common.positive, default=2, help="number of cores besides one (default 2)")
     options.add_argument("--cache", type=Path, default=Path("artifacts/benchmarks"), help="for text and tokenizers")
     return options.parse_args(argv)
 
 
 def main(argv: list[str]) -> int:
-    """Runs all and prints the tables; 1 if shards of the same documents differ, 2 for a user's mistake."""
+    """Do all runs and print the tables; return 1 if shards of the same documents differ, 2 for a user error."""
     options = parse(argv)
     same = True
     try:
@@ -160,7 +162,7 @@ def main(argv: list[str]) -> int:
         n_bytes = sum(batch.n_bytes for batch in corpus.batches())
         for name in options.tokenizers:
             folder = encode.trained(name, options) if name in encode.RECIPES else Path(name)
-            Tokenizer.load(folder)  # before hours of work: a mistake
+            Tokenizer.load(folder)  # fails early
             calls = {
                 run: partial(common.run, job, argparse.Namespace(run=run, folder=folder, text=text))
                 for run in runs(options.cores)

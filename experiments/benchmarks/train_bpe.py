@@ -1,9 +1,9 @@
-"""Phase 1 beside other people's trainers: `python -m experiments.benchmarks.train_bpe FILES`.
+"""Phase 1 against other trainers: `python -m experiments.benchmarks.train_bpe FILES`.
 
-Three tables: ours beside its peers, with merges compared (`--peers`); ours by pattern (`--patterns`); ours by
-amount of text (`--max-bytes`). Everybody reads the same text, in the form that suits them: plain text for
-whoever reads nothing else, written once below `--cache`. Some read whole documents and some read lines, and the
-merges differ by that; ours does both, so each is compared with its like.
+Three tables: ours against its peers, with merges compared (`--peers`); ours by pattern (`--patterns`); ours by amount
+of text (`--max-bytes`). All trainers read the same text. Those that read only plain text get it from `--cache`, where
+it is written once. Some read whole documents and others lines, which changes the merges; ours does both, so each peer
+is compared with the matching variant.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tokenizer.errors import UserError
 
 LINES, DOCUMENTS = "line", "document"
 
-# Why merges are not ours, where they are not.
+# Known reasons for different merges.
 _KNOWN = {
     "gigabpe": "gigabpe starts from the bytes that occur, not from 256, so it makes some merges more.",
     "rustbpe": "rustbpe takes the lower byte value first among equal counts; ours, as HF, goes by HF's alphabet.",
@@ -215,7 +215,7 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
 
 
 def _warm(paths: list[Path]) -> None:
-    """Reads the files once, so that nobody's turn includes the disk."""
+    """Read the files once, so that they are in the page cache for every contender."""
     for path in paths:
         with path.open("rb") as file:
             while file.read(1 << 20):
@@ -235,7 +235,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def main(argv: list[str]) -> int:
-    """Runs the contenders and prints the tables; 1 if merges differ that should not, 2 for a user's mistake."""
+    """Run the contenders and print the tables; return 1 if merges differ unexpectedly, 2 for a user error."""
     options = parse(argv)
     try:
         for pattern in options.patterns:

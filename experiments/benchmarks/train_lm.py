@@ -1,10 +1,9 @@
-"""Training steps beside Hugging Face's Llama: `python -m experiments.benchmarks.train_lm FILES`.
+"""Training steps against Hugging Face's Llama: `python -m experiments.benchmarks.train_lm FILES`.
 
-Both have the same shape, weights, rows of real text, precision and optimizers, and take their steps in turn in one
-process, so that drift of the machine hits both. The first step must give the same loss. Beside them a large matrix
-product is timed, the limit of what the processor can do; a model's own floating-point operations over the time of its
-step are held against it. On a CPU the clock is the process's CPU time over its threads, which other work on the machine
-disturbs less.
+Both models have the same shape, weights, rows of real text, precision and optimizers. They take their steps in turn in
+one process, so that drift of the machine affects both. The first step must give the same loss. A large matrix product
+is timed as well: it is the limit of the processor, and each model's FLOPs per second are shown relative to it. On a
+CPU, time is the process's CPU time divided by its threads, which other processes affect less.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Both phases: `python -m experiments.benchmarks.train_superbpe FILES`.
+"""Training of both phases: `python -m experiments.benchmarks.train_superbpe FILES`.
 
-Two tables: ours beside stock HF tokenizers, and ours by amount of text where `--max-bytes` names several (`--plot`
-draws it). Stock HF cannot resume from given merges, so it trains from scratch on the phase-2 fence, which is the
-nearest it can do and needs memory for every line: by default on the first 5 MB only. Compare times per byte; that
-assumes, in its favour, that its time grows no faster than the text.
+Two tables: ours against stock HF tokenizers, and ours by amount of text if `--max-bytes` has several values (`--plot`
+draws it). Stock HF cannot resume from given merges. The closest it can do is to train from scratch on the phase-2
+fence, which needs memory for every line, so by default it uses only the first 5 MB. Compare times per byte; this
+assumes, in its favour, that its time grows linearly with the text.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ NAMES = {
     "M fragments": ("fragments", 1e6),
     "M cells": ("cells", 1e6),
 }
-"""Columns of the table by size: what they show of what `ours` measured, in which units."""
+"""Columns of the table by size: measurement of `ours` and unit."""
 
 
 def ours(arguments: argparse.Namespace, max_bytes: int | None) -> dict[str, Any]:
-    """Counting, phase 1, and both passes and the merges of phase 2; all reading included."""
+    """Measure counting, phase 1, and both passes and the merges of phase 2, including all reading."""
     text = corpus(argparse.Namespace(**vars(arguments) | {"max_bytes": max_bytes}))
     started = time.perf_counter()
     counts = count_pretokens(text, arguments.pattern, unit=PHASE1[arguments.rules]["unit"], threads=arguments.threads)
@@ -123,8 +123,8 @@ def growth_chart(results: list[common.Result]) -> Any:
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """The command line."""
-    options = common.parser("Both training phases beside what stock HF tokenizers can do.", several_sizes=True)
+    """Parse the command line."""
+    options = common.parser("Both training phases against stock HF tokenizers.", several_sizes=True)
     options.add_argument("--vocab-size", type=common.positive, default=50_000)
     options.add_argument(
         "--transition", type=float, default=40_000, help="a share, or a number of tokens (default 40000)"
@@ -146,7 +146,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Refuses here what a contender's process could only die of."""
+    """Check the arguments here, because errors in a contender's process are not readable."""
     common.corpus(arguments.paths, arguments.field, None)
     patterns.resolve(arguments.pattern)
     t = resolve_transition(arguments.vocab_size, arguments.transition)
@@ -155,7 +155,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Runs the contenders and prints the tables."""
+    """Run the contenders and print the tables."""
     arguments = parse(argv)
     job = f"vocabulary {arguments.vocab_size:,}, transition {arguments.transition:,g}, {arguments.rules}"
     sizes = sorted(arguments.max_bytes, key=lambda size: float("inf") if size is None else size)

@@ -1,12 +1,11 @@
-"""Encoding of the worst text there is: `python -m experiments.benchmarks.worst_cases TOKENIZER...`.
+"""Encoding of worst-case text: `python -m experiments.benchmarks.worst_cases TOKENIZER...`.
 
-Each case is encoded at half and at full size; the table shows the time at full size and by how much it grew. Linear is
-2, and n log n a little more.
+Each case is encoded at half and at full size. The table shows the time at full size and its growth: 2 is linear, and
+slightly more is n log n.
 
-A TOKENIZER is a folder that `Tokenizer.save` wrote, or a file of another format. `--pattern` replaces what cuts text
-(none: nothing does), and says what does for a file that holds no pattern; `--damaged` moves a merge behind those that
-need what it makes, as in a list that is out of order.
-A ratio is noise where the machine is busy: run it again.
+TOKENIZER is a folder written by `Tokenizer.save`, or a file in another format. `--pattern` replaces the pattern or
+fence (none: no splitting), or supplies one for a format without a pattern. `--damaged` moves a merge after merges that
+depend on it, as in an unordered list. On a busy machine the ratios are noisy: run it again.
 """
 
 from __future__ import annotations

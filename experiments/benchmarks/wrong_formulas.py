@@ -1,8 +1,8 @@
-"""The formulas of the literature on two evaluated models: what each would have concluded.
+"""Formulas from the literature, applied to two evaluated models, with the conclusion of each.
 
     python -m experiments.benchmarks.wrong_formulas artifacts/evaluation-A artifacts/evaluation-B
 
-Everything is computed from the same runs, on the same documents. `docs/evaluation.md` says what is wrong with each.
+Everything is computed from the same runs on the same documents. `docs/evaluation.md` explains what is wrong with each.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LOG2 = math.log(2)
-# Bytes per token that a notebook beside published SuperBPE models divides by (BPE, and transition at 180k).
+# Bytes per token that the notebook of published SuperBPE models divides by (BPE, and transition at 180k).
 PUBLISHED_BYTES_PER_TOKEN = (4.4587, 6.0884)
-# By which a public trainer multiplies validation losses of SuperBPE runs.
+# Factor that a public trainer applies to validation losses of SuperBPE runs.
 PUBLISHED_FACTOR = 0.8013
 
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two: its evaluation, and what it was made with."""
+    """One of the two models: its evaluation, tokenizer and shards."""
 
     name: str
     evaluation: Evaluation
@@ -68,12 +68,12 @@ class Side:
 
     @cached_property
     def nats(self) -> float:
-        """Of all text tokens."""
+        """Total loss of all text tokens in nats."""
         return float(self.evaluation.text_nats.sum())
 
     @cached_property
     def n_bytes(self) -> int:
-        """Of all documents."""
+        """Bytes of all documents."""
         return int(self.evaluation.document_bytes.sum())
 
     @cached_property
@@ -84,24 +84,24 @@ class Side:
 
     @cached_property
     def characters(self) -> NDArray[np.int64]:
-        """int64[n_documents]."""
+        """Characters of each document, int64[n_documents]."""
         documents = (self.shards.document(i) for i in range(self.shards.n_documents))
         return np.array([len(self.tokenizer.decode(ids)) for ids in documents])
 
     @cached_property
     def decoded_lengths(self) -> NDArray[np.int64]:
-        """int64[vocab_size], bytes of each token as it decodes alone: broken characters become U+FFFD."""
+        """Bytes of each token decoded alone, int64[vocab_size]: broken characters become U+FFFD."""
         lengths = [len(self.tokenizer.decode([i]).encode()) for i in range(self.tokenizer.vocab_size)]
         lengths[self.shards.eos_id] = 0
         return np.array(lengths)
 
 
 Formula = tuple[str, "Callable[[Side, Side], float]"]
-"""What it is called, and its value for the first side, given the other."""
+"""Name of a formula, and a function from a side and the other side to its value."""
 
 
 def formulas() -> list[Formula]:
-    """The protocol, then what others do; all in bits per byte unless they say otherwise."""
+    """Return the protocol, then other formulas; in bits per byte unless the name says otherwise."""
     return [
         ("protocol: bits per byte", lambda s, _: s.nats / LOG2 / s.n_bytes),
         ("nats per token", lambda s, _: s.per_token),
@@ -128,7 +128,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def show(a: Side, b: Side) -> None:
-    """Print what each formula gives for both and concludes."""
+    """Print the values of each formula and its conclusion."""
     names = (a.name, b.name) if a.name != b.name else ("A", "B")
     table = Table(title=f"The same two models, {a.n_bytes:,} bytes in {a.shards.n_documents} documents")
     for column in ("", *names, "change", "says"):
@@ -152,7 +152,7 @@ def show(a: Side, b: Side) -> None:
 
 
 def _length_weighted(s: Side, _: Side) -> float:
-    """Sum of loss times bytes over bytes, which is still nats per token."""
+    """Loss times bytes, summed and divided by bytes, which is still nats per token."""
     e = s.evaluation
     means = e.token_nats / np.maximum(e.token_counts, 1)
     return float(means @ (e.token_counts * e.token_lengths)) / s.n_bytes / LOG2
@@ -168,7 +168,7 @@ def _macro(s: Side, sizes: NDArray[np.int64]) -> float:
 
 
 def _same_tokens(s: Side, other: Side) -> float:
-    """Score documents until half of the shorter encoding's tokens are used up: superwords get further."""
+    """Score documents up to half of the shorter encoding's tokens; superwords cover more text."""
     tokens = min(int(each.evaluation.document_tokens.sum()) for each in (s, other)) // 2
     n = int(np.searchsorted(np.cumsum(s.evaluation.document_tokens), tokens)) + 1
     e = s.evaluation
@@ -176,7 +176,7 @@ def _same_tokens(s: Side, other: Side) -> float:
 
 
 def _token_windows(s: Side, other: Side) -> float:
-    """Rolling windows of equally many tokens, each of which starts from one token of context."""
+    """Rolling windows with the same number of tokens, each starting with one token of context."""
     lengths = s.shards.token_byte_lengths
     model = load_model(s.lm.path)
     size = min(int(side.lm.contents.summary.context_tokens) for side in (s, other))
@@ -185,7 +185,7 @@ def _token_windows(s: Side, other: Side) -> float:
 
 
 def rolling_windows(size: int, before: NDArray[np.int64]) -> list[Window]:
-    """Windows of `size` inputs, one after another: what the last one read is forgotten but for one token.
+    """Return consecutive windows of `size` inputs; each keeps only one token of the previous window.
 
     >>> rolling_windows(2, np.zeros(4))
     [Window(start=0, first=1, last=2, limited=False), Window(start=2, first=3, last=3, limited=False)]
@@ -199,14 +199,14 @@ def _super(s: Side) -> bool:
 
 
 def _over(s: Side, bytes_per_token: float) -> float:
-    """Bits per token over a constant that was not measured on these documents."""
+    """Bits per token divided by a constant that was not measured on these documents."""
     return s.per_token / LOG2 / bytes_per_token
 
 
 def _found(store: Store, name: str, result: type[C]) -> Artifact[C]:
     artifact = store.find(name, result)
     if artifact is None:
-        raise UserError(f"{store.root}/{name} is gone; run the experiment again")
+        raise UserError(f"{store.root}/{name} does not exist; run the experiment again")
     return artifact
 
 

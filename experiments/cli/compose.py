@@ -1,4 +1,4 @@
-"""Composing a configuration before anything runs, with errors that name the near key, group or choice."""
+"""Composes and checks a configuration before anything runs; errors suggest the closest key, group or choice."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LAUNCHERS = {
     "submitit_slurm": _SWEEP_EXTRA,
     "ray": "pip install hydra-ray-launcher (large, and not tested here)",
 }
-# Keys of earlier versions, and what to do about them.
+# Keys of earlier versions, with the remedy.
 _REMOVED = {
     "superbpe.drop_unused": "remove it: phase 2 keeps every phase-1 merge up to the transition",
 }
@@ -49,7 +49,7 @@ presets.register(ConfigStore.instance())
 
 
 def to_config(cfg: DictConfig) -> Config:
-    """Turn what Hydra composed into the typed configuration.
+    """Convert the configuration that Hydra composed into the typed one.
 
     Raises:
         UserError: If a value is missing or not allowed.
@@ -69,9 +69,9 @@ def load(overrides: Sequence[str] = (), config_name: str | None = None, config_d
     """Compose and check the configuration of one run.
 
     Args:
-        overrides: As on the command line: `["corpus=files", "corpus.paths=[a.txt]"]`.
-        config_name: Another primary configuration than `config`.
-        config_dir: A folder with further configuration files.
+        overrides: Overrides as on the command line: `["corpus=files", "corpus.paths=[a.txt]"]`.
+        config_name: Primary configuration to use instead of `config`.
+        config_dir: Folder with additional configuration files.
 
     Raises:
         UserError: If a key, a group or a value is wrong.
@@ -92,16 +92,16 @@ def check(
     *,
     sweep: bool = False,
 ) -> dict[str, list[str]]:
-    """Check a command line; of a sweep, every value is tried once beside the others' first.
+    """Check a command line. In a sweep, check every value once, together with the first values of the other keys.
 
     Args:
         overrides: What the user typed after the command, without Hydra's flags.
-        config_name: As for `load`.
-        config_dir: As for `load`.
+        config_name: Primary configuration to use instead of `config`.
+        config_dir: Folder with additional configuration files.
         sweep: Whether `a=1,2` means two runs.
 
     Returns:
-        The values of every key that is swept over.
+        The values of every swept key.
 
     Raises:
         UserError: If a key, a group or a value is wrong.
@@ -138,12 +138,12 @@ def check(
 def hydra_settings(
     overrides: Sequence[str], config_name: str | None = None, config_dir: str | None = None
 ) -> HydraSettings:
-    """Return what Hydra itself will go by in a sweep.
+    """Return Hydra's own settings for a sweep.
 
     Args:
-        overrides: As for `check`, which they have passed.
-        config_name: As for `load`.
-        config_dir: As for `load`.
+        overrides: Overrides that `check` has accepted.
+        config_name: Primary configuration to use instead of `config`.
+        config_dir: Folder with additional configuration files.
     """
     with initialize_config_module("configs", version_base="1.3"):
         firsts = [_values(override)[0] for override in _parse(overrides, _loader())]
@@ -158,12 +158,12 @@ def hydra_settings(
 
 
 class HydraSettings(NamedTuple):
-    """What Hydra goes by in a sweep.
+    """Hydra's settings for a sweep.
 
     Attributes:
-        folder: Of the sweep.
-        launcher_name: What starts its cells.
-        launcher: Settings of that.
+        folder: Folder of the sweep.
+        launcher_name: Name of the launcher that starts the cells.
+        launcher: Settings of the launcher.
         threads: `runner.threads` of the first cell.
     """
 
@@ -174,17 +174,17 @@ class HydraSettings(NamedTuple):
 
 
 def largest_size(sizes: Sequence[str], overrides: Sequence[str]) -> list[str]:
-    """Return the override that makes a sweep over vocabulary sizes train phase 1 once, for the largest."""
+    """Return the override that makes a sweep over vocabulary sizes train phase 1 only once, for the largest size."""
     if any(override.startswith("bpe.train_size=") for override in overrides) or not all(s.isdigit() for s in sizes):
         return []
     return [f"bpe.train_size={max(map(int, sizes))}"]
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
-    """Read overrides as Hydra does.
+    """Parse overrides as Hydra does.
 
     Raises:
-        UserError: If one cannot be read.
+        UserError: If an override cannot be parsed.
     """
     with initialize_config_module("configs", version_base="1.3"):
         return _parse(overrides, _loader())
@@ -197,10 +197,9 @@ def known_keys() -> list[str]:
 
 
 def current_names(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return overrides as Hydra takes them today, and a note for each old name in them.
+    """Return the overrides with current names, and a note for each old name.
 
-    Keys and choices of earlier versions get their names of now. `arms.NAME.bpe.KEY=VALUE` becomes an addition (`++`),
-    since an arm lists only the settings in which it differs.
+    `arms.NAME.bpe.KEY=VALUE` becomes an addition (`++`), since an arm contains only the settings in which it differs.
     """
     found, notes = [], []
     for text in overrides:
@@ -217,7 +216,7 @@ def current_names(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def choices(group: str) -> list[str]:
-    """Return the choices of a configuration group, sorted; none for a key."""
+    """Return the sorted choices of a configuration group; an empty list for a key."""
     with initialize_config_module("configs", version_base="1.3"):
         return _loader().get_group_options(group, ObjectType.CONFIG)
 
@@ -243,14 +242,14 @@ def _parse(overrides: Sequence[str], loader: ConfigLoader) -> list[Override]:
 
 
 def _values(override: Override) -> list[str]:
-    """Return an override's single values: one, unless it is a sweep."""
+    """Return one override per value: several for a sweep, otherwise one."""
     if not override.is_discrete_sweep():
         return [override.input_line or ""]
     return [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
 
 
 def _define_arms(override: Override, loader: ConfigLoader) -> None:
-    """Let Hydra find every arm that an override chooses: one without a file begins empty."""
+    """Register every arm that an override chooses with Hydra; an arm without a file starts empty."""
     known = loader.get_group_options("arms", ObjectType.CONFIG)
     for name in _flat(override.value()):
         if not re.fullmatch(r"[A-Za-z][\w-]*", name):
@@ -271,7 +270,7 @@ def _flat(value: Any) -> Iterator[str]:
 
 
 def _check_arm_key(key: str) -> None:
-    """Raise a UserError unless `arms.NAME.…` names a setting of an arm."""
+    """Raise a UserError unless `key` (`arms.NAME.…`) is a setting of an arm."""
     _, name, setting, *rest = [*key.split("."), ""]
     fields = [field.name for field in dataclasses.fields(ArmConfig)]
     at = f"arms.{name}"
@@ -335,7 +334,7 @@ def _check_launcher(chosen: str, loader: ConfigLoader) -> None:
 
 
 def _unknown(key: str, groups: Sequence[str] = ()) -> UserError:
-    """Say which key near to `key` exists: among its siblings, else anywhere, else list the siblings."""
+    """Suggest the key closest to `key`, first among its siblings, then anywhere; otherwise list the siblings."""
     if key in _REMOVED:
         return UserError(f"the configuration key '{key}' no longer exists; {_REMOVED[key]}")
     known = [*_keys(), *groups]
@@ -372,7 +371,7 @@ def _compose(
 
 
 def _explained(error: BaseException) -> UserError:
-    """Turn an error of Hydra or OmegaConf into one line."""
+    """Convert an error of Hydra or OmegaConf into a one-line UserError."""
     while isinstance(error.__cause__, (HydraException, OmegaConfBaseException)):
         error = error.__cause__
     lines = str(error).splitlines() or [type(error).__name__]

@@ -1,4 +1,4 @@
-"""What a run says while it works: stage lines, progress with a rate and the time left, tables."""
+"""Terminal output of a run: stage lines, progress with rate and remaining time, tables."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from tokenizer.tokenizer import Tokenizer
 
-# Work that is over before this many seconds shows no bar.
+# Seconds before a progress bar appears.
 _PATIENCE = 1.0
-# Seconds between lines where there is no terminal to draw a bar in.
+# Seconds between progress lines when the output is not a terminal.
 _QUIET_INTERVAL = 15.0
 
 console = Console(highlight=False)
@@ -41,7 +41,7 @@ stderr = Console(stderr=True, highlight=False)
 
 
 def complain(error: BaseException) -> None:
-    """Print a user's mistake as one line."""
+    """Print a user error as one line."""
     message = " ".join(str(error).split())
     stderr.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
 
@@ -59,7 +59,7 @@ def si(value: float, digits: int = 3) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a number of seconds for people.
+    """Format a number of seconds for reading.
 
     >>> duration(0.04), duration(8.31), duration(83), duration(7300)
     ('0.0 s', '8.3 s', '1 min 23 s', '2 h 02 min')
@@ -74,23 +74,23 @@ def duration(seconds: float) -> str:
 
 _STORAGE_ERRORS = {
     errno.ENOSPC: "the disk is full; free some space",
-    errno.EDQUOT: "the disk quota is used up; free some space or have the quota raised",
+    errno.EDQUOT: "the disk quota is exceeded; free some space or have the quota raised",
     errno.EROFS: "the file system is read-only; choose another folder",
     errno.EACCES: "permission denied; change the permissions or choose another folder",
     errno.EPERM: "the operation is not permitted; change the permissions or choose another folder",
     errno.EMFILE: "too many open files; raise the limit with `ulimit -n`",
     errno.ENFILE: "too many open files on this machine; close some programs",
     errno.EFBIG: "the file is larger than the disk or `ulimit -f` allows; choose another disk or raise the limit",
-    errno.EIO: "the disk reports an input/output error; check it, or choose another folder",
+    errno.EIO: "the disk reports an input/output error; check the disk, or choose another folder",
 }
 
 
 def storage_error(error: OSError, where: str = "") -> UserError | None:
-    """Describe an error of the file system that the user can fix; None for any other error.
+    """Describe a file-system error that the user can fix; None for any other error.
 
     Args:
         error: The error.
-        where: Path to name where the error does not know it.
+        where: Path to show if the error does not contain one.
     """
     remedy = _STORAGE_ERRORS.get(error.errno or 0)
     if remedy is None:
@@ -101,11 +101,13 @@ def storage_error(error: OSError, where: str = "") -> UserError | None:
 
 
 def exit_code(job: Callable[[], None], after_stop: str = "nothing is written") -> int:
-    """Run a command's job; tell a user's mistake in a line with exit code 2, Ctrl-C with 130, SIGTERM with 143.
+    """Run a command's job and return the exit code: 2 for a user error, 130 for Ctrl-C, 143 for SIGTERM, else 0.
+
+    Each of these prints one line.
 
     Args:
-        job: What the command does.
-        after_stop: What to say after Ctrl-C or SIGTERM about what the command leaves.
+        job: Body of the command.
+        after_stop: What to print after Ctrl-C or SIGTERM about the state that the command leaves.
     """
     try:
         with stoppable():
@@ -128,11 +130,11 @@ def exit_code(job: Callable[[], None], after_stop: str = "nothing is written") -
 
 
 def training_summary(tokenizer: Tokenizer) -> str:
-    """Say in a line what phase 1's training was like."""
+    """Summarize phase 1's training in one line."""
     facts = summary(tokenizer, longest=3)
     if not facts["merges"] or not facts["seconds"]:
         return "no merges were trained"
-    share = facts["selecting_share"]  # None where training was resumed
+    share = facts["selecting_share"]  # None if training was resumed
     selecting = "" if share is None else f", {share:.0%} of it selecting"
     return (
         f"{facts['merges']:,} merges, {si(facts['merges_per_second'])}/s "
@@ -144,15 +146,15 @@ def training_summary(tokenizer: Tokenizer) -> str:
 
 
 def superword_summary(facts: Mapping[str, Any], early: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say in a few lines what phase 2's training was like, and what its first merges brought.
+    """Summarize phase 2's training, and the tokens that its first merges save, in a few lines.
 
     Args:
-        facts: What the tokenizer's provenance says of phase 2.
+        facts: Entry `phase2` of the tokenizer's provenance.
         early: Rows of `superbpe.inspection.history.training_statistics`.
     """
     dead = facts["dead_seams"] / max(facts["seams"], 1)
     cut = (
-        f"{si(facts['phase1_tokens'])} tokens of {si(facts['corpus_bytes'])}B, cut at seams that occur less than "
+        f"{si(facts['phase1_tokens'])} tokens of {si(facts['corpus_bytes'])}B, cut at seams that occur fewer than "
         f"{facts['threshold']} times ({dead:.0%}): {si(facts['fragments'])} distinct fragments of "
         f"{si(facts['fragment_tokens'])} tokens"
         + (f" in the last of {facts['stages']} stages" if facts["stages"] > 1 else "")
@@ -175,12 +177,12 @@ class _Rate(ProgressColumn):
 
 
 class Reporter:
-    """Shows what the stages of one run do; `progress` is the callable that the packages report to.
+    """Shows the progress of one run's stages; `progress` is the callback for the other packages.
 
     Args:
-        target: Where to write; a bar is drawn only if it is a terminal, else a line is written now and then.
-        prefix: Put in front of every line.
-        bars: Whether bars may be drawn: not by one of several processes that share a terminal.
+        target: Where to write. A terminal gets progress bars, anything else an occasional line.
+        prefix: Prefix of every line.
+        bars: Whether bars may be drawn. False for processes that share a terminal with others.
     """
 
     def __init__(self, target: Console = console, *, prefix: str = "", bars: bool = True) -> None:
@@ -190,7 +192,7 @@ class Reporter:
         self._tasks: dict[str, Any] = {}
         self._stage = ""
         self._started: dict[str, tuple[float, int]] = {}
-        self._spoke = math.inf  # outside a stage there is nothing to say
+        self._spoke = math.inf  # no progress lines outside a stage
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -214,7 +216,7 @@ class Reporter:
     def progress(self, what: str, done: int, total: int | None) -> None:
         """Report that `done` of `total` (None: unknown) units of `what` are done."""
         now = time.monotonic()
-        start, before = self._started.setdefault(what, (now, done))  # a resumed stage starts in the middle
+        start, before = self._started.setdefault(what, (now, done))  # a resumed stage does not start at 0
         if self._bars is not None:
             if what not in self._tasks and (now - start > _PATIENCE or done == 0):
                 self._bars.update(self._tasks[""], visible=False)
@@ -235,7 +237,7 @@ class Reporter:
         self._console.print(Text(f"{self._prefix}{text}", style=style), soft_wrap=True)
 
     def line(self, stage: str, *, fresh: bool, seconds: float, artifact: str, what: str) -> None:
-        """Print that a stage is done: made now, or found."""
+        """Print that a stage is done: run now, or reused."""
         mark, took = ("✓", duration(seconds)) if fresh else ("·", "reused")
         text = Text.assemble(
             self._prefix, (f"{mark} ", "green" if fresh else "dim"), (f"{stage:<16}", "bold"), (f"{took:>12}  ", ""),
@@ -244,7 +246,7 @@ class Reporter:
         self._console.print(text, soft_wrap=True)
 
     def table(self, title: str, header: list[str], rows: list[list[str]]) -> None:
-        """Print a table, first column to the left, the others to the right; where lines have a prefix, none."""
+        """Print a table with the first column left-aligned. Print nothing if lines have a prefix."""
         if self._prefix:
             return
         table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
@@ -256,7 +258,7 @@ class Reporter:
 
 
 class ConsoleHandler(logging.Handler):
-    """Sends log records to the console that draws the bars, so that neither overwrites the other."""
+    """Sends log records to the console that draws the progress bars, so that they do not overwrite each other."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one record."""

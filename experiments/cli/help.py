@@ -1,4 +1,4 @@
-"""What `--help` of a stage prints: what it does, its main settings, examples; Hydra's own flags by name."""
+"""Text of `--help` for each stage: purpose, main settings, examples and flags."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MODELS = (*_PHASE2, "lm", "budget.train_bytes", "lm.train.seed", "lm.train.devi
 STAGES = {
     "count": _Help(
         "count",
-        "Counts the pretokens of the training text, or adds up counts that are there (bpe.counts).",
+        "Counts the pretokens of the training text, or adds up existing counts (bpe.counts).",
         _COUNT,
         "corpus=files 'corpus.paths=[data/*.jsonl.zst]' pattern=llama3",
     ),
@@ -38,7 +38,7 @@ STAGES = {
     ),
     "train_superbpe": _Help(
         "train_superbpe",
-        "Phase 2: trains superwords on top of phase 1's merges up to the transition.",
+        "Phase 2: trains superwords on top of the phase-1 merges up to the transition.",
         _PHASE2,
         "corpus=files 'corpus.paths=[data/*.jsonl.zst]' superbpe=uw-2025 superbpe.transition=0.8",
     ),
@@ -62,42 +62,42 @@ STAGES = {
     ),
     "report": _Help(
         "pipeline",
-        "Trains the tokenizers of all arms on a corpus, one language model each, compares them per byte, and writes a\n"
-        "report. "
-        "With no arguments: the demonstration on the embedded corpus.",
+        "Trains the tokenizers of all arms on a corpus and one language model for each, compares them by loss per\n"
+        "byte, and writes a report. "
+        "Without arguments: the demonstration on the embedded corpus.",
         ("experiment", *_MODELS, "reference", "report.title"),
         "experiment=small corpus=files 'corpus.paths=[data/*.jsonl.zst]'",
     ),
 }
 
 SETTINGS = {
-    "arms": "tokenizers to compare: [bpe,superbpe,mine], with arms.mine.file=PATH for one that exists",
+    "arms": "tokenizers to compare: [bpe,superbpe,mine], with arms.mine.file=PATH for an existing one",
     "reference": "the arm that the others are compared with, if not the first",
-    "experiment": "settings for a purpose",
-    "corpus": "where the text comes from",
+    "experiment": "a complete set of settings",
+    "corpus": "source of the text",
     "corpus.paths": "files, folders and globs: .txt, .jsonl[.gz|.zst], .parquet",
-    "corpus.dataset": "a Hugging Face dataset instead, with corpus=hf",
+    "corpus.dataset": "a Hugging Face dataset instead of files, with corpus=hf",
     "corpus.heldout_fraction": "share of the documents to hold out for evaluation",
     "corpus.sample": "share of the documents to use",
-    "pattern": "what cuts text into pretokens, instead of the preset's own",
+    "pattern": "pattern that splits text into pretokens, instead of the preset's",
     "pattern.regex": "any other pattern, with pattern=custom",
-    "runner.memory_mb": "memory for tables of counts",
-    "bpe.vocab_size": "bytes, merges and special tokens together",
+    "runner.memory_mb": "memory for count tables, in megabytes",
+    "bpe.vocab_size": "vocabulary size: bytes, merges and special tokens together",
     "bpe.counts": "counts to train on instead of the corpus: [a/counts.parquet,b/counts.parquet:3]",
     "superbpe": "rules for superwords",
-    "superbpe.transition": "where phase 2 takes over: a share of the vocabulary, or a number of tokens",
+    "superbpe.transition": "where phase 2 starts: a share of the vocabulary, or a number of tokens",
     "superbpe.vocab_size": "size of the superword vocabulary, if not bpe.vocab_size",
     "superbpe.sources": "text for phase 2 instead of the corpus: [a.jsonl,b.jsonl:3]",
     "shards.tokens_per_shard": "tokens per file",
     "shards.shuffle_seed": "seed for shuffling the documents; null keeps their order",
     "lm": "size of the language model",
     "budget.train_bytes": "bytes of text that the reference's model trains on",
-    "lm.train.seed": "random seed of the weights and of the order of documents",
+    "lm.train.seed": "random seed for the weights and the order of documents",
     "lm.train.device": "auto, cpu, cuda, cuda:1",
-    "eval.context_bytes": "context of a scored token, at most, in bytes",
-    "eval.bootstrap_samples": "resamples of the documents for the interval",
+    "eval.context_bytes": "maximum context of a scored token, in bytes",
+    "eval.bootstrap_samples": "bootstrap resamples for the interval",
     "report.title": "heading of the report",
-    "runner.threads": "threads; all cores if not given",
+    "runner.threads": "threads (default: all cores)",
     "artifacts": "folder for results, shared between runs",
     "wandb": "off, offline, online",
 }
@@ -105,7 +105,7 @@ _ALWAYS = ("runner.threads", "artifacts", "wandb")
 
 
 def show_help(stage: str) -> None:
-    """Print what a stage's command does, and its main settings."""
+    """Print the help of a stage."""
     console.print(Text(text(stage)), soft_wrap=True)
 
 
@@ -122,7 +122,7 @@ def text(stage: str) -> str:
             f"usage: {command} [KEY=VALUE ...] [--multirun] [FLAGS]",
             "",
             help_.does,
-            "Earlier stages run first unless their results exist; after an interruption, the same command resumes.",
+            "Earlier stages run first unless their results exist. After an interruption, the same command resumes.",
             "",
             "main settings:",
             *settings,
@@ -134,9 +134,9 @@ def text(stage: str) -> str:
             "",
             "flags:",
             "  --cfg job       print every setting with its value instead of running",
-            "  --multirun, -m  KEY=A,B,C means a run for each; a table at the end",
-            "  --config-dir D  folder with configurations of your own",
-            "  --hydra-help    the other flags, which are Hydra's",
+            "  --multirun, -m  run KEY=A,B,C once per value, and print a table at the end",
+            "  --config-dir D  folder with your own configurations",
+            "  --hydra-help    show Hydra's other flags",
         ]
     )
 

@@ -1,7 +1,7 @@
-"""The command line of every stage: Hydra, with errors for people.
+"""The command line of every stage: Hydra, with readable errors.
 
-A user's mistake ends in one line with its remedy and exit code 2; Ctrl-C in a line that says how to continue
-and exit code 130, SIGTERM in the same with 143; anything else is our mistake and keeps its traceback (exit code 1).
+A user error prints one line with its remedy (exit code 2). Ctrl-C prints how to resume (exit code 130), and so does
+SIGTERM (143). Any other exception is a bug and keeps its traceback (exit code 1).
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 
     from omegaconf import DictConfig
 
-# Flags after which Hydra prints something instead of running anything.
+# Flags that make Hydra print something instead of running the job.
 _PRINTS = ("hydra_help", "cfg", "info", "shell_completion")
 
 
 def main(stage: str) -> None:
-    """Run every stage up to `stage` as the command line says, and exit.
+    """Run every stage up to `stage` as configured on the command line, and exit.
 
-    Under `torchrun` the first process does so, and the others join in when it trains or evaluates a model.
+    Under `torchrun`, rank 0 runs the stages; the other ranks take part in training and evaluation.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         sys.exit(run(stage, sys.argv[1:]))
     from lm.evaluate import distributed as distributed_evaluation  # Torch takes a second to load
     from lm.train import distributed, loop  # Torch takes a second to load
 
-    restore()  # only the first process runs a stage, which handles signals; the others are ended by them
+    restore()  # rank 0 handles signals while it runs a stage; the other ranks end on them
 
     def join(job: dict[str, Any]) -> None:
         (distributed_evaluation if distributed_evaluation.is_ours(job) else loop).join(job)
@@ -80,7 +80,7 @@ def run(stage: str, argv: list[str]) -> int:
     arguments.overrides, notes = current_names(written := arguments.overrides)
     for note in notes:
         stderr.print(f"warning: {note}", style="yellow", soft_wrap=True)
-    # Hydra itself understands flags only before or after all overrides, not among them.
+    # Hydra accepts flags only before or after all overrides, not between them.
     argv = [word for word in argv if word not in written] + arguments.overrides
     try:
         with stoppable():
@@ -95,7 +95,7 @@ def run(stage: str, argv: list[str]) -> int:
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    """Read Hydra's flags; settings are no flags, which is the likeliest mistake of all."""
+    """Parse Hydra's flags. Settings written as flags (`--key=value`) are the most likely mistake."""
     parser = get_args_parser()
 
     def refuse(message: str) -> NoReturn:
@@ -107,7 +107,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def _meant(flags: Sequence[str]) -> str:
-    """Say which settings flags such as `--transition` stand for."""
+    """Name the settings that unknown flags such as `--transition` probably mean."""
     names = [flag.lstrip("-").partition("=")[0].replace("-", "_") for flag in flags]
     found = [key for name in names for key in known_keys() if key.rpartition(".")[2] == name]
     return f": {' or '.join(f'{key}=…' for key in found)}" if found else "; --help shows the main ones"
@@ -136,10 +136,10 @@ def _run(stage: str, arguments: argparse.Namespace, argv: list[str]) -> int:
     sweep.begin(folder)
     gave_up, stopped = None, False
     try:
-        # The folder's name holds the time: it is fixed here, so that we know where the cells put their records.
+        # The folder's name contains the time, so it is fixed here: `runs.find` has to know where the records are.
         _hydra(stage, [*argv, *shares.overrides, f"hydra.sweep.dir='{folder}'"], list(swept), codes)
     except Exception as error:
-        gave_up = error  # cells raise nothing: it is the launcher, whose process was killed, for instance
+        gave_up = error  # cells do not raise, so the launcher failed; for instance, its process was killed
         if isinstance(error, UserError) or not runs.find(folder):
             raise
     except KeyboardInterrupt:
@@ -149,26 +149,26 @@ def _run(stage: str, arguments: argparse.Namespace, argv: list[str]) -> int:
         cells = sweep.finish(folder, n_cells, stopped=stopped)
     if gave_up is not None:
         reason = " ".join(str(gave_up).split())
-        stderr.print(f"the launcher gave up: {type(gave_up).__name__}: {reason}", style="red", soft_wrap=True)
+        stderr.print(f"the launcher failed: {type(gave_up).__name__}: {reason}", style="red", soft_wrap=True)
         return 1
     return max((cell.exit_code for cell in cells if cell.exit_code is not None), default=0, key=_gravity)
 
 
 def _gravity(code: int) -> int:
-    """Order exit codes: our mistakes (1) are worse than the user's (2)."""
+    """Order exit codes by severity: a bug (1) is worse than a user error (2)."""
     return {0: 0, 2: 1}.get(code, 2)
 
 
 def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int]) -> None:
-    """Let Hydra run the job, once or once per cell of a sweep."""
+    """Run the job with Hydra, once or once per cell of a sweep."""
     parent, command = os.getpid(), command_line()
 
-    def job(cfg: DictConfig) -> None:  # launchers pickle it by value: everything else is in `_job`
+    def job(cfg: DictConfig) -> None:  # launchers pickle this function by value, so it only calls `_job`
         if elsewhere := os.getpid() != parent:
             os.environ[COMMAND] = command
         codes.append(_job(cfg, stage, swept, elsewhere=elsewhere))
 
-    # Hydra otherwise turns every exception into its own message and exit code 1.
+    # Otherwise Hydra replaces every exception by its own message and exit code 1.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     before, handlers = sys.argv, logging.root.handlers[:]
     sys.argv = [before[0], *argv]
@@ -178,18 +178,18 @@ def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int]) -> N
     except OSError as error:
         if (known := storage_error(error, "the folder of this run")) is None:
             raise
-        raise UserError(f"{known}. Another folder can be named with hydra.run.dir=FOLDER") from None
+        raise UserError(f"{known}. To use another folder, add hydra.run.dir=FOLDER") from None
     finally:
         sys.argv = before
-        logging.root.handlers[:] = handlers  # the run's own write into its folder
+        logging.root.handlers[:] = handlers  # remove the run's handlers, which write into its folder
 
 
 def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> int:
-    """Run one cell, keep its record, and return its exit code.
+    """Run one cell, write its record, and return its exit code.
 
-    Nothing but Ctrl-C gets out: a failed cell does not stop the others, and a launcher reads no exceptions.
+    Only `KeyboardInterrupt` is raised: a failed cell must not stop the others, and launchers do not handle exceptions.
     """
-    from experiments import pipeline  # `--help` needs no stages
+    from experiments import pipeline  # slow to import, and not needed for `--help`
 
     hydra_config = HydraConfig.get()
     folder, overrides = Path(hydra_config.runtime.output_dir), list(hydra_config.overrides.task)
@@ -205,7 +205,7 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
                 to_config(cfg),
                 stage,
                 folder,
-                # Processes that share a terminal draw no bars in it.
+                # Processes that share a terminal do not draw progress bars.
                 reporter=Reporter(prefix=f"[{number}] ", bars=False) if elsewhere else None,
                 on_artifact=recorder.uses,
                 labels=_labels(folder, stage, cell),
@@ -213,7 +213,7 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
         recorder.done(outcome.result, outcome.page)
     except Exception as problem:
         error = (isinstance(problem, OSError) and storage_error(problem, str(folder))) or problem
-        # Reported here, not by Hydra, so that the other cells of a sweep go on and a mistake shows no traceback.
+        # Handled here and not by Hydra: the other cells of a sweep continue, and a user error has no traceback.
         recorder.failed(error)
         if isinstance(error, UserError):
             complain(error)
@@ -226,7 +226,7 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
 
 
 def _labels(folder: Path, stage: str, cell: list[str]) -> Labels:
-    """Name a run for wandb: the cells of a sweep are a group, named by their values; a run alone by its folder."""
+    """Name a run for wandb: cells of a sweep form a group and are named by their values, a single run by its folder."""
     group = folder.parent if cell else folder
     job_type = "pipeline" if stage == "report" else stage
     return Labels(f"{group.parent.name}/{group.name}", " ".join(cell) or group.name, job_type)

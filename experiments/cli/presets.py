@@ -1,4 +1,4 @@
-"""The groups `superbpe` and `pattern`, made of the presets and patterns in Python instead of YAML files."""
+"""The groups `superbpe` and `pattern`, defined by the presets and patterns in Python instead of YAML files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 
 def register(configs: ConfigStore) -> None:
-    """Adds a choice for each preset and for each pattern that can serve phase 1.
+    """Add a choice for each preset and for each pattern that phase 1 can use.
 
-    A preset also chooses the pattern and the unit of its phase 1. Both apply unless an experiment or the command line
-    gives another.
+    A preset also sets the pattern and the unit of phase 1, unless an experiment or the command line overrides them.
     """
     for name in PRESETS:
         configs.store(group="superbpe", name=name, package="_global_", node=_preset(name))

@@ -1,4 +1,4 @@
-"""Names of earlier versions in overrides, accepted with a warning until version 0.3."""
+"""Old names of keys and choices. Overrides may use them, with a warning, until version 0.3."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ KEYS: dict[str, str] = {
     "lm.model.width": "lm.model.hidden_size",
     "lm.train.microbatch_rows": "lm.train.microbatch_size",
 }
-"""Old key to new key: `lm.model.old=1` is read as `lm.model.new=1`."""
+"""Maps old keys to new keys: `lm.model.old=1` is read as `lm.model.new=1`."""
 
 CHOICES: dict[str, dict[str, str]] = {
     "pattern": {"seed": "spans", "seed-plus": "spans-plus"},
@@ -16,4 +16,4 @@ CHOICES: dict[str, dict[str, str]] = {
     "lm": {"seed_004": "spans"},
     "experiment": {"seed_004": "spans", "seed_004_debug": "spans_debug"},
 }
-"""Group to old choice to new choice."""
+"""Maps each group's old choices to new choices."""

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: one line and the exit code that a shell expects, from a command's first import to its end."""
+"""SIGTERM and Ctrl-C: one line of output and the conventional exit code, from a command's first import to its end."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from types import FrameType
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
-"""The exit codes that a shell gives processes which these signals ended."""
+"""Exit codes that a shell reports for processes ended by these signals."""
 _WORDS = {signal.SIGINT: b"interrupted\n", signal.SIGTERM: b"terminated\n"}
 
 
 def exit_at_once() -> None:
-    """End the process at either signal with one line, while a command is still importing what it needs.
+    """End the process with one line on either signal, while a command is still importing.
 
-    An exception would surface somewhere inside an import: with a traceback, or as another error with exit code 1. There
+    An exception would be raised inside an import, and end in a traceback or in another error with exit code 1. There
     is nothing to save or to clean up yet. A signal that the parent process ignores stays ignored.
     """
     for number in _WORDS:
@@ -53,9 +53,9 @@ _stop: type[KeyboardInterrupt] | None = None
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Let SIGINT raise `KeyboardInterrupt` and SIGTERM raise `Terminated`, which is one, out of the block.
+    """Within the block, SIGINT raises `KeyboardInterrupt` and SIGTERM its subclass `Terminated`.
 
-    Signals reach the main thread alone, so in any other thread this does nothing.
+    Only the main thread receives signals, so in any other thread this does nothing.
     """
     global _stop
     if threading.current_thread() is not threading.main_thread():
@@ -72,7 +72,7 @@ def stoppable() -> Iterator[None]:
             yield
     finally:
         for number, handler in before.items():
-            if handler is not None:  # None stands for one that was not installed from Python
+            if handler is not None:  # None: the handler was not installed from Python
                 signal.signal(number, handler)
 
 
@@ -84,9 +84,9 @@ def _raise(number: int, frame: FrameType | None) -> NoReturn:
 
 @contextmanager
 def unmasked() -> Iterator[None]:
-    """Where an error leaves the block after a signal in `stoppable`, raise what the signal did.
+    """If the block fails after a signal in `stoppable`, raise the signal's exception instead of the error.
 
-    A signal may come at any line of a library: OmegaConf's cleanup, for one, then fails with an error of its own.
+    A signal may interrupt a library anywhere, and its cleanup may then fail with another error (OmegaConf's does).
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Sweeps (`--multirun`): cores shared out among cells, and a table of what came out of them."""
+"""Sweeps (`--multirun`): how cells share the cores, and the table of their results."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ SUMMARY, TABLE = "sweep.json", "sweep.csv"
 
 
 class Shares(NamedTuple):
-    """How a machine's cores are shared out.
+    """How the cells of a sweep share a machine's cores.
 
     Attributes:
-        overrides: To add to the command line.
-        warning: What the user should know, or nothing.
+        overrides: Overrides to add to the command line.
+        warning: Warning for the user, or empty.
     """
 
     overrides: list[str]
@@ -49,15 +49,15 @@ def share_out(
     explicit: bool,
     cores: int | None = None,
 ) -> Shares:
-    """Choose how many cells run at a time and how many threads each has: together no more than there are cores.
+    """Choose how many cells run at a time and how many threads each has, without exceeding the number of cores.
 
     Args:
         launcher: Hydra's settings of the launcher.
-        name: Its name: `basic`, `joblib`, `submitit_local`, `submitit_slurm`.
-        n_cells: Cells of the sweep.
-        threads: `runner.threads`; None for as many as there are.
+        name: Name of the launcher: `basic`, `joblib`, `submitit_local`, `submitit_slurm`.
+        n_cells: Number of cells of the sweep.
+        threads: `runner.threads`; None for all cores.
         explicit: Whether the user chose `hydra.launcher.n_jobs`.
-        cores: Of this machine; None for those that this process may use.
+        cores: Number of cores; None for those that this process may use.
     """
     cores = cores or thread_count(None)
     if name == "joblib":
@@ -68,8 +68,8 @@ def share_out(
         jobs = min(jobs, n_cells)
         each = threads or max(1, cores // jobs)
         warning = (
-            f"{jobs} cells of {each} threads on {cores} cores get in each other's way; leave out "
-            "hydra.launcher.n_jobs or runner.threads to have the cores shared out"
+            f"{jobs} cells with {each} threads each compete for {cores} cores; leave out hydra.launcher.n_jobs or "
+            "runner.threads to divide the cores automatically"
         )
         overrides = [f"hydra.launcher.n_jobs={jobs}", f"runner.threads={each}"]
         return Shares(overrides, warning if jobs * each > cores else "")
@@ -82,32 +82,32 @@ def share_out(
 
 
 def number_of_cells(swept: Mapping[str, Sequence[str]]) -> int:
-    """Return the number of combinations of all values that are swept over."""
+    """Return the number of combinations of all swept values."""
     return math.prod(len(values) for values in swept.values())
 
 
 def begin(folder: Path) -> None:
-    """Forget what an earlier sweep into the same folder has left of its records."""
+    """Remove the records of an earlier sweep into the same folder."""
     for path in folder.rglob(runs.RECORD):
         path.unlink()
 
 
 def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
-    """Print and write what came out of a sweep: `sweep.json` and `sweep.csv`.
+    """Print the results of a sweep, and write them to `sweep.json` and `sweep.csv`.
 
     Args:
-        folder: Of the sweep.
-        n_cells: How many cells there should be.
-        stopped: Whether the user stopped it, and the launcher the cells.
+        folder: Folder of the sweep.
+        n_cells: Number of cells that the sweep should have.
+        stopped: Whether the user stopped the sweep and thereby its cells.
 
     Returns:
-        The cells that have begun.
+        The cells that were started.
     """
     cells = runs.find(folder)
     for cell in cells:
         if cell.status == "running" and stopped:
             cell.status, cell.exit_code = "interrupted", 130
-        elif cell.status == "running":  # nobody came to write how it ended
+        elif cell.status == "running":  # the process ended without writing its status
             cell.status, cell.exit_code, cell.error = "failed", 1, "the process of this cell was killed"
     if not cells:
         return cells
@@ -127,7 +127,7 @@ def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:
 
 
 def flat(cell: Run) -> dict[str, Any]:
-    """Return a cell as a row of a table of numbers: a column per swept key, and a few per tokenizer."""
+    """Return a cell as a row of the CSV table: a column per swept key, and several per tokenizer."""
     row: dict[str, Any] = {"cell": cell.number}
     row |= {key: value for key, _, value in (text.partition("=") for text in cell.swept)}
     row |= {"status": cell.status, "exit_code": cell.exit_code, "seconds": cell.seconds, "error": cell.error}
@@ -180,14 +180,14 @@ def _names(keys: Sequence[str]) -> list[str]:
 
 
 def _complain(cells: Sequence[Run], n_cells: int) -> None:
-    """Say which cells failed, and why."""
+    """Print which cells failed, and why."""
     failed = [cell for cell in cells if cell.status == "failed"]
     for cell in failed:
         where = f"cell {cell.number} ({' '.join(cell.swept)}): {cell.error} (exit code {cell.exit_code})"
         stderr.print(Text(where), style="red", soft_wrap=True)
     unfinished = n_cells - sum(cell.status in ("done", "failed") for cell in cells)
     facts = [f"{len(failed)} of {n_cells} cells failed"] if failed else []
-    facts += [f"{unfinished} of {n_cells} cells came to no end"] if unfinished else []
+    facts += [f"{unfinished} of {n_cells} cells did not finish"] if unfinished else []
     if facts:
         told = f"{'; '.join(facts)}; the same command repeats only what is missing"
         stderr.print(told, style="red", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Checks of a configuration before any text is read."""
+"""Checks of a configuration before any work starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if typing.TYPE_CHECKING:
 
 
 def validate(config: Config) -> None:
-    """Raise a UserError for what can be known to be wrong before any text is read."""
+    """Raise a UserError for every mistake that can be found before any text is read."""
     check_choice("wandb", config.wandb, MODES)
     check_choice("verify", config.verify, typing.get_args(Verify))
     check_choice("corpus.source", config.corpus.source, ("files", "embedded"))
@@ -29,7 +29,7 @@ def validate(config: Config) -> None:
         )
     if config.corpus.source == "embedded" and (config.corpus.paths or config.corpus.dataset):
         raise UserError(
-            f"corpus.{'paths' if config.corpus.paths else 'dataset'} is given, and the corpus is the embedded one; "
+            f"corpus.{'paths' if config.corpus.paths else 'dataset'} is given, but the corpus is the embedded one; "
             "add corpus=files (or corpus=hf, for a dataset)"
         )
     if config.runner.memory_mb is not None and config.runner.memory_mb < 1:

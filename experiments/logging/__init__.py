@@ -1,1 +1,1 @@
-"""Where the numbers of a run go: `metrics.jsonl` and wandb."""
+"""Logging of metrics to `metrics.jsonl` and wandb."""

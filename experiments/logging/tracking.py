@@ -1,4 +1,4 @@
-"""Where the numbers of a run go: always `metrics.jsonl`, and wandb when asked."""
+"""Logging of metrics: always to `metrics.jsonl`, and to wandb if enabled."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MODES = ("off", "offline", "online")
 
 
 class Labels(NamedTuple):
-    """What wandb calls a run.
+    """Names of a run in wandb.
 
     Attributes:
-        group: What its parts, or the cells of a sweep, have in common.
-        name: Of the run in its group.
-        job_type: The last stage that was asked for.
+        group: Group of the run; cells of a sweep share one.
+        name: Name of the run within its group.
+        job_type: The last stage that was requested.
     """
 
     group: str
@@ -32,14 +32,14 @@ class Labels(NamedTuple):
 
 
 class Tracker:
-    """Writes rows of numbers as JSON lines, and to wandb unless its mode is `off`.
+    """Writes rows of metrics as JSON lines, and to wandb unless its mode is `off`.
 
     Args:
-        folder: Where `metrics.jsonl` (and wandb's own folder) go; made if missing.
+        folder: Folder for `metrics.jsonl` and wandb's own folder; created if missing.
         mode: `off`, `offline` or `online`.
         project: Name of the wandb project.
-        config: The resolved configuration, which wandb shows beside the run.
-        labels: What wandb calls the run; None for its folder's name.
+        config: The resolved configuration, which wandb shows with the run.
+        labels: Names of the run in wandb; None for its folder's name.
 
     Raises:
         UserError: If wandb does not start.
@@ -52,7 +52,7 @@ class Tracker:
         self._file = (folder / "metrics.jsonl").open("a", encoding="utf-8")
         self._wandb: WandbRuns | None = None
         if mode != "off":
-            from experiments.logging.wandb_runs import WandbRuns  # a second and a background process: only when asked
+            from experiments.logging.wandb_runs import WandbRuns  # slow import, starts a background process
 
             try:
                 self._wandb = WandbRuns(folder, mode, project, config, labels or Labels(folder.name, folder.name))
@@ -64,7 +64,7 @@ class Tracker:
         """Write one row.
 
         Args:
-            group: What the numbers are about: `lm/bpe`, `evaluate/superbpe`, `stages`.
+            group: Subject of the row: `lm/bpe`, `evaluate/superbpe`, `stages`.
             row: Names and JSON-able values.
         """
         line = {"time": round(time.time(), 3), "group": group, **row}
@@ -74,17 +74,17 @@ class Tracker:
             self._wandb.log(group, row)
 
     def uses(self, artifact: Artifact[Any]) -> None:
-        """Note that the run has made or found an artifact."""
+        """Record that the run made or reused an artifact."""
         if self._wandb is not None:
             self._wandb.uses(artifact)
 
     def done(self, stage: str, artifact: Artifact[Any], row: Mapping[str, Any]) -> None:
-        """Record that a stage is done: what it cost, and for wandb what it made of what.
+        """Record that a stage is done: its cost, and for wandb its artifact and inputs.
 
         Args:
-            stage: What the user calls it: `count`, `lm bpe`.
-            artifact: Its result.
-            row: Numbers about it.
+            stage: Name of the stage as shown to the user: `count`, `lm bpe`.
+            artifact: Result of the stage.
+            row: Further metrics.
         """
         cost = {"stage": stage, "artifact": artifact.name, "reused": not artifact.fresh, "seconds": artifact.seconds}
         self.log("stages", {**cost, **row})
@@ -92,7 +92,7 @@ class Tracker:
             self._wandb.done(stage, artifact, row)
 
     def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Show a table in wandb; the report has it already."""
+        """Log a table to wandb; the report contains it already."""
         if self._wandb is not None:
             self._wandb.table(name, columns, rows)
 
@@ -112,7 +112,7 @@ class Tracker:
 
 
 def tables(numbers: bytes) -> dict[str, tuple[list[str], list[list[Any]]]]:
-    """Return what of a `report.json` wandb shows as tables: by name, columns and rows."""
+    """Return the tables of a `report.json` for wandb: columns and rows by name."""
     report = json.loads(numbers)
     columns = ["text", "id", "n_bytes", "n_words", "count"]
     words = [

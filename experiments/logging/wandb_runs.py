@@ -1,10 +1,10 @@
-"""wandb: a run per thing that is made, in one group, with what was made of what.
+"""Logging to wandb: one group per experiment, one run per artifact, with the lineage of artifacts.
 
-A group holds a run for the whole (job type: the last stage that was asked for) and one for every stage that made
-something (job types `count`, `bpe`, `superbpe`, `shards`, `lm`, `evaluation`, `report`). Each logs its artifact and
-says what it read: by `use_artifact` online, which draws the lineage from the corpus to the model, and in any case as
-`inputs` in its configuration, since wandb cannot look artifacts up offline. Metrics have the names that other
-projects use: `train/loss` (nats per token), `val/bpb`, `total_training_flops`.
+A group contains a main run (job type: the last requested stage) and a run for every stage that made something (job
+types `count`, `bpe`, `superbpe`, `shards`, `lm`, `evaluation`, `report`). Each logs its artifact and its inputs: with
+`use_artifact` when online, which draws the lineage from the corpus to the model, and always as `inputs` in its
+configuration, since wandb cannot look up artifacts offline. Metrics have the names that other projects use:
+`train/loss` (nats per token), `val/bpb`, `total_training_flops`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from experiments.store.artifacts import Artifact
 
 _TYPES = {"count": "counts", "lm": "model", "shards": "dataset"}
-# Too large to upload: wandb gets their place.
+# Too large to upload: wandb gets a reference.
 _BY_REFERENCE = ("corpus", "count", "shards")
-# Rows of training that belong to no one's `train/`, and axes to plot over.
+# Names of training metrics that do not become `train/NAME`, and the axes of plots.
 _TRAINING = {
     "train_bits_per_byte": "train/bpb",
     "tokens_per_second": "train/tok_per_sec",
@@ -44,18 +44,18 @@ class WandbRuns:
     """The runs of one group.
 
     Args:
-        folder: Where wandb's folder goes.
+        folder: Parent of wandb's folder.
         mode: `offline` or `online`.
         project: Name of the project.
         config: The resolved configuration.
-        labels: What the runs are called.
+        labels: Names of the runs.
 
     Raises:
         UserError: If wandb does not start.
     """
 
     def __init__(self, folder: Path, mode: str, project: str, config: Mapping[str, Any], labels: Labels) -> None:
-        # Without this, wandb asks questions on a terminal that nobody may be watching.
+        # Otherwise wandb prompts on the terminal.
         os.environ.setdefault("WANDB_SILENT", "true" if mode == "offline" else "false")
         self._settings: dict[str, Any] = {"project": project, "mode": mode, "dir": folder, "group": labels.group}
         self._online, self._labels = mode == "online", labels
@@ -70,11 +70,11 @@ class WandbRuns:
             raise UserError(f"wandb={mode}: {error}; log in with `wandb login`, or use wandb=offline") from None
 
     def _start(self, job_type: str, name: str, config: Mapping[str, Any]) -> Any:
-        # Several at a time: a model's run is open while it is judged.
+        # Several runs are open at a time: a model's run stays open during its evaluation.
         return wandb.init(**self._settings, job_type=job_type, name=name, config=dict(config), reinit="create_new")
 
     def log(self, group: str, row: Mapping[str, Any]) -> None:
-        """Pass on one row: of a model in training as history of its own run, anything else as facts of the whole."""
+        """Log one row: training metrics as history of the model's run, everything else in the main run's summary."""
         kind, _, key = group.partition("/")
         if kind == "lm":
             run = self._model(key)
@@ -93,13 +93,13 @@ class WandbRuns:
         return self._models[key]
 
     def uses(self, artifact: Artifact[Any]) -> None:
-        """Note an artifact that was made or found; `done` logs what is new."""
+        """Record an artifact that was made or reused; `done` logs the new ones."""
         known = self._seen.get(artifact.hash)
         if known is None or artifact.fresh:
             self._seen[artifact.hash] = artifact
 
     def done(self, stage: str, artifact: Artifact[Any], row: Mapping[str, Any]) -> None:
-        """Log what a stage has made, in a run of its own; judged models get their score."""
+        """Log the artifacts of a stage in its own run; evaluated models get their scores."""
         kind, key = artifact.manifest.stage, stage.partition(" ")[2]
         if kind == "evaluation":
             scores = {_JUDGING.get(name, f"val/{name}"): value for name, value in row.items()}
@@ -131,15 +131,15 @@ class WandbRuns:
         if stage in _BY_REFERENCE:
             artifact.add_reference(made.path.resolve().as_uri(), checksum=False)
         else:
-            # Artifacts never change once they have their name, so that nothing needs to be copied.
+            # Finished artifacts never change, so nothing needs to be copied.
             artifact.add_dir(str(made.path), policy="immutable", skip_cache=True)
         logged = run.log_artifact(artifact)
         if self._online:
-            logged.wait()  # so that the next stage can name it
+            logged.wait()  # the next stage refers to it
         self._logged.add(made.name)
 
     def _use_corpus(self, run: Any, hash_: str) -> None:
-        """Let a run have read the corpus, which is no folder of ours: wandb gets what decides its text."""
+        """Log the corpus as an input of a run. It is not an artifact folder, so wandb gets its configuration."""
         name = f"corpus-{hash_[:12]}"
         if name not in self._logged:
             corpus = wandb.Artifact(name, "corpus", metadata={"hash": hash_, **self._corpus})
@@ -153,7 +153,7 @@ class WandbRuns:
             run.use_artifact(f"{name}:latest")
 
     def _use(self, run: Any, used: Artifact[Any]) -> None:
-        """Draw the line from an input, where wandb knows it: made under wandb=off it does not."""
+        """Log an input of a run. wandb does not know artifacts that were made with wandb=off."""
         if not self._online:
             return
         try:
@@ -162,10 +162,10 @@ class WandbRuns:
             run.config.update({"unknown_inputs": used.name}, allow_val_change=True)
 
     def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Show a table in the run of the whole."""
+        """Log a table in the main run."""
         self._main.log({name: wandb.Table(columns=list(columns), data=[list(row) for row in rows])})
 
     def finish(self, *, failed: bool) -> None:
-        """End every run that is open."""
+        """Finish all open runs."""
         for run in (*self._models.values(), self._main):
             run.finish(exit_code=int(failed))

@@ -1,7 +1,7 @@
 """The whole experiment, from text to report: `python -m experiments.pipeline`.
 
-Every stage is skipped if its artifact exists, so the same command continues after an interruption, and a
-changed setting repeats only the stages that it touches.
+A stage is skipped if its artifact exists. So the same command resumes after an interruption, and a changed setting
+repeats only the stages that depend on it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STAGES = ("count", "train_bpe", "train_superbpe", "shard_corpus", "train_lm", "e
 
 
 class Outcome(NamedTuple):
-    """What a run ends with: nothing before the stage `evaluate`, the page from `report` on."""
+    """Result of a run: set from the stage `evaluate` on, with the page from `report` on."""
 
     result: Result | None = None
     page: Path | None = None
@@ -56,13 +56,13 @@ def run(
     Args:
         config: The experiment.
         until: The last stage to run, one of `STAGES`.
-        folder: Where this run's own files go: `metrics.jsonl`, wandb's.
-        reporter: Says what happens; None for the terminal.
-        on_artifact: Called with every artifact that the run makes or finds.
-        labels: What wandb calls the run.
+        folder: Folder for this run's own files: `metrics.jsonl` and wandb's files.
+        reporter: Shows the progress; None for the terminal.
+        on_artifact: Called with every artifact that the run makes or reuses.
+        labels: Names of the run in wandb.
 
     Raises:
-        UserError: If the user can mend what is wrong.
+        UserError: If something is wrong that the user can fix.
     """
     shown = reporter or Reporter()
 
@@ -73,7 +73,7 @@ def run(
 
     store = Store(
         Path(config.artifacts),
-        on_wait=lambda name: shown.say(f"waiting: another process makes {name}"),
+        on_wait=lambda name: shown.say(f"waiting: another process is making {name}"),
         on_use=use,
         verify=config.verify,
         progress=shown.progress,
@@ -88,18 +88,18 @@ def run(
         Tracker(folder, config.wandb, config.project, dataclasses.asdict(config), labels) as tracker,
     ):
         for name in store.clean():
-            shown.say(f"removed what a killed process left of {name}", style="dim")
-        warnings.showwarning = warn  # without the line of code that Python adds
+            shown.say(f"removed leftovers of {name} from a killed process", style="dim")
+        warnings.showwarning = warn  # omits the source line that Python would print
         return _run(Context(config, store, shown, tracker), STAGES.index(until))
 
 
 def _run(context: Context, last: int) -> Outcome:
-    """Run the stages that need no Torch, which takes seconds to import; then the others."""
+    """Run the stages that do not need Torch first, because importing Torch takes seconds; then the others."""
     device = context.config.lm.train.device
     if last >= STAGES.index("train_lm") and device not in ("auto", "cpu"):
         from lm.model.device import resolve_device
 
-        resolve_device(device)  # before hours of work: it is there
+        resolve_device(device)  # fails early if the device is missing
     arms = resolve_arms(context.config)
     corpus = text.prepare(context)
     tokenizers = make_tokenizers(context, corpus, arms, STAGES[: last + 1])
@@ -110,14 +110,14 @@ def _run(context: Context, last: int) -> Outcome:
 
 
 def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmTokenizer]) -> Outcome:
-    """Shards, models, scores and the report."""
+    """Make the shards, models, scores and the report."""
     from experiments.stages import budget, evaluation, models, verdict
     from experiments.stages.comparison import ArmModels, of_seed
 
     described = documents.describe(context, corpus)
     verdict.warn_of_few(context, described.contents.n_documents)
     heldout = [models.shard(context, corpus, arm, "heldout") for arm in tokenizers]
-    # Counts of a mixture are of other text.
+    # The counts of a mixture are from other text and do not give the corpus size.
     counted = next((arm.counts.contents for arm in tokenizers if arm.counts and arm.counts.contents.corpus), None)
     n_bytes = None if counted is None else counted.n_bytes
     training = [models.shard(context, corpus, arm, "train", n_bytes) for arm in tokenizers]
@@ -125,8 +125,8 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
         return Outcome()
     pairs = list(zip(tokenizers, training, strict=True))
     seeds = context.seeds()
-    plans = [budget.plan(seeded, pairs) for seeded in seeds]  # before hours of training rather than after
-    # Seed by seed: models of all arms can be compared long before the last seed is trained.
+    plans = [budget.plan(seeded, pairs) for seeded in seeds]  # before training, so that errors appear early
+    # Train seed by seed: all arms can then be compared long before the last seed is trained.
     by_seed = [
         [
             models.train_lm(seeded, of_seed(arm, i), shards, plan)
@@ -157,7 +157,7 @@ def _report(context: Context, corpus: Text, result: Result) -> Path:
 
 @contextmanager
 def _torch_threads(threads: int | None) -> Iterator[None]:
-    """Let Torch use so many threads in the block, evaluation included: cells of a sweep share the cores."""
+    """Limit Torch to this number of threads in the block, because cells of a sweep share the cores."""
     import torch
 
     before = torch.get_num_threads()

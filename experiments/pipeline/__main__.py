@@ -1,4 +1,4 @@
-"""Everything up to the report: `python -m experiments.pipeline`."""
+"""Run all stages up to the report: `python -m experiments.pipeline`."""
 
 from experiments.cli.main import main
 

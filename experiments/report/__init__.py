@@ -1,1 +1,1 @@
-"""The report: its numbers, its charts and its page."""
+"""Reports: numbers, charts and HTML pages."""

@@ -1,4 +1,4 @@
-"""Everything up to the report, as `experiments.pipeline` does: `python -m experiments.report`."""
+"""Run all stages up to the report, like `experiments.pipeline`: `python -m experiments.report`."""
 
 from experiments.cli.main import main
 

@@ -16,7 +16,7 @@ def compression(rows: Rows, labels: Sequence[str], transitions: Rows) -> dict[st
     Args:
         rows: `tokenizer` (label), `vocab_size`, `bytes_per_token`.
         labels: Labels of all tokenizers, in the order of their colours.
-        transitions: `tokenizer`, `vocab_size` where phase 2 takes over; a dashed line each.
+        transitions: `tokenizer`, `vocab_size` at which phase 2 starts; drawn as dashed lines.
     """
     x = alt.X("vocab_size:Q", title="vocabulary size", scale=alt.Scale(type="log", nice=False), axis=si_axis())
     y = alt.Y("bytes_per_token:Q", title="bytes per token", scale=alt.Scale(zero=False))
@@ -34,12 +34,12 @@ def compression(rows: Rows, labels: Sequence[str], transitions: Rows) -> dict[st
     )  # fmt: skip
     if not transitions:
         return spec(lines, rows=rows)
-    named = lines + rule + text if len(transitions) <= 2 else lines + rule  # more names lie on each other
+    named = lines + rule + text if len(transitions) <= 2 else lines + rule  # more names would overlap
     return spec(named, rows=rows, transitions=transitions)
 
 
 def loss(rows: Rows, labels: Sequence[str], against: str = "bytes_seen") -> dict[str, Any]:
-    """Training loss in bits per byte against what was read, or what was computed.
+    """Training loss in bits per byte against bytes read or FLOPs.
 
     Args:
         rows: `tokenizer`, `bytes_seen`, `flops`, `bits_per_byte`, `smoothed`.
@@ -93,7 +93,7 @@ def interval(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
 
 
 def tradeoff(rows: Rows, labels: Sequence[str], against: str = "train_flops") -> dict[str, Any]:
-    """Held-out bits per byte against what training took: further left is cheaper, further down is better.
+    """Held-out bits per byte against the cost of training: further left is cheaper, further down is better.
 
     Args:
         rows: `tokenizer`, `train_flops` or `train_bytes`, `bits_per_byte`, `low`, `high`.
@@ -118,14 +118,14 @@ def tradeoff(rows: Rows, labels: Sequence[str], against: str = "train_flops") ->
 
 
 def transition(rows: Rows, measure: str, title: str, sizes: Sequence[str]) -> dict[str, Any]:
-    """A measure against the transition as a share of the vocabulary; a line for each vocabulary.
+    """A measure against the transition as a share of the vocabulary, with a line for each vocabulary.
 
     Args:
-        rows: `vocabulary` (size and what else differs, as text), `share`, `transition`, and the measure; `low` and
-            `high` for its interval where it has one.
+        rows: `vocabulary` (size and other differences, as text), `share`, `transition` and the measure; `low` and
+            `high` if it has an interval.
         measure: `bits_per_byte` or `bytes_per_token`.
-        title: Of the axis.
-        sizes: All of `vocabulary`, in order.
+        title: Title of the axis.
+        sizes: All values of `vocabulary`, in order.
     """
     tooltip = [
         alt.Tooltip("tokenizer:N"),
@@ -134,7 +134,7 @@ def transition(rows: Rows, measure: str, title: str, sizes: Sequence[str]) -> di
     ]
     scale = alt.Scale(zero=False, padding=12)
     axis = alt.Axis(format="%", tickCount=5)
-    across = alt.Scale(zero=False, padding=12, nice=False)  # no place for 105 %
+    across = alt.Scale(zero=False, padding=12, nice=False)  # the axis must not extend to 105 %
     x = alt.X("share:Q", title="transition, share of the vocabulary", axis=axis, scale=across)
     base = data().encode(x=x, color=colour(sizes, "vocabulary"), tooltip=tooltip)
     line = base.mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=60)).encode(
@@ -147,7 +147,7 @@ def transition(rows: Rows, measure: str, title: str, sizes: Sequence[str]) -> di
 
 
 def length(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
-    """Share of the whole loss by the length of the token that was to be predicted.
+    """Share of the total loss by the length of the predicted token.
 
     Args:
         rows: `tokenizer`, `n_bytes`, `share_of_nats`, `share_of_bytes`, `bits_per_byte`.
@@ -171,7 +171,7 @@ def length(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
 
 
 def words(rows: Rows) -> dict[str, Any]:
-    """How many superwords have how many words.
+    """Number of superwords by number of words.
 
     Args:
         rows: `words`, `superwords`, `count`.

@@ -1,4 +1,4 @@
-"""Results of several runs, put together as if they were one experiment's."""
+"""Combines the results of several runs into one comparison."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Group:
-    """Models that differ in their seed alone, and the runs that they were found in."""
+    """Models that differ only in their seed, and the runs that contain them."""
 
     entry: ArmRecord
     store: Store
@@ -39,43 +39,43 @@ class _Group:
 
 
 def find(folders: Sequence[Path]) -> tuple[list[Run], list[Run]]:
-    """Return the runs in these folders that came to a comparison, and the others.
+    """Return the runs in these folders that finished a comparison, and the others.
 
     Raises:
-        UserError: If a folder is missing or holds no run, or none of the runs came that far.
+        UserError: If a folder is missing or has no run, or none of the runs finished a comparison.
     """
     found: list[Run] = []
     for folder in folders:
         if not folder.is_dir():
-            raise UserError(f"{folder} is not there; name the folder of a run or of a sweep (outputs/…, multirun/…)")
+            raise UserError(f"{folder} does not exist; name the folder of a run or of a sweep (outputs/…, multirun/…)")
         inside = runs.find(folder)
         if not inside:
             raise UserError(
-                f"no run is recorded in {folder} (there is no {runs.RECORD}); name a folder that "
+                f"{folder} contains no run (there is no {runs.RECORD}); name a folder that "
                 "python -m experiments.pipeline wrote under outputs/ or multirun/"
             )
         found += [run for run in inside if run.folder not in {known.folder for known in found}]
     done = [run for run in found if run.results is not None]
     if not done:
-        raise UserError("none of these runs came to a comparison; repeat their commands, which continue them")
+        raise UserError("none of these runs finished a comparison; run their commands again to resume them")
     return done, [run for run in found if run.results is None]
 
 
 def combine(
     done: Sequence[Run], reference: str | None = None, artifacts: Path | None = None
 ) -> tuple[Result, list[str]]:
-    """Return all tokenizers of the runs as one result, and what had to be left out.
+    """Return all tokenizers of the runs as one result, and notes about what was left out.
 
-    A model that several runs share is one candidate; models that differ in their seed alone are seeds of one. They
-    are called by what the runs were told, as far as all runs with that model agree: `SuperBPE t=0.8`.
+    A model that several runs share appears once. Models that differ only in their seed are seeds of one arm. Arms are
+    labelled by the overrides on which all runs with that model agree: `SuperBPE t=0.8`.
 
     Args:
-        done: Runs that came to a comparison.
+        done: Runs that finished a comparison.
         reference: Label of the tokenizer that others are compared with; None for the first.
-        artifacts: Where the runs' artifacts lie; None for where the runs put them.
+        artifacts: Folder of the runs' artifacts; None for the folder where the runs stored them.
 
     Raises:
-        UserError: If an artifact is gone, two runs scored different text, or no seed is common to all.
+        UserError: If an artifact is missing, two runs scored different text, or no seed is common to all.
     """
     groups: dict[str, _Group] = {}
     for run in done:
@@ -101,12 +101,12 @@ def combine(
         ordered, named = [ordered[i] for i in order], [named[i] for i in order]
         labels = [told.label for told in named]
     if len(ordered) < 2:
-        raise UserError("these runs hold one tokenizer's models only; name a run of another one too")
+        raise UserError("these runs contain only one tokenizer; add a run of another tokenizer")
     seeds = set.intersection(*(set(group.models) for group in ordered))
     if not seeds:
-        raise UserError("no training seed is common to all these models; train them with the same (lm.train.seed)")
+        raise UserError("these models have no training seed in common; train them with the same lm.train.seed")
     notes = [
-        f"{label}: seed {seed} is left out, which others lack"
+        f"{label}: seed {seed} is left out because other arms lack it"
         for label, group in zip(labels, ordered, strict=True)
         for seed in sorted(set(group.models) - seeds)
     ]
@@ -120,7 +120,7 @@ def combine(
 
 
 def _same_text(arms: Sequence[ArmResult]) -> None:
-    """Raise a UserError unless all were scored on the same held-out documents: those of one corpus, or equal ones."""
+    """Raise a UserError unless all arms were scored on the same held-out documents."""
     first = arms[0]
     corpus, text = first.heldout.contents.corpus, ""
     for other in arms[1:]:
@@ -136,7 +136,7 @@ def _same_text(arms: Sequence[ArmResult]) -> None:
 
 
 def _named(groups: Sequence[_Group]) -> list[Told]:
-    """Name each group by what all runs with it were told, without the parts that do not tell groups apart."""
+    """Name each group by the overrides that all of its runs share and that distinguish it from other groups."""
     told = []
     for group in groups:
         runs_told = [settings(overrides, group.entry) for overrides in group.overrides]
@@ -183,15 +183,15 @@ def _open(store: Store, names: Sequence[str], result: type[C]) -> list[Artifact[
         artifact = store.find(name, result)
         if artifact is None:
             raise UserError(
-                f"{store.root / name} is gone; repeat the command of its run, which makes it again, or name "
-                "the folder that it was moved to with --artifacts"
+                f"{store.root / name} does not exist; run the command of its run again to rebuild it, or name the "
+                "folder that it was moved to with --artifacts"
             )
         found.append(artifact)
     return found
 
 
 def folder_facts(done: Sequence[Run]) -> list[list[str]]:
-    """What a page says about its runs: folders and commands; of the cells of a sweep, its command once."""
+    """Facts about the runs of a page: their folders and commands. The command of a sweep is listed once."""
     facts = []
     for command in dict.fromkeys(run.command for run in done):
         cells = [run for run in done if run.command == command]
@@ -204,12 +204,12 @@ def folder_facts(done: Sequence[Run]) -> list[list[str]]:
 
 
 def unfinished(others: Sequence[Run]) -> list[str]:
-    """A line for each run that came to no comparison."""
+    """Return a line for each run that did not finish a comparison."""
     return [f"{run.folder}: {run.status}{': ' + run.error if run.error else ''}" for run in others]
 
 
 def demonstration(result: Result) -> bool:
-    """Whether the models read too little for evidence."""
+    """Return whether the models read too little text for evidence."""
     return any(each.lm.contents.summary.bytes < LEAST_EVIDENCE for each in result.arms)
 
 
@@ -217,10 +217,10 @@ _SCORE = ("task", "metric", "value", "stderr", "straddle_share")
 
 
 def with_downstream(result: Result, path: Path) -> Result:
-    """The same result with the scores on tasks of a `downstream.json`, which tells models by their artifacts.
+    """Return the result with the task scores of a `downstream.json`, which identifies models by their artifacts.
 
     Raises:
-        UserError: If the file is none of `experiments.downstream`, or has none of these models.
+        UserError: If `experiments.downstream` did not write the file, or it has none of these models.
     """
     try:
         content = read_json(path)
@@ -230,7 +230,7 @@ def with_downstream(result: Result, path: Path) -> Result:
             for label in labels.values()
         }
     except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(f"{path} is not what experiments.downstream writes (downstream.json)") from None
+        raise UserError(f"{path} was not written by experiments.downstream; name a downstream.json") from None
     arms = [
         dataclasses.replace(
             each,
@@ -240,19 +240,19 @@ def with_downstream(result: Result, path: Path) -> Result:
     ]
     if not any(each.downstream for each in arms):
         known = ", ".join(each.lm.name for each in arms)
-        raise UserError(f"{path} has scores of {', '.join(labels)}, and these runs' models are {known}")
+        raise UserError(f"{path} has scores of {', '.join(labels)}, but the models of these runs are {known}")
     return dataclasses.replace(result, arms=arms)
 
 
 def rename(result: Result, labels: Sequence[str]) -> Result:
-    """The same result under other labels, one per tokenizer.
+    """Return the result with other labels, one per tokenizer.
 
     Raises:
-        UserError: If there are not as many.
+        UserError: If the number of labels is wrong.
     """
     if len(labels) != len(result.arms) or len(set(labels)) != len(labels):
         raise UserError(
-            f"{len(labels)} labels are given for {len(result.arms)} tokenizers; give a different one each, for "
+            f"{len(labels)} labels were given for {len(result.arms)} tokenizers; give one distinct label for each of "
             + ", ".join(result.labels)
         )
     arms = [

@@ -1,4 +1,4 @@
-"""The page that compares the tokenizers of one run."""
+"""The page that compares tokenizers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def render(report: dict[str, Any]) -> str:
 
 
 def version() -> str:
-    """Return a hash of what draws the page."""
+    """Return a hash of the files that render the page."""
     drawn = ("comparison.html", "comparison.py", "charts.py", "diagnostics_charts.py")
     return page.version(
         *drawn, "data.py", "texts.py", "diagnostics.py", "../stages/verdict.py", "../stages/comparison.py"
@@ -41,29 +41,29 @@ def figures(report: dict[str, Any]) -> list[Figure]:
             "compression",
             "Bytes per token against vocabulary size",
             charts.compression(report["compression"], labels, transitions),
-            f"Each tokenizer cut to its first merges, on {si(report['measured_bytes'])} bytes of held-out text.",
+            f"Each tokenizer is cut to its first merges; measured on {si(report['measured_bytes'])}B of held-out text.",
             source,
         ),
         Figure(
             "loss",
-            "Loss while training, by text",
+            "Training loss by text",
             charts.loss(report["loss"], labels),
-            "Loss per byte of the text of each step, and its moving average. Steps differ because their documents do.",
+            "Loss per byte of each step's text, and its moving average. Steps differ because their documents differ.",
             source,
         ),
         Figure(
             "loss_flops",
-            "Loss while training, by computation",
+            "Training loss by FLOPs",
             charts.loss(report["loss"], labels, "flops"),
-            "The same losses: fewer tokens for the same text are fewer FLOPs.",
+            "The same losses by FLOPs: fewer tokens for the same text require fewer FLOPs.",
             source,
         ),
         Figure(
             "length",
             "Where the loss is",
             charts.length(report["by_length"], labels),
-            "Share of the held-out loss by the length of the token that was to be predicted; the last point stands for "
-            "all longer ones. It explains a difference; tokens of one length are not the same text in two tokenizers.",
+            "Share of the held-out loss by the length of the predicted token; the last point includes all longer "
+            "tokens. Tokens of one length cover different text in different tokenizers.",
             source,
         ),
         *_transitions(report, source),
@@ -78,8 +78,8 @@ def figures(report: dict[str, Any]) -> list[Figure]:
                 "interval",
                 "Held-out bits per byte",
                 charts.interval(rows, labels),
-                "Each tokenizer's own interval is wide because documents differ in difficulty. The verdict rests on "
-                "the difference within each document, which is why two overlapping intervals can still differ "
+                "Each tokenizer's interval is wide because documents differ in difficulty. The verdict is based on the "
+                "differences within documents, so two tokenizers with overlapping intervals can still differ "
                 "significantly.",
                 source,
             )
@@ -99,7 +99,7 @@ def figures(report: dict[str, Any]) -> list[Figure]:
             found.append(
                 Figure(
                     "budget",
-                    "What more text brings",
+                    "Loss by amount of text",
                     charts.tradeoff(
                         [{**row, "train_bytes": r["train_bytes"]} for row, r in _beside(rows, report)],
                         labels,
@@ -125,17 +125,17 @@ def _beside(rows: list[dict[str, Any]], report: dict[str, Any]) -> list[tuple[di
 
 
 def _line(row: dict[str, Any]) -> str:
-    """What tokenizers have in common that differ in their transition alone."""
+    """Key shared by tokenizers that differ only in their transition."""
     return f"{row['vocab_size']:,} {row['series']}".strip()
 
 
 def _transitions(report: dict[str, Any], source: str) -> list[Figure]:
-    """Loss and compression against the transition, where at least three were tried and nothing else differs.
+    """Loss and compression against the transition, if at least three transitions were tried with equal settings.
 
-    A tokenizer without phase 2 is the transition at the end of the vocabulary.
+    A tokenizer without phase 2 counts as a transition at the end of the vocabulary.
     """
     by_size: dict[str, list[dict[str, Any]]] = {}
-    belongs: dict[str, set[str]] = {}  # of a tokenizer without phase 2: the lines that it ends
+    belongs: dict[str, set[str]] = {}  # tokenizer without phase 2 -> the lines that end with it
     for row in report["tokenizers"]:
         if row["transition"]:
             belongs.setdefault(row["partner"] or "", set()).add(_line(row))
@@ -152,7 +152,7 @@ def _transitions(report: dict[str, Any], source: str) -> list[Figure]:
         return []
     rows = [row for found in swept.values() for row in found]
     plain = [{key: value for key, value in row.items() if key not in ("low", "high")} for row in rows]
-    caption = "Where phase 2 takes over; 100 % is a tokenizer without one."
+    caption = "Transition to phase 2; 100 % is a tokenizer without phase 2."
     return [
         Figure(
             "transition_loss",

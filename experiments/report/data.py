@@ -1,4 +1,4 @@
-"""The numbers of a comparison, as they go into `report.json` and onto the page: any number of tokenizers and seeds."""
+"""The numbers of a comparison for `report.json` and the page, for any number of tokenizers and seeds."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def gather(
     provenance: Mapping[str, Any],
     threads: int | None = None,
 ) -> dict[str, Any]:
-    """Measure what a report shows beyond the evaluation, and return all of it, JSON-able.
+    """Measure what a report shows beyond the evaluation, and return all numbers, JSON-able.
 
     Args:
         result: The comparison.
-        settings: What to show.
-        demonstration: Whether to say that it is no evidence.
-        provenance: Where everything came from, as `experiments.stages.reporting.provenance` says it.
-        threads: For encoding; None for all cores.
+        settings: Contents of the report.
+        demonstration: Whether to mark the result as a demonstration.
+        provenance: Output of `experiments.stages.reporting.provenance`.
+        threads: Threads for encoding; None for all cores.
     """
     heldout = texts.heldout(result, settings.curve_bytes)
     compared = result.shown if len(result.arms) > 1 else None
@@ -86,7 +86,7 @@ def gather(
 def _compression(
     tokenizer: TokenizerLike, documents: Sequence[str], points: int, threads: int | None
 ) -> list[tuple[int, float]]:
-    """Vocabulary sizes, and bytes per token of the tokenizer cut to each; one that cannot be cut has one point."""
+    """Bytes per token of the tokenizer cut to several sizes; a tokenizer that cannot be cut has one point."""
     if not isinstance(tokenizer, Tokenizer) or not tokenizer.definition.has_own_layout():
         ids, _ = tokenizer.encode_batch(documents, threads=threads)
         return [(tokenizer.vocab_size, sum(len(document.encode()) for document in documents) / max(len(ids), 1))]
@@ -100,7 +100,7 @@ def _title(labels: Sequence[str]) -> str:
 
 
 def _tiles(result: Result) -> list[dict[str, str]]:
-    """The main numbers of the second against the first; of more than two, of the one that the verdict is about."""
+    """The main numbers: the second arm against the first, or with more than two arms, `Result.pair`."""
     if len(result.arms) == 1:
         return []
     first, second = (result.arms[i] for i in result.pair)
@@ -116,10 +116,10 @@ def _tiles(result: Result) -> list[dict[str, str]]:
         },
         {
             "value": signed(result.shown.difference),
-            "text": f"bits per byte on held-out text{spread}; less is better",
+            "text": f"bits per byte on held-out text{spread}; lower is better",
         },
         {"value": percent(second.lm.contents.summary.flops, first.lm.contents.summary.flops), "text": "training FLOPs"},
-        {"value": percent(costs[1], costs[0]), "text": "FLOPs of inference per byte, the output head included"},
+        {"value": percent(costs[1], costs[0]), "text": "inference FLOPs per byte, including the output head"},
     ]
 
 
@@ -186,13 +186,13 @@ def _pairs(result: Result) -> list[dict[str, Any]]:
 
 
 def _groups(result: Result, name: str) -> list[dict[str, Any]]:
-    """Bits per byte and bytes per token of the documents of each source or script; nothing if there is one only."""
+    """Bits per byte and bytes per token of each source or script; empty if there is only one."""
     rows = [{"tokenizer": each.label, **row.save()} for each in result.arms for row in each.scores.by(name)]
     return rows if len({row["name"] for row in rows}) > 1 else []
 
 
 def _loss(each: ArmResult) -> list[dict[str, Any]]:
-    """The training loss, and its exponential moving average without the bias towards its start."""
+    """The training loss and its bias-corrected exponential moving average."""
     label = each.label
     rows, average, weight = [], 0.0, 0.0
     for point in loss_curve(each.lm, _LOSS_POINTS):
@@ -216,7 +216,7 @@ def _by_phase(each: ArmResult) -> list[dict[str, Any]]:
 
 
 def _early(result: Result) -> list[dict[str, Any]]:
-    """What the first merges of phase 2 brought, of every arm that has one."""
+    """Effect of the first merges of phase 2, for every arm with a phase 2."""
     return [
         {"tokenizer": each.label, **row}
         for each in result.arms

@@ -1,4 +1,4 @@
-"""What a page shows of the inside of training: gradients, activations, weights, and tokens that were hardly learnt."""
+"""Training diagnostics for a page: gradients, activations, weights, and under-trained tokens."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _RESIDUAL, _NORM, _RMS = "residual_rms/", "weight_norm/", "weight_rms/"
 
 
 def gather(result: Result, settings: ReportConfig) -> dict[str, Any]:
-    """The diagnostics of all models of the first seed, JSON-able.
+    """Return the diagnostics of all models of the first seed, JSON-able.
 
     Returns:
-        `grad_norm`, `residual`, `weights`: rows with `tokenizer`, `step`, `bytes_seen` and `value`, the last two
-        with the `place` or `group` that it is of; `frequency`: `token_statistics.rank_frequency`, of which `text`;
-        `undertrained`: of each tokenizer `Undertrained.summary` with the first tokens, or the `reason`
-        why there is none.
+        `grad_norm`, `residual`, `weights`: rows with `tokenizer`, `step`, `bytes_seen` and `value`; `residual` also has
+        `place` and `weights` has `group`. `frequency`: `token_statistics.rank_frequency` with the `text` that was
+        counted. `undertrained`: for each tokenizer, `Undertrained.summary` with the first tokens, or the `reason` why
+        it could not be measured.
     """
     found: dict[str, list[dict[str, Any]]] = {
         name: [] for name in ("grad_norm", "residual", "weights", "frequency", "undertrained")
@@ -49,7 +49,7 @@ def gather(result: Result, settings: ReportConfig) -> dict[str, Any]:
 def _curves(each: ArmResult) -> dict[str, list[dict[str, Any]]]:
     lines = (each.lm.path / METRICS).read_text(encoding="utf-8").splitlines()
     rows = curves(json.loads(line) for line in lines)
-    # Norms and root mean squares of one group and step belong together.
+    # Join the norm and the root mean square of the same group and step.
     means = {
         (row["step"], row["name"].removeprefix(_RMS)): row["value"] for row in rows if row["name"].startswith(_RMS)
     }
@@ -72,7 +72,7 @@ def _curves(each: ArmResult) -> dict[str, list[dict[str, Any]]]:
 
 
 def _training_counts(each: ArmResult, most: int) -> NDArray[np.int64] | None:
-    """How often the model read each token; None if that is too much to count."""
+    """How often the model read each token; None if there are too many tokens to count."""
     model = each.lm.contents
     n_tokens = model.summary.tokens
     if n_tokens > most:
@@ -86,7 +86,7 @@ def _undertrained(each: ArmResult, settings: ReportConfig, counts: NDArray[np.in
         found = find_undertrained(
             load_model(each.lm.path), tokenizer, most=settings.undertrained_candidates, controls=50
         )
-    except UserError as error:  # nothing to measure against: a page without this list is still a page
+    except UserError as error:  # cannot be measured: the page shows the reason instead of the list
         return {"reason": str(error)}
     summary = found.summary(tokenizer, counts)
     return {**summary, "tokens": summary["tokens"][: settings.undertrained_listed]}

@@ -1,4 +1,4 @@
-"""Charts of the inside of training: gradients, activations, weights, frequencies of tokens."""
+"""Charts of training diagnostics: gradients, activations, weights, token frequencies."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _GROUPS = ("embedding", "head", "attention", "mlp", "norms")
 
 
 def figures(training: dict[str, Any], among: Sequence[str], source: str) -> list[Figure]:
-    """Return the charts of what `experiments.report.diagnostics.gather` found; none of what was not measured.
+    """Return the charts of the diagnostics that were measured.
 
     Args:
-        training: What it found.
+        training: Output of `experiments.report.diagnostics.gather`.
         among: Labels of all tokenizers of the page, in the order of their colours.
-        source: What the numbers come from.
+        source: Source of the numbers.
     """
     labels = list(dict.fromkeys(row["tokenizer"] for row in training["frequency"]))
     found = []
@@ -28,7 +28,7 @@ def figures(training: dict[str, Any], among: Sequence[str], source: str) -> list
                 "grad_norm",
                 "Gradient norm",
                 over_training(training["grad_norm"], labels, among, "norm of the gradient, before clipping"),
-                "Mean over the steps since the point before.",
+                "Mean over the steps since the previous point.",
                 source,
             )
         )
@@ -36,9 +36,9 @@ def figures(training: dict[str, Any], among: Sequence[str], source: str) -> list
         found.append(
             Figure(
                 "residual",
-                "Size of the residual stream",
+                "Residual stream",
                 residual(training["residual"], labels, among),
-                "Root mean square where each layer reads it (thin) and where the head does (thick).",
+                "Root mean square at the input of each layer (thin) and of the output head (thick).",
                 source,
             )
         )
@@ -49,8 +49,8 @@ def figures(training: dict[str, Any], among: Sequence[str], source: str) -> list
                 "weights",
                 "Weight norms",
                 weights(training["weights"], labels, among, groups),
-                "Euclidean norms; of embeddings and heads they compare vocabularies of one size only. The data has "
-                "root mean squares too.",
+                "Euclidean norms. For embeddings and heads, they are comparable only between vocabularies of equal "
+                "size. The data also contains root mean squares.",
                 source,
             )
         )
@@ -59,9 +59,9 @@ def figures(training: dict[str, Any], among: Sequence[str], source: str) -> list
         found.append(
             Figure(
                 "frequency",
-                "How often tokens occur",
+                "Token frequencies",
                 frequency(training["frequency"], labels, among),
-                f"Tokens in the order of their frequency in {' or '.join(texts)} text; both axes are logarithmic.",
+                f"Tokens ordered by their frequency in {' or '.join(texts)} text; both axes are logarithmic.",
                 source,
             )
         )
@@ -73,9 +73,9 @@ def over_training(rows: Rows, labels: Sequence[str], among: Sequence[str], title
 
     Args:
         rows: `tokenizer`, `step`, `bytes_seen`, `value`.
-        labels: Of the tokenizers.
-        among: Of all tokenizers of the page, in the order of their colours.
-        title: Of the quantity.
+        labels: Labels of the tokenizers.
+        among: Labels of all tokenizers of the page, in the order of their colours.
+        title: Title of the quantity.
     """
     return spec(
         _lines(labels, among, title).mark_line(strokeWidth=2).encode(strokeDash=dash(labels, among=among)), rows=rows
@@ -98,13 +98,13 @@ def residual(rows: Rows, labels: Sequence[str], among: Sequence[str]) -> dict[st
 
 
 def weights(rows: Rows, labels: Sequence[str], among: Sequence[str], groups: Sequence[str]) -> dict[str, Any]:
-    """Norms of the weights, a dash for each group.
+    """Norms of the weights, with a dash for each group.
 
     Args:
         rows: `tokenizer`, `step`, `bytes_seen`, `group`, `value` (norm), `rms`.
         labels: As for `over_training`.
         among: As for `over_training`.
-        groups: Of weights, in order.
+        groups: Groups of weights, in order.
     """
     base = _lines(labels, among, "norm", alt.Tooltip("group:N"), alt.Tooltip("rms:Q", format=".4~g"))
     scale = alt.Scale(domain=list(groups), range=[[1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [14, 4]])

@@ -1,7 +1,7 @@
 "use strict";
-// The tokenizer in the page: the same ids as Python's `encode_ordinary`, from the merges and patterns packed beside it.
+// The tokenizer in the page: gives the same ids as Python's `encode_ordinary`, using the packed merges and patterns.
 
-/** Unpacks what `experiments.report.packing.pack` packed: a header and named columns of numbers. */
+/** Unpacks the output of `experiments.report.packing.pack`: a header and named columns of numbers. */
 async function unpack(base64) {
   const text = atob(base64), zipped = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) zipped[i] = text.charCodeAt(i);
@@ -24,7 +24,7 @@ async function unpack(base64) {
   return { ...header.facts, ...columns };
 }
 
-/** Ranks of pairs of ids: open addressing in typed arrays, filled in order, so that the last rank of a pair counts. */
+/** Hash table from pairs of ids to ranks: open addressing in typed arrays; the last rank of a repeated pair wins. */
 class PairRanks {
   constructor(left, right, from, to) {
     let bits = 4;
@@ -54,7 +54,7 @@ class PairRanks {
   }
 }
 
-/** A binary heap of numbers, the lowest first. */
+/** Binary min-heap of numbers. */
 class Heap {
   constructor() { this.items = []; }
 
@@ -87,7 +87,7 @@ class Heap {
   }
 }
 
-/** Ends of the pieces into which a sequence of regexes cuts a text, in UTF-16 units; each sees only its piece. */
+/** Splits text with a sequence of regexes, each applied within the previous one's pieces; ends are in UTF-16 units. */
 function pieceEnds(text, regexes, level = 0, offset = 0, ends = []) {
   const cut = (from, to) => {
     if (from === to) return;
@@ -110,8 +110,8 @@ const utf8 = new TextEncoder();
 class Encoder {
   /**
    * @param data unpacked columns: `byteIds` (id + 1 of each byte, 0 for none), `left`, `right`, `made` by rank, `lengths`
-   *   and `bytes` of all tokens by id, `eligible` (by id; empty for any); facts: `phase1`, `twoPass`, `wholePieces`,
-   *   `pattern` and `fence` as lists of sources. What a piece of one pass is, `pattern` says.
+   *   and `bytes` of all tokens by id, `eligible` (by id; empty if all are); facts: `phase1`, `twoPass`, `wholePieces`,
+   *   `pattern` and `fence` as lists of regex sources. With one pass, `pattern` defines the pieces.
    */
   constructor(data) {
     const n = data.left.length;
@@ -120,14 +120,14 @@ class Encoder {
     this.phase2Ranks = data.twoPass ? new PairRanks(data.left, data.right, data.phase1, n) : null;
     this.patterns = data.pattern.map((source) => new RegExp(source, "gu"));
     this.fences = data.fence.map((source) => new RegExp(source, "gu"));
-    this.known = new Map(); // ids of short pieces: most repeat
+    this.known = new Map(); // cache: ids of short pieces, most of which repeat
     this.starts = new Uint32Array(data.lengths.length + 1);
     for (let i = 0; i < data.lengths.length; i++) this.starts[i + 1] = this.starts[i] + data.lengths[i];
   }
 
   bytesOf(id) { return this.bytes.subarray(this.starts[id], this.starts[id + 1]); }
 
-  /** Ids of a text; special strings are ordinary text, lone surrogates U+FFFD. */
+  /** Ids of a text. Special tokens are treated as ordinary text; lone surrogates become U+FFFD. */
   encode(given) {
     const text = given.toWellFormed();
     return this.twoPass ? this.encodeTwoPass(text) : this.encodePieces(text, (ids, out) => {
@@ -135,7 +135,7 @@ class Encoder {
     });
   }
 
-  /** Merges inside the pattern's pieces, and hands each piece's ids to `take`. */
+  /** Merges within the pattern's pieces, and passes each piece's ids to `take`. */
   encodePieces(text, take) {
     const out = [];
     let from = 0;
@@ -161,7 +161,7 @@ class Encoder {
       from = to;
       cuts.add(at);
     }
-    // A seam between two tokens is open unless the fence cuts there or inside either of the two.
+    // The seam between two tokens is open unless the fence cuts there or inside either token.
     const ids = [];
     let run = [], place = 0, closed = false;
     const flush = () => { for (const id of this.merge(run, this.phase2Ranks)) ids.push(id); run = []; };
@@ -187,7 +187,7 @@ class Encoder {
     return symbols;
   }
 
-  /** Pieces that become a token whole, whatever the merges. */
+  /** Pieces that are a token themselves and bypass the merges. */
   wholes() {
     if (!this.wholeTokens) {
       const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
@@ -200,8 +200,8 @@ class Encoder {
   }
 
   /**
-   * Merges neighbours, the lowest rank first and of equal ones the leftmost: a linked list and a heap whose entries may
-   * be out of date. `onMerge(place, right, rank)` hears of each, places being indices of `symbols`.
+   * Merges neighbours by lowest rank, leftmost first, with a linked list and a heap that may contain stale entries.
+   * `onMerge(place, right, rank)` is called for each merge; `place` and `right` are indices into `symbols`.
    */
   merge(symbols, ranks, onMerge) {
     const n = symbols.length;
@@ -231,7 +231,7 @@ class Encoder {
     return merged;
   }
 
-  /** How a token is put together: {id, parts} where parts are the two that its last merge joined; none for a byte. */
+  /** Merge tree of a token: {id, parts}, where parts are the two tokens of its last merge; empty for a byte. */
   derivation(id) {
     let nodes = Array.from(this.byteSymbols(this.bytesOf(id)), (byte) => ({ id: byte, parts: [] }));
     for (const ranks of this.twoPass ? [this.phase1Ranks, this.phase2Ranks] : [this.phase1Ranks]) {
@@ -246,4 +246,4 @@ class Encoder {
   }
 }
 
-const MOST_BYTES = 0x200000; // places have 21 bits in `merge`
+const MOST_BYTES = 0x200000; // `merge` packs positions into 21 bits

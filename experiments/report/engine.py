@@ -1,4 +1,4 @@
-"""What the encoder in the page works with: a tokenizer's merges, bytes and patterns."""
+"""Input of the encoder in the page: a tokenizer's merges, bytes and patterns."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def engine(tokenizer: Tokenizer) -> tuple[dict[str, Any], dict[str, npt.NDArray[np.integer]]]:
-    """Return the facts and columns that `Encoder` in `encoder.js` takes, for `packing.pack`.
+    """Return the facts and columns for `Encoder` in `encoder.js`, to be packed with `packing.pack`.
 
-    The fact `refused` is null, or says which pattern cannot run in a page and why; text is not segmented then, and all
-    the rest of the page works.
+    The fact `refused` is null, or says which pattern cannot run in a page and why. In that case the page does not
+    segment text, but everything else works.
     """
     two_pass = tokenizer.mode == "two-pass"
     cutter = tokenizer.pattern if two_pass or tokenizer.fence is None else tokenizer.fence

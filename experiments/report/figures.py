@@ -1,4 +1,4 @@
-"""A figure: one Vega-Lite specification for the page, for papers, and its data as CSV."""
+"""Figures: one Vega-Lite specification for the page and for papers, with the data as CSV."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ FORMATS = ("csv", "svg", "png")
 COLOURS = 8
 _SHAPES = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-right", "triangle-down", "triangle-left")
 _DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3])
-_LEGEND_CHARACTERS = 40  # that fit beside each other above half a page's width
+_LEGEND_CHARACTERS = 40  # length of a legend line above a chart of half the page's width
 PAPER_WIDTH = 460
 PNG_SCALE = 3.0
 PAPER = {
     "background": "white",
     "font": "Helvetica, Arial, DejaVu Sans, sans-serif",
     "view": {"stroke": None},
-    # As --c0 to --c7 of style.css in light colours.
+    # The light colours --c0 to --c7 of style.css.
     "range": {"category": ["#b84a00", "#0068a8", "#00795a", "#8b3a76", "#7a6200", "#4b4bb0", "#a3324d", "#4f5560"]},
     "axis": {"gridColor": "#e5e5e5", "domainColor": "#888", "tickColor": "#888", "titleFontWeight": 500},
     "legend": {"labelLimit": 400},
     "bar": {"color": "#0068a8"},
 }
-"""How figures look in papers; a page draws them in its own light or dark colours."""
+"""Style of figures in papers; a page uses its own light or dark colours."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Figure:
     """A chart of a page.
 
     Attributes:
-        name: for the page's element and for file names.
-        title: above it.
-        spec: Vega-Lite; its data set `rows` is what the CSV holds.
-        caption: below it; what the chart cannot say itself.
-        source: which run or file its numbers come from.
+        name: Name of the page's element and of files.
+        title: Title above the chart.
+        spec: Vega-Lite specification; its data set `rows` is written as CSV.
+        caption: Caption below the chart.
+        source: Run or file that the numbers come from.
     """
 
     name: str
@@ -61,58 +61,58 @@ class Figure:
 
 
 def data(name: str = "rows") -> alt.Chart:
-    """Return a chart of a named data set, to be given to `spec`."""
+    """Return a chart of a named data set, for `spec`."""
     return alt.Chart(alt.NamedData(name=name))
 
 
 def spec(chart: Any, height: int = HEIGHT, **datasets: Rows) -> dict[str, Any]:
-    """Return a chart's specification, as wide as its place on the page.
+    """Return a chart's specification, as wide as its container on the page.
 
     Args:
-        chart: made from `data`.
-        height: in pixels.
-        datasets: the rows of each data set that it names, `rows` among them.
+        chart: Chart made from `data`.
+        height: Height in pixels.
+        datasets: Rows of each data set of the chart, including `rows`.
     """
     found: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
-    found.pop("config", None)  # altair's defaults; a page brings its own
+    found.pop("config", None)  # Altair's defaults; a page has its own
     return {**found, "datasets": {name: [dict(row) for row in rows] for name, rows in datasets.items()}}
 
 
 def colour(
     labels: Sequence[str], field: str = "tokenizer", *, shown: bool = True, among: Sequence[str] | None = None
 ) -> alt.Color:
-    """Return the colour of each label, in their order: no range, since the page sets it, light or dark.
+    """Return the colour encoding of labels. It has no range, because the page sets light or dark colours.
 
     Args:
-        labels: those of the chart.
-        field: of the rows.
-        shown: whether there is a legend.
-        among: all labels of the page, where the chart has some of them: each keeps its colour.
+        labels: Labels of the chart.
+        field: Field of the rows.
+        shown: Whether to show a legend.
+        among: All labels of the page, if the chart has only some of them, so that each keeps its colour.
     """
     scale = alt.Scale(domain=list(among or labels))
     return alt.Color(f"{field}:N", scale=scale, legend=legend(labels) if shown else None)
 
 
 def shape(labels: Sequence[str], field: str = "tokenizer") -> alt.Shape:
-    """Return a shape for each label, besides its colour."""
+    """Return a shape for each label, in addition to its colour."""
     scale = alt.Scale(domain=list(labels), range=_apart(labels, _SHAPES))
     return alt.Shape(f"{field}:N", scale=scale, legend=legend(labels))
 
 
 def dash(labels: Sequence[str], field: str = "tokenizer", *, among: Sequence[str] | None = None) -> alt.StrokeDash:
-    """Return a dash for each label, besides its colour: lines often lie on each other. Arguments as for `colour`."""
+    """Return a dash for each label, in addition to its colour: lines often overlap. Takes the arguments of `colour`."""
     every = list(among or labels)
     dashes = alt.Scale(domain=every, range=_apart(every, _DASHES))
     return alt.StrokeDash(f"{field}:N", scale=dashes, legend=legend(labels))
 
 
 def _apart(labels: Sequence[str], values: Sequence[T]) -> list[T]:
-    """One value a label, so that none with the same colour has the same: there are `COLOURS` of them."""
+    """One value per label, so that labels with the same colour (every `COLOURS` labels) get different values."""
     return [values[(i + i // COLOURS) % len(values)] for i in range(len(labels))]
 
 
 def legend(labels: Sequence[str]) -> alt.Legend:
-    """Return the same legend for every channel, so that Vega-Lite merges them into one; long labels one a line."""
+    """Return the same legend for every channel, so that Vega-Lite merges them; long labels get a line each."""
     beside = sum(map(len, labels)) <= _LEGEND_CHARACTERS
     columns = 0 if beside else 2 if max(map(len, labels)) <= _LEGEND_CHARACTERS // 2 + 6 else 1
     return alt.Legend(
@@ -121,14 +121,14 @@ def legend(labels: Sequence[str]) -> alt.Legend:
 
 
 def si_axis(count: int = 6) -> alt.Axis:
-    """Return an axis of numbers such as 20k; parts of one as 0.1, not as 100m."""
+    """Return an axis with labels such as 20k; values below 1 are shown as 0.1, not as 100m."""
     # A logarithmic axis has no label at most of its ticks.
     label = "datum.label && datum.value > 0 && datum.value < 1 ? format(datum.value, '~g') : datum.label"
     return alt.Axis(format="~s", labelExpr=label, tickCount=count, labelFlush=False)
 
 
 def to_csv(figure: Figure) -> str:
-    """Return a figure's data as CSV with a line of names (RFC 4180)."""
+    """Return a figure's data as CSV with a header (RFC 4180)."""
     rows = figure.spec["datasets"]["rows"]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]) if rows else [])
@@ -138,13 +138,13 @@ def to_csv(figure: Figure) -> str:
 
 
 def save(figures: Sequence[Figure], folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """Write figures for a paper, `NAME.csv`, `NAME.svg` and `NAME.png` each; needs neither browser nor network.
+    """Write figures for a paper as `NAME.csv`, `NAME.svg` and `NAME.png`, without browser or network.
 
     Raises:
-        UserError: a format is none of `FORMATS`.
+        UserError: If a format is not one of `FORMATS`.
     """
     if unknown := set(formats) - set(FORMATS):
-        raise UserError(f"{min(unknown)!r} is no format of figures; they are {', '.join(FORMATS)}")
+        raise UserError(f"{min(unknown)!r} is not a figure format; use {', '.join(FORMATS)}")
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for figure in figures:

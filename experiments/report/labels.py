@@ -1,4 +1,4 @@
-"""Names of the arms of several runs: the settings in which their runs differ."""
+"""Labels for the arms of several runs, made of the settings in which the runs differ."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from experiments.results import ArmRecord
 
 _SHORT = {"transition": "t", "transition_merges": "merges", "vocab_size": "vocab", "superbpe": "preset"}
-# Where things lie and run, what is shown, and what models of one tokenizer differ in: no part of a name.
+# Settings that are not part of a label: folders, devices, output, and seeds.
 _SILENT = (
     "arms",
     "reference",
@@ -29,11 +29,11 @@ _LONGEST = 32
 
 
 class Told(NamedTuple):
-    """What tells one tokenizer from others.
+    """What distinguishes a tokenizer from others.
 
     Attributes:
-        label: Its name.
-        series: The same without transition and size, and without what kind of tokenizer it is.
+        label: Label of the tokenizer.
+        series: The label without kind, transition and size.
     """
 
     label: str
@@ -41,12 +41,12 @@ class Told(NamedTuple):
 
 
 def settings(overrides: Iterable[str], arm: ArmRecord) -> dict[str, str]:
-    """Keys and values of overrides that matter to an arm and its model; of a key given twice, the last counts.
+    """Return the overrides that affect an arm and its model; the last of repeated keys counts.
 
-    Phase 2's settings say nothing about an arm without one, except for the preset, which brings its phase 1.
+    Settings of phase 2 do not affect an arm without phase 2, except for the preset, which also sets phase 1.
 
     Args:
-        overrides: As on a command line.
+        overrides: Overrides as on the command line.
         arm: The arm.
     """
     found = {}
@@ -63,15 +63,15 @@ def settings(overrides: Iterable[str], arm: ArmRecord) -> dict[str, str]:
 def name_all(
     kinds: Sequence[str], superwords: Sequence[bool], told: Sequence[Mapping[str, str]], unique: Sequence[str]
 ) -> list[Told]:
-    """Name tokenizers apart.
+    """Give every tokenizer a distinct label.
 
     Args:
-        kinds: `BPE`, `SuperBPE`.
+        kinds: Kind of each tokenizer: `BPE`, `SuperBPE`.
         superwords: Whether each has a second phase.
         told: Settings of each.
-        unique: Something different for each, for those that settings do not tell apart.
+        unique: A unique string for each, used where the settings are the same.
     """
-    # What phase 2 was told tells superword tokenizers apart from each other; no other has been told any of it.
+    # Settings of phase 2 are compared among superword tokenizers only; the others have none.
     two_phases = [each for each, second in zip(told, superwords, strict=True) if second] or [{}]
     common = set.intersection(*(set(each.items()) for each in told))
     common |= {
@@ -82,7 +82,7 @@ def name_all(
     apart = [{key: value for key, value in each.items() if (key, value) not in common} for each in told]
     short = _names({key for each in apart for key in each})
     parts = [[(key, f"{short[key]}={_shown(value)}") for key, value in sorted(each.items())] for each in apart]
-    # The transition first: sweeps over it are the most frequent.
+    # The transition comes first: it is swept most often.
     parts = [sorted(each, key=lambda part: part[0] not in _TRANSITION) for each in parts]
     labels = [" ".join([kind, *(text for _, text in each)]) for kind, each in zip(kinds, parts, strict=True)]
     labels = [
@@ -93,7 +93,7 @@ def name_all(
 
 
 def _names(keys: Iterable[str]) -> dict[str, str]:
-    """Short names of keys: their last part, where that is no other's.
+    """Shorten keys to their last part where that is unambiguous.
 
     >>> _names(["superbpe.transition", "superbpe"])
     {'superbpe.transition': 't', 'superbpe': 'preset'}
@@ -104,7 +104,7 @@ def _names(keys: Iterable[str]) -> dict[str, str]:
 
 
 def _shown(value: str) -> str:
-    """A value without quotes around it, its middle left out if it is long.
+    """A value without surrounding quotes; the middle of a long value is left out.
 
     >>> _shown("'a b'")
     'a b'

@@ -1,4 +1,4 @@
-"""Tables of numbers inside a page: deflated, as base64, unpacked by `unpack` in `encoder.js`."""
+"""Tables of numbers inside a page: deflated, base64-encoded, and unpacked by `unpack` in `encoder.js`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _LEVEL = 6
 
 
 def pack(facts: Mapping[str, Any], columns: Mapping[str, npt.ArrayLike]) -> str:
-    """Return JSON-able facts and columns of whole numbers from 0 to 2**32 - 1 as one base64 string.
+    """Return JSON-able facts and columns of integers from 0 to 2**32 - 1 as one base64 string.
 
-    A column takes as many bytes per number as its highest one needs, 1 to 4, and the bytes are stored by their place
-    (all lowest ones first): neighbours are alike then, which deflate makes use of.
+    A column uses 1 to 4 bytes per number, depending on its maximum. The bytes are stored in planes (all lowest bytes
+    first), which compresses better because neighbouring bytes are similar.
     """
     parts, about = [], []
     for name, values in columns.items():

@@ -1,16 +1,16 @@
 "use strict";
-// What every page does: light and dark, charts in the page's colours, and their data and pictures as files.
+// Shared by all pages: light and dark theme, charts in the page's colours, and downloads of data and pictures.
 
-/** Offers the other of light and dark; the choice is kept where the browser lets a file keep anything. */
+/** Button that switches between light and dark; the choice is stored if the browser allows storage for files. */
 (() => {
   const root = document.documentElement, button = document.getElementById("theme");
   const system = matchMedia("(prefers-color-scheme: dark)");
   const dark = () => root.dataset.theme ? root.dataset.theme === "dark" : system.matches;
   const show = () => { button.textContent = dark() ? "Light" : "Dark"; };
-  try { if (["light", "dark"].includes(localStorage.theme)) root.dataset.theme = localStorage.theme; } catch { /* not kept */ }
+  try { if (["light", "dark"].includes(localStorage.theme)) root.dataset.theme = localStorage.theme; } catch { /* no storage */ }
   button.addEventListener("click", () => {
     root.dataset.theme = dark() ? "light" : "dark";
-    try { localStorage.theme = root.dataset.theme; } catch { /* not kept */ }
+    try { localStorage.theme = root.dataset.theme; } catch { /* no storage */ }
     show();
   });
   system.addEventListener("change", show);
@@ -26,7 +26,7 @@ function download(name, type, content) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-/** Rows of equal keys as CSV (RFC 4180). */
+/** Rows with the same keys, as CSV (RFC 4180). */
 function csv(rows) {
   const names = Object.keys(rows[0] ?? {});
   const field = (value) => {
@@ -36,7 +36,7 @@ function csv(rows) {
   return [names, ...rows.map((row) => names.map((name) => row[name]))].map((row) => row.map(field).join(",") + "\r\n").join("");
 }
 
-/** Draws each chart when it comes near the window, in the style sheet's variables: they follow light, dark and print. */
+/** Draws each chart when it is scrolled near. Colours are CSS variables, so they follow light, dark and print. */
 function drawCharts() {
   const { specs, paper } = JSON.parse(document.getElementById("charts").textContent);
   const drawn = new Set();
@@ -59,7 +59,7 @@ function drawCharts() {
     for (const { isIntersecting, target } of entries) if (isIntersecting) draw(target.id.slice("chart-".length));
   }, { rootMargin: "300px" });
   for (const name of Object.keys(specs)) near.observe(document.getElementById(`chart-${name}`));
-  // Those further down wait until the page is painted; printing needs them all.
+  // Draw the other charts once the page is painted: printing needs all of them.
   addEventListener("load", () => (window.requestIdleCallback ?? setTimeout)(() => Object.keys(specs).forEach(draw)));
 
   for (const tools of document.querySelectorAll(".tools[data-figure]")) {

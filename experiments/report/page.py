@@ -1,7 +1,7 @@
-"""Pages that open without a network: one HTML file each, in one visual language.
+"""Pages that open offline: one HTML file each, with a common design.
 
-A page is a template that extends `base.html` (type, colours, light and dark, print), with its numbers and its
-`figures.Figure`s. Whatever a page shows passes through autoescape: tokens are what strangers wrote into a corpus.
+A page is a template that extends `base.html` (fonts, colours, light and dark, print), with its numbers and its
+`figures.Figure`s. Everything on a page is autoescaped, because tokens are untrusted text from a corpus.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _PACKAGE = "experiments.report"
 SHARED = ("base.html", "macros.html", "style.css", "page.js", "page.py", "figures.py")
-"""The files of this package that every page is drawn by."""
+"""Files of this package that render every page."""
 
 
 def render(
@@ -40,11 +40,11 @@ def render(
     """Return a page.
 
     Args:
-        template: a file of this package that extends `base.html`; it places each figure with the macro `chart`.
-        title: of the page.
-        figures: the page's charts, `figures` in the template, by their names.
-        packed: big data by name, as `packing.pack` gives it; the template places it.
-        values: whatever else the template shows.
+        template: File of this package that extends `base.html`; it places each figure with the macro `chart`.
+        title: Title of the page.
+        figures: Charts of the page; the template finds them by name in `figures`.
+        packed: Large data by name, packed with `packing.pack`; the template places it.
+        values: Other variables of the template.
     """
     return (
         _environment()
@@ -86,7 +86,7 @@ def _environment() -> jinja2.Environment:
 
 
 def version(*files: str) -> str:
-    """Return a hash of what draws a page, `SHARED` and these files: a report is made anew when its looks change."""
+    """Return a hash of `SHARED` and these files, so that a report is rendered again when its design changes."""
     package = importlib.resources.files(_PACKAGE)
     return hashlib.sha256(b"".join((package / file).read_bytes() for file in (*SHARED, *files))).hexdigest()
 
@@ -102,7 +102,7 @@ def visible(text: str) -> str:
 
 
 def script_json(value: Any) -> Markup:
-    """Return JSON that cannot close the script element it stands in."""
+    """Return JSON that cannot close the script element that contains it."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704  (escaped)
 
@@ -115,5 +115,5 @@ def _read(name: str) -> str:
 def _library() -> str:
     """Return Vega, Vega-Lite and vega-embed as one script."""
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    # A function of its own: the bundle's top-level names are one letter long.
+    # Wrapped in a function, because the bundle's top-level names are single letters.
     return "(() => {" + bundle.replace("</script", "<\\/script") + "})();"

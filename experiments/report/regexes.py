@@ -1,9 +1,9 @@
-r"""Our patterns as JavaScript regular expressions that cut every text alike.
+r"""Translates our patterns to JavaScript regular expressions that split every text in the same way.
 
-What a class of characters holds is asked of our own engine and written out as ranges: a browser follows whatever
-version of Unicode it was built with, its `\s` and `.` are other classes than ours, and it has neither possessive
-quantifiers nor inline flags. So nothing is left to it but literal ranges, alternation, repetition and look-around,
-which mean the same in both. A pattern that needs more is refused by what it needs.
+A browser has its own version of Unicode, its `\s` and `.` differ from ours, and it has neither possessive quantifiers
+nor inline flags. So character classes are resolved by our own engine and written out as ranges. The result uses only
+literal ranges, alternation, repetition and look-around, which mean the same in both engines. A pattern that needs more
+is rejected with an error that names the unsupported feature.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _SURROGATES = range(0xD800, 0xE000)
 
 
 class UntranslatableError(Exception):
-    """A pattern uses what cannot be said in JavaScript; the message names it."""
+    """A pattern uses a feature that JavaScript lacks; the message names it."""
 
 
 def to_javascript(pattern: str) -> list[str]:
     r"""Return the regexes of a pattern, one per line of it, as sources for `new RegExp(source, "gu")`.
 
     Args:
-        pattern: a regex, or a sequence of them, one per line; "" cuts nothing and gives an empty list.
+        pattern: A regex, or a sequence of regexes, one per line. "" splits nothing and gives an empty list.
 
     Raises:
-        UntranslatableError: it uses what JavaScript has not.
+        UntranslatableError: If the pattern uses a feature that JavaScript lacks.
 
     >>> to_javascript(r"a++|\.")
     ['(?=(?<a1>(?:a)+))\\k<a1>|\\.']
@@ -76,7 +76,7 @@ class _Translator:
                 return _Part("|".join(b.source for b in branches), any(b.nullable for b in branches))
 
     def _concatenation(self, flags: str) -> tuple[_Part, str]:
-        """Parts up to `|` or `)`; and the flags then, which `(?i)` changes for the rest of the group."""
+        """Parse parts up to `|` or `)`; also return the flags, which `(?i)` changes for the rest of the group."""
         parts = []
         while self.at < len(self.regex) and self.regex[self.at] not in "|)":
             if (changed := self._inline_flags()) is not None:
@@ -97,7 +97,7 @@ class _Translator:
         part = self._atom(flags)
         while self.at < len(self.regex) and (quantifier := self._quantifier()):
             if part.nullable and quantifier[-1] in "*+,":
-                raise UntranslatableError("an unbounded repetition of what may be empty")
+                raise UntranslatableError("an unbounded repetition of a part that can be empty")
             least = "0" if quantifier in "*?" else "1" if quantifier == "+" else quantifier.strip("{}").split(",")[0]
             repeated = quantifier if quantifier[0] != "{" else "{" + quantifier.strip("{}") + "}"
             source = f"(?:{part.source}){repeated}"
@@ -109,7 +109,7 @@ class _Translator:
         return part
 
     def _quantifier(self) -> str:
-        """A quantifier without what makes it lazy or possessive; `{2,}` as `{2,`, which ends in its comma."""
+        """Parse a quantifier without its lazy or possessive mark; `{2,}` becomes `{2,`."""
         for mark in "*+?":
             if self._take(mark):
                 return mark
@@ -118,7 +118,7 @@ class _Translator:
         end = self.regex.find("}", self.at)
         bounds = self.regex[self.at + 1 : end].split(",")
         if end < 0 or len(bounds) > 2 or not bounds[0].isdecimal() or not (bounds[-1] or "0").isdecimal():
-            raise UntranslatableError("a brace that is no repetition like {1,3}")
+            raise UntranslatableError("a brace that is not a repetition such as {1,3}")
         self.at = end + 1
         return "{" + ",".join(bounds)
 
@@ -143,7 +143,7 @@ class _Translator:
         if character == ".":
             return _Part(_class(".", flags), nullable=False)
         if character in "*+?{":
-            raise UntranslatableError(f"a {character!r} that repeats nothing")
+            raise UntranslatableError(f"a {character!r} without anything to repeat")
         return _Part(_class(character, flags) if flags else _literal(ord(character)), nullable=False)
 
     def _group(self, flags: str) -> _Part:
@@ -164,7 +164,7 @@ class _Translator:
         return _Part(f"(?:{part.source})", part.nullable)
 
     def _named_or_flagged(self, flags: str) -> tuple[str, str]:
-        """Behind `(?`: a name, which nothing refers to, or flags for the group."""
+        """Parse what follows `(?`: an unused group name, or flags for the group."""
         for opening in ("?P<", "?<"):
             if self._take(opening):
                 self.at = self.regex.index(">", self.at) + 1
@@ -177,7 +177,7 @@ class _Translator:
         return "?:", _checked_flags(inside)
 
     def _class_text(self) -> str:
-        """The text of a class with its brackets; classes nest, and a first `]` is a member."""
+        """Return the text of a class with its brackets; classes can nest, and a leading `]` is a member."""
         start, depth = self.at, 0
         while self.at < len(self.regex):
             character = self.regex[self.at]
@@ -215,7 +215,7 @@ class _Translator:
 
 
 def _checked_flags(text: str) -> str:
-    """Flags that are on, of `i` and `s`: those change what classes hold, and all else but `u` the syntax."""
+    """Return which of the flags `i` and `s` are set. They change character classes; `u` is ignored, others fail."""
     on, _, _ = text.partition("-")
     if other := set(on) - set("isu"):
         raise UntranslatableError(f"the flag (?{min(other)})")
@@ -223,7 +223,7 @@ def _checked_flags(text: str) -> str:
 
 
 def _class(item: str, flags: str) -> str:
-    """What matches one character in our engine, as a JavaScript class."""
+    """Return a JavaScript class for a regex that matches one character in our engine."""
     ranges = members(f"(?{flags}:{item})")
     if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
         return _literal(ranges[0][0])
@@ -244,7 +244,7 @@ def _literal(code: int) -> str:
 
 @cache
 def members(item: str) -> list[tuple[int, int]]:
-    r"""Return the characters that a regex for one character matches in our engine, as inclusive ranges.
+    r"""Return the characters that a single-character regex matches in our engine, as inclusive ranges.
 
     >>> members("(?i:s)")
     [(83, 83), (115, 115), (383, 383)]
@@ -253,7 +253,7 @@ def members(item: str) -> list[tuple[int, int]]:
     pieces = _native.split(scalars, f"(?:{item})+")
     (matched,) = _native.eligible([pieces[0][0].encode()], item)
     found = []
-    for piece in pieces:  # runs of members and runs of others take turns
+    for piece in pieces:  # runs of members and non-members alternate
         if matched:
             start, end = ord(piece[0]), ord(piece[-1])
             if start < _SURROGATES.start and end >= _SURROGATES.stop:

@@ -1,4 +1,4 @@
-"""Text on a comparison page: held-out documents in every arm's tokens, superwords, what the models write."""
+"""Text on a comparison page: segmented held-out documents, superwords, generated text."""
 
 from __future__ import annotations
 
@@ -27,12 +27,15 @@ def documents(each: ArmResult) -> Iterator[str]:
 
 
 def original(result: Result) -> ArmResult:
-    """The first arm whose shards give back the documents as they were; the first of all, if every arm changes text."""
+    """The first arm whose tokenizer does not change text, so that its shards decode to the original documents.
+
+    The first arm, if every tokenizer changes text.
+    """
     return next((each for each in result.arms if not each.tokenizer.changes_text), result.arms[0])
 
 
 def heldout(result: Result, n_bytes: int) -> list[str]:
-    """The first held-out documents, of about `n_bytes` together."""
+    """The first held-out documents, about `n_bytes` in total."""
     taken, total = [], 0
     for document in documents(original(result)):
         taken.append(document)
@@ -43,7 +46,7 @@ def heldout(result: Result, n_bytes: int) -> list[str]:
 
 
 def superwords(result: Result, texts: Sequence[str], n: int, threads: int | None) -> list[dict[str, Any]]:
-    """The superwords of every arm that has any."""
+    """Superwords of every arm that has superwords."""
     return [_superwords(each, texts, n, threads) for each in result.arms if len(each.tokenizer.superword_ids())]
 
 
@@ -69,7 +72,7 @@ def _superwords(each: ArmResult, texts: Sequence[str], n: int, threads: int | No
 
 
 def segmented(result: Result, settings: ReportConfig) -> dict[str, Any]:
-    """One held-out document in the tokens of each."""
+    """One held-out document, segmented by every tokenizer."""
     number, document = _choose(result, settings)
     shown = document.encode()[: settings.sample_bytes].decode("utf-8", errors="ignore")
     whole = len(shown) == len(document)
@@ -90,7 +93,7 @@ def segmented(result: Result, settings: ReportConfig) -> dict[str, Any]:
 
 
 def _choose(result: Result, settings: ReportConfig) -> tuple[int, str]:
-    """Return the configured document, or else the first that fills the sample, or else the first of all."""
+    """Return the configured document, else the first document that fills the sample, else the first document."""
     first = ""
     for number, document in enumerate(documents(original(result))):
         if settings.sample_document == number:
@@ -102,7 +105,7 @@ def _choose(result: Result, settings: ReportConfig) -> tuple[int, str]:
 
 
 def generated(result: Result, settings: ReportConfig) -> dict[str, Any]:
-    """What the models of the first seed make of the beginnings of held-out documents."""
+    """Continuations of the beginnings of held-out documents by the models of the first seed."""
     prompts = _prompts(result, settings)
     if not prompts:
         return {"prompts": [], "sampling": {}, "sides": []}
@@ -125,7 +128,7 @@ def generated(result: Result, settings: ReportConfig) -> dict[str, Any]:
 
 
 def _prompts(result: Result, settings: ReportConfig) -> list[str]:
-    """Beginnings of the first held-out documents that are long enough, cut in front of a space."""
+    """Beginnings of the first held-out documents that are long enough, cut before a space."""
     prompts: list[str] = []
     for document in documents(original(result)):
         if len(prompts) == settings.n_samples:

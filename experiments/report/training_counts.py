@@ -1,4 +1,4 @@
-"""Where a tokenizer lies in a folder of artifacts: its folder, and how often its merges were counted in training."""
+"""Finds a tokenizer among artifacts, and the counts of its merges in training."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ UNKNOWN = -1
 
 
 def tokenizer_folder(path: Path) -> Path:
-    """Return what to read a tokenizer from: the path itself, or the tokenizer that a training's record points to."""
+    """Return the tokenizer's folder or file: the path itself, or the tokenizer that a training record points to."""
     record = _record(path)
     return path if record is None else path.parent / record.contents.tokenizer
 
 
 def _record(folder: Path) -> Artifact[TrainedTokenizer] | None:
-    """The record of a training; None for any other folder."""
+    """Return a training record; None for any other folder."""
     if not folder.absolute().name.startswith(("bpe-", "superbpe-")):
         return None
     return artifact_at(folder, TrainedTokenizer)
 
 
 def training_counts(path: Path, tokenizer: Tokenizer) -> npt.NDArray[np.int64] | None:
-    """Return how often the pair of each token was counted when it was merged: int64 [vocab_size], -1 for unknown.
+    """Return the count of each token's pair when it was merged: int64 [vocab_size], -1 for unknown.
 
-    Of the trainings beside the tokenizer's folder the one that led to it knows; for BPE that was cut to size, the
-    longer list that it was cut from.
+    The counts come from the training record in the same folder of artifacts. For a BPE tokenizer that was cut to size,
+    this is the record of the longer list.
 
     Args:
-        path: as given by the user.
-        tokenizer: what was read from it.
+        path: Path given by the user.
+        tokenizer: The tokenizer at that path.
 
     Returns:
-        None if no training beside the tokenizer knows it.
+        The counts; None if there is no training record for the tokenizer.
     """
     for folder in sorted(tokenizer_folder(path).absolute().parent.glob("*bpe-*")):
         try:
@@ -59,7 +59,7 @@ def training_counts(path: Path, tokenizer: Tokenizer) -> npt.NDArray[np.int64] |
 
 
 def _counts(record: Artifact[TrainedTokenizer], tokenizer: Tokenizer) -> npt.NDArray[np.int64] | None:
-    """Counts by rank, if this training led to the tokenizer."""
+    """Counts by rank, if this training produced the tokenizer."""
     from experiments.stages.phase1 import MERGE_COUNTS
     from experiments.stages.phase2 import MERGE_LOG
 

@@ -1,5 +1,5 @@
 "use strict";
-// The vocabulary page: search over all tokens, what is known of each, live segmentation.
+// The vocabulary page: search over all tokens, details of each token, live segmentation.
 
 const SUPERWORD = 1, PARTIAL = 2, SPECIAL = 4, UNREACHABLE = 8, UNUSED = 16, PHASE2 = 32;
 const SHOWN = 100, MOST_SPANS = 6000;
@@ -14,13 +14,13 @@ function element(name, attributes, ...children) {
   return made;
 }
 
-/** Control characters made visible, as `page.visible` does. */
+/** Makes control characters visible, like `page.visible`. */
 function visible(text) {
   const shown = { "\n": "↵", "\r": "␍", "\t": "⇥", "\x7f": "␡" };
   return text.replace(/[\x00-\x1f\x7f]/g, (c) => shown[c] ?? String.fromCharCode(0x2400 + c.charCodeAt(0)));
 }
 
-/** Length of the character of UTF-8 at a place; 0 where there is none. */
+/** Length of the UTF-8 character at a position; 0 if there is no valid one. */
 function characterLength(bytes, at) {
   const first = bytes[at];
   if (first < 0x80) return 1;
@@ -32,10 +32,10 @@ function characterLength(bytes, at) {
   return excluded ? 0 : length;
 }
 
-/** UTF-8 as text; bytes that are none as hex escapes, as Python's "backslashreplace". */
+/** Decodes UTF-8; invalid bytes become hex escapes, as with Python's "backslashreplace". */
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 function display(bytes) {
-  let text = "", from = 0, at = 0; // from where on all is whole characters
+  let text = "", from = 0, at = 0; // bytes from `from` to `at` are valid UTF-8
   while (at < bytes.length) {
     const length = characterLength(bytes, at);
     at += length || 1;
@@ -60,7 +60,7 @@ class Side {
   }
 }
 
-/** Finds tokens by part of their text: all texts lie in one string, so that a search is one pass of `indexOf`. */
+/** Substring search over all tokens: their texts are joined into one string, so that one pass of `indexOf` is enough. */
 class Search {
   constructor(side) {
     this.side = side;
@@ -76,7 +76,7 @@ class Search {
     return [texts.join("\uffff") + "\uffff", starts];
   }
 
-  /** Ids in an order, computed once. */
+  /** All ids in an order, cached. */
   order(by) {
     if (!this.orders[by]) {
       const ids = Uint32Array.from({ length: this.side.size }, (_, id) => id), { count, lengths } = this.side.data;
@@ -87,7 +87,7 @@ class Search {
     return this.orders[by];
   }
 
-  /** A 1 for every id that the query finds. */
+  /** An array with a 1 for every id that matches the query. */
   matches(query) {
     const found = new Uint8Array(this.side.size);
     if (query === "") return found.fill(1);
@@ -107,7 +107,7 @@ class Search {
     return found;
   }
 
-  /** Ids that the query finds and `keep` keeps, in an order; tokens that are the query itself come first. */
+  /** Ids that match the query and the filter `keep`, in an order; exact matches come first. */
   run(query, by, keep) {
     const found = this.matches(query), ids = [], first = [];
     const whole = query.toLowerCase();
@@ -124,7 +124,7 @@ class Search {
 const read = (id) => unpack(byId(id).textContent);
 const about = JSON.parse(byId("about").textContent), kinds = JSON.parse(byId("kinds").textContent);
 
-/** Segmentation of the field's text by every tokenizer. */
+/** Segments the text of the field with every tokenizer. */
 function segmentation(sides, open) {
   const field = byId("field"), panes = [...document.querySelectorAll(".pane")];
   const show = () => {
@@ -134,17 +134,17 @@ function segmentation(sides, open) {
       if (!side) return;
       if (side.data.refused) {
         tally.textContent = "not available in a page";
-        place.replaceChildren(element("span", { class: "refused" }, `Live segmentation is refused: ${side.data.refused}.`));
+        place.replaceChildren(element("span", { class: "refused" }, `Live segmentation is not available: ${side.data.refused}.`));
         return;
       }
       if (n > MOST_BYTES) {
-        tally.textContent = `the text has ${grouped(n)} bytes, more than the ${grouped(MOST_BYTES)} that fit here`;
+        tally.textContent = `the text has ${grouped(n)} bytes; the limit is ${grouped(MOST_BYTES)}`;
         place.replaceChildren();
         return;
       }
       let ids;
       try { ids = side.encoder.encode(text); } catch (error) {
-        tally.textContent = `this text is too much for the page (${error.message})`;
+        tally.textContent = `this text cannot be segmented here (${error.message})`;
         place.replaceChildren();
         return;
       }
@@ -172,7 +172,7 @@ function segmentation(sides, open) {
   show();
 }
 
-/** What is known of a token. */
+/** Details of a token. */
 class Detail {
   constructor(sides, search) {
     Object.assign(this, { sides, search, side: sides[0], place: byId("detail") });
@@ -185,20 +185,20 @@ class Detail {
     const facts = [["id", String(id)]];
     if (flags & SPECIAL) facts.push(["kind", "special token"]);
     else {
-      facts.push(["rank", data.rank[id] ? grouped(data.rank[id] - 1) + (data.phases ? `, phase ${flags & PHASE2 ? 2 : 1}` : "") : bytes.length === 1 ? "a byte" : "made by no merge"]);
+      facts.push(["rank", data.rank[id] ? grouped(data.rank[id] - 1) + (data.phases ? `, phase ${flags & PHASE2 ? 2 : 1}` : "") : bytes.length === 1 ? "a byte" : "no merge"]);
       facts.push(["bytes", `${bytes.length}: ${Array.from(bytes.subarray(0, 64), (b) => b.toString(16).padStart(2, "0")).join(" ")}${bytes.length > 64 ? " …" : ""}`]);
       facts.push(["words", String(text.split(" ").filter(Boolean).length)]);
     }
     if (data.kind[id]) facts.push(["superword", kinds[data.kind[id]]]);
     if (flags & PARTIAL) facts.push(["UTF-8", "part of a character"]);
-    if (flags & UNREACHABLE) facts.push(["unreachable", "its own text is not encoded to it, alone or between other characters"]);
+    if (flags & UNREACHABLE) facts.push(["unreachable", "encoding its own text does not produce it, alone or between other characters"]);
     if (data.trained) {
       const count = data.trained[id] + 0x100000000 * data.trainedHigh[id] - 1;
       if (count >= 0) facts.push(["count in training", grouped(count)]);
     }
     if (data.count) {
       const share = 1e6 * data.count[id] / data.tokens, millionth = share < 100 ? share.toPrecision(2) : grouped(Math.round(share));
-      facts.push(["count in the text", `${grouped(data.count[id])}${data.count[id] ? `, ${millionth} of a million tokens` : ": never produced"}`]);
+      facts.push(["count in the text", `${grouped(data.count[id])}${data.count[id] ? `, ${millionth} per million tokens` : ": never produced"}`]);
     }
     if (!(flags & SPECIAL))
       for (let i = 1; i < this.sides.length; i++) facts.push([`in ${about.labels[i]}`, this.inOther(this.sides[i], data.missing[id] & (1 << (i - 1)), text, flags)]);
@@ -217,7 +217,7 @@ class Detail {
   }
 
   inOther(other, missing, text, flags) {
-    if (!missing) return "as well";
+    if (!missing) return "yes";
     if (!other.encoder || flags & PARTIAL) return "no";
     const ids = other.encoder.encode(text);
     const parts = element("span", { class: "text" }, ...ids.map((i) => element("i", { title: `id ${i}` }, visible(other.text(i)))));
@@ -246,7 +246,7 @@ class Detail {
       }
       return line;
     };
-    const note = nodes.length > 1 ? [element("p", { class: "soft" }, `Its bytes end as ${nodes.length} tokens:`)] : [];
+    const note = nodes.length > 1 ? [element("p", { class: "soft" }, `Its bytes are merged into ${nodes.length} tokens:`)] : [];
     return element("div", {}, ...note, element("ul", { class: "tree" }, ...nodes.map((node) => item(node, 0))));
   }
 
@@ -259,7 +259,7 @@ class Detail {
     for (; tokens[at] === id; at++) {
       const place = places[at], end = place + this.side.data.lengths[id], excerpt = lowest(starts, place + 1);
       const from = Math.max(starts[excerpt - 1], place - reach), to = Math.min(starts[excerpt] ?? text.length, end + reach);
-      // Characters that the ends of the excerpt cut are left out.
+      // Drop characters that are cut at the ends of the excerpt.
       const cut = (low, high) => visible(new TextDecoder().decode(text.subarray(low, high)).replace(/^\ufffd+|\ufffd+$/g, ""));
       found.push(element("li", {}, cut(from, place), element("mark", {}, visible(this.side.text(id))), cut(end, to)));
     }
@@ -267,7 +267,7 @@ class Detail {
   }
 }
 
-/** The first place in sorted numbers that is not below a number. */
+/** Index of the first element of a sorted array that is not below a number. */
 function lowest(sorted, number) {
   let low = 0, high = sorted.length;
   while (low < high) {
@@ -277,7 +277,7 @@ function lowest(sorted, number) {
   return low;
 }
 
-/** The search field, its results and its filters. */
+/** Sets up the search field, its results and its filters. */
 function searching(side, search, detail) {
   const query = byId("query"), only = byId("only"), order = byId("order"), results = byId("results"), more = byId("more");
   const { flags, count, kind, group, lengths, missing } = side.data;
@@ -334,7 +334,7 @@ function searching(side, search, detail) {
 }
 
 (async () => {
-  // The page is painted first.
+  // Let the browser paint the page first.
   await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
   const packed = about.labels.map((_, i) => `data-${i}`);
   const sides = (await Promise.all(packed.map(read))).map((data) => new Side(data));

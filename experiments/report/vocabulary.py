@@ -1,4 +1,4 @@
-"""The numbers of a vocabulary report: what is in a tokenizer, compared with others, and what each does to a text."""
+"""The numbers of a vocabulary report: a tokenizer's tokens, a comparison with others, and measurements on text."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _EXACT_LENGTHS, _LENGTH_RANGES = 16, 14
 
 @dataclass(frozen=True)
 class Settings:
-    """What to show.
+    """Contents of the report.
 
     Attributes:
-        alpha: order of the Rényi entropy.
-        listed: rows of every list on the page.
-        contexts: places in the text that are kept per token.
-        context_bytes: bytes of text on either side of each.
-        most_context_bytes: bytes of such text that the page holds at most.
-        sample_bytes: of the text that stands in the segmentation's field at first.
+        alpha: Order of the Rényi entropy.
+        listed: Rows of every list on the page.
+        contexts: Occurrences to show per token.
+        context_bytes: Bytes of text on either side of an occurrence.
+        most_context_bytes: Maximum size of all contexts on the page, in bytes.
+        sample_bytes: Length of the initial text in the segmentation field, in bytes.
     """
 
     alpha: float = 2.5
@@ -52,13 +52,13 @@ class Side:
     """A tokenizer in the report.
 
     Attributes:
-        label: its name for people.
-        source: the path that it was read from.
-        tokenizer: it.
-        tokens: what its tokens are.
-        trained: count in training by id, -1 for unknown; None where nothing is known.
-        encoded: the text, by it; None without a text.
-        measured: what it does to the text.
+        label: Label of the tokenizer.
+        source: Path that it was loaded from.
+        tokenizer: The tokenizer.
+        tokens: Descriptions of its tokens.
+        trained: Counts in training by id, -1 for unknown; None if there are none.
+        encoded: The encoded text; None without text.
+        measured: Measurements on the text; None without text.
     """
 
     label: str
@@ -71,12 +71,12 @@ class Side:
 
     @cached_property
     def near_duplicates(self) -> list[list[int]]:
-        """Groups of ids: `tokens.near_duplicates`."""
+        """Groups of ids of near-duplicate tokens."""
         return tokens.near_duplicates(self.tokens)
 
     @property
     def unreachable(self) -> npt.NDArray[np.bool_]:
-        """Tokens that the tokenizer does not make of their own text, and that do not occur."""
+        """Tokens that encoding their own text does not produce, and that do not occur in the text."""
         return self.tokens.unreachable if self.encoded is None else self.tokens.unreachable & (self.encoded.counts == 0)
 
 
@@ -90,7 +90,7 @@ def side(
     trained: npt.NDArray[np.int64] | None = None,
     described: tokens.Tokens | None = None,
 ) -> Side:
-    """Measure a tokenizer; without batches there is no text."""
+    """Measure a tokenizer; empty `batches` means no text."""
     found = described or tokens.describe(tokenizer)
     encoded = measures.encode(tokenizer, batches) if batches else None
     measured = None if encoded is None else measures.measure(encoded, found, alpha=alpha)
@@ -101,9 +101,9 @@ def gather(sides: Sequence[Side], settings: Settings, text: str | None) -> dict[
     """Return the numbers of the report, JSON-able.
 
     Args:
-        sides: the tokenizer, and others to compare it with on the same text.
-        settings: what to show.
-        text: what the text is, for people; None without one.
+        sides: The tokenizer, and others to compare it with on the same text.
+        settings: Contents of the report.
+        text: Description of the text; None without text.
     """
     first, *others = sides
     against = ", ".join(other.label for other in others)
@@ -124,11 +124,11 @@ def gather(sides: Sequence[Side], settings: Settings, text: str | None) -> dict[
 
 
 def table(one: Side, others: Sequence[Side]) -> dict[str, Any]:
-    """Return all that is known of each token as columns by id, to be written as Parquet.
+    """Return all facts about each token as columns by id, to be written as Parquet.
 
     Args:
-        one: the tokenizer.
-        others: the other tokenizers of the report; the column `in LABEL` says which tokens they have.
+        one: The tokenizer.
+        others: The other tokenizers of the report; the column `in LABEL` says whether they have the token.
     """
     about = one.tokens
     columns: dict[str, Any] = {
@@ -199,7 +199,7 @@ def _rows(one: Side, ids: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def _weight(one: Side) -> npt.NDArray[np.int64]:
-    """What makes a token more important than another: its frequency, else an early rank."""
+    """Importance of each token: its frequency, or its rank if there is no text."""
     return -one.tokens.rank if one.encoded is None else one.encoded.counts
 
 
@@ -250,7 +250,7 @@ def _wasted(one: Side, listed: int) -> dict[str, Any]:
 
 
 def _lengths(one: Side) -> list[dict[str, Any]]:
-    """Tokens and their occurrences by length: exact for short ones, then in ranges even on a log scale."""
+    """Tokens and their occurrences by length: exact for short tokens, then in log-spaced ranges."""
     about = one.tokens
     last = int(about.n_bytes[about.ordinary].max(initial=1))
     ranges = np.geomspace(_EXACT_LENGTHS, max(last, _EXACT_LENGTHS) + 1, _LENGTH_RANGES).round()
@@ -280,7 +280,7 @@ def _lengths(one: Side) -> list[dict[str, Any]]:
 
 
 def _frequencies(one: Side) -> list[dict[str, Any]]:
-    """Occurrences by rank of frequency, at places that are even on a log scale."""
+    """Occurrences by frequency rank, at log-spaced ranks."""
     if one.encoded is None:
         return []
     counts = np.sort(one.encoded.counts[one.encoded.counts > 0])[::-1]
@@ -309,7 +309,7 @@ _PANGRAM = "Of course, in the end it is one of the things that we do not know: 1
 
 
 def _sample(one: Side, settings: Settings) -> str:
-    """The beginning of the text's first document that is long enough, up to the last space."""
+    """The beginning of the first document that is long enough, up to the last space."""
     if one.encoded is None:
         return _PANGRAM
     ends = one.encoded.byte_ends

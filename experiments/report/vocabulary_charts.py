@@ -45,7 +45,7 @@ def figures(report: dict[str, Any]) -> list[Figure]:
                 "frequencies",
                 "Frequency against rank",
                 frequencies(report["frequencies"], labels),
-                "Share of the text's tokens, the most frequent token first; straight where Zipf's law holds.",
+                "Share of the text's tokens, most frequent token first. The curve is straight where Zipf's law holds.",
                 on_text,
             )
         )
@@ -56,14 +56,14 @@ def figures(report: dict[str, Any]) -> list[Figure]:
 
 
 def lengths(rows: Rows, series: list[str], field: str, title: str) -> dict[str, Any]:
-    """How many tokens have each length, log-log.
+    """Number of tokens by length, log-log.
 
     Args:
         rows: `tokenizer` (one of the series), `bytes` (the middle of the range `from`, `to`), the field, and its
             average over the range, `<field>_per_length`.
-        series: in the order of their colours.
-        field: what is counted.
-        title: the same for people.
+        series: Names of the series, in the order of their colours.
+        field: Field that is counted.
+        title: Title of the field.
     """
     lines = data().mark_line(strokeWidth=2.5).encode(
         x=alt.X("bytes:Q", title="bytes in a token", scale=alt.Scale(type="log", nice=False), axis=si_axis()),
@@ -83,7 +83,7 @@ def frequencies(rows: Rows, labels: list[str]) -> dict[str, Any]:
 
     Args:
         rows: `tokenizer`, `rank`, `count`, `share`.
-        labels: of all tokenizers, in the order of their colours.
+        labels: Labels of all tokenizers, in the order of their colours.
     """
     lines = data().mark_line(strokeWidth=2.5).encode(
         x=alt.X("rank:Q", title="rank by frequency", scale=alt.Scale(type="log", nice=False), axis=si_axis()),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from experiments.report.vocabulary import Side
 
-# As in vocabulary.js.
+# The same flags as in vocabulary.js.
 _SUPERWORD, _PARTIAL, _SPECIAL, _UNREACHABLE, _UNUSED, _PHASE2 = (1 << bit for bit in range(6))
 
 
@@ -65,7 +65,7 @@ def _packed(one: Side, others: Sequence[Side]) -> str:
         "rank": about.rank + 1,
     }
     if one.trained is not None:
-        # In 32 bits, with 0 for unknown; a column of high halves where a corpus was that large.
+        # Counts plus one, with 0 for unknown, split into low and high 32 bits.
         columns |= {"trained": (one.trained + 1) & 0xFFFFFFFF, "trainedHigh": (one.trained + 1) >> 32}
     if one.encoded is not None:
         columns["count"] = one.encoded.counts

@@ -1,1 +1,1 @@
-"""The stages of an experiment, each a function from what it reads to an artifact."""
+"""The stages of an experiment. Each is a function from its inputs to an artifact."""

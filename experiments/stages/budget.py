@@ -1,7 +1,7 @@
-"""How long each model trains, so that the comparison is fair.
+"""Training budgets that make the comparison fair.
 
-The reference's model trains on `budget.train_bytes`. The others take as many steps as the mode of the budget allows.
-Learning rates follow each run's own progress.
+The reference's model trains on `budget.train_bytes`. The number of steps of the other models follows from the budget
+mode. Learning-rate schedules are relative to each run's own length.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Amounts:
-    """What a run takes in, by each measure that a budget can hold equal."""
+    """Size of a training run, in every quantity that a budget mode can equalize."""
 
     bytes: float
     tokens: float
@@ -40,20 +40,20 @@ class Amounts:
 
     @classmethod
     def of(cls, model: TrainingSummary) -> Amounts:
-        """Amounts of a model that is trained."""
+        """Amounts of a trained model."""
         return cls(*(float(getattr(model, field.name)) for field in dataclasses.fields(cls)))
 
     def times(self, steps: int) -> Amounts:
-        """Amounts of that many steps."""
+        """Amounts of `steps` steps."""
         return Amounts(*(value * steps for value in dataclasses.astuple(self)))
 
     def of_mode(self, mode: str) -> float:
-        """The amount that `equal_bytes`, `equal_tokens`, `equal_steps` or `equal_flops` is about."""
+        """The quantity that a budget mode such as `equal_bytes` equalizes."""
         return float(getattr(self, mode.removeprefix("equal_")))
 
 
 def plan(context: Context, pairs: Sequence[tuple[ArmTokenizer, Artifact[ShardsFolder]]]) -> list[TrainConfig]:
-    """Settle the training of each arm's model; the first arm is the reference.
+    """Plan the training of each arm's model; the first arm is the reference.
 
     Raises:
         UserError: If the budget cannot be met within its tolerance.
@@ -63,7 +63,7 @@ def plan(context: Context, pairs: Sequence[tuple[ArmTokenizer, Artifact[ShardsFo
     target = each[0].times(config.steps).of_mode(budget.mode)
     plans = []
     for (arm, _), step in zip(pairs, each, strict=True):
-        # Contexts equal in bytes make equal bytes of equal steps, but for rounding to whole tokens.
+        # Contexts of equal bytes: equal steps give equal bytes, up to rounding to whole tokens.
         as_it_is = step is each[0] or (budget.mode == "equal_bytes" and config.context_tokens is None)
         steps = config.steps if as_it_is else int(target / step.of_mode(budget.mode) + 1e-6)
         if steps < 1:
@@ -77,11 +77,11 @@ def plan(context: Context, pairs: Sequence[tuple[ArmTokenizer, Artifact[ShardsFo
 
 
 def one_step(context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder]) -> Amounts:
-    """What one step of training on these shards takes in; bytes on average."""
+    """Size of one training step on these shards; the bytes are an average."""
     config, opened = context.config.lm.train, open_shards(shards, arm)
     stream = DocumentStream(opened, seed=config.seed, shuffle=config.shuffle)
     positions = config.context_tokens or stream.context_tokens(config.context_bytes, config.train_bytes)
-    with torch.device("meta"):  # its shape alone
+    with torch.device("meta"):  # shapes only, no weights
         model = Transformer(context.config.lm.model, opened.vocab_size, positions)
     tokens = config.batch_size * positions
     per_token = stream.bytes_per_token(config.train_bytes)
@@ -89,19 +89,19 @@ def one_step(context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder]
 
 
 def check(context: Context, runs: Sequence[Amounts]) -> None:
-    """Raise a UserError unless these runs, planned or done, are equal in what the budget is about."""
+    """Raise a UserError unless these runs, planned or finished, have equal budgets within the tolerance."""
     mode, tolerance = context.config.budget.mode, context.config.budget.tolerance
     amounts = [run.of_mode(mode) for run in runs]
     if max(amounts) > min(amounts) * (1 + tolerance):
         what = {"flops": "FLOPs"}.get(mode.removeprefix("equal_"), mode.removeprefix("equal_"))
         values = " and ".join(f"{amount:,.0f}" for amount in amounts)
         raise UserError(
-            f"budget.mode={mode}, but the models take in {values} {what}; a longer lm.train.context_bytes or a larger "
-            f"budget.train_bytes brings them together, and budget.tolerance={_rounded_up(amounts):g} accepts it "
+            f"budget.mode={mode}, but the models train on {values} {what}; a longer lm.train.context_bytes or a larger "
+            f"budget.train_bytes reduces the difference, and budget.tolerance={_rounded_up(amounts):g} accepts it "
             "without training again"
         )
 
 
 def _rounded_up(amounts: Sequence[float]) -> float:
-    """The least tolerance of whole percents that accepts these amounts."""
+    """The smallest tolerance, in whole percent, that accepts these amounts."""
     return math.ceil(100 * (max(amounts) / min(amounts) - 1)) / 100

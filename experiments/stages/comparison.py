@@ -1,4 +1,4 @@
-"""Arms with their models and scores, and how they compare."""
+"""Arms with their models and scores, and the comparisons between them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ArmModels:
-    """What was made with the tokenizer of one arm.
+    """The tokenizer of one arm, its shards and its trained models.
 
     Attributes:
         arm: The tokenizer.
-        training: The training text in its tokens.
-        heldout: The held-out text in its tokens.
+        training: Shards of the training text.
+        heldout: Shards of the held-out text.
         lms: The trained models, one per seed.
     """
 
@@ -46,7 +46,7 @@ class ArmModels:
 
     @property
     def tokenizer(self) -> TokenizerLike:
-        """Its tokenizer."""
+        """Tokenizer of the arm."""
         return self.arm.tokenizer
 
     @property
@@ -56,7 +56,7 @@ class ArmModels:
 
     @property
     def reading(self) -> list[Artifact[Any]]:
-        """Artifacts of all stages that read text on the way to the models; their contents are `Reading`."""
+        """Artifacts of all stages before evaluation that read text; their contents are `Reading`."""
         return [*self.arm.reading, self.training]
 
 
@@ -66,11 +66,11 @@ class ArmResult(ArmModels):
 
     Attributes:
         artifacts: The evaluations, one per seed.
-        evaluations: The same, loaded.
+        evaluations: The loaded evaluations, one per seed.
         scores: Scores over all seeds.
-        downstream: Scores on tasks, where `experiments.downstream` measured any.
-        series: Of several runs: the settings beside size and transition that tell its run apart.
-        partner: Of several runs: index of the BPE arm that its run compared it with.
+        downstream: Scores on downstream tasks, if `experiments.downstream` measured any.
+        series: When several runs are compared: the settings, other than size and transition, in which its run differs.
+        partner: When several runs are compared: index of the BPE arm in the same run.
     """
 
     artifacts: Sequence[Artifact[Scores]]
@@ -82,20 +82,20 @@ class ArmResult(ArmModels):
 
 
 FEWEST_DOCUMENTS = 30
-"""With fewer held-out documents (or sources) their resamples say too little about others: no verdict."""
+"""Fewest held-out documents (or sources) for a verdict: with fewer, the bootstrap is not reliable."""
 FEWEST_SEEDS = 3
-"""With fewer, a verdict is about these models, not about their tokenizers. (Two seeds make intervals of 12.7 standard
-errors; three of 4.3.)"""
+"""Fewest seeds for a claim about tokenizers rather than about these particular models. (With two seeds, the interval
+spans ±12.7 standard errors; with three, ±4.3.)"""
 
 
 @dataclass(frozen=True)
 class Result:
-    """All arms with their scores, each compared with each later one.
+    """All arms with their scores, and all pairwise comparisons.
 
     Attributes:
-        arms: The arms; of one run, the reference first.
-        comparisons: By indices in `arms`: `[0, 1]` is the second against the first.
-        fixed_reference: Whether the first was chosen as what the others are compared with.
+        arms: The arms. For a single run, the reference comes first.
+        comparisons: Keyed by indices into `arms`: `[0, 1]` compares the second arm with the first.
+        fixed_reference: Whether the first arm was chosen as the reference.
     """
 
     arms: Sequence[ArmResult]
@@ -109,20 +109,20 @@ class Result:
 
     @property
     def n_seeds(self) -> int:
-        """Models of each arm."""
+        """Number of models per arm."""
         return len(self.arms[0].lms)
 
     @property
     def ranked(self) -> list[int]:
-        """Indices of the arms, the lowest loss first."""
+        """Indices of the arms by increasing loss."""
         return sorted(range(len(self.arms)), key=lambda i: self.arms[i].scores.bits_per_byte)
 
     @property
     def pair(self) -> tuple[int, int]:
-        """The two arms that the verdict's numbers are about: the best but the first, and what it is compared with.
+        """The two arms that the verdict's numbers refer to: the best arm other than the first, and its baseline.
 
-        That is the reference if one was chosen, else the BPE arm of its own run, else the first arm with a vocabulary
-        of its size, so that no more differs than has to.
+        The baseline is the reference if one was chosen, else the BPE arm of the same run, else the first arm with the
+        same vocabulary size, so that the two differ as little as possible.
         """
         best = next(i for i in self.ranked if i)
         partner = self.arms[best].partner
@@ -134,7 +134,7 @@ class Result:
 
     @property
     def shown(self) -> Comparison:
-        """The comparison of `pair`."""
+        """Comparison of the two arms of `pair`."""
         return self.comparisons[self.pair]
 
     @property
@@ -144,7 +144,7 @@ class Result:
 
     @property
     def winner(self) -> ArmResult | None:
-        """The arm that is better than every other; None if the data cannot tell."""
+        """The arm that is significantly better than every other arm, or None."""
         if self.too_few or len(self.arms) < 2:
             return None
         for i, each in enumerate(self.arms):
@@ -155,12 +155,12 @@ class Result:
 
 
 def of_seed(arm: ArmTokenizer, number: int) -> ArmTokenizer:
-    """The arm as it is called where a stage works on one of several seeds; the first keeps its name."""
+    """Return the arm under the name that stages use for one of several seeds; the first seed keeps the arm's name."""
     return dataclasses.replace(arm, key=f"{arm.key}-seed{number}") if number else arm
 
 
 def scored(arm: ArmModels, artifacts: Sequence[Artifact[Scores]], **more: Any) -> ArmResult:
-    """An arm with its evaluations.
+    """Load the evaluations of an arm.
 
     Args:
         arm: The arm and its models.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Context:
-    """Configuration, artifacts, terminal and metrics of one run."""
+    """Configuration, artifact store, terminal output and metrics of one run."""
 
     config: Config
     store: Store
@@ -25,7 +25,7 @@ class Context:
     tracker: Tracker
 
     def seeds(self) -> list[Context]:
-        """The same with one training seed each, `lm.n_seeds` of them from the configured one on."""
+        """Return `lm.n_seeds` contexts with one training seed each, counting up from the configured seed."""
         lm = self.config.lm
         return [
             dataclasses.replace(
@@ -39,13 +39,13 @@ class Context:
         ]
 
     def done(self, stage: str, artifact: Artifact[Any], what: str, row: Mapping[str, Any] | None = None) -> None:
-        """Say that a stage is done, and log it.
+        """Report that a stage is done, and log it.
 
         Args:
-            stage: What the user calls it; for one of several arms with its name: `lm bpe`.
-            artifact: Its result.
+            stage: Name of the stage as shown to the user, with the arm where there are several: `lm bpe`.
+            artifact: Result of the stage.
             what: The result in a few words.
-            row: Numbers for the metrics beside the artifact's cost.
+            row: Metrics to log besides the artifact's cost.
         """
         self.store.use(artifact)
         self.reporter.line(stage, fresh=artifact.fresh, seconds=artifact.seconds, artifact=artifact.name, what=what)

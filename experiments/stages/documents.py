@@ -1,4 +1,4 @@
-"""What is known about each held-out document, whatever the tokenizer: its source and its script."""
+"""Source and script of each held-out document. They do not depend on the tokenizer."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from experiments.store.artifacts import Artifact
 
 _ARRAYS = "documents.npz"
-# Raised when the rules change by which documents are grouped.
+# Increased when the rules for grouping documents change.
 _VERSION = 1
 
 
 def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
-    """Find source and script of every held-out document.
+    """Find the source and the script of every held-out document.
 
     Raises:
         UserError: If the records do not have the field that `corpus.source_field` names.
@@ -67,14 +67,14 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
 
 
 def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.int64]) -> Mapping[str, Grouping]:
-    """The groupings that `describe` found.
+    """Load the groupings that `describe` found.
 
     Args:
-        artifact: As `describe` returned it.
-        document_bytes: int64[n_documents] of the held-out shards, which must be those documents.
+        artifact: Artifact returned by `describe`.
+        document_bytes: int64[n_documents], sizes of the documents in the held-out shards.
 
     Raises:
-        UserError: If they are not.
+        UserError: If the shards hold other documents.
     """
     with np.load(artifact.path / _ARRAYS, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
@@ -86,6 +86,6 @@ def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.i
 
 
 def _indexed(values: Sequence[str]) -> tuple[list[str], NDArray[np.int32]]:
-    """Distinct values in order of first appearance, and the place of each value among them."""
+    """Distinct values in order of first appearance, and the index of each value among them."""
     places = {value: i for i, value in enumerate(dict.fromkeys(values))}
     return list(places), np.array([places[value] for value in values], np.int32)

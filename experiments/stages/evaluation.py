@@ -1,4 +1,4 @@
-"""Held-out loss of every model, and the comparison."""
+"""Held-out loss of every model, and the comparison of the arms."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from lm.data.shards import Shards
     from lm.model.transformer import Transformer
 
-# Tokens whose decoding is timed: the last eighth of the context, the same text for all tokenizers, and a small part of
-# an evaluation's time.
+# Decoding is timed on the last eighth of the context: the same text for all tokenizers, and a small part of an
+# evaluation's time.
 _DECODED_SHARE, _MOST_DECODED = 8, 32
 
 
 def evaluate(context: Context, text: Text, arms: Sequence[ArmModels], documents: Artifact[HeldoutDocuments]) -> Result:
-    """Score every arm's models on the held-out documents, and compare.
+    """Score every arm's models on the held-out documents, and compare the arms.
 
     Args:
-        context: Of the run.
+        context: Context of the run.
         text: The corpus.
-        arms: The tokenizers and their models, the same number of seeds each; the reference first.
+        arms: The tokenizers and their models, with the same number of seeds each; the reference comes first.
         documents: Sources and scripts of the held-out documents.
 
     Raises:
-        UserError: If held-out text may have been trained on, or the models' training is not equal as the budget says.
+        UserError: If held-out text may have been trained on, or the models were not trained on equal budgets.
     """
     for arm in arms:
         check_heldout(text.hash, arm)
@@ -58,15 +58,15 @@ def evaluate(context: Context, text: Text, arms: Sequence[ArmModels], documents:
 
 
 def check_heldout(corpus: str, arm: ArmModels) -> None:
-    """Raise a UserError unless the manifests show that no model ever saw the text that it is scored on.
+    """Raise a UserError unless the manifests show that no model was trained on the text that it is scored on.
 
-    Counts that the user added up (`bpe.counts`) name no corpus: the count stage says that nothing checks them. Other
-    text for phase 2 (`superbpe.sources`) names the corpus whose held-out documents were left out. A tokenizer that was
-    trained elsewhere has no record: what it read is unknown.
+    Counts from files (`bpe.counts`) name no corpus: the count stage warns that they are not checked. Separate text for
+    phase 2 (`superbpe.sources`) names the corpus whose held-out documents were excluded. A tokenizer that was trained
+    elsewhere has no training record, so its training text is unknown.
 
     Args:
-        corpus: Hash of the corpus, which decides what is held out of it.
-        arm: What to check.
+        corpus: Hash of the corpus; it determines which documents are held out.
+        arm: The arm to check.
     """
     for artifact, split in [*((artifact, "train") for artifact in arm.reading), (arm.heldout, "heldout")]:
         read: Reading = artifact.contents
@@ -74,7 +74,7 @@ def check_heldout(corpus: str, arm: ArmModels) -> None:
             continue
         if (read.corpus, read.split) != (corpus, split):
             raise UserError(
-                f"{artifact.path} says that it read the {read.split} split of corpus {str(read.corpus)[:12]}, not the "
+                f"{artifact.path} was made from the {read.split} split of corpus {str(read.corpus)[:12]}, not from the "
                 f"{split} split of {corpus[:12]}: held-out text may have been trained on; delete it and run again"
             )
     for model in arm.lms:
@@ -127,7 +127,7 @@ def _score(
 
 
 def _cost(model: Transformer, shards: Shards, bytes_per_token: float, context_bytes: int) -> dict[str, Any]:
-    """What inference costs, and how long a decoded token takes on this machine at the end of as long a context."""
+    """Cost of inference, and the measured decoding time per byte on this machine at the end of the context."""
     counted = inference_cost(model, bytes_per_token=bytes_per_token, context_bytes=context_bytes)
     cost = {**dataclasses.asdict(counted), "formulas": FORMULAS}
     n = min(model.context_tokens, shards.n_tokens, round(cost["context_tokens"]))

@@ -1,4 +1,4 @@
-"""Tokenizers that exist already: from a file, or from the Hugging Face Hub."""
+"""Existing tokenizers, from a file or from the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def load(context: Context, arm: Arm) -> ArmTokenizer:
-    """Read the tokenizer of an arm. Documents are separated by `<|endoftext|>`, which is added if it is missing."""
+    """Load the tokenizer of an arm. Documents are separated by `<|endoftext|>`, which is added if it is missing."""
     assert arm.source is not None
     with context.reporter.stage(arm.name):
         from_hub = arm.recipe == "pretrained"

@@ -1,4 +1,4 @@
-"""The tokenizer of every arm, trained together where arms share work."""
+"""The tokenizers of all arms; arms share work where they can."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def make_tokenizers(context: Context, corpus: Text, arms: Sequence[Arm], stages: Sequence[str]) -> list[ArmTokenizer]:
-    """Count, train phase 1 once for all arms that can share it, and finish every arm.
+    """Count pretokens, train phase 1 once for all arms that can share it, and finish every arm.
 
     Args:
-        context: Of the run.
+        context: Context of the run.
         corpus: The corpus.
         arms: The arms.
-        stages: Stages of the pipeline to run; of `train_bpe` without `train_superbpe`, phase 1 alone.
+        stages: Stages of the pipeline to run. With `train_bpe` but not `train_superbpe`, only phase 1 runs.
 
     Returns:
-        The tokenizers in the order of `arms`; those that the stages do not make are missing.
+        The tokenizers in the order of `arms`, without those that the requested stages do not make.
     """
     sources = Sources(context, corpus)
     sources.check(arms)

@@ -1,4 +1,4 @@
-"""Shards and language models, one of each per arm."""
+"""Shards and language models of each arm."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def shard(
     split: Literal["train", "heldout"],
     n_bytes: int | None = None,
 ) -> Artifact[ShardsFolder]:
-    """Encode one split of the corpus; an interrupted one continues behind its finished shards.
+    """Encode one split of the corpus; an interrupted run resumes after the last finished shard.
 
     Args:
-        context: Of the run.
+        context: Context of the run.
         text: The corpus.
-        arm: Its tokenizer.
-        split: Held-out documents keep their order, whatever `shards.shuffle_seed` says.
-        n_bytes: Of the split, if they are known; for the time that is left.
+        arm: The tokenizer.
+        split: The split. Held-out documents keep their order regardless of `shards.shuffle_seed`.
+        n_bytes: Size of the split, if known, for the estimate of the remaining time.
     """
     chosen = context.config.shards
     if split == "heldout":
@@ -66,7 +66,7 @@ def shard(
         return ShardsFolder.load({**manifest, "corpus": text.hash, "split": split})
 
     usual = dataclasses.asdict(ShardConfig())
-    # What is as usual is left out: shards keep the names they had before it could be chosen.
+    # Only non-default settings enter the identity, so that existing shards keep their names when a setting is added.
     layout = {key: value for key, value in dataclasses.asdict(chosen).items() if value != usual[key]}
     stage = f"shards {arm.key}"
     with context.reporter.stage(stage):
@@ -86,7 +86,7 @@ def shard(
 
 
 def _written(folder: Path, arm: ArmTokenizer) -> dict[str, Any] | None:
-    """Return the manifest of shards that an earlier attempt finished; damaged ones are removed."""
+    """Return the manifest of shards that an earlier run finished; remove damaged shards."""
     if not folder.exists():
         return None
     try:
@@ -98,26 +98,26 @@ def _written(folder: Path, arm: ArmTokenizer) -> dict[str, Any] | None:
 
 
 def open_shards(artifact: Artifact[ShardsFolder], arm: ArmTokenizer) -> Shards:
-    """Map the shards of an artifact; refused if another tokenizer wrote them."""
+    """Memory-map the shards of an artifact; raise an error if another tokenizer wrote them."""
     return Shards.open(artifact.path / _SHARDS, arm.tokenizer, verify="never")  # `path` has verified them
 
 
 def train_lm(
     context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder], train_config: TrainConfig
 ) -> Artifact[TrainedModel]:
-    """Train one language model; an interrupted one continues from its checkpoint.
+    """Train one language model; an interrupted run resumes from its checkpoint.
 
     Args:
-        context: Of the run.
-        arm: Its tokenizer.
-        shards: The training text in its tokens.
-        train_config: How to train (`experiments.stages.budget.plan`).
+        context: Context of the run.
+        arm: The tokenizer.
+        shards: Shards of the training text.
+        train_config: Training settings from `experiments.stages.budget.plan`.
     """
     model = context.config.lm.model
 
     def build(folder: Path) -> TrainedModel:
         _drop_half_line(folder / METRICS)
-        # Line by line: after a kill, no step before the checkpoint may be missing.
+        # Line-buffered: after a kill, the log must contain every step before the checkpoint.
         with (folder / METRICS).open("a", encoding="utf-8", buffering=1) as file:
 
             def log(row: dict[str, Any]) -> None:
@@ -143,7 +143,7 @@ def train_lm(
         )
     found = artifact.contents.summary
     what = (
-        f"{si(found.parameters_total)} parameters, {si(found.parameters_non_embedding)} beside the tables; "
+        f"{si(found.parameters_total)} parameters, {si(found.parameters_non_embedding)} without embeddings; "
         f"{found.steps:,} steps, {si(found.bytes)}B of text in {si(found.tokens)} tokens, "
         f"{si(found.flops)} FLOPs, "
         f"loss {loss_curve(artifact, 20)[-1].bits_per_byte:.3f} bits per byte over the last twentieth"
@@ -153,7 +153,7 @@ def train_lm(
 
 
 def _drop_half_line(path: Path) -> None:
-    """Cut off what a killed process had begun to write."""
+    """Truncate an incomplete last line, left by a killed process."""
     if path.exists():
         end = path.read_bytes().rfind(b"\n") + 1
         with path.open("rb+") as file:
@@ -161,7 +161,7 @@ def _drop_half_line(path: Path) -> None:
 
 
 class LossPoint(NamedTuple):
-    """A point of a training run: what it had read and computed, and its loss since the point before."""
+    """A point of a loss curve: bytes read and FLOPs spent so far, and the loss since the previous point."""
 
     bytes_seen: int
     flops: int
@@ -169,11 +169,11 @@ class LossPoint(NamedTuple):
 
 
 def loss_curve(artifact: Artifact[TrainedModel], points: int) -> list[LossPoint]:
-    """Return the loss of a trained model's run along the way.
+    """Return the training loss curve of a model.
 
     Args:
-        artifact: As `train_lm` returned it.
-        points: At most so many points; the steps in between are averaged, weighted by their bytes.
+        artifact: Artifact returned by `train_lm`.
+        points: Maximum number of points; the steps between two points are averaged, weighted by their bytes.
     """
     rows: dict[int, dict[str, Any]] = {}
     for line in (artifact.path / METRICS).read_text(encoding="utf-8").splitlines():

@@ -1,4 +1,4 @@
-"""Phase 1: lists of BPE merges, one for all arms that can share it, cut for each."""
+"""Phase 1: lists of BPE merges, shared between arms where possible and cut to each arm's size."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ MERGE_COUNTS = "merge_counts.npy"
 
 @dataclass(frozen=True)
 class Family:
-    """Arms whose phase 1 is one list of merges: same counts, same rules.
+    """Arms that share one list of phase-1 merges: same counts, same rules.
 
     Attributes:
-        counts: What the list is trained on.
+        counts: The counts that the list is trained on.
         arms: The arms.
     """
 
@@ -45,7 +45,7 @@ class Family:
 
     @property
     def rules(self) -> dict[str, Any]:
-        """Settings that decide the merges."""
+        """Settings that determine the merges."""
         return _rules(self.arms[0])
 
     @property
@@ -56,13 +56,13 @@ class Family:
 
 @dataclass(frozen=True)
 class MergeList:
-    """The longest list of phase-1 merges that is there.
+    """A list of phase-1 merges that is long enough for every arm of its family.
 
     Attributes:
-        tokenizer: The tokenizer with all of them.
-        merge_counts: uint64 [n_merges], the count at which each merge was made.
-        record: Its training.
-        counts: What it was trained on.
+        tokenizer: The tokenizer with all of the merges.
+        merge_counts: uint64 [n_merges], count of each pair when it was merged.
+        record: Training record.
+        counts: The counts that it was trained on.
     """
 
     tokenizer: Tokenizer
@@ -72,7 +72,7 @@ class MergeList:
 
 
 def families(arms: Sequence[Arm], counts: Sequence[Artifact[Counts]]) -> list[Family]:
-    """Group arms by what decides their merges."""
+    """Group arms by the counts and rules that determine their merges."""
     found: dict[str, Family] = {}
     for arm, counted in zip(arms, counts, strict=True):
         found.setdefault(digest([counted.hash, _rules(arm)]), Family(counted, [])).arms.append(arm)
@@ -80,14 +80,15 @@ def families(arms: Sequence[Arm], counts: Sequence[Artifact[Counts]]) -> list[Fa
 
 
 def train(context: Context, family: Family, stage: str) -> MergeList:
-    """Train the merges of a family, or find a list that is long enough.
+    """Train the merges of a family, or reuse a list that is long enough.
 
-    BPE merges nest, so the list is keyed without its size: the folder is `bpe-<12 hex>-<vocabulary size>`.
+    A shorter list of BPE merges is a prefix of a longer one, so the size is not part of the key: the folder is
+    `bpe-<12 hex>-<vocabulary size>`.
 
     Args:
-        context: Of the run.
+        context: Context of the run.
         family: The arms that share the list.
-        stage: What the user calls it.
+        stage: Name of the stage as shown to the user.
     """
     rules, inputs = family.rules, {"counts": family.counts.hash}
     identity = {"stage": "bpe", "config": rules, "inputs": inputs, "format": FORMAT}
@@ -101,16 +102,16 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
             wanted,
             start=start,
             **rules,
-            # Named by what it starts from: a shorter list may appear before an interrupted training continues.
+            # The name includes the starting list: another list may appear before an interrupted training resumes.
             checkpoint=folder / f"merges-{'none' if start is None else start.name}.npz",
             progress=context.reporter.progress,
             on_counts=merged.append,
         )
-        content = io.BytesIO()  # given a file, NumPy loses what a full disk cannot take
+        content = io.BytesIO()  # np.save to a file does not report a full disk
         np.save(content, np.concatenate(merged))
         write_whole(folder / MERGE_COUNTS, content.getvalue())
         kept = keep(context, tokenizer, inputs)
-        # All checkpoints: sittings may have started from another list, or were killed while writing.
+        # Remove all checkpoints: earlier attempts may have started from another list or died while writing.
         for checkpoint in [*folder.glob("merges-*"), *folder.glob(".merges-*")]:
             checkpoint.unlink()
         return trained(kept, tokenizer, family.counts.contents, exhausted=tokenizer.vocab_size < wanted)
@@ -129,7 +130,7 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
 
 
 def cut(context: Context, arm: Arm, merges: MergeList) -> ArmTokenizer:
-    """The tokenizer of an arm that ends with phase 1."""
+    """Return the tokenizer of an arm that has no phase 2."""
     whole = merges.tokenizer
     tokenizer = whole.cut(arm.vocab_size) if whole.vocab_size > arm.vocab_size else whole
     artifact = keep(context, tokenizer, {"counts": merges.counts.hash})
@@ -139,7 +140,7 @@ def cut(context: Context, arm: Arm, merges: MergeList) -> ArmTokenizer:
 
 
 def _rules(arm: Arm) -> dict[str, Any]:
-    """Settings of an arm that decide its merges, as `train_bpe` takes them."""
+    """Settings of an arm that determine its merges, as arguments of `train_bpe`."""
     return {
         "special_tokens": arm.bpe.special_tokens,
         "tie_break": arm.bpe.tie_break,
@@ -151,7 +152,7 @@ def _rules(arm: Arm) -> dict[str, Any]:
 def _lists(
     context: Context, family: str, needed: int
 ) -> tuple[Artifact[TrainedTokenizer] | None, Artifact[TrainedTokenizer] | None]:
-    """Return the shortest merge list of a family that serves, if any, and the longest one that does not."""
+    """Return the shortest merge list of a family that is long enough, and the longest that is too short, if any."""
     serve, shorter = [], []
     for name in context.store.names(f"{family}-"):
         record = context.store.find(name, TrainedTokenizer)

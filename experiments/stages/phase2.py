@@ -30,9 +30,9 @@ MERGE_LOG = "merges.parquet"
 
 
 def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> ArmTokenizer:
-    """Train an arm's superwords on the phase-1 merges up to the transition.
+    """Train an arm's superwords on top of its phase-1 merges up to the transition.
 
-    The record holds the log of all merges (`superbpe.inspection.history.merge_log`).
+    The training record contains the log of all merges (`superbpe.inspection.history.merge_log`).
     """
     transition, prefix = _prefix(arm, phase1.tokenizer)
     rules = part(Rules, arm.superbpe)
@@ -94,7 +94,7 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
 
 
 def _prefix(arm: Arm, whole: Tokenizer) -> tuple[int | str, Tokenizer]:
-    """The transition, and the tokenizer with the phase-1 merges up to it."""
+    """Return the transition and the tokenizer with the phase-1 merges before it."""
     specials = len(arm.bpe.special_tokens)
     competing = arm.superbpe.transition == AUTO and arm.superbpe.transition_merges is None
     size = arm.transition_size

@@ -1,4 +1,4 @@
-"""The report as an artifact: one page, and the same numbers as JSON."""
+"""The report as an artifact: one HTML page, and its numbers as JSON."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def report(context: Context, text: Text, result: Result) -> Artifact[ReportFolde
 def provenance(
     result: Result, first: Iterable[tuple[str, Artifact[Any]]], *, corpus: list[list[str]], config: str
 ) -> dict[str, Any]:
-    """Say where everything on a page came from.
+    """Describe how everything on a page was made.
 
     Args:
         result: The comparison.
-        first: What was made before the tokenizers, with the names of the stages.
-        corpus: Facts about the corpus: names and values.
-        config: Configuration of the run or the runs, to be shown as it is.
+        first: Artifacts made before the tokenizers, with the names of their stages.
+        corpus: Facts about the corpus, as (name, value).
+        config: Configuration of the run or runs, shown verbatim.
     """
     rows: dict[str, dict[str, Any]] = {}
     for stage, artifact in [*first, *(made for each in result.arms for made in _made(each))]:
@@ -91,7 +91,7 @@ def provenance(
             "made": manifest.made,
             "command": manifest.command,
         }
-        rows.setdefault(artifact.name, row)  # what several arms share is shown once
+        rows.setdefault(artifact.name, row)  # an artifact that several arms share is shown once
     origin = result.arms[0].artifacts[0].manifest
     return {
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -105,7 +105,7 @@ def provenance(
 
 
 def _made(each: ArmResult) -> list[tuple[str, Artifact[Any]]]:
-    """Every artifact of one arm, with the name of its stage."""
+    """All artifacts of one arm, with the names of their stages."""
     arm, key = each.arm, each.key
     found: list[tuple[str, Artifact[Any] | None]] = [
         ("count", arm.counts),

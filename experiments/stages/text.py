@@ -40,10 +40,10 @@ class Text:
     """The corpus of an experiment.
 
     Attributes:
-        corpus: Yields its documents, split into `train` and `heldout`.
-        hash: Of what decides its text; every stage that reads text records it.
-        facts: What the report says about it, as (name, value).
-        artifact: The folder that holds it, if we wrote it.
+        corpus: Its documents, split into `train` and `heldout`.
+        hash: Hash of everything that determines the text; every stage that reads text records it.
+        facts: Facts for the report, as (name, value).
+        artifact: Folder of the text, if this project wrote it.
     """
 
     corpus: Corpus
@@ -57,9 +57,9 @@ class Mixture:
     """The text of phase 2.
 
     Attributes:
-        sources: It.
-        hash: Of what decides it.
-        read: The same for the record of the training.
+        sources: The sources with their weights.
+        hash: Hash of everything that determines the text.
+        read: Description of the text for the training record.
     """
 
     sources: list[Source]
@@ -68,12 +68,12 @@ class Mixture:
 
 
 def prepare(context: Context) -> Text:
-    """Find the corpus; write it to files first if it is the embedded one."""
+    """Return the corpus; write the embedded corpus to files first."""
     config = context.config.corpus
     if config.source == "files":
         corpus = Corpus(part(CorpusConfig, config))
         where = config.dataset or ", ".join(config.paths)
-        next(corpus.batches("heldout"))  # before hours of work: some document must be held out
+        next(corpus.batches("heldout"))  # fails early if no document is held out
         heldout = ", ".join(config.heldout_paths) or f"{config.heldout_fraction:g} of the documents, by hash"
         return Text(corpus, digest(corpus.identity()), [("corpus", where), ("held out", heldout)], None)
 
@@ -96,10 +96,10 @@ def prepare(context: Context) -> Text:
         heldout_paths=[str(artifact.path / "heldout.jsonl.zst")],
         heldout_fraction=0.0,
         max_bytes=None,
-        source_field=config.source_field or "source",  # the service
+        source_field=config.source_field or "source",  # name of the service
     )
     corpus = Corpus(files)
-    # The files stand for themselves by their artifact's hash; filters on documents come on top.
+    # The artifact's hash identifies the files; the configuration adds the document filters.
     chosen = {"artifact": artifact.hash, "config": corpus.identity()["config"]}
     return Text(corpus, digest(chosen), facts, artifact)
 
@@ -108,10 +108,10 @@ def count(context: Context, text: Text, arm: Arm, stage: str = "count") -> Artif
     """Count the pretokens of the training text, or add up the counts that `bpe.counts` names.
 
     Args:
-        context: Of the run.
+        context: Context of the run.
         text: The corpus.
-        arm: Whose pattern, unit and special tokens count.
-        stage: What the user calls it.
+        arm: The arm whose pattern, unit and special tokens are used.
+        stage: Name of the stage as shown to the user.
     """
     config, pattern = context.config, arm.phase1_pattern
     mixture = [_counts_file(entry) for entry in arm.bpe.counts]
@@ -133,7 +133,7 @@ def count(context: Context, text: Text, arm: Arm, stage: str = "count") -> Artif
                 progress=context.reporter.progress,
             )
         counts.save(folder / COUNTS)
-        # A mixture may have been counted anywhere: it names no corpus.
+        # The files of a mixture do not say which corpus they were counted on.
         read = Reading(mixture=[str(path) for path, _ in mixture]) if mixture else _training_split(text)
         return Counts(
             **vars(read),
@@ -153,7 +153,7 @@ def count(context: Context, text: Text, arm: Arm, stage: str = "count") -> Artif
         chosen["mixture"] = [[hashlib.sha256(path.read_bytes()).hexdigest(), weight] for path, weight in mixture]
         inputs = {}
         context.reporter.say(
-            "phase 1 trains on bpe.counts: nothing checks that held-out text was not counted there", style="yellow"
+            "phase 1 trains on bpe.counts: these counts may include held-out text, which is not checked", style="yellow"
         )
     with context.reporter.stage(stage):
         artifact = context.store.make(Counts, "count", config=chosen, inputs=inputs, build=build)
@@ -171,7 +171,7 @@ def _training_split(text: Text) -> Reading:
 
 
 def _check_counts(counts: PretokenCounts, pattern: Pattern, bpe: BpeConfig) -> None:
-    """Raise a UserError, with the setting that helps, if counts were made otherwise than this run would."""
+    """Raise a UserError that names the fix if counts were made with other settings than this run's."""
     name = counts.pattern.name
     for found, asked, setting in (
         (counts.pattern.regex, pattern.regex, f"pattern={name}" + (" pattern.regex=…" if name == "custom" else "")),
@@ -180,13 +180,13 @@ def _check_counts(counts: PretokenCounts, pattern: Pattern, bpe: BpeConfig) -> N
     ):
         if found != asked:
             raise UserError(
-                f"bpe.counts were counted with {setting.partition('=')[0]} {found!r}, and this run has {asked!r}; add "
+                f"bpe.counts were counted with {setting.partition('=')[0]} {found!r}, but this run has {asked!r}; add "
                 f"{setting}, or count again"
             )
 
 
 def _counts_file(entry: str) -> tuple[Path, int]:
-    """Split FILE or FILE:WEIGHT of `bpe.counts`; a folder stands for the counts in it."""
+    """Split FILE or FILE:WEIGHT of `bpe.counts`. A folder means the counts file in it."""
     name, weight = weighted(entry, "bpe.counts")
     path = Path(name)
     if path.is_dir():
@@ -195,14 +195,14 @@ def _counts_file(entry: str) -> tuple[Path, int]:
         check_file(path)
     except FileNotFoundError:
         raise UserError(
-            f"bpe.counts names {name!r}, and there is no such file; `python -m experiments.count` makes counts, and "
-            f"prints the name of the folder (in artifacts/) that holds them as {COUNTS}"
+            f"bpe.counts names {name!r}, which does not exist; `python -m experiments.count` counts a corpus and "
+            f"prints the name of the folder (in artifacts/) that contains the counts as {COUNTS}"
         ) from None
     return path, weight
 
 
 def phase2_sources(text: Text, arm: Arm) -> Mixture:
-    """Find the text of an arm's phase 2: the corpus, or what `superbpe.sources` names.
+    """Return the text of an arm's phase 2: the corpus, or the files of `superbpe.sources`.
 
     Raises:
         UserError: If a path does not exist, or is a file of held-out text.
@@ -210,7 +210,7 @@ def phase2_sources(text: Text, arm: Arm) -> Mixture:
     named = [weighted(entry, "superbpe.sources") for entry in arm.superbpe.sources]
     if not named:
         return Mixture([Source(lambda: text.corpus.batches("train"))], text.hash, _training_split(text))
-    # Budgets and datasets are about the corpus; what decides which documents are held out stays.
+    # The dataset and the size limit apply to the corpus only; the settings that hold out documents apply here too.
     shared = dataclasses.replace(text.corpus.config, dataset=None, max_bytes=None)
     corpora = [(Corpus(dataclasses.replace(shared, paths=[path])), path, weight) for path, weight in named]
     return Mixture(
@@ -221,7 +221,7 @@ def phase2_sources(text: Text, arm: Arm) -> Mixture:
 
 
 def _training(corpus: Corpus) -> Iterator[Batch]:
-    """Training documents; of files besides held-out ones, none whose text is held out."""
+    """Training documents. If held-out text is in separate files, training documents with the same text are dropped."""
     if not corpus.heldout_files:
         yield from corpus.batches("train")
         return
@@ -236,7 +236,7 @@ def _embedded_facts(contents: CorpusFiles) -> list[tuple[str, str]]:
     name = f"{contents.package} {contents.version}".strip()
     facts = [("corpus", f"embedded: the documentation texts of {name}")]
     if contents.fallback:
-        facts.append(("note", "a small fallback; `pip install 'superbpe-framework[demo]'` brings the real one"))
+        facts.append(("note", "a small fallback; `pip install 'superbpe-framework[demo]'` installs the full corpus"))
     for found, label in ((contents.train, "training text"), (contents.heldout, "held-out text")):
         size = f"{si(found['bytes'])}B in {found['documents']:,} documents of {found['groups']} services"
         facts.append((label, size))
@@ -245,5 +245,5 @@ def _embedded_facts(contents: CorpusFiles) -> list[tuple[str, str]]:
         f"{shared['shared_sentences']:.1%} of the held-out sentences ({shared['shared_sentence_bytes']:.1%} of "
         "their bytes) also occur somewhere in the training text"
     )
-    facts.append(("overlap that remains", overlap))
+    facts.append(("remaining overlap", overlap))
     return facts

@@ -1,6 +1,6 @@
-"""The tokenizers of an experiment, one per arm: trained here, or read from where they are.
+"""The tokenizers of an experiment, one per arm: trained here, or loaded from elsewhere.
 
-Tokenizers are in folders named by their content; records of training say which text and which rules led to which.
+Tokenizers are stored in folders named by their content. Training records link each tokenizer to its text and rules.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ArmTokenizer:
 
     Attributes:
         key: Name of the arm.
-        label: The same for tables and charts.
+        label: Name of the arm in tables and charts.
         tokenizer: The tokenizer.
         artifact: Its folder, named by its content.
         record: Its training: inputs, rules, cost; None if it was not trained here.
@@ -50,16 +50,16 @@ class ArmTokenizer:
 
     @property
     def reading(self) -> list[Artifact[Any]]:
-        """Artifacts of the stages that read text for it; their contents are `Reading`."""
+        """Artifacts of the stages that read text for this tokenizer; their contents are `Reading`."""
         return [artifact for artifact in (self.counts, self.record) if artifact is not None]
 
 
 @dataclass
 class Sources:
-    """Text of an experiment and its counts, which arms with the same phase 1 share.
+    """Counts and phase-2 text of an experiment, cached so that arms share them.
 
     Attributes:
-        context: Of the run.
+        context: Context of the run.
         corpus: The corpus.
     """
 
@@ -69,7 +69,7 @@ class Sources:
     _mixtures: dict[tuple[str, ...], text.Mixture] = field(default_factory=dict)
 
     def check(self, arms: Sequence[Arm]) -> None:
-        """Raise a UserError if text that an arm needs for phase 2 is missing, before hours of work."""
+        """Raise a UserError early if text that an arm needs for phase 2 is missing."""
         for arm in arms:
             if arm.recipe == "superbpe":
                 self.mixture(arm)
@@ -83,7 +83,7 @@ class Sources:
         return self._counts[key]
 
     def mixture(self, arm: Arm) -> text.Mixture:
-        """The text of an arm's phase 2."""
+        """Return the text of an arm's phase 2."""
         key = tuple(arm.superbpe.sources)
         if key not in self._mixtures:
             self._mixtures[key] = text.phase2_sources(self.corpus, arm)
@@ -91,7 +91,7 @@ class Sources:
 
 
 def bytes_only(context: Context, arm: Arm) -> ArmTokenizer:
-    """The tokenizer without merges."""
+    """Return the tokenizer without merges."""
     tokenizer = Tokenizer.from_ranks([], pattern=resolve("none"), special_tokens=arm.bpe.special_tokens)
     artifact = keep(context, tokenizer, {})
     with context.reporter.stage(arm.name):
@@ -111,14 +111,14 @@ def load(context: Context, record: Artifact[TrainedTokenizer]) -> tuple[Tokenize
     tokenizer = Tokenizer.load(artifact.path)
     if tokenizer.sha256 != record.contents.sha256:
         raise UserError(
-            f"{artifact.folder} does not hold the tokenizer that its name says; delete that folder and run the same "
+            f"the tokenizer in {artifact.folder} does not match the folder's name; delete that folder and run the same "
             "command again"
         )
     return tokenizer, artifact
 
 
 def points(context: Context, record: Artifact[TrainedTokenizer]) -> bool:
-    """Whether the tokenizer that a record points to is there."""
+    """Return whether the tokenizer that a record points to exists."""
     return (context.store.root / record.contents.tokenizer).is_dir()
 
 
@@ -128,10 +128,10 @@ def keep(
     """Save a tokenizer as an artifact.
 
     Args:
-        context: Of the run.
+        context: Context of the run.
         tokenizer: The tokenizer.
-        inputs: Hashes of what it was made of.
-        about: What its manifest says; None for its size, mode and identity alone.
+        inputs: Hashes of the artifacts that it was made from.
+        about: Contents of the manifest; None for size, mode and hash only.
     """
 
     def build(folder: Path) -> TokenizerFolder:
@@ -144,12 +144,12 @@ def keep(
 
 
 def trained(artifact: Artifact[TokenizerFolder], tokenizer: Tokenizer, read: Reading, **facts: Any) -> TrainedTokenizer:
-    """The record of a training.
+    """Return a training record.
 
     Args:
-        artifact: The tokenizer's folder.
+        artifact: Folder of the tokenizer.
         tokenizer: The tokenizer.
-        read: The text that was read.
+        read: The text that it was trained on.
         **facts: Further attributes of `TrainedTokenizer`.
     """
     return TrainedTokenizer(
@@ -165,8 +165,8 @@ def trained(artifact: Artifact[TokenizerFolder], tokenizer: Tokenizer, read: Rea
 
 
 def say_if_short(context: Context, record: Artifact[Any], tokenizer: Tokenizer, vocab_size: int) -> None:
-    """Repeat training's warning where its result is reused."""
+    """Repeat the warning about a small vocabulary where the tokenizer is reused."""
     if tokenizer.vocab_size < vocab_size and not record.fresh:
         context.reporter.say(
-            f"warning: the corpus had pairs for {tokenizer.vocab_size} tokens only, not {vocab_size}", style="yellow"
+            f"warning: the corpus had pairs for only {tokenizer.vocab_size} tokens, not {vocab_size}", style="yellow"
         )

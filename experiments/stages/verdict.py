@@ -1,4 +1,4 @@
-"""The result of a comparison in tables and sentences."""
+"""The result of a comparison, as tables and sentences."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 _GROUPS_SHOWN = 8
 _LOST = "held-out text lost"
-# With more arms, a table has one row per arm, and these columns.
+# With more arms than this, the table has one row per arm and a selection of the columns.
 _COLUMNS = 3
 _ONE_ROW_PER_ARM = ("vocabulary", "bytes per token", "bits per byte", "training FLOPs", _LOST)
 
 
 def show(context: Context, result: Result) -> None:
-    """Print the result: the tables, the verdict and what it is worth."""
+    """Print the result: the tables, the verdict and its uncertainty."""
     for each in result.arms:
         context.tracker.log(f"result/{each.key}", {**each.scores.save(), "flops": each.lm.contents.summary.flops})
     title = f"Held-out text, {equal(context)}"
@@ -41,7 +41,7 @@ def show(context: Context, result: Result) -> None:
         columns = zip(*(_short(*row) for row in chosen), strict=True)
         by_arm = [[label, *values] for label, values in zip(labels, columns, strict=True)]
         table(title, ["", *(row[0] for row in chosen)], by_arm)
-        say("The report has the other numbers of every arm.", style="dim")
+        say("The report has all numbers of every arm.", style="dim")
     for name in GROUPS:
         rows = _groups(result, name)
         if len(rows) > 1:
@@ -59,12 +59,12 @@ def show(context: Context, result: Result) -> None:
 
 
 def _short(name: str, *values: str) -> Sequence[str]:
-    """The values of a row for a narrow column."""
+    """Shorten the values of a row for a narrow column."""
     return ["" if value == "none" else "yes" for value in values] if name == _LOST else values
 
 
 def _table(result: Result) -> list[list[str]]:
-    """One row per quantity, one column per arm; of two arms, the change from the first to the second."""
+    """One row per quantity and one column per arm; with two arms, also the change from the first to the second."""
     scores = [each.scores for each in result.arms]
     models = [each.lm.contents.summary for each in result.arms]
     tokenizers = [each.tokenizer for each in result.arms]
@@ -123,7 +123,7 @@ def _others(tokenizer: TokenizerLike) -> int:
 
 
 def lost_text(each: ArmResult) -> str:
-    """Say how much of the held-out text an arm changes or cannot represent; empty if it keeps all."""
+    """Describe how much of the held-out text an arm changes or cannot represent; empty if nothing is lost."""
     loss = each.heldout.contents.text_loss
     if loss is None or not (loss.changed_documents or loss.unknown_tokens or loss.unaccounted_bytes):
         return ""
@@ -159,7 +159,7 @@ def _pairs(result: Result) -> list[list[str]]:
 
 
 def equal(context: Context) -> str:
-    """Return what the models' training has in common, in words."""
+    """Return the quantity that is equal between the training runs, in words."""
     what = context.config.budget.mode.removeprefix("equal_")
     return f"equal {'FLOPs' if what == 'flops' else what} of training" + (" text" if what == "bytes" else "")
 
@@ -170,17 +170,17 @@ def percent(value: float, base: float) -> str:
 
 
 LEAST_EVIDENCE = 100_000_000
-"""Models that read fewer bytes of text are a demonstration."""
+"""Models trained on fewer bytes of text are a demonstration."""
 
 
 def is_demonstration(context: Context) -> bool:
-    """Return whether the result is no evidence: as configured, or by how little text the models read."""
+    """Return whether the result is only a demonstration: as configured, or because the models read little text."""
     configured = context.config.report.demonstration
     return context.config.budget.train_bytes < LEAST_EVIDENCE if configured is None else configured
 
 
 def verdict(result: Result) -> str:
-    """Return the result in a sentence, which says how many training runs it rests on."""
+    """Return the result as a sentence that includes the number of training runs."""
     labels, scores = result.labels, [each.scores for each in result.arms]
     runs = "one training run each" if result.n_seeds == 1 else f"{result.n_seeds} seeds each"
     if len(labels) == 1:
@@ -206,10 +206,10 @@ def verdict(result: Result) -> str:
     better, worse = result.winner.scores.bits_per_byte, other.scores.bits_per_byte
     many = len(others) > 1
     loser = "all others" if many else other.label
-    # A share of the first, as in the table's column of changes.
+    # Relative to the first arm, as in the table's column of changes.
     if result.winner is result.arms[0]:
         share = f"{worse / better - 1:.2%} more bits per byte"
-        share = f"; the next best, {other.label}, takes {share}" if many else f", which takes {share}"
+        share = f"; the next best, {other.label}, needs {share}" if many else f", which needs {share}"
     else:
         share = f": {1 - better / worse:.2%} fewer bits per byte"
         share += f" than {other.label}, the next best" if many else ""
@@ -218,18 +218,18 @@ def verdict(result: Result) -> str:
 
 
 def _apart(result: Result, one: int, other: int) -> bool:
-    """Whether two differ significantly, after correction."""
+    """Return whether two arms differ significantly after the correction for multiple comparisons."""
     return result.comparisons[min(one, other), max(one, other)].verdict != "no significant difference"
 
 
 def _some(labels: Sequence[str], most: int = 2) -> str:
-    """A list for a sentence, of which a long one shows its beginning."""
+    """Join labels for a sentence; a long list is shortened."""
     shown = list(labels) if len(labels) <= most + 1 else [*labels[:most], f"{len(labels) - most} more"]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def warn_of_few(context: Context, n_documents: int) -> None:
-    """Say before training that there will be no verdict."""
+    """Warn before training if there are too few held-out documents for a verdict."""
     if n_documents < FEWEST_DOCUMENTS:
         context.reporter.say(
             f"warning: {n_documents} held-out documents are too few for a verdict, which requires at least "
@@ -239,17 +239,17 @@ def warn_of_few(context: Context, n_documents: int) -> None:
 
 
 def conditions(result: Result) -> str:
-    """Return a sentence about what the models had in common, as their runs say, and not as it was intended."""
+    """Return a sentence about what the models had in common, measured on the actual runs."""
     models = [each.lm.contents.summary for each in result.arms]
 
     def equal(key: str, tolerance: float = 0.02) -> bool:
         values = [getattr(model, key) for model in models]
         return bool(max(values) <= min(values) * (1 + tolerance))
 
-    context = "equally many bytes" if equal("context_bytes", 0) else "contexts of different sizes"
+    context = "the same number of bytes" if equal("context_bytes", 0) else "contexts of different sizes"
     if equal("bytes") and equal("steps", 0):
         return (
-            "All models read the same documents in the same order, in equally many steps, and see "
+            "All models read the same documents in the same order and in the same number of steps, and see "
             f"{context} of context."
         )
     same = [
@@ -259,16 +259,17 @@ def conditions(result: Result) -> str:
     ]
     seen = f"between {si(min(m.bytes for m in models))}B and {si(max(m.bytes for m in models))}B of text"
     return (
-        f"All models have equally many {' and '.join(same)}, and read {seen}."
+        f"All models have equal {' and '.join(same)}, and read {seen}."
         if same
         else f"The models' budgets differ: they read {seen}; the table has the numbers."
     )
 
 
 def detail(result: Result) -> str:
-    """Return a difference with its uncertainty: what is in it and what is not.
+    """Return a difference with its uncertainty and what the uncertainty includes.
 
-    It is the second's from the first; of more than two, that of `Result.pair`, and the winner's from the next best.
+    With two arms, this is the second minus the first. With more, it is the difference of `Result.pair`, and that of
+    the winner from the next best arm.
     """
     if len(result.arms) == 1:
         return "Choose further arms, such as arms=[bpe,superbpe], to compare."
@@ -277,13 +278,13 @@ def detail(result: Result) -> str:
     shown = f"{second} − {first} = {signed(compared.difference)} bits per byte"
     unequal = _unequal(result)
     if compared.interval is None:
-        return f"{shown}; one document allows no interval.{unequal}"
+        return f"{shown}; no interval, because there is only one document.{unequal}"
     low, high = compared.interval
     among = f"{compared.n_documents:,} held-out documents"
     if compared.cluster != "document":
         among = f"the {compared.n_clusters:,} {compared.cluster}s of {among}"
     if compared.n_seeds == 1:
-        how = f"paired bootstrap over {among}; one training run each, so the spread between seeds is not in it"
+        how = f"paired bootstrap over {among}; one training run each, so it does not include the spread between seeds"
     else:
         how = (
             f"Student's t over {compared.n_seeds} paired seeds and {among}; standard error from seeds "
@@ -291,13 +292,13 @@ def detail(result: Result) -> str:
         )
         if compared.n_seeds < FEWEST_SEEDS:
             how += f"; a claim about tokenizers requires {FEWEST_SEEDS} seeds"
-    corrected = "" if len(result.arms) == 2 else ", before correcting for several comparisons"
+    corrected = "" if len(result.arms) == 2 else ", not corrected for multiple comparisons"
     interval = f"{100 * compared.confidence:g} % interval {signed(low)} to {signed(high)}{corrected}"
     return f"{shown}, {interval} ({how}).{_lead(result)}{unequal}"
 
 
 def _lead(result: Result) -> str:
-    """The difference between the winner of more than two arms and the next best, which the verdict's sentence names."""
+    """The difference between the winner of more than two arms and the next best arm."""
     first, second = result.ranked[:2]
     pair = min(first, second), max(first, second)
     found = result.comparisons[pair]
@@ -312,9 +313,9 @@ def _lead(result: Result) -> str:
 
 
 def _unequal(result: Result) -> str:
-    """What else differs between the two and takes part in the difference."""
+    """Other differences between the two arms that may contribute to the difference in loss."""
     notes = [
-        f" {each.label} loses text ({lost}): its loss is of the text that it keeps."
+        f" {each.label} loses text ({lost}): its score covers only the text that it keeps."
         for each in result.arms
         if (lost := lost_text(each))
     ]
@@ -326,7 +327,7 @@ def _unequal(result: Result) -> str:
     parameters = [model.parameters_total for model in models]
     if len(set(parameters)) > 1:
         inner = [model.parameters_non_embedding for model in models]
-        where = "in the vocabulary tables alone" if len(set(inner)) == 1 else f"{_listed(inner)} of them in the layers"
+        where = "only in the embeddings" if len(set(inner)) == 1 else f"{_listed(inner)} of them in the layers"
         notes.append(f" The models differ: {_listed(parameters)} parameters, {where}.")
     return "".join(notes)
 
@@ -337,7 +338,7 @@ def _listed(values: Sequence[int]) -> str:
 
 
 def p_value(value: float) -> str:
-    """Format a p-value; far in a tail it is an order of magnitude at best."""
+    """Format a p-value; a very small one is only accurate to an order of magnitude."""
     return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
 
 

@@ -1,1 +1,1 @@
-"""Artifacts on disk, and the records of the runs that made them."""
+"""Artifacts on disk, and the records of the runs that use them."""

@@ -1,9 +1,9 @@
-"""Artifacts: one folder per result, named by what went into it, written whole or not at all.
+"""Artifacts: one folder per result, named by the hash of its inputs and written atomically.
 
-A stage's folder is called `<stage>-<12 hex>` after the hash of the stage's own configuration, the hashes of
-what it read and the format version. Its `manifest.json` says where it came from, what is in it, what it
-cost, and the size and checksum of every file. The folder is written next to its final name under a lock that dies
-with its holder: two processes never do the same work.
+A stage's folder is called `<stage>-<12 hex>`, after the hash of the stage's configuration, the hashes of its inputs
+and the format version. Its `manifest.json` records origin, contents, cost, and the size and checksum of every file. The
+folder is written next to its final name under a lock that is released when its holder dies, so two processes never do
+the same work.
 
 Files are flushed to disk first, then the manifest is written, then the folder is renamed. A folder with a manifest is
 therefore complete, whatever its name: a killed process loses at most one stage's unfinished work. Before a process
@@ -41,10 +41,10 @@ class Artifact(Generic[C]):
 
     Attributes:
         folder: The folder; to read its files, use `path`.
-        manifest: What `manifest.json` says.
+        manifest: Contents of `manifest.json`.
         contents: The stage's result.
-        fresh: True if this process has just made it, False if it was there already.
-        check: Called before files are used; raises a UserError if one is damaged.
+        fresh: True if this process has just made it, False if it existed already.
+        check: Called before files are used; raises a UserError if a file is damaged.
     """
 
     folder: Path
@@ -55,7 +55,7 @@ class Artifact(Generic[C]):
 
     @property
     def path(self) -> Path:
-        """The folder, its files compared with their checksums (by default once per process).
+        """The folder, after its files have been compared with their checksums (by default once per process).
 
         Raises:
             UserError: If a file is damaged or missing.
@@ -66,17 +66,17 @@ class Artifact(Generic[C]):
 
     @property
     def name(self) -> str:
-        """`<stage>-<12 hex>`."""
+        """Name of the folder: `<stage>-<12 hex>`."""
         return self.folder.name
 
     @property
     def hash(self) -> str:
-        """The whole hash (64 hex digits), which the name abbreviates and later stages record as an input."""
+        """The full hash (64 hex digits), which later stages record as an input; the name abbreviates it."""
         return self.manifest.hash
 
     @property
     def seconds(self) -> float:
-        """Time it took to make, over all sittings, in seconds."""
+        """Time to make the artifact in seconds, over all attempts."""
         return self.manifest.seconds
 
 
@@ -84,7 +84,7 @@ class Store:
     """A folder of artifacts.
 
     Args:
-        root: The folder; made when the first artifact is.
+        root: The folder; created with the first artifact.
         on_wait: Called with an artifact's name when another process is making it and this one has to wait.
         on_use: Called with every artifact that is made or reused.
         verify: When files are compared with their checksums.
@@ -116,16 +116,15 @@ class Store:
         build: Callable[[Path], C],
         resumable: bool = False,
     ) -> Artifact[C]:
-        """Return the artifact of this stage, configuration and inputs; build it if it is not there.
+        """Return the artifact of this stage, configuration and inputs; build it if it does not exist.
 
         Args:
             result: Class of the stage's result.
             stage: Name of the stage, the first half of the folder's name.
             config: All of the stage's own settings that change its result.
             inputs: The hash of everything it reads, by name.
-            build: Fills the folder that it is given and returns the result.
-            resumable: Keep the unfinished folder when `build` is interrupted, and hand it to the next
-                attempt.
+            build: Fills the given folder and returns the result.
+            resumable: Keep the unfinished folder when `build` is interrupted, and pass it to the next attempt.
 
         Raises:
             UserError: If the folder exists but is damaged.
@@ -143,21 +142,21 @@ class Store:
         *,
         resumable: bool = False,
     ) -> Artifact[C]:
-        """Like `make`, for a name that the caller has chosen (a tokenizer is named by its content).
+        """Like `make`, but under a name that the caller chooses (a tokenizer is named by its content).
 
         Args:
-            result: As for `make`.
+            result: Class of the stage's result.
             name: Name of the folder.
-            identity: The first entries of the manifest; `hash` must be one of them.
-            build: As for `make`.
-            resumable: As for `make`.
+            identity: First entries of the manifest, including `hash`.
+            build: Fills the given folder and returns the result.
+            resumable: Keep the unfinished folder when `build` is interrupted, and pass it to the next attempt.
         """
         artifact = self.find(name, result) or self._write(result, name, identity, build, resumable)
         self.use(artifact)
         return artifact
 
     def use(self, artifact: Artifact[Any]) -> None:
-        """Report that an artifact which `find` returned is used."""
+        """Report that an artifact returned by `find` is used."""
         if self._on_use is not None:
             self._on_use(artifact)
 
@@ -200,7 +199,8 @@ class Store:
     def _complete(self, partial: Path) -> bool:
         """Give a folder its final name if a killed process had finished it; otherwise delete its manifest, if any.
 
-        The manifest is written after everything else is on disk, so a folder with a valid one lacks only its name.
+        The manifest is written after everything else is on disk, so a folder with a valid manifest only has to be
+        renamed.
         """
         try:
             check_sizes(partial, read_sealed(partial / MANIFEST)["files"])
@@ -220,13 +220,13 @@ class Store:
 
         Args:
             name: Name of the folder.
-            result: Class of its stage's result; `Folder` to read the manifest only.
+            result: Class of the stage's result; `Folder` to read only the manifest.
 
         Raises:
             UserError: If the manifest is damaged, or a file that it lists is missing or has another size.
         """
         folder = self.root / name
-        if not folder.exists():  # asked first: another process may give it its name at any moment
+        if not folder.exists():  # checked first, because another process may rename the folder at any time
             return None
         try:
             manifest = Manifest.read(folder)
@@ -247,7 +247,7 @@ class Store:
 
         Args:
             artifact: The artifact.
-            verify: Instead of the store's own setting.
+            verify: Replaces the store's setting.
 
         Raises:
             UserError: If a file is damaged or missing.
@@ -266,7 +266,7 @@ class Store:
         return sorted(p.name for p in self.root.iterdir() if p.name.startswith(prefix))
 
     def remove(self, name: str) -> None:
-        """Delete an artifact: renamed away first, so that it is either whole or gone."""
+        """Delete an artifact. It is renamed first, so that it is never half deleted under its name."""
         doomed = self.root / f".{name}.removed"
         shutil.rmtree(doomed, ignore_errors=True)
         (self.root / name).rename(doomed)
@@ -274,7 +274,7 @@ class Store:
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """Hold the lock of an artifact. It is the kernel's: when its holder dies, it is free."""
+        """Hold the lock of an artifact. The kernel releases it when its holder dies."""
         lock = self.filelock(name)
         try:
             lock.acquire(timeout=0)
@@ -288,13 +288,13 @@ class Store:
             lock.release()
 
     def clean(self) -> list[str]:
-        """Delete what killed processes left unfinished, except what can be continued; return the names."""
+        """Delete the leftovers of killed processes, except resumable ones; return the names."""
         for removed in self.root.glob(".*.removed"):
             shutil.rmtree(removed, ignore_errors=True)
         stale = []
         for partial in sorted(self.root.glob(".*.partial")):
             name = partial.name.removeprefix(".").removesuffix(".partial")
-            with self.if_free(name) as free:  # else its maker lives
+            with self.if_free(name) as free:  # otherwise a live process is writing it
                 if free and ((self.root / name).exists() or not self._complete(partial)):
                     shutil.rmtree(partial, ignore_errors=True)
                     stale.append(name)
@@ -302,7 +302,7 @@ class Store:
 
     @contextmanager
     def if_free(self, name: str) -> Iterator[bool]:
-        """Hold the lock of an artifact in the block, or say False if another process holds it."""
+        """Hold the lock of an artifact in the block; yield False if another process holds it."""
         lock = self.filelock(name)
         try:
             lock.acquire(timeout=0)
@@ -315,7 +315,7 @@ class Store:
             lock.release()
 
     def filelock(self, name: str) -> FileLock:
-        """Return the lock of this name, not held yet.
+        """Return the lock of this name without acquiring it.
 
         Raises:
             UserError: If the store cannot be written.
@@ -331,14 +331,14 @@ class Store:
 
 
 def artifact_at(folder: Path, result: type[C]) -> Artifact[C] | None:
-    """Return the artifact in a folder that a user named; None if the folder is not an artifact.
+    """Return the artifact in a folder that the user named; None if the folder is not an artifact.
 
     Args:
         folder: The folder.
-        result: As for `Store.find`.
+        result: Class of the stage's result; `Folder` to read only the manifest.
 
     Raises:
-        UserError: If it is a damaged one.
+        UserError: If the artifact is damaged.
     """
     folder = folder.resolve()
     if not (re.fullmatch(NAME, folder.name) and (folder / MANIFEST).is_file()):

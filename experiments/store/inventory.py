@@ -1,4 +1,4 @@
-"""What lies in a folder of artifacts: each with its state, its cost, and what it was made of."""
+"""Inventory of a folder of artifacts, with the state, cost and inputs of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STAGES = ("corpus", "count", "bpe", "superbpe", "tokenizer", "documents", "shards", "lm", "evaluation", "report")
-"""First halves of artifacts' names, in the order in which a run makes them."""
+"""Prefixes of artifact names, in the order in which a run makes them."""
 
 WHOLE, DAMAGED, OUTDATED, UNFINISHED, LEFTOVER, BUSY = (
     "whole",
@@ -29,8 +29,8 @@ WHOLE, DAMAGED, OUTDATED, UNFINISHED, LEFTOVER, BUSY = (
     "leftover",
     "in work",
 )
-"""States: `outdated` has another format and is never reused; `unfinished` goes on when its command is repeated, a
-`leftover` of a killed process does not; `in work` is being made now."""
+"""States of an artifact. `outdated`: in another format, never reused. `unfinished`: resumes when its command is
+repeated. `leftover`: of a killed process, cannot be resumed. `in work`: being made now."""
 
 
 @dataclass
@@ -39,15 +39,15 @@ class Item:
 
     Attributes:
         path: The folder.
-        name: Of the artifact, also where the folder is unfinished.
+        name: Name of the artifact, also for an unfinished folder.
         state: One of the states above.
-        manifest: What `manifest.json` says; None if it cannot be read.
-        seconds: Time it took to make, as far as it is known.
-        n_bytes: On disk.
-        note: What is wrong, or which versions of software differ from the ones here.
-        needs: Names of the artifacts that it was made of, where they are there.
-        perhaps: Names of corpora that it may have read: the hash of a corpus is not that of a folder which holds it.
-        needed: Whether a run whose folder is there, or a report, needs it.
+        manifest: Contents of `manifest.json`; None if it cannot be read.
+        seconds: Time to make the artifact, if known.
+        n_bytes: Size on disk.
+        note: What is wrong, or which software versions differ from the installed ones.
+        needs: Names of its existing inputs.
+        perhaps: Names of corpora that it may have read: the hash of a corpus is not that of the folder containing it.
+        needed: Whether a report, or a run whose folder exists, needs it.
     """
 
     path: Path
@@ -63,17 +63,17 @@ class Item:
 
     @property
     def stage(self) -> str:
-        """What it is: the first half of its name."""
+        """Name of the stage: the prefix of its name."""
         return self.name.partition("-")[0]
 
     @property
     def made(self) -> str:
-        """When it was made (UTC); empty if that is not known."""
+        """Time when it was made (UTC); empty if unknown."""
         return "" if self.manifest is None else self.manifest.made
 
     @property
     def command(self) -> str:
-        """The command that made it; empty if that is not known."""
+        """The command that made it; empty if unknown."""
         return "" if self.manifest is None else self.manifest.command
 
 
@@ -81,13 +81,13 @@ def take(store: Store, keep: Iterable[str] = (), drop: Iterable[str] = (), *, ve
     """Return everything in a store, in the order of stages and time.
 
     Args:
-        store: Where to look.
-        keep: Names of artifacts that are needed in any case.
-        drop: Names of reports and other artifacts that are not wanted, whoever used them.
+        store: The store.
+        keep: Names of artifacts to mark as needed.
+        drop: Names of reports and other artifacts to mark as not needed, even if a run used them.
         verify: Compare every file with its checksum.
     """
     if not store.root.is_dir():
-        raise UserError(f"artifacts={store.root}: there is no such folder")
+        raise UserError(f"artifacts={store.root}: no such folder")
     items = [_item(store, path, verify) for path in sorted(store.root.iterdir()) if _is_artifact(path)]
     _link(items)
     _mark(store, items, set(keep), set(drop))
@@ -121,7 +121,7 @@ def _item(store: Store, path: Path, verify: bool) -> Item:
         return Item(path, path.name, DAMAGED, manifest, seconds, n_bytes, note=str(error))
     state, note = WHOLE, _versions(found)
     if found.manifest.format != FORMAT:
-        state, note = OUTDATED, f"format {found.manifest.format}, and {FORMAT} is used now"
+        state, note = OUTDATED, f"format {found.manifest.format}; the current format is {FORMAT}"
     return Item(path, path.name, state, found.manifest, found.seconds, n_bytes, note=note)
 
 
@@ -133,7 +133,7 @@ def _readable(folder: Path) -> Manifest | None:
 
 
 def _versions(artifact: Artifact[Folder]) -> str:
-    """Say which packages had other versions when an artifact was made."""
+    """Describe which packages had other versions when an artifact was made."""
     differ = []
     for package, version in artifact.manifest.versions.items():
         if package == "python":
@@ -148,11 +148,11 @@ def _versions(artifact: Artifact[Folder]) -> str:
 
 
 def _link(items: list[Item]) -> None:
-    """Find what each artifact was made of.
+    """Find the inputs of each artifact.
 
-    Inputs are recorded by hash. Tokenizers are named by their content, so a record of training points to one and
-    lies beside it: whoever needs the tokenizer needs the record, and a list of merges that was cut to it too. The hash
-    of a corpus is not that of the folder which holds it: whoever reads a corpus keeps every folder that may be it.
+    Inputs are recorded by hash. A tokenizer is named by its content, and its training record points to it. So an
+    artifact that needs the tokenizer also needs the record, and the merge list that the tokenizer was cut from. The
+    hash of a corpus differs from the hash of its folder, so an artifact that reads a corpus keeps all corpus folders.
     """
     whole = {item.name: item.manifest for item in items if item.state in (WHOLE, OUTDATED) and item.manifest}
     by_hash = {manifest.hash: name for name, manifest in whole.items()}
@@ -174,7 +174,7 @@ def _link(items: list[Item]) -> None:
 
 
 def _mark(store: Store, items: list[Item], keep: set[str], drop: set[str]) -> None:
-    """Mark what is needed: all that can be reached from the runs that are kept, and from reports."""
+    """Mark everything that can be reached from existing runs and reports as needed."""
     by_name = {item.name: item for item in items if item.state == WHOLE}
     unknown = sorted((keep | drop) - set(by_name) - {item.name for item in items})
     if unknown:

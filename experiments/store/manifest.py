@@ -1,4 +1,4 @@
-"""`manifest.json`: where an artifact came from, what is in it, what it cost, and the checksum of every file."""
+"""`manifest.json`: origin, contents and cost of an artifact, and the checksum of every file."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-# Raised when the layout of artifacts, or what a stage means, changes: older folders are then not reused.
+# Increased when the layout of artifacts or the meaning of a stage changes; older folders are then not reused.
 FORMAT = 3
-# The last format whose manifests have sizes without checksums.
+# Last format whose manifests contain sizes but no checksums.
 _UNCHECKED_FORMAT = 2
 MANIFEST = "manifest.json"
-# Environment variable with the user's command, for processes that a launcher starts with one of its own.
+# Environment variable with the user's command, for processes that a launcher starts with its own command.
 COMMAND = "SUPERBPE_COMMAND"
 _PACKAGES = ("superbpe-framework", "numpy", "torch", "pyarrow", "botocore")
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What `manifest.json` says.
+    """Contents of `manifest.json`.
 
     Attributes:
-        stage: Which stage made the artifact.
+        stage: Stage that made the artifact.
         hash: Hash of its identity (64 hex digits), or of a tokenizer's content.
         format: Version of the layout.
         inputs: Hash of everything that the stage read, by name.
         config: The stage's own settings.
         contents: The stage's result (`experiments.results`), JSON-able.
         files: Size and checksum of every file.
-        seconds: Time it took to make, over all sittings.
+        seconds: Time to make the artifact, over all attempts.
         peak_memory_bytes: Peak resident memory.
-        made: When (UTC).
+        made: Time when it was made (UTC).
         command: Command line that made it.
         platform: Operating system, machine and cores.
-        versions: Versions of the packages that matter.
+        versions: Versions of the relevant packages.
     """
 
     stage: str
@@ -64,11 +64,11 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read a sealed manifest, or one of an older format, which lists files with their sizes alone.
+        """Read a sealed manifest, or one in an older format, which lists files with sizes only.
 
         Raises:
-            OSError: If there is none.
-            ValueError: If it is damaged; TypeError, KeyError and AttributeError likewise.
+            OSError: If there is no manifest.
+            ValueError: If it is damaged; damage may also raise TypeError, KeyError or AttributeError.
         """
         try:
             values = read_sealed(folder / MANIFEST)
@@ -86,12 +86,12 @@ class Manifest:
 
 
 def command_line() -> str:
-    """Return the command that this process was started with, or the sweep that it belongs to."""
+    """Return the command that started this process, or that of the sweep that it belongs to."""
     return os.environ.get(COMMAND) or " ".join(["python", *sys.orig_argv[1:]])
 
 
 def origin() -> Mapping[str, Any]:
-    """Return the entries of a manifest about this program and machine: command, made, platform, versions."""
+    """Return the manifest entries that describe this program and machine: command, made, platform, versions."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:

@@ -19,7 +19,7 @@ SECONDS = ".seconds"
 
 @contextmanager
 def measured(folder: Path) -> Iterator[dict[str, float | int]]:
-    """Measure seconds (earlier sittings of a resumed stage included) and peak memory of a block."""
+    """Measure the seconds (including earlier attempts of a resumed stage) and peak memory of a block."""
     cost: dict[str, float | int] = {}
     record = folder / SECONDS
     before = seconds_so_far(folder) or 0.0
@@ -31,13 +31,13 @@ def measured(folder: Path) -> Iterator[dict[str, float | int]]:
         cost["seconds"] = round(before + time.perf_counter() - start, 3)
         cost["peak_memory_bytes"] = peak_memory()
         if folder.exists():
-            with suppress(OSError):  # a full disk: the error that the block raises says so
+            with suppress(OSError):  # on a full disk, the block raises the error already
                 write_whole(record, str(cost["seconds"]))
     record.unlink(missing_ok=True)
 
 
 def seconds_so_far(folder: Path) -> float | None:
-    """Return the time that finished sittings of an unfinished stage took, in seconds; None if it is not known."""
+    """Return the seconds that earlier attempts of an unfinished stage took; None if unknown."""
     try:
         return float((folder / SECONDS).read_text())
     except (OSError, ValueError):
@@ -45,12 +45,12 @@ def seconds_so_far(folder: Path) -> float | None:
 
 
 def _reset_peak_memory() -> None:
-    with suppress(OSError):  # not Linux, or not allowed: the peak is then that of the process so far
+    with suppress(OSError):  # not Linux, or not permitted: the peak is then that of the whole process
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_memory() -> int:
-    """Return the peak resident memory of this process in bytes, since the stage began where Linux can say."""
+    """Return the peak resident memory of this process in bytes; on Linux, since the stage began."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

@@ -1,7 +1,7 @@
-"""Which runs a store of artifacts knows of, and which of them go on.
+"""Registry of the runs that use a store of artifacts.
 
-An entry per run's folder in `.runs`; as long as the folder and its `run.json` are there, what the run used is needed.
-A run holds a lock for as long as it lives, which dies with it.
+`.runs` has one entry per run. As long as the run's folder and its `run.json` exist, the artifacts that it used are
+needed. A live run holds a lock, which is released when its process ends.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _GATE = "clean"
 
 
 class Entry(NamedTuple):
-    """A run that a store knows of.
+    """A registered run.
 
     Attributes:
-        path: The entry itself.
-        folder: Of the run; it may be gone.
-        record: The `run.json` in it, whether or not it is there.
-        alive: Whether the run goes on.
+        path: File of the entry.
+        folder: Folder of the run, which may no longer exist.
+        record: Path of the run's `run.json`, which may no longer exist.
+        alive: Whether the run is still running.
     """
 
     path: Path
@@ -40,15 +40,15 @@ class Entry(NamedTuple):
 
 @contextmanager
 def running(store: Store, folder: Path) -> Iterator[None]:
-    """Make a run known to the store, and known to be alive in the block.
+    """Register a run with the store, and mark it as alive in the block.
 
     Args:
-        store: Where its artifacts are.
-        folder: Of the run.
+        store: Store of the run's artifacts.
+        folder: Folder of the run.
     """
     where = str(folder.resolve())
     name = f"run-{digest(where)[:16]}"
-    with store.lock(_GATE):  # cleaning may be going on
+    with store.lock(_GATE):  # wait for `experiments.clean`, if it is running
         alive = store.filelock(name)
         alive.acquire()
     try:
@@ -62,13 +62,13 @@ def running(store: Store, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def no_new_runs(store: Store) -> Iterator[None]:
-    """Let runs that start during the block wait for its end."""
+    """Make runs that start during the block wait until it ends."""
     with store.lock(_GATE):
         yield
 
 
 def entries(store: Store) -> list[Entry]:
-    """Return the runs that a store knows of."""
+    """Return the registered runs of a store."""
     found = []
     for path in sorted((store.root / _FOLDER).glob("run-*.json")):
         folder = Path(read_json(path)["folder"])

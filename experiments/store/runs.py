@@ -1,6 +1,6 @@
-"""The record of a run: `run.json` in its folder says what was asked, what came out, and which artifacts it used.
+"""The record of a run: `run.json` in its folder contains its command, its result, and the artifacts that it used.
 
-`experiments.store.registry` remembers where runs keep their records, so that `experiments.clean` knows what is needed.
+`experiments.store.registry` remembers the folders of runs, so that `experiments.clean` knows which artifacts to keep.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ Status = Literal["running", "done", "failed", "interrupted"]
 
 @dataclass
 class Run:
-    """One run, as its `run.json` says.
+    """One run, as stored in `run.json`.
 
     Attributes:
-        folder: Where it lies.
-        stage: The last stage that was asked for.
-        overrides: What was asked for on the command line; of a cell of a sweep, its own values.
-        swept: Of a cell: those of its overrides in which cells differ.
-        number: Of a cell: its number in the sweep.
-        status: `running` also stands in the record of a process that was killed.
+        folder: Folder of the run.
+        stage: The last stage that was requested.
+        overrides: Overrides on the command line; for a cell of a sweep, its own values.
+        swept: For a cell: its values of the swept keys.
+        number: For a cell: its number in the sweep.
+        status: Status of the run; the record of a killed process still says `running`.
         error: What went wrong, as one line.
-        exit_code: Of this run alone.
-        seconds: From start to end.
+        exit_code: Exit code of this run.
+        seconds: Duration of the run.
         store: Folder of the artifacts.
         artifacts: Names of the artifacts that it made or used.
-        results: The comparison, where the run came that far.
+        results: The comparison, if the run got that far.
         report: Path of its report.
         command: The command line.
-        started: When (UTC).
+        started: Start time (UTC).
     """
 
     folder: str
@@ -68,11 +68,11 @@ class Run:
 
 
 class Recorder:
-    """Keeps `run.json` up to date while a run goes on.
+    """Keeps `run.json` up to date during a run.
 
     Args:
-        run: What is known at its start.
-        folder: Of the run.
+        run: The record at the start of the run.
+        folder: Folder of the run.
     """
 
     def __init__(self, run: Run, folder: Path) -> None:
@@ -82,19 +82,19 @@ class Recorder:
         self._write()
 
     def uses(self, artifact: Artifact[Any]) -> None:
-        """Note that the run made or used an artifact."""
+        """Record that the run made or used an artifact."""
         if artifact.name not in self.run.artifacts:
             self.run.artifacts.append(artifact.name)
             self._write()
 
     def done(self, result: Result | None, report: Path | None) -> None:
-        """Note what came out."""
+        """Record the result."""
         self.run.results = None if result is None else results(result)
         self.run.report = None if report is None else str(report)
         self._end("done", 0)
 
     def failed(self, error: BaseException) -> None:
-        """Note why the run did not finish. If the disk is full, the record stays that of a running process."""
+        """Record why the run failed. If the disk is full, the record keeps saying `running`."""
         self.run.error = " ".join(str(error).split()) or type(error).__name__
         if not isinstance(error, UserError):
             self.run.error = f"{type(error).__name__}: {self.run.error}"
@@ -102,7 +102,7 @@ class Recorder:
             self._end("failed", 2 if isinstance(error, UserError) else 1)
 
     def interrupted(self) -> None:
-        """Note that somebody stopped it."""
+        """Record that the run was interrupted."""
         with suppress(OSError):
             self._end("interrupted", 130)
 
@@ -116,7 +116,7 @@ class Recorder:
 
 
 def results(result: Result) -> ComparisonRecord:
-    """Return what a table of runs shows of a comparison: numbers of every arm, differences to the first."""
+    """Return the record of a comparison: the numbers of every arm, with differences from the first."""
     rows = []
     for place, each in enumerate(result.arms):
         compared = result.comparisons.get((0, place))
@@ -147,7 +147,7 @@ def load(path: Path) -> Run:
     """Read a `run.json`.
 
     Raises:
-        UserError: If it is none.
+        UserError: If the file is not the record of a run.
     """
     try:
         values = read_json(path)
@@ -160,6 +160,6 @@ def load(path: Path) -> Run:
 
 
 def find(folder: Path) -> list[Run]:
-    """Return the runs in a folder and the folders in it, the cells of a sweep in their order."""
+    """Return the runs in a folder and its subfolders; cells of a sweep are in their order."""
     found = [load(path) for path in folder.rglob(RECORD)]
     return sorted(found, key=lambda run: (run.number is None, run.number, run.folder))

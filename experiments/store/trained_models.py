@@ -1,4 +1,4 @@
-"""Trained models as the stages left them, with what they were trained with."""
+"""Trained models among the artifacts, with their tokenizers and shards."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ class Saved:
 
 
 def load_models(paths: Sequence[str | Path], device: str = "auto") -> list[Saved]:
-    """Load models with the tokenizers beside them.
+    """Load models with their tokenizers.
 
     Args:
-        paths: Folders `lm-*`, or folders of artifacts, of which all models are taken.
-        device: As in `lm.train.config.TrainConfig`.
+        paths: Folders `lm-*`, or folders of artifacts to load all models from.
+        device: Device, as in `lm.train.config.TrainConfig`.
 
     Raises:
         UserError: If there is no model, or its tokenizer is not among the artifacts.
     """
     found = [artifact for path in paths for artifact in _find(Path(path))]
     models = [LanguageModel(*open_model(artifact.path, device=device)) for artifact in found]
-    if len(paths) == 1:  # nobody gave an order
+    if len(paths) == 1:  # the user gave no order
         order = sorted(range(len(models)), key=lambda i: len(models[i].tokenizer.superword_ids()))
         found, models = [found[i] for i in order], [models[i] for i in order]
     labels = [_kind(lm.tokenizer) for lm in models]
@@ -80,18 +80,18 @@ def open_model(
     """Open a model and its tokenizer.
 
     Args:
-        folder: An `lm-...` artifact, or any folder that `lm.train.loop.train` filled.
-        tokenizer: Its tokenizer's folder or file; None to look in the model's folder, then for the artifact of the
-            tokenizer's name beside it.
-        device: As in `lm.train.config.TrainConfig`.
+        folder: An `lm-...` artifact, or any folder written by `lm.train.loop.train`.
+        tokenizer: Folder or file of the tokenizer. None to look in the model's folder, then for the tokenizer's
+            artifact in the same store.
+        device: Device, as in `lm.train.config.TrainConfig`.
 
     Raises:
-        UserError: There is no model, or no tokenizer is found, or it is another than the model was trained with.
+        UserError: If there is no model or no tokenizer, or the model was trained with another tokenizer.
     """
     if (artifact := artifact_at(folder, Folder)) is not None:
         folder = artifact.path
     if not (folder / MODEL).is_file():
-        raise UserError(f"{folder} holds no {MODEL}; name a language model's folder, as artifacts/lm-0123456789ab")
+        raise UserError(f"{folder} has no {MODEL}; name a language model's folder, such as artifacts/lm-0123456789ab")
     model = load_model(folder, device)
     name = f"tokenizer-{model.tokenizer_sha256[:12]}"
     places = [folder, folder.resolve().parent / name]
@@ -104,14 +104,14 @@ def open_model(
     found = load_pretrained(place).tokenizer
     if found.sha256 != model.tokenizer_sha256:
         raise UserError(
-            f"{place} is tokenizer {found.name}, and the model was trained with {model.tokenizer_sha256[:12]}; use "
+            f"{place} is tokenizer {found.name}, but the model was trained with {model.tokenizer_sha256[:12]}; use "
             "that one"
         )
     return model, found
 
 
 def training_counts(folder: Path) -> NDArray[np.int64] | None:
-    """How often a model read each id in training, int64[vocab_size]; None where its shards are not beside it.
+    """Count how often a model read each id in training, int64[vocab_size]; None if its shards are not available.
 
     Args:
         folder: An `lm-...` artifact.
@@ -134,7 +134,7 @@ def _find(path: Path) -> list[Artifact[Folder]]:
     artifacts = [artifact for name in names if (artifact := Store(root).find(name, Folder)) is not None]
     if not artifacts:
         raise UserError(
-            f"{path} holds no trained model: name folders lm-* of a run's artifacts, or the folder of its artifacts; "
+            f"{path} has no trained model: name folders lm-* of a run's artifacts, or the folder of its artifacts; "
             "python -m experiments.train_lm makes them"
         )
     return artifacts

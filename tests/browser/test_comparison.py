@@ -41,17 +41,17 @@ def test_it_draws_and_its_data_can_be_saved(opened: Any, file: Path, tmp_path: P
         page.get_by_role("button", name="Dark" if name == "light" else "Light").click()
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
     with page.expect_download() as download:
-        page.get_by_role("button", name="Loss while training, by text: download as CSV").click()
+        page.get_by_role("button", name="Training loss by text: download as CSV").click()
     rows = list(csv.DictReader(download.value.path().open(encoding="utf-8")))
     assert list(rows[0]) == ["tokenizer", "bytes_seen", "flops", "bits_per_byte", "smoothed"]
     assert len(rows) == 2 * 199
     with page.expect_download() as download:
-        page.get_by_role("button", name="Loss while training, by text: download as SVG").click()
+        page.get_by_role("button", name="Training loss by text: download as SVG").click()
     drawn = download.value.path().read_text(encoding="utf-8")
     assert "#0068a8" in drawn
     assert "var(" not in drawn
     with page.expect_download() as download:
-        page.get_by_role("button", name="Loss while training, by text: download as PNG").click()
+        page.get_by_role("button", name="Training loss by text: download as PNG").click()
     assert download.value.path().read_bytes()[:4] == b"\x89PNG"
     opened.check()
 

@@ -63,7 +63,7 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
             {"value": "−0.0071", "text": "bits per byte (−0.0152 to +0.0011)"},
             {"value": "−20.1 %", "text": "tokens for the same text"},
         ],
-        "conditions": "All models read the same documents in the same order, in equally many steps, and see equally many bytes of context.",
+        "conditions": "All models read the same documents in the same order and in the same number of steps, and see the same number of bytes of context.",
         "tokenizers": rows,
         "pairs": [{"a": "BPE", "b": "SuperBPE", "difference": -0.0071, "low": -0.0152, "high": 0.0011, "p_adjusted": 0.09, "verdict": "no significant difference"}],
         "groups": {

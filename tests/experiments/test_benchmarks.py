@@ -109,7 +109,7 @@ def test_plain_text_is_the_same_by_lines_and_by_documents(texts: Path, tmp_path:
 
 def test_text_that_holds_the_separator_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"before{common.SEPARATOR}after")
-    with pytest.raises(UserError, match="leave those documents out"):
+    with pytest.raises(UserError, match="remove those documents"):
         common.PlainText.of(common.corpus([str(tmp_path / "a.txt")], "text", None), tmp_path)
     assert not list(tmp_path.glob("text-*"))
 

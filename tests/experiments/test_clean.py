@@ -70,7 +70,7 @@ def test_status_tells_state_cost_and_origin(store: Store, capsys: pytest.Capture
     }
     assert status.run([f"artifacts={store.root}"]) == 0
     out = capsys.readouterr().out
-    for expected in ("nothing needs it", "damaged", "other format", "unfinished", "leftover", "pytest", "kB"):
+    for expected in ("not needed", "damaged", "other format", "unfinished", "leftover", "pytest", "kB"):
         assert expected in out
     assert status.run([str(store.root), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
@@ -153,7 +153,7 @@ def test_nothing_is_removed_under_a_living_run(
     assert started.wait(300)
     assert "in work" in _states(store)
     assert clean.run([f"artifacts={store.root}", "--yes"]) == 2
-    assert "1 runs are at work" in capsys.readouterr().err
+    assert "1 runs are using" in capsys.readouterr().err
     assert len(_states(store)["free"]) == 1
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)

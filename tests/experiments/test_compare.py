@@ -69,8 +69,8 @@ def test_seeds_of_several_runs_are_put_together(sweep: Path, tiny_module: list[s
     result, notes = combine(find([sweep, other])[0])
     assert result.n_seeds == 1
     assert notes == [
-        "BPE: seed 1 is left out, which others lack",
-        "SuperBPE t=0.7: seed 1 is left out, which others lack",
+        "BPE: seed 1 is left out because other arms lack it",
+        "SuperBPE t=0.7: seed 1 is left out because other arms lack it",
     ]
 
 
@@ -93,11 +93,11 @@ def test_downstream_scores_are_shown(sweep: Path, tmp_path: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nowhere"], "is not there"),
-        (["."], "no run is recorded"),
+        (["nowhere"], "does not exist"),
+        (["."], "contains no run"),
         (["SWEEP", "--baseline", "Unigram"], "no tokenizer 'Unigram'"),
-        (["SWEEP", "--labels", "a", "b"], "2 labels are given for 3 tokenizers"),
-        (["SWEEP", "--samples", "-1"], "--samples -1 is no number of texts"),
+        (["SWEEP", "--labels", "a", "b"], "2 labels were given for 3 tokenizers"),
+        (["SWEEP", "--samples", "-1"], "--samples -1 must be at least 0"),
     ],
 )
 def test_mistakes_are_named(
@@ -124,7 +124,7 @@ def test_an_artifact_that_is_gone_is_named(
     folder.mkdir()
     (folder / "run.json").write_text(json.dumps({**record, "store": str(tmp_path / "empty"), "folder": str(folder)}))
     assert compare.run([str(folder), "--out", str(tmp_path / "out")]) == 2
-    assert "is gone" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err
 
 
 def test_moved_runs_and_artifacts_are_found(

@@ -45,7 +45,7 @@ def test_tasks_are_made_of_the_text_and_of_the_seed(tmp_path):
 
 
 def test_too_little_text_for_tasks(tmp_path):
-    with pytest.raises(UserError, match="it takes at least"):
+    with pytest.raises(UserError, match="at least 4 documents"):
         write_tasks(tmp_path, documents(2), n=10, seed=0)
 
 
@@ -56,7 +56,7 @@ def test_mistakes_are_one_line(tmp_path, capsys):
     assert downstream.run([*options, "--limit", "0"]) == 2
     assert "--limit=0" in capsys.readouterr().err
     assert downstream.run([*options, "--tasks", str(tmp_path / "none")]) == 2
-    assert "is no folder" in capsys.readouterr().err
+    assert "is not a folder" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -154,11 +154,11 @@ def test_mistakes_are_told_and_nothing_is_written(
     present = sorted(path.name for path in tmp_path.iterdir())
     for arguments, message in (
         ([model, tmp_path / "moved", out], "does not keep the old ids: 349 is another token"),
-        ([model, tokenizer, tokenizer], "exists already"),
-        ([tmp_path / "empty", tokenizer, out, "--old-tokenizer", model], "holds no config.json"),
+        ([model, tokenizer, tokenizer], "already exists"),
+        ([tmp_path / "empty", tokenizer, out, "--old-tokenizer", model], "has no config.json"),
         ([tmp_path / "broken", tokenizer, out], "cannot be read as a causal language model"),
-        ([tmp_path / "partial", tokenizer, out], "it lacks lm_head.weight"),
-        ([tmp_path / "few", tokenizer, out], "the model has 340 rows, and its tokenizer 350 ids"),
+        ([tmp_path / "partial", tokenizer, out], "lm_head.weight is missing"),
+        ([tmp_path / "few", tokenizer, out], "the model has 340 rows, but its tokenizer has 350 ids"),
         ([model, tokenizer, out, "--pad-to", "0"], "--pad-to 0"),
         ([model, tokenizer, out, "--context-bytes", "9"], "--min-context-bytes 512 must be"),
         ([model, tokenizer, out, "--text", tmp_path / "none.txt"], "none.txt"),

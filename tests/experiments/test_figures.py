@@ -40,5 +40,5 @@ def test_figures_for_papers(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="'gif' is no format of figures; they are csv, svg, png"):
+    with pytest.raises(UserError, match="'gif' is not a figure format; use csv, svg, png"):
         save([_figure()], tmp_path, ["gif"])

@@ -74,7 +74,7 @@ def test_names_fields_and_separators(folders, tmp_path, capsys):
     assert command.run([str(root / "bpe"), str(root / "bpe"), *arguments[1:]]) == 2
     assert "write NAME=PATH" in capsys.readouterr().err
     assert command.run([f"a/b={root / 'bpe'}", *arguments[1:]]) == 2
-    assert "is no name for a file" in capsys.readouterr().err
+    assert "cannot be a file name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("tokenizer", "text"), [("nowhere", "text.txt"), ("bpe", "nowhere.txt")])

@@ -245,7 +245,7 @@ def test_counts_of_several_corpora_make_a_mixture(
     (counted,) = (tmp_path / "artifacts").glob("count-*/counts.parquet")
     mixture = [*tiny, f"bpe.counts=[{counted},{counted}:2]"]
     run_stages("train_bpe", mixture, tmp_path / "outputs")
-    assert "nothing checks that held-out text was not counted" in capsys.readouterr().out
+    assert "these counts may include held-out text, which is not checked" in capsys.readouterr().out
     sizes = {
         json.loads(path.read_text())["contents"]["n_bytes"]
         for path in (tmp_path / "artifacts").glob("count-*/manifest.json")
@@ -269,7 +269,7 @@ def test_counts_of_several_corpora_make_a_mixture(
         ([*mixture, "pattern=llama3"], "were counted with pattern"),
         (
             [*mixture, "superbpe=none", "bpe.unit=document"],
-            "'line', and this run has 'document'; add bpe.unit=line, or count again",
+            "'line', but this run has 'document'; add bpe.unit=line, or count again",
         ),
         ([*mixture, "superbpe=runs"], "add pattern=superbpe, or count again"),
     ]:
@@ -285,7 +285,7 @@ def test_phase_2_on_other_text_with_weights_and_its_log(
     assert run("train_superbpe", [*tiny, sources]) == 0
     out = capsys.readouterr().out
     assert "of the tokens" in out
-    assert "nothing checks" not in out  # documents are held out by their text, wherever they come from
+    assert "is not checked" not in out  # documents are held out by their text, wherever they come from
     contents = _manifest(tmp_path, "superbpe")["contents"]
     assert contents["mixture"] == [f"{corpus}:2", f"{more}:1"]
     heldout = json.loads(next((tmp_path / "artifacts").glob("count-*/manifest.json")).read_text())["contents"]
@@ -327,7 +327,7 @@ def test_sources_of_phase_2_that_do_not_fit_are_refused(
     )
     assert "count" not in capsys.readouterr().out  # before any work
     for overrides, message in [
-        (["superbpe=boundless", "superbpe.transition=0.5"], "these rules find it themselves"),
+        (["superbpe=boundless", "superbpe.transition=0.5"], "these rules find the transition themselves"),
         ([f"superbpe.sources=[{corpus}:x]"], "superbpe.sources has"),
         (["runner.memory_mb=0"], "runner.memory_mb=0 must be at least 1"),
         (["superbpe.transition=auto"], "need atoms='pretokens'"),

@@ -51,7 +51,7 @@ def test_cells_and_their_threads_share_the_cores(
 
 
 def test_whoever_asks_for_more_than_there_is_hears_of_it() -> None:
-    assert "get in each other's way" in share_out({"n_jobs": 4}, "joblib", 9, 4, explicit=True, cores=8).warning
+    assert "compete for 8 cores" in share_out({"n_jobs": 4}, "joblib", 9, 4, explicit=True, cores=8).warning
 
 
 def test_cells_elsewhere_have_the_threads_that_were_asked_for() -> None:
@@ -104,7 +104,7 @@ def test_a_table_of_cells_done_failed_and_killed(tmp_path: Path, capsys: pytest.
     assert "cell 2 (superbpe.transition=0.2): ZeroDivisionError: by zero (exit code 1)" in told.err
     assert "cell 3 (superbpe.transition=0.3): the process of this cell was killed" in told.err
     assert [cell.status for cell in finish(tmp_path, 5, stopped=True)][3] == "interrupted"
-    assert "3 of 5 cells failed; 1 of 5 cells came to no end; the same command repeats only what is missing" in told.err
+    assert "3 of 5 cells failed; 1 of 5 cells did not finish; the same command repeats only what is missing" in told.err
     rows = list(csv.DictReader((tmp_path / "sweep.csv").open()))
     assert rows[0]["superbpe.transition"] == "0.0"
     assert rows[0]["superbpe.bits_per_byte"] == "1.25"
@@ -176,13 +176,13 @@ def test_who_waits_goes_on_when_the_holder_is_killed(tiny: list[str], tmp_path: 
         lines = []
         for line in second.stdout:
             lines.append(line)
-            if "waiting: another process makes lm-" in line:
+            if "waiting: another process is making lm-" in line:
                 first.send_signal(signal.SIGKILL)
         assert second.wait(120) == 0
     finally:
         first.kill()
     assert first.wait() == -signal.SIGKILL
-    assert any("waiting: another process makes lm-" in line for line in lines)
+    assert any("waiting: another process is making lm-" in line for line in lines)
     # Both models are there; of the first, the second process only did the rest.
     assert len(list((tmp_path / "artifacts").glob("lm-*"))) == 2
     rows = [json.loads(line) for line in (tmp_path / "other" / "metrics.jsonl").read_text().splitlines()]

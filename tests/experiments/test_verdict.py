@@ -44,7 +44,7 @@ def result(n_documents: int, difference: float, said: Any, **settings: Any) -> R
     ("difference", "said", "sentence"),
     [
         (-0.2, "B better", "SuperBPE predicts held-out text better than BPE: 10.00% fewer bits per byte"),
-        (0.5, "A better", "BPE predicts held-out text better than SuperBPE, which takes 25.00% more bits per byte"),
+        (0.5, "A better", "BPE predicts held-out text better than SuperBPE, which needs 25.00% more bits per byte"),
         (0.0, "no significant difference", "No significant difference between BPE and SuperBPE"),
     ],
 )
@@ -70,7 +70,7 @@ def test_few_documents_allow_no_verdict():
 
 
 def test_the_detail_says_what_the_interval_holds():
-    assert "one training run each, so the spread between seeds is not in it" in detail(result(50, -0.2, "B better"))
+    assert "so it does not include the spread between seeds" in detail(result(50, -0.2, "B better"))
     seeds = {"seed_error": 0.0021, "document_error": 0.0013}
     two = detail(result(50, -0.2, "B better", n_seeds=2, **seeds))
     assert "standard error from seeds 0.0021, from documents 0.0013" in two
@@ -84,7 +84,7 @@ def test_the_detail_says_what_else_differs():
     both = [scored("BPE", 2.0), scored("SuperBPE", 1.8, vocab_size=9000, parameters=1200)]
     told = detail(Result(both, {(0, 1): compared(-0.2, "B better")}))
     assert "The vocabularies differ: 8,192 and 9,000 tokens." in told
-    assert "The models differ: 1,000 and 1,200 parameters, in the vocabulary tables alone." in told
+    assert "The models differ: 1,000 and 1,200 parameters, only in the embeddings." in told
     both[1] = scored("SuperBPE", 1.8, parameters=1300, layers=700)
     assert "600 and 700 of them in the layers" in detail(Result(both, {(0, 1): compared(-0.2, "B better")}))
 
@@ -106,7 +106,7 @@ def test_of_three_the_winner_is_better_than_each():
     assert verdict(unclear).startswith(
         "SuperBPE has the lowest held-out loss of 3 tokenizers, but does not differ significantly from BoundlessBPE"
     )
-    assert "before correcting for several comparisons" in detail(unclear)
+    assert "not corrected for multiple comparisons" in detail(unclear)
 
 
 def test_of_many_the_verdict_stays_a_sentence():

@@ -216,9 +216,9 @@ def test_mistakes_are_told_and_nothing_is_written(tokenizers, tmp_path, capsys, 
     present = sorted(path.name for path in tmp_path.iterdir())
     model, out = tmp_path / "lm-0", tmp_path / "out"
     for arguments, message in (
-        ([tmp_path / "other", out], "holds no model.safetensors; name a language model's folder"),
+        ([tmp_path / "other", out], "has no model.safetensors; name a language model's folder"),
         ([tmp_path / "alone" / "lm-0", out], "tokenizer is neither in"),
-        ([model, out, "--tokenizer", tmp_path / "other"], f"and the model was trained with {bpe.name}"),
+        ([model, out, "--tokenizer", tmp_path / "other"], f"but the model was trained with {bpe.name}"),
         ([model, tmp_path / "other"], "exists already; name a new folder"),
         ([model, out, "--text", tmp_path / "none.txt"], "none.txt"),
     ):

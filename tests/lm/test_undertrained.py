@@ -115,11 +115,11 @@ def test_command(planted, tmp_path, capsys):
     assert ("warning: the model repeats only" in printed) == (summary["control_share"] < 0.5)
     assert summary["tokenizer_sha256"] == tokenizer.sha256
     for arguments, message in (
-        ([folder, "--out", out], "exists already"),
+        ([folder, "--out", out], "already exists"),
         ([folder, "--share", "2"], "share=2.0"),
         ([folder, "--unused", "800"], "ids of this model are from 0 to 799"),
         ([folder, "--top", "-1"], "--top=-1"),
-        ([folder.parent], "holds no model.safetensors"),
+        ([folder.parent], "has no model.safetensors"),
     ):
         assert command.run([*map(str, arguments), "--device", "cpu"]) == 2
         assert message in " ".join(capsys.readouterr().err.split())
