@@ -332,7 +332,7 @@ def test_offsets_that_do_not_fit_are_refused(offsets, trained):
 
 @pytest.mark.parametrize("offsets", [[], [0.5], [[0, 1]]])
 def test_offsets_are_a_row_of_whole_numbers(offsets, trained):
-    with pytest.raises(UserError, match="offsets are a row of whole numbers, one more than there are texts"):
+    with pytest.raises(UserError, match="offsets must be a 1-D array of integers, one more than there are texts"):
         trained["gpt2"].decode_batch([97], offsets)
 
 

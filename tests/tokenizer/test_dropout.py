@@ -154,7 +154,7 @@ def test_the_phases_are_the_tokenizers_own(name, trained):
 
 @pytest.mark.parametrize("p", [-0.1, 1.1, float("nan")])
 def test_p_is_a_probability(p, trained):
-    with pytest.raises(UserError, match="is no probability: it is from 0 to 1"):
+    with pytest.raises(UserError, match="is not a probability: it must be from 0 to 1"):
         trained["gpt2"].encode_dropout("a", p, seed=0)
 
 
