@@ -75,7 +75,7 @@ def test_what_is_no_text_is_refused(trained):
             trained["gpt2"].encode_batch_dropout(["a", wrong], 0.5, seed=1)
     with pytest.raises(UserError, match="a batch is a list of texts; use encode for one"):
         encode("text")
-    with pytest.raises(UserError, match="threads=0 is not possible; use 1 to 1024"):
+    with pytest.raises(UserError, match="threads=0 must be from 1 to 1024"):
         encode(["a"], threads=0)
     bad = pa.Array.from_buffers(
         pa.string(), 2, [None, pa.py_buffer(np.array([0, 1, 3], np.int32)), pa.py_buffer(b"a\xc3(")]
@@ -86,7 +86,7 @@ def test_what_is_no_text_is_refused(trained):
 
 def test_threads_come_from_the_environment(trained, monkeypatch):
     monkeypatch.setenv("SUPERBPE_THREADS", "none")
-    with pytest.raises(UserError, match="SUPERBPE_THREADS='none' is not possible; use a whole number, 1 to 1024"):
+    with pytest.raises(UserError, match="SUPERBPE_THREADS='none' must be a whole number, from 1 to 1024"):
         trained["gpt2"].encode_batch(["a"])
     monkeypatch.setenv("SUPERBPE_THREADS", "3")
     assert trained["gpt2"].encode_batch(["a"])[1].tolist() == [0, 1]

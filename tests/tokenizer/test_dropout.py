@@ -160,5 +160,5 @@ def test_p_is_a_probability(p, trained):
 
 @pytest.mark.parametrize("seed", [-1, 1 << 64])
 def test_seeds_are_of_64_bits(seed, trained):
-    with pytest.raises(UserError, match=rf"seed={seed} is not possible; use 0 to"):
+    with pytest.raises(UserError, match=rf"seed={seed} must be from 0 to"):
         trained["gpt2"].encode_dropout("a", 0.1, seed=seed)

@@ -298,11 +298,11 @@ def test_going_on_keeps_the_layout_of_ids(real):
 
 def test_what_cannot_go_on_is_refused(real, trained):
     start = train_bpe(real, 400)
-    with pytest.raises(UserError, match=r"vocab_size=300 is less than start has \(400\); use cut"):
+    with pytest.raises(UserError, match=r"vocab_size=300 is less than start has \(400 tokens\); use cut"):
         train_bpe(real, 300, start=start)
     with pytest.raises(UserError, match="start has superwords"):
         train_bpe(real, 5000, start=trained["superwords"])
-    with pytest.raises(UserError, match="start cuts text by the pattern 'gpt2', the counts by 'superbpe'"):
+    with pytest.raises(UserError, match="start has the pattern 'gpt2', the counts have 'superbpe'"):
         train_bpe(real, 5000, start=trained["gpt2"])
 
 
