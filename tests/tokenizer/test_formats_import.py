@@ -41,7 +41,7 @@ def test_gpt2_files_give_the_tokenizer_again(name, trained, tmp_path):
     ours = trained[name]
     cut = ours.fence or ours.pattern
     if name != "gpt2":
-        with pytest.raises(UserError, match="hold no pattern, and programs take GPT-2's"):
+        with pytest.raises(UserError, match="contain no pattern, and programs use GPT-2's"):
             formats.write(ours, tmp_path / "two", "gpt2")
         assert not (tmp_path / "two").exists()
     formats.write(ours, tmp_path / "two", "gpt2", any_pattern=True)

@@ -205,7 +205,7 @@ def test_a_model_file_of_tiktoken_is_run_by_our_core(tmp_path):
     found = load_pretrained(tmp_path / "tokenizer.model", add_special_tokens=[END], **options)
     assert isinstance(found.tokenizer, Tokenizer)
     assert found.tokenizer.special_tokens == {"<s>": 258, END: 259}
-    with pytest.raises(UserError, match="holds no pattern"):
+    with pytest.raises(UserError, match="contains no pattern"):
         load_pretrained(tmp_path / "tokenizer.model")
 
 
@@ -348,7 +348,7 @@ def test_damaged_files_are_errors(tmp_path, files):
     with pytest.raises(UserError, match=r"it has no token '\[UNK\]'"):
         load_pretrained(tmp_path / "vocab.txt")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="holds no tokenizer"):
+    with pytest.raises(UserError, match="contains no tokenizer"):
         load_pretrained(tmp_path / "empty")
     with pytest.raises(UserError, match="half a surrogate"):
         load_pretrained(files("unigram")).tokenizer.encode_ordinary("\ud800")
