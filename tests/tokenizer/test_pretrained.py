@@ -295,7 +295,7 @@ def test_a_cached_repository_is_read_offline_and_its_commit_reported(cache, file
 
 def test_what_is_not_cached_is_an_error_with_a_remedy(cache):
     with pytest.raises(
-        UserError, match=r"neither a file or folder here nor in the cache.*run once with network access"
+        UserError, match=r"neither a local file or folder nor in the cache.*run once with network access"
     ):
         load_pretrained("other/model", cache=cache)
     with pytest.raises(UserError, match="some/model at revision v2"):
@@ -325,7 +325,9 @@ def test_a_missing_package_is_one_line_with_the_remedy(files, monkeypatch, packa
 
 def test_a_missing_hub_package_is_one_line_with_the_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(UserError, match=r"huggingface_hub is required; install it with: pip install .*\[hf\]'"):
+    with pytest.raises(
+        UserError, match=r"requires the package huggingface_hub; install it with: pip install .*\[hf\]'"
+    ):
         load_pretrained("some/model")
 
 
