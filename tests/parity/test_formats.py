@@ -248,5 +248,5 @@ def test_bytes_that_no_text_has_need_no_token(trained):
     with pytest.raises(UserError, match="a byte has no token"):
         ours.ranks()
     del vocab["Ā"]
-    with pytest.raises(UserError, match="byte 0 is no token"):
+    with pytest.raises(UserError, match="byte 0 has no token"):
         Tokenizer(*formats.hf_import.parse(content))

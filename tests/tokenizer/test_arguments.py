@@ -14,9 +14,9 @@ NO_BATCH = [
     (b"x", "texts are bytes"),
     ({"a": 1}, "texts are dict"),
     ("x", "a batch is a list of texts"),
-    (["a", 5], "text 1 is no string but int: 5"),
-    (["a", "b\ud800"], r"text 1 holds half a surrogate pair, U\+D800, at its character 1"),
-    (np.array([1]), "text 0 is no string but int64"),
+    (["a", 5], "text 1 is not a string but int: 5"),
+    (["a", "b\ud800"], r"text 1 contains a lone surrogate, U\+D800, at character 1"),
+    (np.array([1]), "text 0 is not a string but int64"),
     (pa.table({"text": ["x"], "id": [1]}), r"an Arrow Table, not a column of it: pass table\['NAME'\] \(text, id\)"),
     (pa.record_batch({"text": ["x"]}), "an Arrow RecordBatch, not a column"),
     (pa.array([1]), "texts are an Arrow array of int64; cast it"),
@@ -29,9 +29,9 @@ NO_BATCH = [
     "method", ["encode", "encode_ordinary", "encode_to_numpy", "encode_with_offsets", "count_tokens"]
 )
 def test_no_text(method, value):
-    with pytest.raises(UserError, match="the text is no string but"):
+    with pytest.raises(UserError, match="the text is not a string but"):
         getattr(TOKENIZER, method)(value)
-    with pytest.raises(UserError, match=r"the text holds half a surrogate pair, U\+DC80, at its character 2"):
+    with pytest.raises(UserError, match=r"the text contains a lone surrogate, U\+DC80, at character 2"):
         getattr(TOKENIZER, method)("ab\udc80")
 
 
@@ -47,8 +47,8 @@ def test_no_batch(method, value, message):
     [
         (None, "a batch is made of a list of texts"),
         ("x", "put the one text in a list"),
-        (["a", 5], "text 1 is no string but int"),
-        (["\ud800"], "text 0 holds half a surrogate pair"),
+        (["a", 5], "text 1 is not a string but int"),
+        (["\ud800"], "text 0 contains a lone surrogate"),
     ],
 )
 def test_no_documents(value, message):
@@ -66,7 +66,7 @@ def test_no_ids(value):
 @pytest.mark.parametrize("value", [None, 5, [5], [["x"]], "<|endoftext|>"], ids=repr)
 def test_no_set_of_strings(name, value):
     for call in (TOKENIZER.encode, lambda text, **options: TOKENIZER.encode_batch([text], **options)):
-        with pytest.raises(UserError, match=f"{name}=.* is (no set of strings|one string)"):
+        with pytest.raises(UserError, match=f"{name}=.* is (not a set of strings|one string)"):
             call("x", **{name: value})
 
 
@@ -87,8 +87,8 @@ def test_no_set_of_strings(name, value):
         (lambda: TOKENIZER.extended("ab"), "new merges are pairs of ids"),
         (lambda: Tokenizer.from_ranks([(0, 999)], pattern=TOKENIZER.pattern), r"merge 0 joins the ranks \[0, 999\]"),
         (lambda: Tokenizer.from_ranks([], pattern=TOKENIZER.pattern, special_tokens="<s>"), "'<s>' is not a list of"),
-        (lambda: patterns.resolve(None), "the pattern None is no string"),
-        (lambda: Corpus(CorpusConfig(paths=[5])), "the path 5 is no string"),
+        (lambda: patterns.resolve(None), "the pattern None is not a string"),
+        (lambda: Corpus(CorpusConfig(paths=[5])), "the path 5 is not a string"),
         (lambda: train_bpe(None, "300"), "vocab_size='300' must be a whole number"),
     ],
 )

@@ -69,9 +69,9 @@ def test_what_is_no_text_is_refused(trained):
         encode(pa.array([1]))
     for wrong, kind in ((None, "NoneType"), (b"bytes", "bytes"), (3, "int")):
         for use in (encode, count, lambda batch: encode(batch, disallowed_special="all")):
-            with pytest.raises(UserError, match=f"text 1 is no string but {kind}"):
+            with pytest.raises(UserError, match=f"text 1 is not a string but {kind}"):
                 use(["a", wrong])
-        with pytest.raises(UserError, match=f"text 1 is no string but {kind}"):
+        with pytest.raises(UserError, match=f"text 1 is not a string but {kind}"):
             trained["gpt2"].encode_batch_dropout(["a", wrong], 0.5, seed=1)
     with pytest.raises(UserError, match="a batch is a list of texts; use encode for one"):
         encode("text")

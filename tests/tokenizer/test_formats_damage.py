@@ -63,7 +63,7 @@ def test_a_cut_in_a_gap_is_refused():
 
 
 def test_half_a_surrogate_pair_is_refused(trained, tmp_path):
-    message = "half a surrogate pair"
+    message = "lone surrogate"
     with pytest.raises(UserError, match=message):
         Tokenizer(*tiktoken.from_ranks(BYTES, pattern="gpt2", special_tokens={"\ud800": 256}))
     with pytest.raises(UserError, match=message):

@@ -33,7 +33,7 @@ REFUSED = {
     "removed": ({"pre_tokenizer": sequence(split("a", "Removed", invert=True))}, "it may drop text"),
     "regex": ({"pre_tokenizer": sequence(split(r"\w+"))}, r"may read '\\\\w' .*ignore=\{'regex'\}"),
     "not bytes": ({"model_vocab": {"▁a": 0}, "model_merges": []}, "'▁a' is not in the byte alphabet"),
-    "few bytes": ({"model_vocab": {"a": 0}, "model_merges": []}, "not byte-level: byte 0 is no token"),
+    "few bytes": ({"model_vocab": {"a": 0}, "model_merges": []}, "not byte-level: byte 0 has no token"),
     "unknown merge": ({"model_merges": ["a z"]}, "merge 0, 'a' and 'z', is not in its vocabulary"),
     "merge of three": ({"model_merges": ["a b c"]}, "merge 0 is 'a b c'"),
     "lstrip": ({"added_tokens": [added("<m>", 260, lstrip=True)]}, r"'<m>' has lstrip; pass ignore=\{'lstrip'\}"),
@@ -87,8 +87,8 @@ def test_parts_can_be_ignored_and_that_is_recorded(tmp_path):
     ("file", "content", "message"),
     [
         ("merges.txt", "a\n", "line 1: 'a' is not two tokens"),
-        ("merges.txt", "#version: 0.2\na b\n\nĠ zz\n", "line 4: 'zz' is no token"),
-        ("vocab.json", "{}", "byte 0 is no token"),
+        ("merges.txt", "#version: 0.2\na b\n\nĠ zz\n", "line 4: 'zz' is not a token"),
+        ("vocab.json", "{}", "byte 0 has no token"),
         ("vocab.json", '{"a": "b"}', "an id is not a whole number"),
         ("vocab.json", "[]", "not a JSON object"),
         ("vocab.json", "{", "is not JSON"),
@@ -108,7 +108,7 @@ def test_damaged_gpt2_files_are_refused(file, content, message, trained, tmp_pat
         ("YQ==\n", "line 1: 'YQ==' is not a base64 token"),
         ("%% 3\n", "is not a base64 token"),
         ("YQ== x\n", "is not a base64 token"),
-        ("YQ== 0\n", "byte 0 is no token"),
+        ("YQ== 0\n", "byte 0 has no token"),
         ("\ufffd", "is not a base64"),
     ],
 )
@@ -127,7 +127,7 @@ def test_arguments_of_another_format_and_unknown_paths_are_refused(trained, tmp_
     with pytest.raises(UserError, match="contains no tokenizer: looked for superbpe"):
         Tokenizer.from_file(tmp_path)
     (tmp_path / "a.bin").write_text("")
-    with pytest.raises(UserError, match=r"a\.bin is not known"):
+    with pytest.raises(UserError, match=r"a\.bin is not a known tokenizer file"):
         Tokenizer.from_file(tmp_path / "a.bin")
     trained["gpt2"].save(tmp_path / "ours")
     with pytest.raises(UserError, match="of the kind superbpe, which takes no pattern"):
@@ -140,7 +140,7 @@ def test_arguments_of_another_format_and_unknown_paths_are_refused(trained, tmp_
     assert read.vocab == trained["gpt2"].vocab
     for path, kind, message in [
         ("x", "tiktoken", "must end in .tiktoken"),
-        ("x", "sentencepiece", "'sentencepiece' is not known; there are superbpe, hf"),
+        ("x", "sentencepiece", "unknown format 'sentencepiece'; the formats are: superbpe, hf"),
         ("a.bin", "hf", "is a file; name a folder"),
     ]:
         with pytest.raises(UserError, match=message):

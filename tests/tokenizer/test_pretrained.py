@@ -352,7 +352,7 @@ def test_damaged_files_are_errors(tmp_path, files):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="contains no tokenizer"):
         load_pretrained(tmp_path / "empty")
-    with pytest.raises(UserError, match="half a surrogate"):
+    with pytest.raises(UserError, match="lone surrogate"):
         load_pretrained(files("unigram")).tokenizer.encode_ordinary("\ud800")
 
 

@@ -171,7 +171,7 @@ NEVER_SAVED = [
     ([5], r"special_tokens=\[5\] is not a list of strings"),
     (["<a>", "<a>"], "repeats a string"),
     ([""], "holds an empty one"),
-    (["<\udc80>"], "half a surrogate pair"),
+    (["<\udc80>"], "lone surrogate"),
     (["a"], r"'a' is also how tokenizer.json writes the ordinary token b'a'; use another string, such as '<\|a\|>'"),
     (["é"], r"'é' is also how tokenizer.json writes the ordinary token b'\\xe9'"),
     (["Ġ"], "'Ġ' is also how tokenizer.json writes the ordinary token b' '"),
