@@ -158,7 +158,7 @@ def test_merges_nest(real, tie_break):
         (200, ["<|endoftext|>"], r"vocab_size=200 is below 256 bytes \+ 1 special token\(s\); use at least 257"),
         (257, ["<a>", "<b>"], r"vocab_size=257 .* use at least 258"),
         (300, ["<a>", "<a>"], "repeats a string"),
-        (300, [""], "holds an empty one"),
+        (300, [""], "contains an empty one"),
     ],
 )
 def test_sizes_that_do_not_fit_are_errors(real, vocab_size, special_tokens, message):
@@ -170,7 +170,7 @@ NEVER_SAVED = [
     ("abc", "special_tokens='abc' is not a list of strings"),
     ([5], r"special_tokens=\[5\] is not a list of strings"),
     (["<a>", "<a>"], "repeats a string"),
-    ([""], "holds an empty one"),
+    ([""], "contains an empty one"),
     (["<\udc80>"], "lone surrogate"),
     (["a"], r"'a' is also how tokenizer.json writes the ordinary token b'a'; use another string, such as '<\|a\|>'"),
     (["é"], r"'é' is also how tokenizer.json writes the ordinary token b'\\xe9'"),
