@@ -130,7 +130,7 @@ def test_truncated_files_are_errors(name, sample, tmp_path):
 def test_a_file_that_ends_too_soon_says_what_to_do(name, tmp_path):
     path = tmp_path / name
     path.write_bytes(gzip.compress(b'{"text": "%s"}' % bytes(range(97, 123)) * 1000)[:-30])
-    with pytest.raises(UserError, match=r"may be damaged or incomplete; fetch or write it again"):
+    with pytest.raises(UserError, match=r"may be damaged or incomplete; download or write it again"):
         documents(path)
 
 
@@ -139,7 +139,7 @@ def test_a_damaged_parquet_page_is_a_users_error(tmp_path):
     content = bytearray(path.read_bytes())
     content[100:200] = b"\xff" * 100
     path.write_bytes(content)
-    with pytest.raises(UserError, match=r"a\.parquet: damaged Parquet file: .*fetch or write it again"):
+    with pytest.raises(UserError, match=r"a\.parquet: damaged Parquet file: .*download or write it again"):
         documents(path)
 
 

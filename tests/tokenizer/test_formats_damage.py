@@ -163,7 +163,7 @@ def test_files_are_not_overwritten(kind, name, trained, tmp_path):
     else:
         written[0].write_text("mine")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(UserError, match="exists already; name a new"):
+    with pytest.raises(UserError, match="already exists; name a new"):
         formats.write(trained["gpt2"], tmp_path / name, kind)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 

@@ -85,7 +85,7 @@ def test_our_folders_are_copied_exactly(name, trained, tmp_path):
     formats.write(Tokenizer.from_file(tmp_path / "one"), tmp_path / "two", "superbpe")
     for file in (tmp_path / "one").iterdir():
         assert (tmp_path / "two" / file.name).read_bytes() == file.read_bytes()
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         formats.write(trained[name], tmp_path / "two", "superbpe")
 
 

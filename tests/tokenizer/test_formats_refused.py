@@ -31,7 +31,7 @@ REFUSED = {
     ),
     "behavior": ({"pre_tokenizer": sequence(split("a", "MergedWithNext"))}, "behavior MergedWithNext; Isolated is"),
     "removed": ({"pre_tokenizer": sequence(split("a", "Removed", invert=True))}, "it may drop text"),
-    "regex": ({"pre_tokenizer": sequence(split(r"\w+"))}, r"may read '\\\\w' .*ignore=\{'regex'\}"),
+    "regex": ({"pre_tokenizer": sequence(split(r"\w+"))}, r"may interpret '\\\\w' .*ignore=\{'regex'\}"),
     "not bytes": ({"model_vocab": {"▁a": 0}, "model_merges": []}, "'▁a' is not in the byte alphabet"),
     "few bytes": ({"model_vocab": {"a": 0}, "model_merges": []}, "not byte-level: byte 0 has no token"),
     "unknown merge": ({"model_merges": ["a z"]}, "merge 0, 'a' and 'z', is not in its vocabulary"),
