@@ -1,11 +1,11 @@
 """The passes of phase 2 over a corpus, and its merge loop.
 
-The first pass counts how often each pair of tokens is adjacent. The second cuts the text at every seam (a place between
-two tokens) that is too rare for any merge still to come, and counts the fragments between the cuts. The merge loop then
-works on distinct fragments. `native/src/train/phase2/trainer.rs` says why this is exact.
+The first pass counts the pairs of adjacent tokens. The second pass cuts the text at every seam (boundary between two
+tokens) that is too rare for any merge to come, and counts the fragments between the cuts. The merge loop then works on
+distinct fragments. `native/src/train/phase2/trainer.rs` explains why this is exact.
 
-Both passes are repeated, on text to which the merges found so far are applied, if merges turn out to be rarer than the
-threshold, or if only a higher threshold makes the fragments fit into memory. The merges do not depend on it.
+Both passes are repeated, after applying the merges found so far, if merges turn out to be rarer than the threshold, or
+if the fragments fit into memory only with a higher threshold. The threshold does not change the merges.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from tokenizer.spelling import longest_token
 
 Veto = Callable[[bytes, bytes, int], bool]
 """Whether to reject a candidate, given its left part, right part and count."""
-_SATURATED = 2**31 - 1  # the core counts seams up to here
-_MOST_BYTES = 28_000_000_000  # more fragments have more cells than one merge loop can number
+_SATURATED = 2**31 - 1  # seam counts in the core saturate here
+_MOST_BYTES = 28_000_000_000  # limit of the cells that one merge loop can index
 SAMPLE_EVERY = 25
-"""One piece of text in this many is the sample that estimates the count of the last merge."""
+"""One in this many pieces of text is sampled to estimate the count of the last merge."""
 SAFETY = 0.4
-"""Share of that estimate at which seams are cut: too high costs another pass, too low only memory."""
+"""Threshold as a fraction of that estimate: too high costs another pass, too low only memory."""
 
 
 @dataclass
 class Found:
-    """What the passes found.
+    """Result of the passes.
 
     Attributes:
-        n_kept: phase-1 merges kept, from the first.
-        superwords: superword merges made, by rank.
-        about: numbers about how they were found, for the tokenizer's provenance.
+        n_kept: number of phase-1 merges kept; the first ones.
+        superwords: superword merges, by rank.
+        about: statistics for the tokenizer's provenance.
     """
 
     n_kept: int
@@ -75,7 +75,7 @@ class Passes:
         self.veto = _rejecting(start.tokenizer.unmerged, veto)
         self.memory_bytes: float = _MOST_BYTES if memory_bytes is None else min(memory_bytes, _MOST_BYTES)
         self.n_found = 0
-        self.rivals: npt.NDArray[np.int64] | None = None  # counts of phase-1 merges, where superwords compete
+        self.rivals: npt.NDArray[np.int64] | None = None  # counts of phase-1 merges, if superwords compete
         self.n_new = start.n_merges if start.competing else start.n_merges - len(start.ranks)
         special_tokens = [*start.specials, *start.tokenizer.preparation.added_tokens]
         self.trainer = _native.SuperwordTrainer(
@@ -102,7 +102,7 @@ class Passes:
         }
 
     def run(self, sources: Sequence[Source], threshold: int | None) -> Found:
-        """Reads the corpus two times or more, and merges.
+        """Read the corpus at least twice, and merge.
 
         Args:
             sources: the corpus.
@@ -120,7 +120,7 @@ class Passes:
         if threshold is None:
             threshold = self._guess_threshold(seen["sampled_tokens"] / max(seen["tokens"], 1))
         found = self._search(sources, max(threshold, self.rules.min_count))
-        # Where superwords compete, later phase-1 merges are undone.
+        # If superwords compete, phase-1 merges after the transition are undone.
         undone = 0 if self.rivals is None else int(self.rivals[found.n_kept :].sum())
         found.about = {
             "corpus_bytes": seen["bytes"],
@@ -132,15 +132,15 @@ class Passes:
         return found
 
     def _search(self, sources: Sequence[Source], lowest: int) -> Found:
-        """Counts fragments and merges, until no merge of the vocabulary can be missing.
+        """Count fragments and merge, until no merge of the vocabulary can be missing.
 
         Args:
-            sources: the corpus, whose seams are counted.
-            lowest: the count that the last merge probably has.
+            sources: the corpus, whose seams were already counted.
+            lowest: estimated count of the last merge.
         """
         trainer, min_count = self.trainer, self.rules.min_count
         threshold, stages = lowest, 0
-        complete = 2**64  # all merges of this count or more are found
+        complete = 2**64  # all merges of at least this count are found
         while True:
             threshold = self._count_fragments(sources, threshold, complete)
             stages += 1
@@ -150,11 +150,11 @@ class Passes:
             tick = Throttle(self.progress, what, self.n_new)
             trained = self._merge(self.n_new, threshold, tick=tick)
             merges = _columns(trained)
-            # Merges rarer than the threshold were not looked for.
+            # Merges rarer than the threshold were not searched for.
             sizes = self._taken(merges, threshold - 1 if threshold > min_count else 0)
             if sizes is not None:
                 break
-            # The last merges are rarer than the estimate, or than what memory could hold at once.
+            # The last merges are rarer than the estimate, or than the threshold that memory allowed.
             complete = threshold
             threshold = lowest if lowest < threshold else max(min_count, threshold // 4)
             trainer.start_over()
@@ -171,18 +171,18 @@ class Passes:
         return Found(n_kept, _renumbered(merges, len(self.start.ranks), n_kept, made), about)
 
     def _taken(self, merges: Merges, unseen: int) -> tuple[int, int] | None:
-        """Phase-1 and superword merges of the vocabulary; None if there are too few of the latter to tell."""
+        """Number of phase-1 and superword merges in the vocabulary; None if more superword merges are needed."""
         if self.rivals is not None:
             return interleave(self.rivals, merges, self.start.n_merges, unseen=unseen)
         made = len(merges.counts)
         return None if made < self.n_new and unseen else (len(self.start.ranks), min(self.n_new, made))
 
     def _guess_threshold(self, share: float) -> int:
-        """A count that the last merge on the whole corpus most likely reaches; the sample is this share of it."""
+        """A count that the last merge most likely reaches on the whole corpus. `share` is the sample's share of it."""
         sample = _columns(self._merge(self.n_new, 1, sample=True))
         if not share:
             return 1
-        # Without parts, no superword waits: in a sample it can seem more frequent than its parts' merges.
+        # Drop the parts, so that no superword waits: in a sample it can be more frequent than its parts' merges.
         no_parts = np.zeros_like(sample.left)
         sizes = self._taken(Merges(no_parts, no_parts, (sample.counts / share).astype(np.int64)), 0)
         made = 0 if sizes is None else sizes[1]
@@ -193,12 +193,12 @@ class Passes:
         self.trainer.count_seams(batch, weight, sample_every=SAMPLE_EVERY if fits else 0)
 
     def _count_fragments(self, sources: Sequence[Source], threshold: int, complete: int) -> int:
-        """Counts fragments; returns the threshold, raised until the fragments fit into memory."""
+        """Count fragments; returns the threshold, raised until the fragments fit into memory."""
         wanted = threshold
         while not self._fits(sources, threshold):
             # At most the geometric mean of this threshold and the last complete one.
             higher = min(4 * threshold, isqrt(threshold * complete), _SATURATED)
-            # A stage must be worth its passes.
+            # Each stage must make enough progress to be worth its passes.
             if higher in (threshold, _SATURATED) or 4 * higher > 3 * complete:
                 warnings.warn(
                     f"phase 2 needs more memory than {self.memory_bytes / 1e6:.0f} MB even for a few merges at a time, "
@@ -211,7 +211,7 @@ class Passes:
         return threshold
 
     def _fits(self, sources: Sequence[Source], threshold: int) -> bool:
-        """Counts fragments; false if they exceed the memory limit."""
+        """Count fragments; returns False if they exceed the memory limit."""
 
         def add(batch: _native.Batch, weight: int) -> None:
             self.trainer.count_fragments(batch, weight, threshold=min(threshold, _SATURATED))
@@ -235,7 +235,7 @@ class Passes:
     def _merge(
         self, n_merges: int, min_count: int, *, sample: bool = False, tick: Throttle | None = None
     ) -> _native.MergeResult:
-        """Merges the sample, or continues with what the last pass counted."""
+        """Merge the sample, or continue merging with the counts of the last pass."""
         before = self.n_found
 
         def report(n: int, merges: object = None) -> None:
@@ -270,7 +270,7 @@ def _renumbered(merges: Merges, n_before: int, n_kept: int, made: int) -> Merges
 
 
 def _rejecting(tokens: Mapping[bytes, int], veto: Veto | None) -> Veto | None:
-    """A veto that also rejects new tokens which exist already, though no merge makes them."""
+    """A veto that also rejects existing tokens that no merge produces."""
     if not tokens:
         return veto
     return lambda left, right, count: left + right in tokens or (veto is not None and veto(left, right, count))

@@ -1,6 +1,6 @@
-r"""What phase 2 may merge, the named presets, and the phase 1 of each.
+r"""Rules for phase 2, the named presets, and the phase 1 of each preset.
 
-The published recipes differ in a handful of decisions, each of which is a setting here:
+The published recipes differ in a few decisions, each of which is a setting here:
 
 | | `uw-2025`, `uw-paper` | `runs`, `boundless` | `spans` | `none` | `sentence` |
 |---|---|---|---|---|---|
@@ -8,8 +8,8 @@ The published recipes differ in a handful of decisions, each of which is a setti
 | text of phase 1 | lines | documents | documents | lines | documents |
 | text of phase 2 | lines | documents | documents | documents | documents |
 | cut at | digits, punctuation | pretokens that are not one token | punctuation | nothing | ends of sentences |
-| what merges | any tokens | whole pretokens | any tokens | any tokens | any tokens |
-| a new token may not | hold `": "`, five words | | | | |
+| merges | any tokens | whole pretokens | any tokens | any tokens | any tokens |
+| a new token must not contain | `": "`, five words | | | | |
 | `aaa` counts for | two pairs | one pair | two pairs | two pairs | two pairs |
 | encoding | one pass | two passes | one pass | one pass | one pass |
 | transition | 0.8 | 0.8, found by competition | 0.8 | 0.8 | 0.9 |
@@ -26,7 +26,7 @@ from tokenizer.errors import UserError, quoted
 from tokenizer.patterns import Pattern
 
 SCRIPT_ATOMS = r" ?[ー\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*"
-"""One character, with its marks, of the scripts that put no spaces between words."""
+"""One character, with its marks, of a script that is written without spaces between words."""
 
 
 @dataclass(frozen=True)
@@ -34,37 +34,37 @@ class Rules:
     """The rules of a superword phase.
 
     Attributes:
-        unit: "document" or "line" (with its line feed): text inside which merges are counted. It matters to training
-            only; encoding knows only the fence.
-        fence: pattern (name or regex) whose matches are isolated; no phase-2 merge crosses their ends. "none" has no
-            fence.
+        unit: "document" or "line" (including its line feed): text inside which merges are counted. Affects only
+            training; encoding uses only the fence.
+        fence: pattern (name or regex) whose matches are isolated; no phase-2 merge crosses their boundaries. "none" for
+            no fence.
         phase1_fence: "lifted" (only the fence cuts text, for phase-1 merges too: one-pass encoding, exact in HF files)
             or "kept" (phase-1 merges stay inside pretokens: two-pass encoding).
-        atoms: what phase 2 merges: any "tokens", or only whole "pretokens" that are one phase-1 token and in which
-            `eligible` is found. Pretokens need the phase-1 fence kept: there are none otherwise.
+        atoms: units that phase 2 merges: any "tokens", or only whole "pretokens" that are a single phase-1 token and
+            match `eligible`. "pretokens" requires `phase1_fence="kept"`.
         eligible: regex for `atoms="pretokens"`.
         script_atoms: the phase-1 pattern also isolates each character of Han, Kana, Thai, Lao, Khmer and Myanmar
-            (`SCRIPT_ATOMS`), so that phase 2 makes their words out of characters. Needs the fence kept. Phase-1 tokens
-            of several such characters are then never reached; a phase 1 trained with `script_aware` has none.
-        max_words: most non-empty parts between spaces (0x20) in a new token.
-        max_bytes: most bytes of a new token; None for `tokenizer.spelling.LONGEST_TOKEN`, which is the most possible.
-        max_tokens: most phase-1 tokens in a new token.
+            (`SCRIPT_ATOMS`), so that phase 2 builds words from characters. Requires `phase1_fence="kept"`. Phase-1
+            tokens of several such characters become unreachable; a phase 1 trained with `script_aware` has none.
+        max_words: maximum number of words in a new token: non-empty parts between spaces (0x20).
+        max_bytes: maximum length of a new token in bytes; None for `tokenizer.spelling.LONGEST_TOKEN`, the upper limit.
+        max_tokens: maximum number of phase-1 tokens in a new token.
         forbid: strings that no new token may contain.
         min_count: pairs that occur less often are not merged.
-        counting: how a run of equal tokens counts: every adjacent pair ("overlapping", as in HF: three tokens make two
-            pairs) or the pairs that one merge would join ("non-overlapping": three make one).
-        tie_break: which of the most frequent pairs is merged first, as in `train_bpe`; None for the one given to
+        counting: pairs that a run of equal tokens counts for: every adjacent pair ("overlapping", as in HF: three
+            tokens count twice) or the pairs that one merge would join ("non-overlapping": three tokens count once).
+        tie_break: which of the most frequent pairs is merged first, as in `train_bpe`; None for the argument of
             `train_superbpe`.
-        span_trigger: a span between fences of more phase-1 tokens than this is cut. It matters to training only.
-        span_cap: such a span is cut every `span_cap` tokens.
-        truncate_quantile: spans are first truncated to this quantile of their lengths in phase-1 tokens. It matters to
-            training only.
-        interleave: phase-1 merges and superwords compete: the next merge is phase 1's, unless a superword has a greater
-            count in phase 2's text. The phase-1 merges in the full vocabulary are the transition. Needs
-            `atoms="pretokens"`.
-        sample: share of the documents of each source to train on, chosen by a hash of their text.
-        sample_bytes: about how many bytes of text to train on, instead of a share; the text is read once more to find
-            the share.
+        span_trigger: spans between fences with more phase-1 tokens than this are cut. Affects only training.
+        span_cap: length in tokens of the pieces of such a span.
+        truncate_quantile: spans are first truncated to this quantile of their lengths in phase-1 tokens. Affects only
+            training.
+        interleave: phase-1 merges and superwords compete: the next merge is phase 1's, unless a superword has a higher
+            count in phase 2's text. The number of phase-1 merges in the full vocabulary determines the transition.
+            Requires `atoms="pretokens"`.
+        sample: fraction of the documents of each source to train on, chosen by a hash of their text.
+        sample_bytes: approximate amount of text to train on, in bytes, instead of a fraction; the text is read once
+            more to compute the fraction.
         sample_salt: changes which documents are in the sample.
     """
 
@@ -90,10 +90,10 @@ class Rules:
     sample_salt: str = ""
 
     def check(self) -> None:
-        """Rejects impossible values.
+        """Reject invalid values.
 
         Raises:
-            UserError: names the value and what it may be.
+            UserError: a value is invalid; the message names it and the allowed values.
         """
         patterns.resolve(self.fence)
         for name, choices in (
@@ -119,16 +119,16 @@ class Rules:
             if value is not None and value < least:
                 raise UserError(f"{name}={value} must be at least {least}")
         if self.truncate_quantile is not None and not 0.0 < self.truncate_quantile <= 1.0:
-            raise UserError(f"truncate_quantile={self.truncate_quantile} is not a share; use more than 0 and at most 1")
+            raise UserError(f"truncate_quantile={self.truncate_quantile} must be greater than 0 and at most 1")
         if "" in self.forbid:
             raise UserError(
-                f"forbid={quoted(self.forbid)} holds an empty string, which every token contains; leave it out"
+                f"forbid={quoted(self.forbid)} contains an empty string, which occurs in every token; leave it out"
             )
         if not 0.0 < self.sample <= 1.0:
-            raise UserError(f"sample={self.sample} is not a share of documents; use more than 0 and at most 1")
+            raise UserError(f"sample={self.sample} must be greater than 0 and at most 1")
         if self.sample_bytes is not None and self.sample != 1.0:
             raise UserError(
-                f"sample={self.sample} and sample_bytes={self.sample_bytes} both say how much to train on; "
+                f"sample={self.sample} and sample_bytes={self.sample_bytes} both set the amount of text; "
                 "set sample=1.0, or sample_bytes=null"
             )
 
@@ -136,33 +136,33 @@ class Rules:
         if self.phase1_fence == "lifted":
             if self.atoms == "pretokens":
                 raise UserError(
-                    "atoms='pretokens' and phase1_fence='lifted' exclude each other: where phase-1 merges cross "
+                    "atoms='pretokens' and phase1_fence='lifted' exclude each other: if phase-1 merges cross "
                     "pretokens, there are no whole pretokens to merge. Use phase1_fence='kept' or atoms='tokens'"
                 )
             if self.script_atoms:
                 raise UserError(
-                    "script_atoms=True and phase1_fence='lifted' exclude each other: where phase-1 merges cross "
-                    "pretokens, finer pretokens change nothing. Use phase1_fence='kept'"
+                    "script_atoms=True and phase1_fence='lifted' exclude each other: if phase-1 merges cross "
+                    "pretokens, finer pretokens have no effect. Use phase1_fence='kept'"
                 )
         if self.interleave and self.atoms != "pretokens":
             raise UserError(f"interleave=True {NO_AUTO}")
         if self.atoms == "pretokens":
             if not self.eligible or "\n" in self.eligible:
                 raise UserError(
-                    f"eligible={quoted(self.eligible)} is not a regex to search for; use one like '\\\\p{{L}}'"
+                    f"eligible={quoted(self.eligible)} is not a regex of one line; use one such as '\\\\p{{L}}'"
                 )
             _native.split("", self.eligible)  # compiles it, or raises
 
 
 NO_AUTO = (
-    "and transition='auto' need atoms='pretokens', whose superwords leave the counts of phase-1 merges alone. "
+    "and transition='auto' need atoms='pretokens', whose superwords do not change the counts of phase-1 merges. "
     "Superwords of any tokens change them; and pairs that straddle two words, like 'e' and ' ', are more frequent than "
-    "most merges from the start, so that a comparison by counts would end phase 1 before it made words"
+    "most merges from the start, so a comparison by counts would end phase 1 before it learned words"
 )
 
 
 def script_aware(pattern: str | Pattern) -> Pattern:
-    """The pattern, which then also isolates every character of scripts without spaces: for phase 1 of `script_atoms`.
+    """Extend a pattern to also isolate each character of scripts without spaces: for phase 1 of `script_atoms`.
 
     >>> patterns.split("in 東京 に", script_aware("gpt2"))
     ['in', ' 東', '京', ' に']
@@ -177,18 +177,18 @@ _RUNS = Rules(phase1_fence="kept", atoms="pretokens", counting="non-overlapping"
 
 PRESETS: dict[str, Rules] = {
     # SuperBPE (Liu et al., 2025, arXiv 2503.13423) as released: PythonNut/superbpe, scripts/extend_tokenizer.sh of
-    # 2025-11, and its fork of HF's trainer. Lines; digits and punctuation runs isolated; no ": " inside a token; at
+    # 2025-11, and its fork of HF's trainer. Lines; runs of digits and of punctuation isolated; no ": " in a token; at
     # most four words.
     "uw-2025": replace(_UW, fence="uw-2025-fence"),
-    # As the paper's tokenizers were trained (utils.py of that repository before 2025-11): only digits are isolated, in
-    # groups of three from the right.
+    # The paper's tokenizers (utils.py of that repository before 2025-11): only digits are isolated, in groups of three
+    # from the right.
     "uw-paper": replace(_UW, fence="uw-paper-fence"),
     # Faster Superword Tokenization (Schmidt, Tanner, Pinter, 2026, arXiv 2604.05192), mode "SuperBPE": runs of
-    # pretokens that are one token and hold a letter; counts of pairs that are merged at once; ties by the pair's bytes.
-    # Their phase 1 counts the same way; ours counts as HF does, which differs where one token follows itself.
+    # pretokens that are one token and contain a letter; non-overlapping counts; ties broken by the pair's bytes.
+    # Their phase 1 counts the same way; ours counts like HF, which differs where a token follows itself.
     "runs": _RUNS,
-    # Its mode "BoundlessBPE" (arXiv 2504.00178): superwords compete with phase-1 merges for a vocabulary of the given
-    # size. Phase-1 merges get the first ids, so vocabularies of two sizes do not nest.
+    # Its mode "BoundlessBPE" (arXiv 2504.00178): superwords compete with phase-1 merges for the vocabulary. Phase-1
+    # merges get the first ids, so vocabularies of two sizes do not nest.
     "boundless": replace(_RUNS, interleave=True),
     # Grigorev's experiment (sample_efficient_gpt; blog post of 2025): punctuation, including colons, ends a span; spans
     # over 20 tokens are cut every 10; p99 truncation; a quarter of the documents.
@@ -198,11 +198,11 @@ PRESETS: dict[str, Rules] = {
     # MUTANT, also IndicSuperTokenizer (2025, arXiv 2511.03237): no superword crosses the end of a sentence.
     "sentence": Rules(fence="sentence-fence"),
 }
-"""The rules of each preset. `preset` finds them by name."""
+"""The rules of each preset; see `preset`."""
 
 
 class Phase1(TypedDict):
-    """What phase 1 of a recipe counts, as arguments of `count_pretokens`."""
+    """Arguments of `count_pretokens` for phase 1 of a recipe."""
 
     pattern: str
     unit: str
@@ -216,16 +216,16 @@ PHASE1: dict[str, Phase1] = {
     "runs": {"pattern": "o200k", "unit": "document"},
     "boundless": {"pattern": "o200k", "unit": "document"},
     "spans": {"pattern": "spans", "unit": "document"},
-    # A baseline of `uw-2025`: phase 1 is the same, so the two differ only by the fence of phase 2.
+    # A baseline for `uw-2025`: phase 1 is the same, so they differ only in the fence of phase 2.
     "none": {"pattern": "superbpe", "unit": "line"},
-    # The regex of MUTANT is not published as code. Of the patterns here `o200k` is the nearest: it does not cut Indic
-    # words at their combining marks, and Llama 4, which MUTANT is compared with, uses it too.
+    # The regex of MUTANT is not published as code. `o200k` is the closest named pattern: it does not cut Indic words at
+    # combining marks, and Llama 4, the tokenizer that MUTANT is compared with, uses it too.
     "sentence": {"pattern": "o200k", "unit": "document"},
 }
 """Phase 1 of each preset: `count_pretokens(corpus, **PHASE1["uw-2025"])`."""
 
 TRANSITION: dict[str, float | str] = {**dict.fromkeys(PRESETS, 0.8), "boundless": "auto", "sentence": 0.9}
-"""Where phase 2 takes over in each preset, as `train_superbpe` takes it; a choice of ours for `none`."""
+"""Transition of each preset, as an argument of `train_superbpe`; for `none` it is our choice."""
 
 RENAMED = {"seed": "spans"}
 """Names of earlier versions, accepted with a warning until version 0.3."""
@@ -239,7 +239,7 @@ def preset(name: str) -> Rules:
     """
     if name in RENAMED:
         warnings.warn(
-            f"the preset {name!r} is called {RENAMED[name]!r} now; the old name goes with version 0.3",
+            f"the preset {name!r} is now called {RENAMED[name]!r}; version 0.3 removes the old name",
             DeprecationWarning,
             stacklevel=2,
         )

@@ -1,4 +1,4 @@
-"""The text of phase 2: one source or several, each with a weight, and a sample of it."""
+"""The text of phase 2: one or several weighted sources, optionally sampled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tokenizer.errors import UserError
 from tokenizer.progress import Progress, Throttle
 
 Batches = Callable[[], Iterable[_native.Batch]]
-"""Gives the corpus from its beginning, each time it is called."""
+"""Returns the batches of a corpus from the start on each call."""
 
 MAX_WEIGHT = _native.SuperwordTrainer.MAX_WEIGHT
 
@@ -22,9 +22,9 @@ class Source:
     """Text of one kind, for a mixture.
 
     Attributes:
-        batches: gives the text from its beginning, each time it is called.
-        weight: every document counts this many times, 1 to `MAX_WEIGHT`.
-        name: what messages call it.
+        batches: returns the text from the start on each call.
+        weight: number of times each document counts, 1 to `MAX_WEIGHT`.
+        name: name of the source in messages.
     """
 
     batches: Batches
@@ -32,7 +32,7 @@ class Source:
     name: str = "the corpus"
 
     def __post_init__(self) -> None:
-        """Rejects what would fail in the middle of a pass.
+        """Reject errors that would otherwise occur in the middle of a pass.
 
         Raises:
             UserError: the weight is out of range, or the text can be read only once.
@@ -41,38 +41,38 @@ class Source:
             raise UserError(f"{self.name} has the weight {self.weight}; use a whole number from 1 to {MAX_WEIGHT}")
         if not callable(self.batches):  # a mistake that no type checker caught
             raise UserError(
-                f"{self.name} must be given from its beginning for each pass: pass corpus.batches, not corpus.batches()"
+                f"{self.name} is read from the start in each pass: pass corpus.batches, not corpus.batches()"
             )
 
     def read(self, add: Callable[[_native.Batch], object], tick: Throttle, done: int) -> int:
-        """Hands every batch to `add`; returns `done` and the bytes that were read.
+        """Pass each batch to `add`; returns `done` plus the number of bytes read.
 
         Raises:
-            UserError: there is no text. Otherwise a language, say, could be missing unnoticed.
+            UserError: there is no text. Without this check, a missing language could go unnoticed.
         """
         before = done
         for batch in self.batches():
             if not isinstance(batch, _native.Batch):
-                raise UserError(f"{self.name} gives {type(batch).__name__}, not batches; use Batch.from_texts([...])")
+                raise UserError(f"{self.name} yields {type(batch).__name__}, not batches; use Batch.from_texts([...])")
             add(batch)
             done += batch.n_bytes
             tick(done)
         if done == before:
             raise UserError(
-                f"{self.name} is empty: there is no text to train superwords on (of a sample, all of its documents may "
-                "have been left out: raise the rules' sample or choose another sample_salt)"
+                f"{self.name} is empty: there is no text to train superwords on (sampling may have dropped all of its "
+                "documents: raise the rules' sample or choose another sample_salt)"
             )
         return done
 
 
 def sources_of(text: Batches | Source | Sequence[Source]) -> Sequence[Source]:
-    """The sources for `train_superbpe`; a single one can be given as a callable or a `Source`."""
+    """The sources for `train_superbpe`; a single source may be a callable or a `Source`."""
     if isinstance(text, Source):
         return [text]
     if not (callable(text) or isinstance(text, Sequence)):  # a Corpus, for instance
         raise UserError(
-            "the text for superwords is read more than once: give a callable that returns its batches each time, as "
-            f'lambda: corpus.batches("train") or lambda: [Batch.from_texts(texts)] do, not a {type(text).__name__}'
+            "the text for superwords is read more than once: pass a callable that returns its batches each time, such "
+            f'as lambda: corpus.batches("train") or lambda: [Batch.from_texts(texts)], not a {type(text).__name__}'
         )
     if not isinstance(text, Sequence):
         return [Source(text)]
@@ -80,12 +80,12 @@ def sources_of(text: Batches | Source | Sequence[Source]) -> Sequence[Source]:
         raise UserError("there are no sources: name at least one text to train superwords on")
     for source in text:
         if not isinstance(source, Source):
-            raise UserError(f"a list of texts holds sources: write Source(...) around {source!r:.80}")
+            raise UserError(f"a list of texts must contain sources: write Source(...) around {source!r:.80}")
     return text
 
 
 def sampled(sources: Sequence[Source], rules: Rules, progress: Progress | None) -> Sequence[Source]:
-    """The same share of every source, chosen by hashes of documents."""
+    """Sample the same fraction of each source, by a hash of the documents."""
     share = rules.sample
     if rules.sample_bytes is not None:
         tick, n_bytes = Throttle(progress, "bytes measured for a sample"), 0

@@ -1,4 +1,4 @@
-"""Where phase 2 starts: the tokenizer, the transition and the ids, settled before any text is read."""
+"""Start of phase 2: the tokenizer, the transition and the ids, resolved before any text is read."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from tokenizer.train.bpe import merges_that_fit
 
 @dataclass(frozen=True)
 class Start:
-    """Phase 1 as phase 2 takes it over. `resolve_start` makes one.
+    """The state that phase 2 starts from; created by `resolve_start`.
 
     Attributes:
-        tokenizer: phase 1. Where ids stay, it is cut at the transition and has only merges that ever apply.
+        tokenizer: phase 1. If ids are kept, it is cut at the transition and has only merges that can apply.
         rules: what phase 2 may merge.
-        ranks: int64 [n, 2], the phase-1 merges that phase 2 starts from, as `Tokenizer.ranks` gives them.
-        ids: int64 [256 + n], ids in `tokenizer` of the bytes in the order of `ALPHABET` and of what those merges make.
-        n_merges: merges of both phases that fit into the vocabulary.
-        competing: superwords compete with the phase-1 merges for these places; training finds the transition.
-        keeps_ids: existing ids stay, and superwords follow the highest. Otherwise ids are laid out again from the list
-            of merges, as in `tokenizer` (`Tokenizer.special_layout`).
+        ranks: int64 [n, 2], the phase-1 merges that phase 2 starts from, in the format of `Tokenizer.ranks`.
+        ids: int64 [256 + n], ids in `tokenizer` of the bytes in the order of `ALPHABET`, then of the merged tokens.
+        n_merges: number of merges of both phases that fit into the vocabulary.
+        competing: superwords compete with the phase-1 merges for the vocabulary; training finds the transition.
+        keeps_ids: existing ids do not change, and superwords get the ids after the highest one. Otherwise ids are
+            assigned again from the list of merges, in the layout of `tokenizer` (`Tokenizer.special_layout`).
     """
 
     tokenizer: Tokenizer
@@ -54,14 +54,14 @@ class Start:
         return script_aware(self.tokenizer.pattern) if self.rules.script_atoms else self.tokenizer.pattern
 
     def result(self, n_kept: int, superwords: Merges, provenance: dict[str, Any]) -> Tokenizer:
-        """The tokenizer with superwords.
+        """Build the tokenizer with superwords.
 
-        Where ids stay, `ignore_merges` is dropped: it was meant for pretokens, and training merged the fence's pieces.
+        If ids are kept, `ignore_merges` is dropped: it applied to pretokens, but phase 2 merges the fence's pieces.
 
         Args:
-            n_kept: how many merges of `ranks` stay; all, unless superwords compete with them.
+            n_kept: number of merges of `ranks` to keep; all of them unless superwords compete.
             superwords: the merges of phase 2, by rank.
-            provenance: what the result says about how it was made.
+            provenance: provenance of the result.
         """
         base, rules = self.tokenizer, self.rules
         phases: dict[str, Any] = {
@@ -94,13 +94,13 @@ def resolve_start(
     *,
     keep_ids: bool = False,
 ) -> Start:
-    """Settles where phase 2 starts. See `superbpe.train_superbpe` for the arguments.
+    """Resolve the start of phase 2. See `superbpe.train_superbpe` for the arguments.
 
     Raises:
-        UserError: the rules, the transition, the vocabulary size and the tokenizer do not fit together.
+        UserError: the rules, the transition, the vocabulary size and the tokenizer are inconsistent.
     """
     rules.check()
-    if rules.phase1_fence == "lifted":  # only then a tokenizer.json is written, which finds tokens by their text
+    if rules.phase1_fence == "lifted":  # a tokenizer.json will be written, which names tokens by their text
         strings = [*tokenizer.special_tokens, *tokenizer.preparation.added_tokens]
         check_special_tokens(strings, {tokenizer.vocab[i] for i in tokenizer.ordinary_ids()})
     if keep_ids:
@@ -124,41 +124,41 @@ def resolve_start(
 
 
 def _check_transition(n_kept: int, n_merges: int, vocab_size: int, tokenizer: Tokenizer) -> None:
-    """Rejects a transition outside the vocabulary or after the end of the phase-1 tokenizer."""
+    """Reject a transition outside the vocabulary or after the end of the phase-1 tokenizer."""
     t, have = 256 + n_kept, 256 + tokenizer.n_phase1_merges
     if not 256 <= t <= 256 + n_merges:
         raise UserError(
             f"the transition {t} is outside the vocabulary: "
-            f"with vocab_size={vocab_size} it can be 256 to {256 + n_merges}"
+            f"with vocab_size={vocab_size} it must be from 256 to {256 + n_merges}"
         )
     if t > have:
         raise UserError(
-            f"the transition {t} needs {n_kept} phase-1 merges, and the tokenizer has {have - 256}; "
+            f"the transition {t} needs {n_kept} phase-1 merges, but the tokenizer has {have - 256}; "
             f"use at most {have}, or train phase 1 to a larger vocabulary"
         )
 
 
 def _check_rivals(n_merges: int, tokenizer: Tokenizer) -> None:
-    """Rejects a phase 1 that ends before the vocabulary does: the merges after its end would compete as well."""
+    """Reject a phase 1 with fewer merges than the vocabulary: the missing merges would compete too."""
     have, phase1 = tokenizer.n_phase1_merges, tokenizer.provenance.get("phase1") or {}
     complete = phase1.get("ran_out_of_pairs") and have >= phase1.get("merges", have + 1)
     if have < n_merges and not complete:
         raise UserError(
-            f"superwords compete with {n_merges} phase-1 merges, and the tokenizer has {have}; "
+            f"superwords compete with {n_merges} phase-1 merges, but the tokenizer has {have}; "
             f"train phase 1 to the vocabulary size of phase 2, or to a larger one"
         )
 
 
 def cut_at(tokenizer: Tokenizer, t: int) -> Tokenizer:
-    """The tokenizer with its first `t` ordinary tokens (bytes, and what merges make) and its special tokens.
+    """Keep the first `t` ordinary tokens (bytes and merged tokens) and the special tokens.
 
     Raises:
-        UserError: it has fewer, or its ids do not let it be cut there.
+        UserError: the tokenizer has fewer tokens, or its ids do not allow this cut.
     """
     ordinary = np.sort(tokenizer.ordinary_ids())
     if not 256 <= t <= len(ordinary):
         raise UserError(
-            f"the transition {t} does not fit the tokenizer, which has {len(ordinary)} tokens without special ones; "
+            f"the transition {t} does not fit the tokenizer, which has {len(ordinary)} tokens without special tokens; "
             f"use 256 to {len(ordinary)}"
         )
     if t == len(ordinary):
@@ -169,25 +169,24 @@ def cut_at(tokenizer: Tokenizer, t: int) -> Tokenizer:
 
 
 def _keeping_ids(tokenizer: Tokenizer, rules: Rules, vocab_size: int) -> Start:
-    """A start from all tokens of a tokenizer, none of whose ids changes.
+    """Start from all tokens of a tokenizer without changing their ids.
 
     Raises:
-        UserError: phase 2 cannot segment text exactly as the tokenizer does, or the rules would drop some of its
-            tokens.
+        UserError: phase 2 cannot segment text exactly like the tokenizer, or the rules would drop some of its tokens.
     """
     if vocab_size < tokenizer.vocab_size:
         raise UserError(
-            f"vocab_size={vocab_size} is less than the {tokenizer.vocab_size} ids that are kept (special tokens and "
-            "unused ids included); use a larger one"
+            f"vocab_size={vocab_size} is less than the {tokenizer.vocab_size} ids that are kept (including special "
+            "tokens and unused ids); use a larger size"
         )
     if tokenizer.fence is not None:
         raise UserError(
-            "the tokenizer has superwords already, and a second phase 2 cannot follow them while ids stay; "
+            "the tokenizer already has superwords, and a second phase 2 cannot follow them if ids are kept; "
             "start from its phase 1"
         )
     if rules.interleave:
         raise UserError(
-            "rules with interleave=True choose which phase-1 tokens stay; where ids stay, all of them do. "
+            "rules with interleave=True choose which phase-1 tokens to keep, but keeping ids keeps all of them. "
             "Use rules with interleave=False"
         )
     if rules.phase1_fence == "kept" and tokenizer.ignore_merges:
@@ -209,7 +208,7 @@ def _keeping_ids(tokenizer: Tokenizer, rules: Rules, vocab_size: int) -> Start:
 def _applied(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
     """The merges that can apply, by rank, int64 [n, 3].
 
-    Of several derivations of a token only one ever applies, and none that needs a token which is never made.
+    If a token has several derivations, only one ever applies. A merge of a token that is never produced cannot apply.
     """
     merges = tokenizer.merge_ids[tokenizer.definition.encoder.live_merges()].astype(np.int64)
     while True:
@@ -230,14 +229,14 @@ def _ranked(tokenizer: Tokenizer, merges: npt.NDArray[np.int64]) -> tuple[npt.ND
     late = ranks >= 256 + np.arange(len(merges))[:, None]
     if late.any() or len(np.unique(known)) < len(known):
         raise UserError(
-            "superwords cannot be trained on this tokenizer: a merge uses a token before the merge that makes it, or "
-            "two merges that both apply make one token, so that its merges are not a list that training can continue"
+            "superwords cannot be trained on this tokenizer: a merge uses a token before the merge that produces it, "
+            "or two merges that both apply produce the same token, so training cannot continue its list of merges"
         )
     return ids, ranks
 
 
 def _check_whole_pretokens(tokenizer: Tokenizer) -> None:
-    """Rejects `ignore_merges` where it matters: two-pass encoding has no pretokens that become a token at once."""
+    """Reject `ignore_merges` if it changes ids: two-pass encoding cannot turn a whole pretoken into a token."""
     merging = Tokenizer(
         Definition(
             byte_ids=tokenizer.byte_ids,
@@ -252,14 +251,14 @@ def _check_whole_pretokens(tokenizer: Tokenizer) -> None:
     only = [text for text, n in zip(whole, np.diff(offsets).tolist(), strict=True) if n > 1]
     if only:
         raise UserError(
-            f"{len(only)} tokens, such as {quoted(only[0])}, are what whole pretokens become (ignore_merges), and "
-            "merges do not make them; with the phase-1 fence kept, phase 2 merges what merges make. Use rules with "
+            f"{len(only)} tokens, such as {quoted(only[0])}, come only from whole pretokens (ignore_merges), not from "
+            "merges; with the phase-1 fence kept, phase 2 needs tokens that merges produce. Use rules with "
             "phase1_fence='lifted', such as 'uw-2025'"
         )
 
 
 def _text(token: bytes) -> str | None:
-    """The token as text; None where it is not valid UTF-8 by itself, as every pretoken is."""
+    """The token as text; None if it is not valid UTF-8, and thus cannot be a pretoken."""
     try:
         return token.decode()
     except UnicodeDecodeError:

@@ -41,46 +41,47 @@ def train_superbpe(
     progress: Progress | None = None,
     on_counts: Callable[[npt.NDArray[np.int64]], object] | None = None,
 ) -> Tokenizer:
-    """Trains phase 2: continues training from the first merges of a tokenizer, with merges that may cross pretokens.
+    """Train phase 2: continue from the first merges of a tokenizer with merges that may cross pretokens.
 
     The merges do not depend on `threshold`, `threads`, `memory_bytes` or how documents are batched.
 
     Args:
-        tokenizer: phase 1; plain BPE with at least as many merges as the transition keeps, by any pattern and unit
-            (`superbpe.rules.PHASE1` has each preset's own). One whose ids are laid out in another way than ours, as in
-            most imported ones, is cut at the transition (`Tokenizer.cut`), and superwords get the ids after its special
-            tokens.
-        text: the corpus, phase 1's or any other: a callable that gives it from its beginning each time (`batches` of a
+        tokenizer: phase 1: plain BPE with at least as many merges as the transition keeps, of any pattern and unit
+            (`superbpe.rules.PHASE1` lists those of each preset). If its ids follow another layout than ours, as in most
+            imported tokenizers, it is cut at the transition (`Tokenizer.cut`), and superwords get the ids after its
+            special tokens.
+        text: the corpus, phase 1's or another: a callable that returns it from the start on each call (`batches` of a
             `Corpus`), or sources with weights. Every source must have text (or documents in the sample).
-        vocab_size: of the result: bytes, merges of both phases, special tokens. Where ids stay: one more than the
-            highest id, unused ones included.
+        vocab_size: size of the result: bytes, merges of both phases, special tokens. If ids are kept: the highest id
+            plus 1, including unused ids.
         rules: what may be merged: rules, or the name of a preset in `superbpe.rules.PRESETS`.
-        transition: where phase 2 takes over; see `superbpe.transition.resolve_transition`. "auto", for whole pretokens
-            only, lets superwords compete with phase-1 merges (`Rules.interleave`); the tokenizer must then have as many
-            merges as fit into the vocabulary, or more.
-        transition_merges: the same as a number of merges; given instead of `transition`.
-        keep_ids: keep the whole tokenizer with all ids, special tokens' too, for a model that was trained with them;
-            superwords get the ids after the highest. It takes no transition.
-        tie_break: which of the most frequent pairs is merged first, as in `train_bpe`, unless the rules have their own.
-        veto: called once with each candidate (left part, right part, count) that the rules allow, when it is about to
-            be merged; true rejects it for good. For experiments: a call costs about as much as a merge. Its exceptions
-            are raised here.
+        transition: where phase 2 starts; see `superbpe.transition.resolve_transition`. "auto", for whole pretokens
+            only, lets superwords compete with phase-1 merges (`Rules.interleave`); the tokenizer must then have at
+            least as many merges as fit into the vocabulary.
+        transition_merges: the transition as a number of merges, instead of `transition`.
+        keep_ids: keep the whole tokenizer with all ids, including special tokens, for a model trained with them;
+            superwords get the ids after the highest one. Takes no transition.
+        tie_break: which of the most frequent pairs is merged first, as in `train_bpe`, unless the rules set it.
+        veto: called once for each candidate (left part, right part, count) that the rules allow, before it is merged;
+            returning true rejects it for good. For experiments: a call costs about as much as a merge. Exceptions
+            propagate.
         threshold: seams that occur less often are cut; None to choose it from a sample.
         threads: worker threads; None for SUPERBPE_THREADS or all cores.
-        memory_bytes: limit for the fragments of text and the merge loop (some 60 MB, and the vocabulary, come on top).
-            Where they need more, the corpus is read more often, for the frequent merges first. None for no limit.
+        memory_bytes: memory limit for the fragments of text and the merge loop, in addition to about 60 MB and the
+            vocabulary. If they need more, the corpus is read more often, for the most frequent merges first. None for
+            no limit.
         progress: called with bytes of text and merges done.
-        on_counts: called at the end with the count at which each phase-2 merge was made, by rank, for
+        on_counts: called at the end with the count of each phase-2 merge, by rank, for
             `superbpe.inspection.history.merge_log`.
 
     Raises:
-        UserError: the transition does not fit the tokenizer or the vocabulary, or a rule has an impossible value.
+        UserError: the transition does not fit the tokenizer or the vocabulary, or a rule has an invalid value.
     """
     if isinstance(rules, str):
         rules = preset(rules)
     for name, value in (("threshold", threshold), ("memory_bytes", memory_bytes)):
         if value is not None and (value != int(value) or value < 1):
-            raise UserError(f"{name}={value} is not a whole number of 1 or more")
+            raise UserError(f"{name}={value} must be a whole number, at least 1")
     sources = _normalized(tokenizer, sources_of(text))
     started = time.perf_counter()
     start = resolve_start(tokenizer, rules, vocab_size, transition, transition_merges, keep_ids=keep_ids)
@@ -110,7 +111,7 @@ def train_superbpe(
 
 
 def _about(start: Start, found: Found) -> dict[str, Any]:
-    """What the tokenizer's provenance says about its phase 2."""
+    """The tokenizer's provenance of phase 2."""
     made = len(found.superwords.counts)
     return {
         "transition": 256 + found.n_kept,
@@ -122,7 +123,7 @@ def _about(start: Start, found: Found) -> dict[str, Any]:
 
 
 def _unreachable(start: Start) -> int:
-    """Phase-1 tokens that encoding never gives, because their own text is cut first."""
+    """Number of phase-1 tokens that encoding never produces, because their own text is cut first."""
     if start.rules.phase1_fence == "lifted":
         first = patterns.resolve(start.rules.fence)
     elif start.rules.script_atoms:
@@ -134,7 +135,7 @@ def _unreachable(start: Start) -> int:
 
 
 def _normalized(tokenizer: Tokenizer, sources: Sequence[Source]) -> Sequence[Source]:
-    """The sources as the tokenizer encodes them: superwords are made of normalised text."""
+    """Normalize the sources with the tokenizer's normalizer: superwords consist of normalized text."""
     if not tokenizer.preparation.forms:
         return sources
 

@@ -1,4 +1,4 @@
-"""Where phase 2 takes over: given, or found by letting superwords compete with phase-1 merges."""
+"""The transition to phase 2: configured, or found by letting superwords compete with phase-1 merges."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from superbpe.rules import NO_AUTO, Rules
 from tokenizer.errors import UserError
 
 AUTO = "auto"
-"""The transition that training finds."""
-_EITHER = "give the transition either as transition or as transition_merges"
+"""Value of `transition` for which training finds the transition."""
+_EITHER = "pass the transition either as transition or as transition_merges"
 
 
 def resolve_transition(
     vocab_size: int, transition: float | str | None = None, transition_merges: int | None = None
 ) -> int:
-    """The transition as 256 bytes + phase-1 merges, special tokens excluded.
+    """The transition as 256 bytes + phase-1 merges, excluding special tokens.
 
     Args:
-        vocab_size: of the final tokenizer.
-        transition: that number itself, or a share of `vocab_size` in (0, 1).
-        transition_merges: instead, the number of phase-1 merges.
+        vocab_size: size of the final tokenizer.
+        transition: the number of tokens, or a fraction of `vocab_size` in (0, 1).
+        transition_merges: the number of phase-1 merges, instead of `transition`.
 
     Raises:
-        UserError: neither or both are given, or the value is out of range.
+        UserError: neither or both are passed, or the value is out of range.
     """
     if (transition is None) == (transition_merges is None):
         raise UserError(_EITHER)
@@ -38,7 +38,7 @@ def resolve_transition(
     if transition is not None and 0 < transition < 1:
         return round(transition * vocab_size)
     if transition is None or not math.isfinite(transition) or transition != int(transition) or transition < 256:
-        raise UserError(f"transition={transition} is neither a share between 0 and 1 nor a size of 256 or more")
+        raise UserError(f"transition={transition} is neither a fraction between 0 and 1 nor a size of at least 256")
     return int(transition)
 
 
@@ -46,10 +46,10 @@ def competes(rules: Rules, transition: float | str | None = None, transition_mer
     """Whether superwords compete with phase-1 merges, so that training finds the transition.
 
     Raises:
-        UserError: the rules do not allow it, or they find the transition themselves and one is given.
+        UserError: the rules do not support competition, or they require it and a transition is passed.
     """
     if rules.interleave and (transition not in (None, AUTO) or transition_merges is not None):
-        raise UserError("these rules find the transition themselves (interleave=True): leave it out, or say 'auto'")
+        raise UserError("these rules find the transition themselves (interleave=True): leave it out, or pass 'auto'")
     if transition == AUTO:
         if transition_merges is not None:
             raise UserError(_EITHER)
@@ -59,20 +59,20 @@ def competes(rules: Rules, transition: float | str | None = None, transition_mer
 
 
 def times_applied(ranks: npt.ArrayLike, token_counts: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """How often each merge joined two tokens on the way to a segmented text: int64 [n].
+    """Number of times each merge was applied to produce a segmented text: int64 [n].
 
-    Each occurrence of a merge's token, by itself or inside another token, was made by one application. In a run of
-    equal tokens only the pairs that were joined count: a run of three counts once.
+    Each occurrence of a merge's token, by itself or inside another token, comes from one application. In a run of equal
+    tokens only the joined pairs count: a run of three counts once.
 
-    >>> times_applied([[0, 1], [256, 256]], [0] * 256 + [3, 5])  # "ab" three times left, "abab" five times
+    >>> times_applied([[0, 1], [256, 256]], [0] * 256 + [3, 5])  # "ab" occurs three times, "abab" five times
     array([13,  5])
 
     Args:
-        ranks: merges by rank, [n, 2], as `Tokenizer.ranks` gives them.
-        token_counts: how often each token is left in the text, by rank: 256 bytes, then merges.
+        ranks: merges by rank, [n, 2], in the format of `Tokenizer.ranks`.
+        token_counts: count of each token in the segmented text, by rank: 256 bytes, then merges.
     """
     merges = np.asarray(ranks, dtype=np.int64).reshape(-1, 2).tolist()
-    # From the last rank: a token is always made before those that contain it.
+    # From the last rank down: a token is always made before the tokens that contain it.
     made = np.asarray(token_counts).astype(np.int64).tolist()
     for new, (left, right) in zip(range(255 + len(merges), 255, -1), reversed(merges), strict=True):
         made[left] += made[new]
@@ -96,20 +96,20 @@ class Merges(NamedTuple):
 def interleave(
     phase1: npt.NDArray[np.int64], superwords: Merges, n_merges: int, *, unseen: int = 0
 ) -> tuple[int, int] | None:
-    """How many phase-1 and superword merges a vocabulary takes if they compete by count.
+    """Number of phase-1 and superword merges in a vocabulary for which they compete by count.
 
-    The next phase-1 merge is taken, unless the next superword merge has a greater count and both its parts exist.
-    So a word comes before the superwords that contain it: they cannot be more frequent than its last merge was.
-    (On text other than phase 1's own they can; then they wait.) BoundlessBPE's rule: Schmidt et al., arXiv 2604.05192.
+    The next phase-1 merge is taken, unless the next superword merge has a higher count and both its parts exist. So a
+    word comes before the superwords that contain it: they cannot be more frequent than its last merge. (On text other
+    than phase 1's they can; then they wait.) This is BoundlessBPE's rule: Schmidt et al., arXiv 2604.05192.
 
     Args:
         phase1: counts of the phase-1 merges, by rank.
-        superwords: what training over whole pretokens gave, as far as it went.
-        n_merges: merges that fit into the vocabulary.
-        unseen: the greatest count that a superword merge after those can have.
+        superwords: superword merges over whole pretokens found so far.
+        n_merges: number of merges that fit into the vocabulary.
+        unseen: highest possible count of a superword merge that is not among them.
 
     Returns:
-        the two numbers; or None if it depends on superword merges that are not among those.
+        The two numbers; None if they depend on superword merges that are not among those found.
     """
     regular, made, first = 0, 0, 256 + len(phase1)
     counts = phase1.tolist()

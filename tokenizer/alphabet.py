@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, pairwise
 
 NOT_IN_UTF8 = frozenset([0xC0, 0xC1, *range(0xF5, 0x100)])
-"""Bytes that no text has; imported tokenizers may have no token for them."""
+"""Bytes that never occur in UTF-8; imported tokenizers may have no token for them."""
 
 
 def _byte_characters() -> dict[int, str]:
@@ -18,9 +18,9 @@ def _byte_characters() -> dict[int, str]:
 
 BYTE_CHARACTERS = _byte_characters()
 ALPHABET = bytes(byte for byte, _ in sorted(BYTE_CHARACTERS.items(), key=lambda item: item[1]))
-"""The 256 byte values in the order of their characters, which is their order by rank."""
+"""The 256 byte values, sorted by their characters. This is their order by rank."""
 _TABLE = {byte: ord(character) for byte, character in BYTE_CHARACTERS.items()}
-# Encoding by this table as latin-1 gives the bytes; characters outside the alphabet must fail, not pass as themselves.
+# Translating by this table and encoding as latin-1 gives the bytes; characters outside the alphabet must fail.
 _BACK = {ord(character): byte for byte, character in BYTE_CHARACTERS.items()}
 _OUTSIDE = {byte: 0x100 + byte for byte in range(256) if byte not in _BACK} | _BACK
 
@@ -31,7 +31,7 @@ def printable(token: bytes) -> str:
 
 
 def unprintable(name: str) -> bytes | None:
-    """The token that a name in HF's byte alphabet stands for; None if some character is not of that alphabet."""
+    """The token that a name in HF's byte alphabet stands for; None if a character is not in the alphabet."""
     try:
         return name.translate(_OUTSIDE).encode("latin-1")
     except UnicodeEncodeError:
@@ -39,7 +39,7 @@ def unprintable(name: str) -> bytes | None:
 
 
 def unprintable_all(names: Sequence[str]) -> list[bytes] | None:
-    """`unprintable` of many names; None if one has a character that is not of that alphabet."""
+    """`unprintable` for many names; None if any of them has a character that is not in the alphabet."""
     spelled = unprintable("".join(names))
     if spelled is None:
         return None
@@ -47,7 +47,7 @@ def unprintable_all(names: Sequence[str]) -> list[bytes] | None:
 
 
 def other_text(string: str) -> bytes | None:
-    r"""The bytes that a string names in HF's byte alphabet, if they are not its own and text can hold them.
+    r"""The bytes that a string names in HF's byte alphabet; None if they are its own bytes or cannot occur in text.
 
     >>> other_text("Ġthe"), other_text("é"), other_text("«a»"), other_text("<s>"), other_text("日")
     (b' the', b'\xe9', None, None, None)
@@ -64,11 +64,11 @@ def other_text(string: str) -> bytes | None:
 
 
 def named_as_text(special_strings: Iterable[str]) -> str | None:
-    """The first of the strings that is the name of other text in HF's byte alphabet; None if none is."""
+    """The first string that names other text in HF's byte alphabet; None if there is none."""
     return next((string for string in special_strings if other_text(string) is not None), None)
 
 
 def missing_byte(has: Callable[[int], bool]) -> str | None:
-    """Which byte of those that text can have is no token, and how many more; None if all are."""
+    """Message about bytes of UTF-8 without a token; None if all of them have one."""
     missing = [byte for byte in range(256) if byte not in NOT_IN_UTF8 and not has(byte)]
-    return f"byte {missing[0]} is no token (nor are {len(missing) - 1} others)" if missing else None
+    return f"byte {missing[0]} has no token (nor do {len(missing) - 1} others)" if missing else None

@@ -1,4 +1,4 @@
-"""Text to ids and back: the methods of `Tokenizer` that take and give them."""
+"""Text to ids and back: the encoding and decoding methods of `Tokenizer`."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ Offsets = npt.NDArray[np.int64]
 _NO_SPECIAL: frozenset[str] = frozenset()
 
 _FOR_SEVERAL_THREADS = 1_000_000
-"""Characters from which on one text is encoded by several threads."""
+"""A single text of at least this many characters is encoded by several threads."""
 
 
 class Spans(NamedTuple):
-    """Ids of a text and where their tokens lie in it.
+    """Ids of a text and the offsets of their tokens.
 
     Attributes:
         ids: uint32 [n].
-        bytes: int64 [n, 2]: start and end of each token in the text's UTF-8. They follow each other without gaps, but
-            where an imported tokenizer normalised the text: there they are those of `characters`.
-        characters: int64 [n, 2]: the same in characters, so that `text[start:end]` shows a token. A token that holds
-            part of a character covers it whole, as its neighbour does with the other part (as in HF `tokenizers`).
-            Where several characters were normalised into one, its token covers the first (as there).
+        bytes: int64 [n, 2]: start and end of each token in the text's UTF-8. The spans are contiguous. Exception: where
+            an imported tokenizer normalized the text, they are the spans of `characters` in bytes.
+        characters: int64 [n, 2]: start and end of each token in characters, so that `text[start:end]` shows it. If
+            several tokens share a character, each span includes the whole character (as in HF `tokenizers`).
+            If normalization joined several characters into one, the span covers the first of them (as in HF).
     """
 
     ids: Ids
@@ -45,17 +45,17 @@ class Spans(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """Documents one behind the other, each after the same id.
+    """Concatenated documents, each preceded by the separator id.
 
     Attributes:
         ids: uint16 or uint32 [n].
-        ends: int64 [documents]: where each document ends in `ids`.
-        spelled: int64 [documents]: bytes that the tokens of each spell.
-        marked: the first document that has the id that parts documents among its own; None if none has.
-        expected: int64 [documents]: bytes that the tokens should spell, where not those of the documents: the tokenizer
-            normalises text, or does not account for all of it.
-        changed: bool [documents]: which documents decode to another text; None if none can.
-        covered: uint32 [n]: bytes of the document that each token stands for, 0 for the id in front; None where a token
+        ends: int64 [documents]: end of each document in `ids`.
+        spelled: int64 [documents]: number of bytes that the tokens of each document spell.
+        marked: first document that contains the separator id itself; None if there is none.
+        expected: int64 [documents]: number of bytes that the tokens should spell. None if it is the size of each
+            document; it differs where the tokenizer normalizes text or does not account for all of it.
+        changed: bool [documents]: whether each document decodes to a different text; None if none can.
+        covered: uint32 [n]: bytes of the document that each token stands for, 0 for the separator; None if a token
             always stands for the same bytes.
     """
 
@@ -69,16 +69,16 @@ class Stream(NamedTuple):
 
 
 def _number(value: Any) -> float:
-    """The value, or what is outside of any range."""
+    """The value as a float; NaN, which is in no range, if it is not a number."""
     return float(value) if isinstance(value, int | float) else float("nan")
 
 
 class Codec(ABC):
-    """Encodes and decodes; see `Tokenizer`.
+    """Encoding and decoding; see `Tokenizer`.
 
-    Texts are Python strings; what is none, or holds a lone surrogate, raises UserError. All but the very small work is
-    done by the native core without the GIL. `threads` is how many threads take part: by default those that the
-    environment variable SUPERBPE_THREADS says, else the cores that the process may use.
+    Texts are Python strings; anything else, or a lone surrogate, raises UserError. The native core does the work and
+    releases the GIL for all but very small inputs. `threads` is the number of threads: by default the value of the
+    environment variable SUPERBPE_THREADS, otherwise the number of cores available to the process.
     """
 
     vocab: list[bytes]
@@ -91,7 +91,7 @@ class Codec(ABC):
 
     @property
     def changes_text(self) -> bool:
-        """Whether a text may decode to another one: an imported tokenizer normalises text."""
+        """Whether a text may decode to a different one: an imported tokenizer may normalize text."""
         return bool(self.preparation.forms)
 
     @property
@@ -119,19 +119,19 @@ class Codec(ABC):
         allowed_special: Set[str] | Literal["all"] = frozenset(),
         disallowed_special: Collection[str] | Literal["all"] = "all",
     ) -> list[int]:
-        """Ids of a text. Special strings in it are an error, unless allowed or declared to be ordinary text.
+        """Ids of a text. Special strings in it raise an error, unless they are allowed or treated as ordinary text.
 
-        This is tiktoken's rule. Where several allowed strings begin at one place the longest is taken; a disallowed
-        string raises wherever it is, also inside an allowed one.
+        These are tiktoken's rules. If several allowed strings start at the same position, the longest is taken. A
+        disallowed string raises an error wherever it occurs, even inside an allowed one.
 
         Args:
             text: any text.
-            allowed_special: special tokens whose strings become their ids; "all" for every one.
-            disallowed_special: strings that raise; "all" for every special token that is not allowed, an empty
-                collection to encode them as ordinary text.
+            allowed_special: special tokens to encode as their ids; "all" for every special token.
+            disallowed_special: strings that raise an error; "all" for every special token that is not allowed, an
+                empty collection to encode them as ordinary text.
 
         Raises:
-            UserError: a disallowed special string occurs in the text, or an allowed one is no special token.
+            UserError: the text contains a disallowed special string, or an allowed one is not a special token.
         """
         try:
             return self._encoder.encode(text, self._specials.check(text, allowed_special, disallowed_special))
@@ -140,7 +140,7 @@ class Codec(ABC):
             raise
 
     def encode_ordinary(self, text: str) -> list[int]:
-        """Ids of a text in which special strings are ordinary text."""
+        """Ids of a text. Special strings are encoded as ordinary text."""
         try:
             return self._encoder.encode(text, self._specials.ordinary)
         except (TypeError, UnicodeEncodeError):
@@ -154,12 +154,12 @@ class Codec(ABC):
         allowed_special: Set[str] | Literal["all"] = frozenset(),
         disallowed_special: Collection[str] | Literal["all"] = "all",
     ) -> Ids:
-        """`encode` without a Python object per id: uint32 [n]. The quickest way for one text at a time.
+        """`encode` to a uint32 array [n], without a Python object per id. The fastest method for single texts.
 
         A text of a million characters or more is encoded by several threads.
         """
         try:
-            if disallowed_special == () and allowed_special == _NO_SPECIAL:  # with short texts each call counts
+            if disallowed_special == () and allowed_special == _NO_SPECIAL:  # a call less: measurable for short texts
                 preparation = self._specials.ordinary
             else:
                 preparation = self._specials.check(text, allowed_special, disallowed_special)
@@ -178,21 +178,21 @@ class Codec(ABC):
         disallowed_special: Collection[str] | Literal["all"] = (),
         threads: int | None = None,
     ) -> tuple[Ids, Offsets]:
-        """Ids of many texts, on several threads. Special strings are ordinary text unless the arguments say otherwise.
+        """Ids of many texts, on several threads. Special strings are ordinary text by default.
 
         Args:
-            texts: strings, or a pyarrow Array or ChunkedArray of them (string or large_string; nulls are refused).
-                Arrays in one chunk are read where they lie.
-            allowed_special: as in `encode`.
-            disallowed_special: as in `encode`, but nothing by default.
+            texts: strings, or a pyarrow Array or ChunkedArray of them (string or large_string; nulls are rejected).
+                Arrays with a single chunk are not copied.
+            allowed_special: see `encode`.
+            disallowed_special: see `encode`; empty by default.
             threads: see the class.
 
         Returns:
-            ids: uint32, of all texts in order.
+            ids: uint32, concatenated ids of all texts.
             offsets: int64 [len(texts) + 1]; text i has `ids[offsets[i]:offsets[i + 1]]`.
 
         Raises:
-            UserError: what is given is no sequence of texts, or a text holds a disallowed special string.
+            UserError: `texts` is not a sequence of texts, or a text contains a disallowed special string.
         """
         given, count = documents.given(texts), thread_count(threads)
         with documents.named(texts):
@@ -200,19 +200,19 @@ class Codec(ABC):
             return self._encoder.encode_batch(given, count, preparation)
 
     def encode_documents(self, batch: _native.Batch, *, threads: int | None = None) -> tuple[Ids, Offsets]:
-        """`encode_batch` for documents that are a Batch already."""
+        """`encode_batch` for a Batch of documents. Special strings are ordinary text."""
         return self._encoder.encode_batch(batch, thread_count(threads), self._specials.ordinary)
 
     def encode_stream(
         self, batch: _native.Batch, mark: int, token_bytes: npt.NDArray[np.uint32], *, narrow: bool
     ) -> Stream:
-        """`encode_documents` as files of tokens hold it, in one pass on the calling thread.
+        """Encode documents in the layout of token files, in one pass on the calling thread.
 
         Args:
             batch: the documents.
-            mark: the id in front of each.
-            token_bytes: uint32 [vocab_size], bytes of each token.
-            narrow: whether ids are uint16, which the vocabulary must fit, or uint32.
+            mark: separator id, written before each document.
+            token_bytes: uint32 [vocab_size], length of each token in bytes.
+            narrow: return uint16 ids, which must fit the vocabulary, rather than uint32.
         """
         stream = Stream(*self._encoder.encode_stream(batch, mark, token_bytes, narrow, self._specials.ordinary))
         if not self.changes_text:
@@ -227,7 +227,7 @@ class Codec(ABC):
         allowed_special: Set[str] | Literal["all"] = frozenset(),
         disallowed_special: Collection[str] | Literal["all"] = "all",
     ) -> Spans:
-        """`encode`, and where each token lies in the text, in bytes and in characters: see `Spans`."""
+        """`encode` with the offsets of each token in bytes and in characters: see `Spans`."""
         documents.check_text(text)
         preparation = self._specials.check(text, allowed_special, disallowed_special)
         ids, in_bytes, in_characters = self._encoder.encode_spans(text, preparation)
@@ -236,18 +236,18 @@ class Codec(ABC):
     def normalized_sizes(
         self, texts: Texts, *, threads: int | None = None
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Bytes of texts as they are encoded, which their tokens spell together, and which texts that changes.
+        """Size of each text after normalization, which is what its tokens spell, and whether normalization changes it.
 
-        Only imported tokenizers normalise text; with all others these are the bytes of the texts.
+        Only imported tokenizers normalize text; for all others this is the size of the text itself.
 
         Returns:
-            int64 [len(texts)] bytes of UTF-8, and bool [len(texts)], whether normalisation changes the text.
+            int64 [len(texts)] bytes of UTF-8, and bool [len(texts)], whether normalization changes the text.
         """
         with documents.named(texts):
             return documents.sizes(documents.given(texts), self._specials.ordinary, thread_count(threads))
 
     def normalized(self, batch: _native.Batch) -> _native.Batch:
-        """Documents as they are encoded: normalised where the tokenizer was imported with a normaliser."""
+        """Documents after the tokenizer's normalization; unchanged unless it was imported with a normalizer."""
         preparation = self._specials.ordinary
         return batch if preparation is None or not self.preparation.forms else preparation.normalize(batch)
 
@@ -259,47 +259,47 @@ class Codec(ABC):
         disallowed_special: Collection[str] | Literal["all"] = (),
         max_pending_bytes: int = streaming.MAX_PENDING_BYTES,
     ) -> Iterator[Ids]:
-        r"""Ids of a text that comes in parts: those of `encode` at once, also of special strings cut in two.
+        r"""Encode a text that arrives in parts. The ids equal those of `encode` on the whole text.
 
-        Text waits until a place comes at which this tokenizer surely cuts, whatever follows. Those are places between
-        two characters at which the pattern and the fence are known to cut, or to cut both sides as they cut the
-        whole, and over which no merge can join; `native/src/encode/stream/cuts.rs` has the rules and why they are
-        exact. The named patterns and the numbers that imported ones cut out in front have rules; about any other regex
-        nothing is known, so that its text waits for the end of the stream. In English some hundred bytes wait, rarely
-        5 kB.
+        Text is buffered until a position at which this tokenizer always cuts, whatever follows: a position between two
+        characters where the pattern and the fence are known to cut (or where they cut each side the same way as the
+        whole) and that no merge can cross. `native/src/encode/stream/cuts.rs` has the rules and the proof that they
+        are exact. There are rules for the named patterns and for the number patterns that imported tokenizers apply
+        first. Any other regex has none, so its text is buffered until the end of the stream. For English, a few
+        hundred bytes are buffered, rarely 5 kB.
 
         Args:
-            parts: parts of one text, of any length, cut anywhere; empty ones are allowed.
-            allowed_special: as in `encode`.
-            disallowed_special: as in `encode`, but nothing by default. Ids of the text before may have been given out
-                when such a string comes.
-            max_pending_bytes: most text that may wait, in bytes of UTF-8.
+            parts: parts of one text, of any length, cut anywhere, even inside a special string; may be empty.
+            allowed_special: see `encode`.
+            disallowed_special: see `encode`; empty by default. Ids of earlier text may already have been yielded when
+                such a string arrives.
+            max_pending_bytes: maximum size of the buffered text in bytes of UTF-8.
 
         Yields:
-            uint32 ids, as soon as they are certain, in parts that are not empty.
+            Non-empty uint32 arrays of ids, as soon as they are final.
 
         Raises:
-            UserError: more than `max_pending_bytes` of text would have to wait, or a disallowed string occurs.
+            UserError: more than `max_pending_bytes` of text would be buffered, or a disallowed string occurs.
         """
         preparation, forbidden = self._specials.resolve(allowed_special, disallowed_special)
         return streaming.encode(self._encoder, parts, max_pending_bytes, preparation, forbidden)
 
     def encode_dropout(self, text: str, p: float, *, seed: int) -> list[int]:
-        """Ids with merges left out at random: BPE dropout, for training that shall see a word in several ways.
+        """Encode with BPE dropout: skip merges at random, so that training sees several segmentations of a word.
 
-        Provilkov, Emelianenko and Voita 2020 (https://aclanthology.org/2020.acl-main.170), algorithm 1: in each step
-        every merge that is possible, at each of its places, is dropped with probability `p`, and the first of the rest
-        (by rank, then from the left) is applied; the first step that drops all ends it. HF's `dropout` has the same
-        coins, except that merges that other merges made impossible take part in HF's. A step is one of a pretoken.
-        For superwords it is one of a run of bytes between which phase-1 merges can join, and then of a run of phase-1
-        tokens between which phase-2 merges can: see `native/src/encode/dropout.rs`, also for imported superwords.
+        Provilkov, Emelianenko and Voita 2020 (https://aclanthology.org/2020.acl-main.170), algorithm 1: each step
+        drops every possible merge, at each of its positions, with probability `p`, and applies the first of the rest
+        (by rank, then from the left). The first step that drops all merges is the last. HF's `dropout` samples the same
+        way, except that it also samples merges that earlier merges have made impossible. Steps apply to one pretoken
+        at a time. With superwords they apply to runs of bytes that phase-1 merges can join, then to runs of phase-1
+        tokens that phase-2 merges can join: see `native/src/encode/dropout.rs`, which also covers imported superwords.
         Special strings are ordinary text.
 
         Args:
             text: any text.
             p: probability of dropping a merge, from 0 (the ids of `encode_ordinary`) to 1 (single bytes). The paper
-                takes 0.1. Tokens that no merge makes (`ignore_merges`) only occur with 0.
-            seed: 0 to 2**64 - 1. The same seed gives the same ids; take another one in each epoch.
+                uses 0.1. Tokens that no merge produces (`ignore_merges`) occur only with 0.
+            seed: 0 to 2**64 - 1. The same seed gives the same ids; use a different one in each epoch.
         """
         ids: list[int] = self.encode_batch_dropout([text], p, seed=seed, threads=1)[0].tolist()
         return ids
@@ -307,13 +307,13 @@ class Codec(ABC):
     def encode_batch_dropout(
         self, texts: Texts, p: float, *, seed: int, threads: int | None = None
     ) -> tuple[Ids, Offsets]:
-        """`encode_dropout` of many texts, arguments and result as in `encode_batch`.
+        """`encode_dropout` for many texts. Arguments and result are those of `encode_batch`.
 
-        The ids of text i depend on (text, p, seed, i): not on the other texts, nor on the number of threads. Those of
-        the first are `encode_dropout`'s.
+        The ids of text i depend only on (text, p, seed, i), not on the other texts or the number of threads. The first
+        text gets the ids of `encode_dropout`.
         """
         if not 0 <= _number(p) <= 1:
-            raise UserError(f"p={p!r} is no probability: it is from 0 to 1")
+            raise UserError(f"p={p!r} is not a probability: it must be from 0 to 1")
         check_whole("seed", seed, 0, 2**64 - 1)
         if p == 0:
             return self.encode_batch(texts, threads=threads)
@@ -323,14 +323,14 @@ class Codec(ABC):
             )
 
     def count_tokens(self, text: str) -> int:
-        """How many ids `encode_ordinary` gives."""
+        """Number of ids that `encode_ordinary` returns."""
         documents.check_text(text)
         return int(self._encoder.count_tokens([text], 1, self._specials.ordinary)[0])
 
     def count_tokens_batch(self, texts: Texts, *, threads: int | None = None) -> npt.NDArray[np.int64]:
-        """int64 [len(texts)]: how many ids each text has, special strings as ordinary text.
+        """int64 [len(texts)]: number of ids of each text. Special strings are ordinary text.
 
-        Arguments as in `encode_batch`. Each thread holds the ids of one text at a time.
+        Arguments are those of `encode_batch`. Each thread holds the ids of one text at a time.
         """
         with documents.named(texts):
             return self._encoder.count_tokens(documents.given(texts), thread_count(threads), self._specials.ordinary)
@@ -339,7 +339,7 @@ class Codec(ABC):
         """The bytes that ids spell; special tokens spell their strings.
 
         Args:
-            ids: whole numbers, or an array of any integer type; uint32 arrays are not copied.
+            ids: integers, or an array of any integer type; uint32 arrays are not copied.
 
         Raises:
             UserError: an id is not in the vocabulary.
@@ -347,7 +347,7 @@ class Codec(ABC):
         return self._decoder.decode(documents.ids(ids, len(self.vocab)))
 
     def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, errors: str = "replace") -> str:
-        """The text that ids spell; malformed UTF-8, which no text encodes to, by `errors` as in bytes.decode."""
+        """The text that ids spell. `errors` (see bytes.decode) applies to malformed UTF-8, which no text encodes to."""
         return self.decode_bytes(ids).decode("utf-8", errors)
 
     def decode_batch(
@@ -357,19 +357,19 @@ class Codec(ABC):
         *,
         errors: str = "replace",
     ) -> list[str]:
-        """The texts that flat ids spell, `encode_batch` turned around.
+        """The texts that concatenated ids spell: the inverse of `encode_batch`.
 
         Args:
-            ids: of all texts in order.
+            ids: concatenated ids of all texts.
             offsets: [n + 1]; text i has `ids[offsets[i]:offsets[i + 1]]`.
-            errors: as in `decode`, for each text on its own.
+            errors: see `decode`; applies to each text separately.
 
         Raises:
             UserError: an id is not in the vocabulary, or the offsets do not fit the ids.
         """
         places = np.asarray(offsets)
         if places.ndim != 1 or len(places) < 1 or places.dtype.kind not in "iu":
-            raise UserError("offsets are a row of whole numbers, one more than there are texts")
+            raise UserError("offsets must be a 1-D array of integers, one more than there are texts")
         data, ends = self._decoder.decode_batch(
             documents.ids(ids, len(self.vocab)), np.ascontiguousarray(places, dtype=np.int64)
         )
@@ -377,5 +377,5 @@ class Codec(ABC):
         return [data[start:end].decode("utf-8", errors) for start, end in pairwise(bounds)]
 
     def stream_decoder(self, *, errors: str = "replace") -> streaming.StreamDecoder:
-        """A decoder for ids that come one after the other, as from a model: see `StreamDecoder`."""
+        """A decoder for ids that arrive one at a time, as from a model: see `StreamDecoder`."""
         return streaming.StreamDecoder(self.decode_bytes, errors=errors)

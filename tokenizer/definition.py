@@ -1,4 +1,4 @@
-"""What a tokenizer is: ids, merges, patterns and preparation, without what it does with text."""
+"""Definition of a tokenizer: ids, merges, patterns and preparation. Encoding and decoding are in `codec`."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ class Definition:
 
     Attributes:
         byte_ids: ids of the 256 bytes; -1 where an imported tokenizer has no token for a byte that UTF-8 never uses.
-        merge_ids: uint32 [n_merges, 3]: (left, right, new) ids, by rank. Of a repeated pair the last rank counts, as
-            in HF `tokenizers`. Several merges may make one token; at most one of them ever applies, since merging
-            inside a token's bytes does not depend on what surrounds them.
-        n_phase1_merges: how many of the merges, from the first, are phase 1's.
+        merge_ids: uint32 [n_merges, 3]: (left, right, new) ids, by rank. If a pair is repeated, its last rank counts,
+            as in HF `tokenizers`. Several merges may produce one token; at most one of them ever applies, because
+            merging inside a token's bytes does not depend on the surrounding text.
+        n_phase1_merges: number of phase-1 merges; they come first in `merge_ids`.
         pattern: phase 1's pretokenization pattern.
-        fence: what phase-2 merges may not cross; None for plain BPE.
-        mode: "one-pass" (the fence, or without one the pattern, cuts the text; then merges apply by rank) or
+        fence: boundaries that phase-2 merges may not cross; None for plain BPE.
+        mode: "one-pass" (the fence cuts the text, or the pattern if there is no fence; then merges apply by rank) or
             "two-pass" (phase-1 merges inside the pattern's pretokens, then phase-2 merges across them, up to
             the fence).
-        eligible: two-pass only: a regex. Phase 2 merges only whole pretokens which are one phase-1 token and in which
-            it is found; None for any tokens.
+        eligible: two-pass only: a regex. Phase 2 merges only whole pretokens that are a single phase-1 token and
+            match this regex; None to merge any tokens.
         special_tokens: string to id.
-        ignore_merges: a whole pretoken that is a token becomes it, also where merges would not make it. As in
-            tokenizer.json; and what tiktoken does.
-        unmerged: bytes to id, of ordinary tokens that no merge makes. Text only holds them where `ignore_merges`.
-        preparation: what happens to text first, of imported tokenizers: added tokens, normalisation.
-        vocab: bytes of each token, by id; a special token's are its UTF-8 string, an unused id's are b"".
+        ignore_merges: a whole pretoken that is a token becomes that token, even where merges would not produce it.
+            Named as in tokenizer.json; tiktoken always does this.
+        unmerged: bytes to id of ordinary tokens that no merge produces. Text contains them only with `ignore_merges`.
+        preparation: preprocessing of text in imported tokenizers: added tokens and normalization.
+        vocab: bytes of each token, by id; the UTF-8 string of a special token, b"" for an unused id.
 
     Raises:
-        UserError: the parts do not fit each other.
+        UserError: the parts are inconsistent.
     """
 
     byte_ids: Sequence[int]
@@ -63,16 +63,16 @@ class Definition:
     vocab: list[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Normalize the types, spell the tokens and check that the parts fit each other."""
+        """Normalize the types, spell out the tokens and check that the parts are consistent."""
         self._set("byte_ids", tuple(int(i) for i in self.byte_ids))
         self._set("merge_ids", np.ascontiguousarray(self.merge_ids, dtype=np.uint32).reshape(-1, 3))
         self._set("special_tokens", dict(self.special_tokens))
         self._set("unmerged", dict(self.unmerged))
         if clash := set(self.special_tokens) & set(self.preparation.added_tokens):
-            raise UserError(f"{quoted(min(clash))} is a special token and an added one")
+            raise UserError(f"{quoted(min(clash))} is both a special token and an added token")
         named = self.special_tokens | dict(self.preparation.added_tokens)
         if unknown := self.preparation.late - set(named):
-            raise UserError(f"{quoted(min(unknown))} is to be found in normalised text, but is no token")
+            raise UserError(f"{quoted(min(unknown))} is to be found in normalized text, but it is not a token")
         self._set("vocab", spell(self.byte_ids, self.merge_ids, self.unmerged, named))
         if self.mode not in ("one-pass", "two-pass"):
             raise UserError(f"mode is {quoted(self.mode)}; it is one of: one-pass, two-pass")
@@ -83,7 +83,7 @@ class Definition:
         if self.mode == "two-pass" and self.fence is None:
             raise UserError("a two-pass tokenizer needs a fence (pattern 'none' cuts nothing)")
         if self.mode == "two-pass" and self.ignore_merges:
-            raise UserError("a two-pass tokenizer cannot ignore merges: its pretokens are not its last pieces")
+            raise UserError("a two-pass tokenizer cannot ignore merges: phase 2 merges across its pretokens")
         if self.eligible is not None:
             self._check_eligible(self.eligible)
 
@@ -91,17 +91,17 @@ class Definition:
         object.__setattr__(self, name, value)
 
     def _check_eligible(self, eligible: str) -> None:
-        """Refuses superwords of what is not eligible: they would never be made."""
+        """Reject superwords of ineligible tokens, which encoding would never produce."""
         if self.mode != "two-pass":
-            raise UserError("only a two-pass tokenizer has eligible pretokens: one pass knows no pretokens")
+            raise UserError("only a two-pass tokenizer has eligible pretokens: phase 2 of one pass has no pretokens")
         phase2 = self.merge_ids[self.n_phase1_merges :]
         atoms = np.setdiff1d(phase2[:, :2], phase2[:, 2])
         tokens = [self.vocab[i] for i in atoms.tolist()]
         for token, found in zip(tokens, _native.eligible(tokens, eligible), strict=True):
             if not found:
                 raise UserError(
-                    f"a superword is made of {quoted(token)}, in which the eligibility pattern {quoted(eligible)} "
-                    "is not found"
+                    f"a superword contains the token {quoted(token)}, which the eligibility pattern {quoted(eligible)} "
+                    "does not match"
                 )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -120,26 +120,27 @@ class Definition:
         mode: str = "one-pass",
         eligible: str | None = None,
     ) -> Definition:
-        """A definition out of merges by rank, with ids of our own.
+        """Build a definition from merges by rank. Ids are assigned by `special_layout`.
 
         Args:
-            merges: [n, 2] ranks: below 256 a byte's place in `ALPHABET`, then 256 + the rank of a merge.
+            merges: [n, 2] ranks: a byte's position in `ALPHABET` below 256, then 256 + the rank of a merge.
             special_tokens: strings, in the order of their ids.
-            special_layout: "last": bytes, merges, specials; "first": specials, bytes, merges; "after-bytes".
-            n_phase1_merges: all, unless given.
-            pattern: as the attribute, like the rest.
+            special_layout: order of the ids. "last": bytes, merges, special tokens; "first": special tokens, bytes,
+                merges; "after-bytes": bytes, special tokens, merges.
+            n_phase1_merges: see the class; all merges by default.
+            pattern: see the class.
             fence: see the class.
             mode: see the class.
             eligible: see the class.
         """
         ranks = _rows(merges, "merges are pairs of ranks")
         if isinstance(special_tokens, str) or not all(isinstance(string, str) for string in special_tokens):
-            raise UserError(f"special_tokens={quoted(special_tokens)} is no list of strings")
+            raise UserError(f"special_tokens={quoted(special_tokens)} is not a list of strings")
         n, n_specials = len(ranks), len(special_tokens)
         wrong = np.flatnonzero((ranks < 0).any(axis=1) | (ranks >= 256 + n).any(axis=1))
         if len(wrong):
             first = int(wrong[0])
-            raise UserError(f"merge {first} joins ranks {ranks[first].tolist()}, of which one does not exist")
+            raise UserError(f"merge {first} joins the ranks {ranks[first].tolist()}, one of which does not exist")
         if special_layout not in SPECIAL_LAYOUTS:
             raise UserError(f"special_layout is {quoted(special_layout)}; it is one of: {', '.join(SPECIAL_LAYOUTS)}")
         first_byte, first_merge, first_special = _first_ids(special_layout, n, n_specials)
@@ -159,15 +160,15 @@ class Definition:
 
     @property
     def vocab_size(self) -> int:
-        """One more than the highest id: all tokens, and unused ids between them; without padding."""
+        """Highest id plus 1. Includes unused ids between tokens, but no padding."""
         return len(self.vocab)
 
     def ranks(self) -> npt.NDArray[np.int64]:
-        """The merges by rank, [n, 2], as `from_ranks` takes them: ids play no part in them.
+        """The merges as [n, 2] ranks, the format that `from_ranks` takes. They do not depend on ids.
 
         Raises:
-            UserError: they do not say all of it: a token is made by several merges or by none, or used before it is
-                made.
+            UserError: ranks cannot describe the tokenizer: several merges or none produce a token, or a merge uses a
+                token before it is produced.
         """
         n = len(self.merge_ids)
         rank_of_id = np.full(self.vocab_size, -1, dtype=np.int64)
@@ -177,15 +178,17 @@ class Definition:
         ranks: npt.NDArray[np.int64] = rank_of_id[self.merge_ids[:, :2]]
         if not whole or len(np.unique(self.merge_ids[:, 2])) < n or (ranks >= 256 + np.arange(n)[:, None]).any():
             raise UserError(
-                "a list of merges alone does not describe this tokenizer: some token is made by several merges or by "
-                "none, or is used before it is made, or some byte has no token. Work with its ids instead: merge_ids, "
-                "ordinary_ids, extended"
+                "a list of merges alone does not describe this tokenizer: several merges or none produce some token, "
+                "or a merge uses a token before it is produced, or a byte has no token. Work with its ids instead: "
+                "merge_ids, ordinary_ids, extended"
             )
         return ranks
 
     def ordinary_ids(self) -> npt.NDArray[np.int64]:
-        """Ids of all but special tokens, by rank: bytes in the order of `ALPHABET`, then each token where the first
-        merge that makes it stands, then tokens that no merge makes.
+        """Ids of all tokens except special tokens, by rank.
+
+        Bytes come first, in the order of `ALPHABET`; then merged tokens, by the first merge that produces each; then
+        tokens that no merge produces.
         """
         products, first = np.unique(self.merge_ids[:, 2], return_index=True)
         parts = [
@@ -197,10 +200,10 @@ class Definition:
 
     @property
     def special_layout(self) -> str:
-        """Which of `SPECIAL_LAYOUTS` the ids follow.
+        """The member of `SPECIAL_LAYOUTS` that the ids follow.
 
         Raises:
-            UserError: none of them, so that a list of merges alone does not say what the ids are.
+            UserError: the ids follow none of them, so a list of merges alone does not determine the ids.
         """
         n, n_specials = len(self.merge_ids), len(self.special_tokens)
         for layout in SPECIAL_LAYOUTS:
@@ -212,10 +215,10 @@ class Definition:
                 and sorted(self.special_tokens.values()) == list(range(special, special + n_specials))
             ):
                 return layout
-        raise UserError("the tokenizer's ids are not laid out as bytes, merges and special tokens in a row")
+        raise UserError("the tokenizer's ids are not contiguous blocks of bytes, merges and special tokens")
 
     def has_own_layout(self) -> bool:
-        """Whether the merges and the place of special tokens say everything, as in tokenizers that we train."""
+        """Whether merges by rank and `special_layout` determine the whole definition, as after training here."""
         if self.ignore_merges or self.preparation:
             return False
         try:
@@ -225,25 +228,24 @@ class Definition:
             return False
 
     def cut(self, size: int) -> Definition:
-        """The first tokens only, and every merge whose parts and product are among them; see `Tokenizer.cut`."""
+        """Keep only the first tokens, and the merges whose parts and product are among them; see `Tokenizer.cut`."""
         check_whole("vocab_size", size, 0)
         added, total = self.preparation.added_tokens, self.vocab_size
         specials = self.special_tokens | dict(added)
         bytes_ = [i for i in self.byte_ids if i != NO_TOKEN]
         ordinary = np.array([*bytes_, *self.merge_ids[:, 2].tolist(), *self.unmerged.values()])
-        # Special tokens after all others move down; the rest of the ids stay.
+        # Special tokens after all others move down; all other ids stay.
         tail = {string: i for string, i in specials.items() if i > ordinary.max()}
         fixed = [*bytes_, *(i for string, i in specials.items() if string not in tail)]
         least = max(fixed) + 1 + len(tail)
         if not least <= size <= total:
             raise UserError(
-                f"a vocabulary of {size} cannot be cut out of one of {total}: it has to have from {least} to {total} "
-                "tokens"
+                f"cannot cut a vocabulary of {total} tokens to {size}: the size must be from {least} to {total}"
             )
         if sorted(tail.values()) != list(range(total - len(tail), total)) or total - len(tail) != ordinary.max() + 1:
             raise UserError(
-                "the tokenizer cannot be cut: there are unused ids around its last special tokens, so that their ids "
-                "in a smaller vocabulary are unclear"
+                "the tokenizer cannot be cut: there are unused ids around its last special tokens, so their ids in a "
+                "smaller vocabulary are ambiguous"
             )
         end = size - len(tail)
         if not self.vocab[end - 1]:
@@ -251,18 +253,18 @@ class Definition:
                 f"the tokenizer cannot be cut to {size}: no token has the id {end - 1}, which would be the last"
             )
         made = self.merge_ids[:, 2].astype(np.int64)
-        # Of several merges that make a token, the first gives its rank.
+        # If several merges produce a token, the first one gives its rank.
         products, ranks = np.unique(made, return_index=True)
         dropped = products >= end
         if ranks[~dropped].max(initial=-1) > ranks[dropped].min(initial=len(made)):
             raise UserError(
-                f"the tokenizer cannot be cut to {size}: its ids do not follow the order of its merges, so that the "
-                f"first {size} ids are not the first tokens"
+                f"the tokenizer cannot be cut to {size}: its ids do not follow the order of its merges, so the first "
+                f"{size} ids are not the first tokens"
             )
         keep = self.merge_ids.max(axis=1, initial=0) < end
         merges = self.merge_ids[keep]
         n_phase1 = int(keep[: self.n_phase1_merges].sum())
-        # What is no longer made stays a token, with the bytes that it has.
+        # A token whose merges are all dropped stays in the vocabulary with the same bytes.
         lost = set(products[~dropped].tolist()) - set(merges[:, 2].tolist())
         unmerged = {token: i for token, i in self.unmerged.items() if i < end}
         moved = {string: i - (total - size) if string in tail else i for string, i in specials.items()}
@@ -278,9 +280,9 @@ class Definition:
         return replace(self, **shorter)
 
     def extended(self, new_merges: npt.ArrayLike, *, fence: Pattern | None, mode: str) -> Definition:
-        """The definition with more merges; see `Tokenizer.extended`."""
+        """Append merges; see `Tokenizer.extended`."""
         if fence is not None and self.fence is not None:
-            raise UserError("the tokenizer has a phase 2 already: leave out the fence to extend it")
+            raise UserError("the tokenizer already has a phase 2: leave out the fence to extend it")
         merges = self.merges_with(new_merges)
         if fence is not None:
             return replace(self, merge_ids=merges, fence=fence, mode=mode)
@@ -288,20 +290,20 @@ class Definition:
         return replace(self, merge_ids=merges, n_phase1_merges=n_phase1)
 
     def merges_with(self, pairs: npt.ArrayLike) -> npt.NDArray[np.uint32]:
-        """`merge_ids` and new merges of [k, 2] ids, whose tokens are numbered after the highest id.
+        """`merge_ids` followed by new merges of [k, 2] ids. The new tokens get the ids after the highest one.
 
         Raises:
-            UserError: a merge joins what does not exist, or a special token.
+            UserError: a merge joins an id that does not exist, or a special token.
         """
         new = _rows(pairs, "new merges are pairs of ids")
         ids = self.vocab_size + np.arange(len(new))
         if len(new) and (new.min() < 0 or (new.max(axis=1) >= ids).any()):
             first = int(np.flatnonzero((new < 0).any(axis=1) | (new.max(axis=1) >= ids))[0])
-            raise UserError(f"new merge {first} joins ids {new[first].tolist()}, of which one does not exist yet")
+            raise UserError(f"new merge {first} joins the ids {new[first].tolist()}, one of which does not exist yet")
         specials = {*self.special_tokens.values(), *self.preparation.added_tokens.values()}
         for left, right in new.tolist():
             if specials & {left, right}:
-                raise UserError(f"new merge of ids {left} and {right}: special tokens are not merged")
+                raise UserError(f"new merge of ids {left} and {right}: special tokens cannot be merged")
         return np.concatenate([self.merge_ids, np.column_stack([new, ids]).astype(np.uint32)])
 
     @cached_property
@@ -309,7 +311,7 @@ class Definition:
         """The native encoder."""
         encoder = _native.Encoder(
             self.vocab,
-            # For bytes that no text has: any other byte's id, not that of a token which bytes do not make.
+            # Bytes without a token never occur in text; any byte's id serves as a placeholder.
             [self.byte_ids[0] if i < 0 else i for i in self.byte_ids],
             self.merge_ids.reshape(-1),
             phase1=self.n_phase1_merges,
@@ -321,27 +323,27 @@ class Definition:
         )
         if encoder.late_merges:
             warnings.warn(
-                f"{encoder.late_merges} merges rank before those of superwords, but join what only superword merges "
-                "make; they are applied among these, which is as exact and can be slower",
+                f"{encoder.late_merges} merges rank before the superword merges, but join tokens that only superword "
+                "merges produce; they are applied together with the superword merges: exact, but possibly slower",
                 stacklevel=5,
             )
         return encoder
 
 
 class Described(Protocol):
-    """A definition with its provenance: a `Tokenizer`, or what a file holds."""
+    """A definition with its provenance: a `Tokenizer`, or a `Stored` one."""
 
     @property
     def definition(self) -> Definition:
-        """What the tokenizer is."""
+        """The definition of the tokenizer."""
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """JSON about how it was made."""
+        """JSON about how the tokenizer was made."""
 
 
 class Stored(NamedTuple):
-    """What a file holds: a definition, and JSON about how the tokenizer was made."""
+    """Content of a tokenizer file: a definition, and JSON about how the tokenizer was made."""
 
     definition: Definition
     provenance: dict[str, Any]
@@ -357,11 +359,7 @@ def _first_ids(layout: str, n_merges: int, n_specials: int) -> tuple[int, int, i
 
 
 def _rows(pairs: npt.ArrayLike, what: str) -> npt.NDArray[np.int64]:
-    """Pairs as int64 [n, 2].
-
-    Raises:
-        UserError: they are something else.
-    """
+    """Pairs as int64 [n, 2]; anything else is a UserError."""
     try:
         found = np.asarray(pairs)
     except ValueError:
@@ -369,5 +367,5 @@ def _rows(pairs: npt.ArrayLike, what: str) -> npt.NDArray[np.int64]:
     if not found.size and found.dtype != object:
         return np.empty((0, 2), np.int64)
     if found.ndim != 2 or found.shape[1] != 2 or found.dtype.kind not in "iu":
-        raise UserError(f"{what}, whole numbers [n, 2], not {pairs!r:.80}")
+        raise UserError(f"{what}: integers of shape [n, 2], not {pairs!r:.80}")
     return found.astype(np.int64)

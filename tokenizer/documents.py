@@ -1,4 +1,4 @@
-"""Texts and ids as users have them, for the native core."""
+"""Conversion of texts and ids from users' types to those of the native core."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tokenizer.errors import UserError
 
 Texts: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray | _native.Batch"
 Given: TypeAlias = "list[str] | tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | _native.Batch"
-"""What the core takes: strings, UTF-8 and offsets into it, or a batch of its own."""
+"""Texts in a form that the core accepts: strings, UTF-8 with offsets, or a `Batch`."""
 
 
 def given(texts: Texts) -> Given:
-    """The texts for the core; Arrow arrays of one chunk without a copy of the text.
+    """Convert texts for the core; the text of Arrow arrays with one chunk is not copied.
 
     Raises:
-        UserError: it is one string, or an Arrow array of something else, or has a null.
+        UserError: `texts` is a single string or not a sequence, or an Arrow array of another type or with nulls.
     """
     if isinstance(texts, str):
         raise UserError("a batch is a list of texts; use encode for one text, or put it in a list")
@@ -47,11 +47,11 @@ def _buffers(texts: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.uint8], 
     if texts.null_count:
         first = int(np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False))[0])
         raise UserError(
-            f"text {first} of the Arrow array is null ({texts.null_count} are): leave nulls out with drop_null(), or "
-            "make them empty with fill_null('')"
+            f"text {first} of the Arrow array is null ({texts.null_count} are): remove nulls with drop_null(), or "
+            "replace them by empty texts with fill_null('')"
         )
     if isinstance(texts, pa.ChunkedArray):
-        # Casting gives offsets of 64 bits, which all chunks together may need.
+        # Casting gives 64-bit offsets, which the combined chunks may need.
         texts = texts.chunk(0) if texts.num_chunks == 1 else texts.cast(pa.large_string()).combine_chunks()
     width: Any = np.int32 if pa.types.is_string(texts.type) else np.int64
     _, offsets, data = texts.buffers()
@@ -65,7 +65,7 @@ def _buffers(texts: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.uint8], 
 def sizes(
     texts: Given, preparation: _native.Preparation | None, threads: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Bytes of texts as they are encoded, and which are not as they were given."""
+    """Size of each text in bytes after preparation, and whether the preparation changes it."""
     if preparation is not None:
         return preparation.lengths(texts, threads)
     if isinstance(texts, list):
@@ -78,25 +78,25 @@ def sizes(
 
 
 def check_text(text: object, what: str = "the text") -> None:
-    """Refuses what is no text that can be encoded.
+    """Reject a text that cannot be encoded.
 
     Raises:
-        UserError: it is no string, or holds half a surrogate pair.
+        UserError: it is not a string, or contains a lone surrogate.
     """
     if not isinstance(text, str):
-        raise UserError(f"{what} is no string but {type(text).__name__}: {text!r:.80}")
+        raise UserError(f"{what} is not a string but {type(text).__name__}: {text!r:.80}")
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise UserError(
-            f"{what} holds half a surrogate pair, U+{ord(text[error.start]):04X}, at its character {error.start}: that "
-            "is no text and has no UTF-8; mend it where it is read, or text.encode('utf-8', 'replace').decode()"
+            f"{what} contains a lone surrogate, U+{ord(text[error.start]):04X}, at character {error.start}, which "
+            "UTF-8 cannot encode; fix it where the text is read, or use text.encode('utf-8', 'replace').decode()"
         ) from None
 
 
 @contextmanager
 def named(texts: Texts) -> Iterator[None]:
-    """Says which of the texts is none, where the core found that something is."""
+    """Name the invalid text if the core rejects one."""
     try:
         yield
     except (TypeError, UnicodeEncodeError):
@@ -107,10 +107,10 @@ def named(texts: Texts) -> Iterator[None]:
 
 
 def ids(values: Any, vocab_size: int) -> npt.NDArray[np.uint32]:
-    """Ids for the core; uint32 arrays as they are.
+    """Convert ids for the core; uint32 arrays are not copied or checked.
 
     Raises:
-        UserError: they are no row of whole numbers, or one of another type is not below the vocabulary's size.
+        UserError: they are not a 1-D sequence of whole numbers, or an id is not below the vocabulary size.
     """
     if not isinstance(values, Iterable) and not hasattr(values, "__array__"):
         raise UserError(f"ids are one row of whole numbers, not {values!r:.80}")
@@ -122,7 +122,7 @@ def ids(values: Any, vocab_size: int) -> npt.NDArray[np.uint32]:
         raise UserError("ids are one row of whole numbers; use decode_batch for several texts") from None
     if not array.size:
         return np.empty(0, np.uint32)
-    if array.dtype.kind == "O" and array.ndim == 1:  # whole numbers beyond 64 bits, or not all are whole numbers
+    if array.dtype.kind == "O" and array.ndim == 1:  # integers of more than 64 bits, or other objects
         array = np.array([_id(value, vocab_size) for value in array], np.uint32)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise UserError(f"ids are one row of whole numbers, not {array.ndim}-dimensional {array.dtype}")

@@ -1,7 +1,7 @@
-"""Files that survive a kill, a full disk and a flipped bit: whole or absent, and checked before use.
+"""Atomic writes and checksums: files survive a kill, a full disk or a flipped bit undamaged, or the damage is detected.
 
-A file is written next to its final name, flushed to disk and renamed. Checksums are XXH3-128: they detect damage, at
-several gigabytes per second; they do not protect against an attacker.
+A file is written under a temporary name in the same folder, synced to disk and renamed. Checksums are XXH3-128: they
+detect damage at several gigabytes per second, but do not protect against an attacker.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Verify: TypeAlias = Literal["always", "once", "never"]
-"""When files are compared with their checksums: at every use, at the first use in a process, or never (sizes only)."""
+"""When to compare files with their checksums: at every use, at the first use in a process, or never (sizes only)."""
 
 SEAL = "seal"
-"""Key of a sealed JSON object that holds the digest of all its other entries."""
+"""Key of a sealed JSON object for the digest of all its other entries."""
 
-# Checksums that this process has computed, by what changes when a file does: device, inode, size, modification time.
+# Checksums computed by this process, keyed by device, inode, size and modification time to detect changes.
 _known: dict[tuple[int, int, int, int], str] = {}
 
 
 def checksum(path: Path, *, again: bool = False) -> str:
-    """Return the XXH3-128 of a file (32 hex digits), read once per process while the file stays as it is.
+    """Return the XXH3-128 of a file (32 hex digits), cached per process until the file changes.
 
     Args:
-        path: The file.
-        again: Read the file even if its checksum is known.
+        path: the file.
+        again: read the file even if its checksum is cached.
     """
     with path.open("rb") as file:
         identity = _identity(file)
@@ -46,7 +46,7 @@ def checksum(path: Path, *, again: bool = False) -> str:
 
 
 def remember_checksum(file: IO[bytes], digest: str) -> None:
-    """Record the checksum of an open file that was computed while it was written."""
+    """Cache the checksum of an open file that was computed while writing it."""
     file.flush()
     _known[_identity(file)] = digest
 
@@ -60,8 +60,8 @@ def recorded(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return size and checksum of files, for `check_files`.
 
     Args:
-        folder: Folder of the files.
-        names: Their paths relative to it, with `/`.
+        folder: folder of the files.
+        names: paths relative to the folder, with `/`.
     """
     return {
         name: {"bytes": (folder / name).stat().st_size, "xxh3_128": checksum(folder / name)} for name in sorted(names)
@@ -69,15 +69,15 @@ def recorded(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def check_sizes(folder: Path, files: Mapping[str, Any]) -> None:
-    """Check that files exist and have their sizes.
+    """Check that files exist and have the recorded sizes.
 
     Args:
-        folder: Folder of the files.
-        files: What `recorded` returned, or sizes alone (format 2 of artifacts).
+        folder: folder of the files.
+        files: result of `recorded`, or only sizes (format 2 of artifacts).
 
     Raises:
-        UserError: If a size differs.
-        FileNotFoundError: If a file is missing.
+        UserError: a size differs.
+        FileNotFoundError: a file is missing.
     """
     for name, entry in files.items():
         expected = entry if isinstance(entry, int) else entry["bytes"]
@@ -92,17 +92,17 @@ def check_files(
     verify: Verify = "once",
     progress: Callable[[str, int, int | None], None] | None = None,
 ) -> None:
-    """Compare files with their sizes and checksums.
+    """Compare files with their recorded sizes and checksums.
 
     Args:
-        folder: Folder of the files.
-        files: What `recorded` returned when they were written. Entries that are sizes alone have no checksum.
-        verify: When to read the files.
-        progress: Called with ("bytes verified", bytes read, bytes in all).
+        folder: folder of the files.
+        files: result of `recorded` when they were written. Entries with only a size have no checksum.
+        verify: when to read the files.
+        progress: called with ("bytes verified", bytes read, bytes in total).
 
     Raises:
-        UserError: If a file differs; the message names it.
-        FileNotFoundError: If a file is missing.
+        UserError: a file differs; the message names it.
+        FileNotFoundError: a file is missing.
     """
     check_sizes(folder, files)
     if verify == "never":
@@ -120,15 +120,15 @@ def check_files(
 
 
 def partial_name(path: Path) -> Path:
-    """Return a name next to `path` for its unfinished content: `.NAME.….partial`, another one for every writer."""
+    """Return a temporary name in the folder of `path`: `.NAME.….partial`, unique for every writer."""
     return path.with_name(f".{path.name}.{os.urandom(4).hex()}.partial")
 
 
 @contextmanager
 def replacing_path(path: Path) -> Iterator[Path]:
-    """Yield the path of a new file that takes the name `path` only when the block ends and its content is on disk.
+    """Yield a temporary path that is synced and renamed to `path` when the block ends.
 
-    If the block raises, what `path` held before is untouched. An error of the disk names `path`.
+    If the block raises, `path` is unchanged. An OSError in the block names `path`.
     """
     partial = partial_name(path)
     try:
@@ -145,14 +145,14 @@ def replacing_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing as `replacing_path` does."""
+    """Open a file for writing with `replacing_path`."""
     with replacing_path(path) as partial, partial.open("wb") as file:
         yield file
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let an error of the disk in the block name `path`: those of `write` and `fsync` name no file."""
+    """Make an OSError in the block name `path`: those of `write` and `fsync` name no file."""
     try:
         yield
     except OSError as error:
@@ -162,13 +162,13 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, content: bytes | str) -> None:
-    """Write a file so that a reader sees the old content or the new one, never a part."""
+    """Write a file atomically: a reader sees either the old or the new content."""
     with replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON as `write_whole` does."""
+    """Write JSON with `write_whole`."""
     write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
@@ -188,11 +188,11 @@ def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """Read what `write_sealed` wrote.
+    """Read a file written by `write_sealed`.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        UserError: If it is not such a file, or its content was changed.
+        FileNotFoundError: the file does not exist.
+        UserError: the file has no seal, or its content was changed.
     """
     found = read_json(path)
     if SEAL not in found:
@@ -204,7 +204,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 
 def sync(path: Path) -> None:
-    """Bring a file or a folder to disk."""
+    """Sync a file or a folder to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

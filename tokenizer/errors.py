@@ -1,4 +1,4 @@
-"""The one exception that means: the user can mend this."""
+"""`UserError`, raised for mistakes that the user can fix, and helpers for its messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import SupportsIndex
 
 
 class UserError(ValueError):
-    """A mistake in what the user gave: the message names the value and the remedy.
+    """A mistake in the user's input. The message names the value and the remedy.
 
     Commands print the message without a traceback and exit with code 2 (`experiments.cli`).
     """
@@ -18,7 +18,7 @@ _QUOTED = 200
 
 
 def quoted(value: object) -> str:
-    """What a message shows of a value: its `repr`, cut where it is long.
+    """The `repr` of a value for a message, truncated if it is long.
 
     >>> quoted("a b"), quoted("a" * 100_000)[190:]
     ("'a b'", "aaaaaaaaaaa' (100000 characters)")
@@ -35,13 +35,13 @@ def quoted(value: object) -> str:
 
 
 def shortened(message: object) -> str:
-    """A message of other software, which may quote a value whole: its start and its end where it is long."""
+    """A message of other software, which may quote a long value: only its start and end if it is long."""
     text = str(message)
     return text if len(text) <= 3 * _QUOTED else f"{text[: 2 * _QUOTED]}...{text[-_QUOTED // 2 :]}"
 
 
 def listed(names: Iterable[object]) -> str:
-    """Names for a message, one after the other; of a long list the first."""
+    """Comma-separated names for a message; a long list is truncated."""
     text = ""
     for name in map(str, names):
         comma = ", " if text else ""
@@ -52,20 +52,20 @@ def listed(names: Iterable[object]) -> str:
 
 
 def check_whole(name: str, value: object, least: int, most: int | None = None) -> None:
-    """Refuses an argument that is no whole number of a range.
+    """Reject an argument that is not a whole number in a range.
 
     Args:
-        name: The argument's.
-        value: What was given.
-        least: The lowest that is possible.
-        most: The highest, None for no limit.
+        name: name of the argument.
+        value: value of the argument.
+        least: lowest allowed value.
+        most: highest allowed value; None for no limit.
 
     Raises:
-        UserError: it is something else.
+        UserError: the value is not a whole number, or is out of range.
     """
     whole = isinstance(value, SupportsIndex) and not isinstance(value, bool)
     number = operator.index(value) if isinstance(value, SupportsIndex) and whole else None
     if number is None or number < least or (most is not None and number > most):
-        span = f"{least} or more" if most is None else f"{least} to {most}"
+        span = f"at least {least}" if most is None else f"from {least} to {most}"
         kind = "a whole number, " if number is None else ""
-        raise UserError(f"{name}={quoted(value)} is not possible; use {kind}{span}")
+        raise UserError(f"{name}={quoted(value)} must be {kind}{span}")

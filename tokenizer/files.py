@@ -10,7 +10,7 @@ from typing import Any
 from tokenizer.errors import UserError
 
 MOST_NESTED = 100
-"""Levels of lists and objects in a JSON file; those that programs write have about ten."""
+"""Maximum nesting depth of a JSON file; tokenizer files have about ten levels."""
 _KERNEL = (Path("/proc"), Path("/sys"))
 
 
@@ -20,14 +20,14 @@ def is_file(path: Path) -> bool:
 
 
 def check_file(path: Path) -> None:
-    """Reject what exists but is not a file that stores data, since reading it could block forever.
+    """Reject a path that is not a file that stores data, because reading it could block forever.
 
-    That is a directory, a FIFO, a socket, a device, or a file that the kernel generates when it is read. The latter
-    claim to be regular files (`/proc/kmsg` waits for the next kernel message), but only exist in /proc and /sys.
+    Rejected are directories, FIFOs, sockets, devices, and files that the kernel generates on reading. The latter
+    appear as regular files (`/proc/kmsg` waits for the next kernel message), but exist only in /proc and /sys.
 
     Raises:
         FileNotFoundError: the path does not exist.
-        UserError: the path is something else than a file that stores data.
+        UserError: the path exists but is not a file that stores data.
     """
     mode = path.stat().st_mode
     if stat.S_ISREG(mode) and not _is_generated(path):
@@ -68,7 +68,7 @@ def read_json(path: Path, remedy: str = "") -> dict[str, Any]:
 
 
 def parse_json(text: str | bytes, path: Path, remedy: str = "") -> dict[str, Any]:
-    """`read_json` for the content of the file."""
+    """`read_json` for content that was already read."""
     suffix = f"; {remedy}" if remedy else ""
     try:
         parsed = json.loads(text)

@@ -1,4 +1,4 @@
-"""What shards, language models and reports need of a tokenizer, whether our core or other software runs it."""
+"""The tokenizer interface that shards, language models and reports need, for our core and for other software."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class TokenizerLike(Protocol):
 
     @property
     def vocab(self) -> list[bytes]:
-        """Bytes of each token, by id. A special token's are its string, an unused id's are b"".
+        """Bytes of each token, by id: the string of a special token, b"" for an unused id.
 
-        Of an external tokenizer several tokens may have the same bytes.
+        In an external tokenizer, several tokens may have the same bytes.
         """
         ...
 
@@ -39,12 +39,12 @@ class TokenizerLike(Protocol):
 
     @property
     def vocab_size(self) -> int:
-        """One more than the highest id."""
+        """Highest id plus 1."""
         ...
 
     @property
     def sha256(self) -> str:
-        """Hash of everything that decides which ids a text gets."""
+        """Hash of everything that determines the ids of a text."""
         ...
 
     @property
@@ -54,46 +54,46 @@ class TokenizerLike(Protocol):
 
     @property
     def changes_text(self) -> bool:
-        """Whether a text may decode to another one, since the tokenizer normalises it or has unknown tokens."""
+        """Whether a text may decode to a different one: the tokenizer normalizes text or has unknown tokens."""
         ...
 
     @property
     def unknown_id(self) -> int | None:
-        """Id of the token for what the vocabulary cannot spell; None if there is none."""
+        """Id of the token for text that the vocabulary cannot spell; None if there is none."""
         ...
 
     @property
     def fixed_bytes(self) -> bool:
-        """Whether a token stands for `token_byte_lengths()` bytes of (normalised) text wherever it occurs.
+        """Whether a token always stands for `token_byte_lengths()` bytes of (normalized) text.
 
         If not, `encode_stream` reports the bytes of the text that each token covers.
         """
         ...
 
     def token_byte_lengths(self) -> npt.NDArray[np.int32]:
-        """int32 [vocab_size]: bytes of each token, 0 for special tokens."""
+        """int32 [vocab_size]: length of each token in bytes; 0 for special tokens."""
         ...
 
     def ordinary_ids(self) -> npt.NDArray[np.int64]:
-        """Ids of the tokens that are text."""
+        """Ids of all tokens except special tokens and unused ids."""
         ...
 
     def superword_ids(self) -> npt.NDArray[np.int64]:
-        """Ids of the tokens that span at least two words."""
+        """Ids of tokens of two or more words."""
         ...
 
     def encode_ordinary(self, text: str) -> list[int]:
-        """Ids of a text in which special strings are ordinary text."""
+        """Ids of a text. Special strings are encoded as ordinary text."""
         ...
 
     def encode_batch(self, texts: Texts, *, threads: int | None = None) -> tuple[Ids, Offsets]:
-        """Ids of many texts, and where each text starts and ends in them."""
+        """Concatenated ids of many texts, and their offsets."""
         ...
 
     def encode_stream(
         self, batch: _native.Batch, mark: int, token_bytes: npt.NDArray[np.uint32], *, narrow: bool
     ) -> Stream:
-        """Documents as shards hold them; see `tokenizer.codec.Codec.encode_stream`."""
+        """Encode documents in the layout of shards; see `tokenizer.codec.Codec.encode_stream`."""
         ...
 
     def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, errors: str = "replace") -> str:
@@ -105,27 +105,27 @@ class TokenizerLike(Protocol):
         ...
 
     def save(self, folder: Path | str) -> None:
-        """Write the folder that `tokenizer.pretrained.load_saved` reads."""
+        """Write a folder that `tokenizer.pretrained.load_saved` reads."""
         ...
 
 
 def byte_level_bpe(tokenizer: TokenizerLike, purpose: str) -> Tokenizer:
-    """The tokenizer, if it is byte-level BPE and run by our core.
+    """Return the tokenizer if it is byte-level BPE run by our core.
 
     Args:
-        tokenizer: Any tokenizer.
-        purpose: What needs it, for the message: a clause that ends in a verb, as "byte probabilities need".
+        tokenizer: any tokenizer.
+        purpose: start of the message, ending in a verb, such as "byte probabilities need".
 
     Raises:
-        UserError: Other software runs the tokenizer.
+        UserError: other software runs the tokenizer.
     """
     if isinstance(tokenizer, Tokenizer):
         return tokenizer
-    raise UserError(f"{purpose} a byte-level BPE tokenizer, and {tokenizer!r} is not one that our core can run")
+    raise UserError(f"{purpose} a byte-level BPE tokenizer, but {tokenizer!r} is not one that our core can run")
 
 
 def multiword_ids(vocab: Sequence[bytes]) -> list[int]:
-    """Ids of tokens that span at least two words: non-empty parts between white space.
+    """Ids of tokens of two or more whitespace-separated words.
 
     >>> multiword_ids([b" the", b" of the", b". "])
     [1]

@@ -72,11 +72,11 @@ MOVED = {
     "tokenizer.training": "tokenizer.train.bpe",
     "tokenizer.vocabulary": "tokenizer.spelling",
 }
-"""Old name of a module to its name now."""
+"""Old module name to new module name."""
 
 
 class _OldNames(MetaPathFinder, Loader):
-    """Import a moved module by its old name. Python asks only where no module of that name exists."""
+    """Import a moved module by its old name. Python calls it only for modules that do not exist."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         return ModuleSpec(name, self) if name in MOVED else None
@@ -94,16 +94,16 @@ class _OldNames(MetaPathFinder, Loader):
 
 
 def accept_old_names() -> None:
-    """Let old module names be imported."""
+    """Make old module names importable."""
     if not any(isinstance(finder, _OldNames) for finder in sys.meta_path):
         sys.meta_path.append(_OldNames())
 
 
 def attribute(package: str, module: str, name: str) -> Any:
-    """Return what a module's name held before it became a package's; for the `__getattr__` of that package.
+    """Look up an attribute that was in a package's old module; for the `__getattr__` of that package.
 
     Raises:
-        AttributeError: If the module has no such name either.
+        AttributeError: the module does not have the attribute either.
     """
     value = None if name.startswith("__") else getattr(importlib.import_module(module), name, None)
     if value is None:

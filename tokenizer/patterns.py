@@ -1,9 +1,8 @@
 """The named pretokenization patterns.
 
 A pattern cuts text into its matches and the gaps between them. Several regexes, one per line, are a sequence: each cuts
-the pieces of the one before, as HF's `Sequence` of splits does. The regexes of the named patterns are next to their
-scanners in the native core (`native/src/pretokenize/named.rs`); any other regex runs through an engine with
-look-around.
+the pieces of the previous one, as in HF's `Sequence` of splits. The regexes of the named patterns are next to their
+scanners in the native core (`native/src/pretokenize/named.rs`); any other regex runs in an engine with look-around.
 
 - `gpt2`: GPT-2's.
 - `cl100k`: GPT-3.5's and GPT-4's.
@@ -11,12 +10,12 @@ look-around.
 - `digits1`: Llama 3's with each digit isolated, as in Qwen2 and Qwen2.5.
 - `o200k`: GPT-4o's.
 - `superbpe`: stage 1 of the released SuperBPE scripts.
-- `uw-paper`: the SuperBPE paper's: runs of digits apart, in triples counted from the right.
-- `spans`: the improved pattern of the `spans` experiment, which is Llama 3's.
+- `uw-paper`: the SuperBPE paper's: digits are split off, in groups of three counted from the right.
+- `spans`: the improved pattern of the `spans` experiment, identical to Llama 3's.
 - `spans-plus`: Llama 3's with curly apostrophes, emoji clusters and numbers with separators, decimals, exponents and
   percent signs.
-- `whitespace`: words with the space before them, punctuation included.
-- `none`: no pretokenization; merges may cross anything.
+- `whitespace`: words with the preceding space, including punctuation.
+- `none`: no pretokenization; merges may cross any boundary.
 - `...-fence`: fences of phase 2 (`superbpe.rules`).
 """
 
@@ -33,14 +32,14 @@ from tokenizer.errors import UserError, quoted
 
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern: its name ("custom" where it has none) and its regex, or regexes, one per line; "" cuts nothing."""
+    """A pattern: a name ("custom" if it has none) and a regex, or several regexes, one per line; "" cuts nothing."""
 
     name: str
     regex: str
 
 
 RENAMED = {"seed": "spans", "seed-plus": "spans-plus"}
-"""Names of earlier versions, accepted with a warning until version 0.3. The native core still has some of them."""
+"""Names of earlier versions, accepted with a warning until version 0.3. The native core still uses some of them."""
 
 _CORE = [Pattern(RENAMED.get(name, name), regex) for name, regex in _native.named_patterns()]
 _BY_NAME = {pattern.name: pattern for pattern in _CORE}
@@ -52,12 +51,12 @@ NAMES = tuple(_BY_NAME)
 
 
 def resolve(pattern: str | Pattern) -> Pattern:
-    """A pattern by its name, or from any regex, or from a sequence of regexes, one per line.
+    """Return the pattern for a name, a regex, or a sequence of regexes, one per line.
 
-    A regex is kept as it is written, even if `equivalent` knows a named pattern for it; it is as fast then.
+    A regex is kept as written, even if `equivalent` knows a named pattern for it; it is then just as fast.
 
     Raises:
-        UserError: a regex does not compile, a line is empty, or the string looks like a name and is not one.
+        UserError: a regex does not compile, a line is empty, or the string looks like a name but is not known.
     """
     if isinstance(pattern, Pattern):
         return pattern
@@ -65,7 +64,7 @@ def resolve(pattern: str | Pattern) -> Pattern:
         raise UserError(f"the pattern {quoted(pattern)} is not a string; give a name ({', '.join(NAMES)}) or a regex")
     if pattern in RENAMED:
         warnings.warn(
-            f"the pattern {pattern!r} is called {RENAMED[pattern]!r} now; the old name goes with version 0.3",
+            f"the pattern {pattern!r} is now called {RENAMED[pattern]!r}; version 0.3 removes the old name",
             DeprecationWarning,
             stacklevel=2,
         )
@@ -81,9 +80,9 @@ def resolve(pattern: str | Pattern) -> Pattern:
 
 
 def equivalent(pattern: str | Pattern) -> Pattern | None:
-    r"""The named pattern that cuts every text as this one does, if one is known: the same in another spelling.
+    r"""The named pattern that cuts every text like this one; None if none is known.
 
-    Other spellings are OpenAI's and HF's, with the meaning of Rust's regex engines: `$` is the end of the text.
+    Knows OpenAI's and HF's spellings, with the semantics of Rust's regex engines: `$` is the end of the text.
 
     >>> equivalent(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+").name
     'gpt2'

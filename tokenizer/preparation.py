@@ -1,4 +1,4 @@
-"""What happens to text before the pattern cuts it: what tokenizer.json says of added tokens and normalisation."""
+"""Preparation of text before the pattern cuts it: added tokens and normalization of imported tokenizers."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 
 @dataclass(frozen=True)
 class Preparation:
-    """How an imported tokenizer prepares text, in HF's order (`tokenizers`, `AddedVocabulary`); most do nothing.
+    """Preparation of text by an imported tokenizer, in HF's order (`tokenizers`, `AddedVocabulary`). Usually empty.
 
-    First the added tokens that are not `late` are found in the text as it is; then each stretch between them is
-    normalised on its own; then late tokens are found in what came out. Of several that begin at one place the longest
-    is taken. Special tokens that a call does not allow are found as well, and stay text: nothing is found inside them.
+    First, the added tokens that are not `late` are found in the original text. Then each stretch between them is
+    normalized separately. Then late tokens are found in the normalized text. If several tokens start at the same
+    position, the longest is taken. Special tokens that a call does not allow are found too, but stay text: no other
+    token is found inside them.
 
     Attributes:
-        forms: Unicode normalisation forms, applied one after the other. The tables are those of HF's crate, Unicode
-            9.0: characters of later versions are left alone, as HF leaves them.
-        added_tokens: string to id, of tokens that any text has where their strings occur. They are not special: their
-            bytes count as text.
-        late: those of the added and the special tokens that are looked for in normalised text.
+        forms: Unicode normalization forms, applied in order. The tables are those of HF's crate, Unicode 9.0:
+            characters of later versions are unchanged, as in HF.
+        added_tokens: string to id of tokens that are found in any text. They are not special: their bytes count as
+            text.
+        late: added and special tokens that are searched for in normalized text.
     """
 
     forms: tuple[str, ...] = ()
@@ -33,16 +34,16 @@ class Preparation:
     late: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Reject unknown forms."""
         for form in self.forms:
             if form not in FORMS:
-                raise UserError(f"the normalizer {quoted(form)} is not known; there are {', '.join(FORMS)}")
+                raise UserError(f"unknown normalizer {quoted(form)}; the forms are: {', '.join(FORMS)}")
 
     def __bool__(self) -> bool:
         return bool(self.forms or self.added_tokens or self.late)
 
     def content(self) -> dict[str, Any]:
-        """What of it decides ids, as JSON; what is not used is left out."""
+        """The preparation as JSON; unused parts are omitted."""
         parts = {
             "normalizer": list(self.forms),
             "added_tokens": dict(self.added_tokens),
@@ -52,7 +53,7 @@ class Preparation:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Preparation:
-        """The one whose `content` is in this, whose values are of the right types."""
+        """The preparation from its `content`, whose types must already be checked."""
         return cls(
             forms=tuple(content.get("normalizer", [])),
             added_tokens=dict(content.get("added_tokens", {})),
@@ -64,20 +65,20 @@ NOTHING = Preparation()
 
 
 def normalized(forms: Sequence[str], text: str) -> str:
-    """The text in these forms, one after the other."""
+    """Apply normalization forms to a text, in order."""
     if not forms:
         return text
     return _native.Preparation(None, list(forms)).normalize(_native.Batch.from_texts([text])).text(0)
 
 
 def refuse(preparation: Preparation, what: str) -> None:
-    """Refuses what can neither normalise text nor find added tokens in it.
+    """Reject a preparation in a format that cannot express one. `what` starts the message.
 
     Raises:
-        UserError: the preparation does something.
+        UserError: the preparation is not empty.
     """
     if preparation.forms:
-        raise UserError(f"{what}: the tokenizer normalises text ({' + '.join(preparation.forms)})")
+        raise UserError(f"{what}: the tokenizer normalizes text ({' + '.join(preparation.forms)})")
     if preparation.added_tokens:
         first = min(preparation.added_tokens)
-        raise UserError(f"{what}: the tokenizer has added tokens that are found in any text, as {quoted(first)}")
+        raise UserError(f"{what}: the tokenizer has added tokens that are found in any text, such as {quoted(first)}")

@@ -1,4 +1,4 @@
-"""How long work reports where it is, and how many threads it takes."""
+"""Progress reports and the number of threads."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Callable
 from tokenizer.errors import check_whole
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with (what is counted, done, total or None), at most about ten times a second."""
+"""Called with (unit, done, total or None), at most about ten times per second."""
 
 THREADS_VARIABLE = "SUPERBPE_THREADS"
 MOST_THREADS = 1024
-"""More threads than that are a mistake: each takes some 20 MB, and no machine of today has as many cores."""
+"""Upper limit: each thread takes about 20 MB, and no current machine has more cores."""
 
 
 class Throttle:
-    """Passes on a report when a tenth of a second has gone by since the last one."""
+    """Limits reports to one every tenth of a second."""
 
     def __init__(self, progress: Progress | None, what: str, total: int | None = None) -> None:
         self._progress = progress
@@ -27,12 +27,12 @@ class Throttle:
         self._last = -1
 
     def __call__(self, done: int) -> None:
-        """Reports `done` if it is time."""
+        """Report `done` if a report is due."""
         if self._progress is not None and time.monotonic() >= self._next:
             self.finish(done)
 
     def finish(self, done: int) -> None:
-        """Reports whatever the time; a repeated figure is left out."""
+        """Report `done` immediately, unless it was the last value reported."""
         if self._progress is not None and done != self._last:
             self._progress(self._what, done, self._total)
             self._last = done
@@ -40,10 +40,10 @@ class Throttle:
 
 
 def thread_count(threads: int | None) -> int:
-    """The argument, else the environment variable SUPERBPE_THREADS, else the cores this process may use.
+    """The argument, or else the environment variable SUPERBPE_THREADS, or else the cores available to this process.
 
     Raises:
-        UserError: it is not 1 to `MOST_THREADS`.
+        UserError: the number is not from 1 to `MOST_THREADS`.
     """
     if threads is not None:
         check_whole("threads", threads, 1, MOST_THREADS)

@@ -1,4 +1,4 @@
-"""Which special strings a text may hold: tiktoken's rule."""
+"""Allowed and disallowed special strings in text, by tiktoken's rules."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ _BYTES = frozenset(bytes([byte]) for byte in range(256))
 
 
 def check_special_tokens(strings: Sequence[str], ordinary: Collection[bytes] = _BYTES) -> None:
-    """Reject special tokens with which a training could not be saved.
+    """Reject special tokens with which a trained tokenizer could not be saved.
 
-    Files name tokens in HF's byte alphabet and special tokens by their strings, so no special token may have the name
-    of an ordinary one. Training makes no token with the bytes of a special token; the other names are rejected here.
+    Files name ordinary tokens in HF's byte alphabet and special tokens by their strings, so no special token may have
+    the name of an ordinary token. Training makes no token with the bytes of a special token; this function rejects the
+    other clashes.
 
     Args:
         strings: the special tokens.
-        ordinary: bytes of the tokens that there are before training.
+        ordinary: bytes of the tokens that exist before training.
 
     Raises:
-        UserError: names the string and the reason.
+        UserError: a string is invalid; the message names it and the reason.
     """
     if isinstance(strings, str) or not all(isinstance(string, str) for string in strings):
         raise UserError(f"special_tokens={strings!r} is not a list of strings")
     if len(set(strings)) < len(strings) or "" in strings:
-        raise UserError(f"special_tokens={list(strings)!r} repeats a string or holds an empty one")
+        raise UserError(f"special_tokens={list(strings)!r} repeats a string or contains an empty one")
     for string in strings:
         check_text(string, f"the special token {string!r}")
         named = unprintable(string)
@@ -47,23 +48,23 @@ def check_special_tokens(strings: Sequence[str], ordinary: Collection[bytes] = _
 
 
 class Forbidden(NamedTuple):
-    """Strings that no text may hold, and what finds them."""
+    """Strings that a text must not contain, with their compiled search."""
 
     strings: list[str]
     finder: _native.SpecialStrings
 
     def check(self, text: str, what: str = "the text") -> None:
-        """Refuse a text that holds one of them.
+        """Check that a text contains none of the strings.
 
         Raises:
-            UserError: it does.
+            UserError: the text contains one of them.
         """
         if (found := self.finder.find(text)) is not None:
             _refuse(what, self.strings[found])
 
 
 class SpecialSets:
-    """The special tokens of a tokenizer; keeps the searches that it made for sets of them."""
+    """The special tokens of a tokenizer, with a cache of compiled searches for subsets of them."""
 
     def __init__(self, special_tokens: Mapping[str, int], preparation: Preparation = NOTHING) -> None:
         self._ids = special_tokens
@@ -72,18 +73,18 @@ class SpecialSets:
         self._forbidden: dict[frozenset[str], Forbidden] = {}
         self._prepared: dict[frozenset[str], _native.Preparation | None] = {}
         self.ordinary = self.prepare(frozenset())
-        """What happens to text in which special strings are ordinary text; None for nothing."""
+        """Preparation of text whose special strings are ordinary text; None if there is nothing to do."""
 
     def check(
         self, text: str, allowed: Set[str] | Literal["all"], disallowed: Collection[str] | Literal["all"]
     ) -> _native.Preparation | None:
-        """What happens to the text, in which the allowed strings become tokens; None for nothing.
+        """Preparation of a text in which the allowed strings become tokens; None if there is nothing to do.
 
         Raises:
-            UserError: the text holds a disallowed string, or an allowed one is no special token.
+            UserError: the text contains a disallowed string, or an allowed one is not a special token.
         """
         if allowed in _NOTHING and disallowed in _NOTHING:
-            return self.ordinary  # the usual case of many calls in a row
+            return self.ordinary  # fast path for the common case
         preparation, forbidden = self.resolve(allowed, disallowed)
         if forbidden is not None:
             forbidden.check(text)
@@ -105,14 +106,16 @@ class SpecialSets:
     def resolve(
         self, allowed: Set[str] | Literal["all"], disallowed: Collection[str] | Literal["all"]
     ) -> tuple[_native.Preparation | None, Forbidden | None]:
-        """What happens to text, and what it must not hold.
+        """Preparation of text, and the strings that it must not contain.
 
         Raises:
-            UserError: an allowed string is no special token.
+            UserError: an allowed string is not a special token.
         """
         special = self._all if allowed == "all" else _as_set(allowed, "allowed_special")
         if unknown := special - self._all:
-            raise UserError(f"{quoted(min(unknown))} is no special token; there are {quoted(sorted(self._all))}")
+            raise UserError(
+                f"{quoted(min(unknown))} is not a special token; the special tokens are: {quoted(sorted(self._all))}"
+            )
         if disallowed == "all":
             forbidden = self._all - special if special else self._all
         else:
@@ -120,7 +123,7 @@ class SpecialSets:
         return self.prepare(special), self._forbid(forbidden)
 
     def prepare(self, allowed: frozenset[str]) -> _native.Preparation | None:
-        """What happens to text in which these special tokens are allowed; None for nothing."""
+        """Preparation of text in which these special tokens are allowed; None if there is nothing to do."""
         if allowed not in self._prepared:
             if len(self._prepared) >= _MOST_COMPILED:
                 self._prepared.clear()
@@ -130,7 +133,7 @@ class SpecialSets:
     def _make(self, allowed: frozenset[str]) -> _native.Preparation | None:
         rules = self._preparation
         found: dict[str, int | None] = {string: self._ids[string] for string in sorted(allowed)}
-        if rules.added_tokens:  # then, as in HF, what is not allowed is found as well, and hides what is inside it
+        if rules.added_tokens:  # as in HF, tokens that are not allowed are found too, and hide tokens inside them
             found |= dict.fromkeys(sorted(self._all - allowed)) | dict(rules.added_tokens)
         if not found and not rules.forms:
             return None
@@ -145,7 +148,7 @@ class SpecialSets:
         compiled = self._forbidden.get(strings)
         if compiled is None:
             if "" in strings:
-                raise UserError("disallowed_special holds an empty string, which every text does")
+                raise UserError("disallowed_special contains an empty string, which occurs in every text")
             listed = sorted(strings)
             for string in listed:
                 check_text(string, "a string of disallowed_special")
@@ -160,13 +163,14 @@ def _as_set(strings: Any, name: str) -> frozenset[str]:
     if isinstance(strings, str):
         raise UserError(f"{name}={quoted(strings)} is one string; pass a set of them, {{{quoted(strings)}}}, or 'all'")
     if not isinstance(strings, Iterable) or not all(isinstance(string, str) for string in strings):
-        raise UserError(f"{name}={quoted(strings)} is no set of strings; pass one, as {{'<|endoftext|>'}}, or 'all'")
+        raise UserError(
+            f"{name}={quoted(strings)} is not a set of strings; pass one, such as {{'<|endoftext|>'}}, or 'all'"
+        )
     return strings if isinstance(strings, frozenset) else frozenset(strings)
 
 
 def _refuse(what: str, string: str) -> NoReturn:
     raise UserError(
         f"{what} contains the special string {quoted(string)}: pass allowed_special={{{quoted(string)}}} to make "
-        "it a special "
-        "token, or disallowed_special=() to encode it as ordinary text"
+        "it a special token, or disallowed_special=() to encode it as ordinary text"
     )

@@ -1,4 +1,4 @@
-"""Text and ids that come in parts."""
+"""Streaming: encoding text that arrives in parts, and decoding ids one at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MAX_PENDING_BYTES = 1 << 24
-"""How much text of a stream may wait by default: encoding it needs about 30 times as much memory at worst."""
+"""Default limit of buffered text: encoding it takes up to about 30 times as much memory."""
 
 
 def encode(
@@ -26,9 +26,9 @@ def encode(
     preparation: _native.Preparation | None,
     forbidden: Forbidden | None,
 ) -> Iterator[npt.NDArray[np.uint32]]:
-    """Ids of the text that the parts make together; see `Tokenizer.encode_iter`."""
+    """Ids of the concatenated parts; see `Tokenizer.encode_iter`."""
     if isinstance(parts, str | bytes) or not isinstance(parts, Iterable):
-        raise UserError("encode_iter takes parts of a text, as an open file gives; use encode for a whole one")
+        raise UserError("encode_iter takes parts of a text, such as an open file; use encode for a whole text")
     check_whole("max_pending_bytes", max_pending_bytes, 1)
     stream = _native.EncodeStream(encoder, min(max_pending_bytes, sys.maxsize), preparation)
     return _encode(stream, parts if forbidden is None else _checked(parts, forbidden))
@@ -48,7 +48,7 @@ def _encode(stream: _native.EncodeStream, parts: Iterable[str]) -> Iterator[npt.
 
 
 def _checked(parts: Iterable[str], forbidden: Forbidden) -> Iterator[str]:
-    """The parts, after a look for strings in them and over their seams."""
+    """The parts, checked for forbidden strings, including strings that span two parts."""
     longest = max(map(len, forbidden.strings))
     before = ""
     for number, part in enumerate(parts):
@@ -60,9 +60,9 @@ def _checked(parts: Iterable[str], forbidden: Forbidden) -> Iterator[str]:
 
 
 class StreamDecoder:
-    """Decodes ids one after the other; a character is given out when all of its bytes are there.
+    """Decodes ids one at a time; a character is returned once all of its bytes have arrived.
 
-    What `push` and at last `finish` gave, joined, is what `decode` gives for all ids at once.
+    The results of `push` and `finish`, joined, equal `decode` of all ids.
 
     >>> from tokenizer import Tokenizer, patterns
     >>> decoder = Tokenizer.from_ranks([], pattern=patterns.resolve("none")).stream_decoder()
@@ -75,16 +75,16 @@ class StreamDecoder:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
 
     def push(self, ids: int | Iterable[int]) -> str:
-        """The text that one more id, or several, make certain; "" while a character is incomplete.
+        """Add one or several ids and return the text they complete; "" while a character is incomplete.
 
         Raises:
-            UserError: an id is not in the vocabulary; nothing of the call is taken then.
+            UserError: an id is not in the vocabulary; the call then has no effect.
             UnicodeDecodeError: the bytes are malformed and `errors` is "strict".
         """
         return self._decoder.decode(self._decode_bytes(ids if isinstance(ids, Iterable) else [ids]))
 
     def finish(self) -> str:
-        """The rest: an incomplete character by `errors`. The decoder is as new then."""
+        """Return the rest, with an incomplete character handled by `errors`, and reset the decoder."""
         text = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         return text

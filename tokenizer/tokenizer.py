@@ -1,4 +1,4 @@
-"""The tokenizer: a definition that encodes and decodes text, is saved and loaded."""
+"""`Tokenizer`: a definition plus encoding, decoding, saving and loading."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tokenizer.patterns import Pattern
 
 
 def n_words(token: bytes) -> int:
-    r"""The number of words in a token: its non-empty parts between white space.
+    r"""Number of whitespace-separated words in a token.
 
     >>> [n_words(token) for token in (b" of the", b" ", b".\n", b".\nThe")]
     [2, 0, 1, 2]
@@ -26,11 +26,11 @@ def n_words(token: bytes) -> int:
 
 
 class Tokenizer(Codec):
-    """A byte-level BPE tokenizer, with or without superwords. What it does with text is in `Codec`.
+    """A byte-level BPE tokenizer, with or without superwords. `Codec` has the methods that encode and decode.
 
     Attributes:
-        definition: what it is. Its attributes, such as `vocab`, `merge_ids` and `pattern`, can also be read here.
-        provenance: JSON about how it was made; not part of its identity.
+        definition: ids, merges and patterns. Its attributes, such as `vocab` and `merge_ids`, are also available here.
+        provenance: JSON about how the tokenizer was made; not part of its identity.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Tokenizer(Codec):
     def from_ranks(
         cls, merges: npt.ArrayLike, *, provenance: dict[str, Any] | None = None, **options: Any
     ) -> Tokenizer:
-        """A new tokenizer out of merges by rank, with ids of our own: see `Definition.from_ranks`."""
+        """Build a tokenizer from merges by rank: see `Definition.from_ranks`."""
         return cls(Definition.from_ranks(merges, **options), provenance)
 
     def ranks(self) -> npt.NDArray[np.int64]:
@@ -77,12 +77,12 @@ class Tokenizer(Codec):
         return self.definition.ranks()
 
     def ordinary_ids(self) -> npt.NDArray[np.int64]:
-        """Ids of all but special tokens, by rank: see `Definition.ordinary_ids`."""
+        """Ids of all tokens except special tokens, by rank: see `Definition.ordinary_ids`."""
         return self.definition.ordinary_ids()
 
     @property
     def special_layout(self) -> str:
-        """Where the ids of special tokens are: see `Definition.special_layout`."""
+        """Position of the special tokens' ids: see `Definition.special_layout`."""
         return self.definition.special_layout
 
     @property
@@ -92,7 +92,7 @@ class Tokenizer(Codec):
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of everything that decides which ids a text gets; names the tokenizer."""
+        """Hash of everything that determines the ids of a text; identifies the tokenizer."""
         return formats.identity(self.definition)
 
     @property
@@ -101,7 +101,7 @@ class Tokenizer(Codec):
         return self.sha256[:12]
 
     def token_byte_lengths(self) -> npt.NDArray[np.int32]:
-        """int32 [vocab_size]: raw bytes of each token; 0 for special tokens, which are no text."""
+        """int32 [vocab_size]: length of each token in bytes; 0 for special tokens, which are not text."""
         lengths = np.fromiter(map(len, self.vocab), dtype=np.int32, count=self.vocab_size)
         lengths[list(self.special_tokens.values())] = 0
         return lengths
@@ -116,7 +116,7 @@ class Tokenizer(Codec):
         return np.array([i for i in made if n_words(self.vocab[i]) > 1], dtype=np.int64)
 
     def crossing_ids(self) -> npt.NDArray[np.int64]:
-        """Ids, by rank, of phase-2 tokens that phase 1's pattern would cut, superwords or not."""
+        """Ids, by rank, of phase-2 tokens that cross a boundary of phase 1's pattern, superwords or not."""
         phase2 = self.merge_ids[self.n_phase1_merges :, 2].tolist()
         crossing = [
             i for i in phase2 if len(_native.split(self.vocab[i].decode(errors="replace"), self.pattern.regex)) > 1
@@ -130,13 +130,13 @@ class Tokenizer(Codec):
     # --- other sizes, storage ---
 
     def cut(self, vocab_size: int) -> Tokenizer:
-        """The tokenizer with its first tokens only, and every merge whose parts and product are among them.
+        """Shrink the vocabulary: keep the first tokens, and the merges whose parts and product are among them.
 
-        Ids stay, except those of special tokens behind all others: they move down, as training to this size would
-        have given them.
+        Ids do not change, except those of special tokens after all other tokens: these move down, to the ids that
+        training to this size would have given them.
 
         Raises:
-            UserError: it is not that large, or its ids do not follow the order of its merges.
+            UserError: the tokenizer is smaller, or its ids do not follow the order of its merges.
         """
         return Tokenizer(self.definition.cut(vocab_size), self.provenance | {"cut_from": self.vocab_size})
 
@@ -148,36 +148,36 @@ class Tokenizer(Codec):
         mode: str = "one-pass",
         provenance: dict[str, Any] | None = None,
     ) -> Tokenizer:
-        """The tokenizer with more merges, which rank after its own; no id changes.
+        """Append merges, which rank after the existing ones. Existing ids do not change.
 
         Args:
-            new_merges: [k, 2] ids; the token of merge i has the id `vocab_size + i`, special tokens or not.
-            fence: makes the new merges phase 2's, with this fence; None to add them to the last phase there is.
-            mode: with a fence: "one-pass" or "two-pass".
-            provenance: added to this one's.
+            new_merges: [k, 2] ids; the token of merge i gets the id `vocab_size + i`, even after special tokens.
+            fence: start phase 2 with the new merges and this fence; None to add them to the last existing phase.
+            mode: "one-pass" or "two-pass"; used only with a fence.
+            provenance: entries to add to the existing provenance.
 
         Raises:
-            UserError: a merge joins what does not exist, or spells a token that does.
+            UserError: a merge joins an id that does not exist, or spells an existing token.
         """
         longer = self.definition.extended(new_merges, fence=fence, mode=mode)
         return Tokenizer(longer, self.provenance | (provenance or {}))
 
     def save(self, folder: Path | str) -> None:
-        """Writes the tokenizer's folder: `superbpe.json`, and where HF can express it, `tokenizer.json`."""
+        """Write the tokenizer's folder: `superbpe.json`, and `tokenizer.json` where HF can express the tokenizer."""
         formats.save(self, Path(folder))
 
     @classmethod
     def load(cls, folder: Path | str) -> Tokenizer:
-        """Reads a folder that `save` wrote.
+        """Read a folder written by `save`.
 
         Raises:
-            UserError: it is missing, damaged, or its files were changed in what decides the ids.
+            UserError: the folder is missing or damaged, or its files were edited in a way that changes ids.
         """
         return cls(*formats.load(Path(folder)))
 
     @classmethod
     def from_file(cls, path: Path | str, **options: Any) -> Tokenizer:
-        """Reads a tokenizer of any known format: see `tokenizer.formats.read`."""
+        """Read a tokenizer of any supported format: see `tokenizer.formats.read`."""
         return cls(*formats.read(path, **options))
 
     def __repr__(self) -> str:

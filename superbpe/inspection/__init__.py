@@ -1,4 +1,4 @@
-"""What is in a vocabulary, and what it does to a text."""
+"""Inspection of vocabularies and of their effect on a text."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where tokens occur: a few places of each, and only the text around them."""
+"""Occurrences of tokens in a text: a few per token, with the surrounding text."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Contexts:
-    """Places of tokens in excerpts of a text.
+    """Occurrences of tokens in excerpts of a text.
 
     Attributes:
-        data: the excerpts one after the other, UTF-8, uint8.
-        starts: int64: where each excerpt starts in `data`; a document's end is also one's end.
-        tokens: int64 [n]: ids, in order.
-        places: int64 [n]: where in `data` the token starts.
-        reach: bytes on either side of a token that an excerpt has, less at a document's ends.
+        data: the concatenated excerpts, UTF-8, uint8.
+        starts: int64: start of each excerpt in `data`; excerpts do not cross the ends of documents.
+        tokens: int64 [n]: ids, sorted.
+        places: int64 [n]: start of each occurrence in `data`.
+        reach: bytes of context on either side of a token; less at the ends of documents.
     """
 
     data: npt.NDArray[np.uint8]
@@ -37,17 +37,17 @@ class Contexts:
 def contexts(
     encoded: Encoded, tokens: Tokens, *, per_token: int = 3, reach: int = 48, most_bytes: int = 6_000_000
 ) -> Contexts:
-    """Chooses up to `per_token` places of each token, spread over its occurrences, and cuts out the text around them.
+    """Select up to `per_token` occurrences of each token, spread over the text, with the surrounding text.
 
-    Where not all fit, every superword gets its first before any other token gets one, and all tokens theirs before any
-    gets a second.
+    If not all fit into `most_bytes`, the first occurrences of superwords have priority, then the first occurrences of
+    other tokens, then the second ones, and so on.
 
     Args:
         encoded: a text and its ids.
-        tokens: what the ids are.
-        per_token: places of each token, at most.
-        reach: bytes on either side.
-        most_bytes: of text, before excerpts that overlap are joined.
+        tokens: description of the tokens.
+        per_token: maximum number of occurrences per token.
+        reach: bytes of context on either side.
+        most_bytes: maximum size of the excerpts, before overlapping ones are joined.
     """
     n = len(encoded.ids)
     ids = encoded.ids.astype(np.int64)
@@ -58,7 +58,7 @@ def contexts(
     seen = seen[np.argsort(~tokens.superword[seen], kind="stable")]
     chosen = []
     for turn in range(per_token):
-        # The first, then places ever further on: occurrence 0, then of n those at n/3, 2n/3.
+        # Occurrences 0, n/3 and 2n/3 of n, for three per token.
         several = seen[counts[seen] > turn]
         chosen.append(order[first[several] + turn * counts[several] // per_token])
     places = np.concatenate(chosen) if n else np.empty(0, dtype=np.int64)

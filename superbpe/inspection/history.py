@@ -1,11 +1,11 @@
-"""What training did, merge by merge, and what each merge saves.
+"""History of training: each merge and the number of tokens that it saves.
 
-Every occurrence of a token was put together by the merges of its derivation, each joining two tokens into one. So
-counting the tokens of an encoded text tells how often each merge was applied to it (`times_applied`), and the number of
-tokens after the first k merges, for every k at once: bytes minus applications so far. That is what encoding with the
-tokenizer cut to k merges would give, at the cost of encoding once per phase.
+Every occurrence of a token results from the merges of its derivation, each of which joins two tokens into one. So the
+token counts of an encoded text give the number of applications of each merge (`times_applied`), and the number of
+tokens after the first k merges, for all k at once: bytes minus the applications so far. Encoding with the tokenizer cut
+to k merges would give the same number, but this needs only one encoding per phase.
 
-Counts in training are of pairs. They equal the applications, except for a pair of equal tokens: three a's in a row hold
+Counts in training are counts of pairs. They equal the applications, except for pairs of equal tokens: "aaa" contains
 two pairs (a, a), of which one is merged.
 """
 
@@ -32,16 +32,16 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class History:
-    """What the merges of a tokenizer do to a text.
+    """Effect of a tokenizer's merges on a text.
 
     Attributes:
         n_bytes: UTF-8 bytes of the text.
-        n_documents: its documents; no token crosses their ends.
-        applied: int64 [n_merges], by rank: how often each merge is applied while the text is encoded; phase-1 merges
-            as phase 1's own tokenizer applies them, inside its pretokens.
-        lifted: int64 [n_phase1_merges]: how often phase-1 merges are applied where phase 2's fence alone cuts the
+        n_documents: number of documents; no token crosses their ends.
+        applied: int64 [n_merges], by rank: number of applications of each merge when the text is encoded. Phase-1
+            merges are applied by phase 1's own tokenizer, inside its pretokens.
+        lifted: int64 [n_phase1_merges]: number of applications of phase-1 merges if only phase 2's fence cuts the
             text. Equal to `applied` for plain BPE and for two-pass tokenizers, which keep phase 1's fence.
-        first_size: vocabulary size without any merge: 256 bytes and the special tokens.
+        first_size: vocabulary size without merges: 256 bytes and the special tokens.
     """
 
     n_bytes: int
@@ -52,39 +52,39 @@ class History:
 
     @property
     def transition(self) -> int:
-        """Vocabulary size at which phase 2 takes over; the last size of plain BPE."""
+        """Vocabulary size at which phase 2 starts; the full size for plain BPE."""
         return self.first_size + len(self.lifted)
 
     def tokens(self) -> Ints:
-        """Tokens of the text by vocabulary size: int64 [n_merges + 1], the first for `first_size`."""
+        """Number of tokens of the text by vocabulary size, from `first_size` on: int64 [n_merges + 1]."""
         n_phase1 = len(self.lifted)
         phase1 = self.n_bytes - np.cumsum(self.applied[:n_phase1])
         phase2 = self.n_bytes - int(self.lifted.sum()) - np.cumsum(self.applied[n_phase1:])
         return np.concatenate([[self.n_bytes], phase1, phase2]).astype(np.int64)
 
     def sizes(self) -> Ints:
-        """The vocabulary sizes that `tokens` is about."""
+        """The vocabulary sizes of `tokens`."""
         return self.first_size + np.arange(len(self.applied) + 1)
 
     def bytes_per_token(self) -> npt.NDArray[np.float64]:
-        """Bytes per token by vocabulary size, as `tokens`."""
+        """Bytes per token by vocabulary size, for `sizes`."""
         return self.n_bytes / np.maximum(self.tokens(), 1)
 
 
 def measure(tokenizer: Tokenizer, batches: Iterable[_native.Batch], *, threads: int | None = None) -> History:
-    """Encodes a text with a tokenizer, and with its phase 1 alone, and counts what each merge did.
+    """Encode a text with a tokenizer and with its phase 1 alone, and count the applications of each merge.
 
     Args:
-        tokenizer: its tokens must have one derivation each, as those of our training do.
+        tokenizer: each token must have a single derivation, as in tokenizers trained here.
         batches: the text; read once.
-        threads: as in `Tokenizer.encode_documents`.
+        threads: see `Tokenizer.encode_documents`.
 
     Raises:
-        UserError: a token can be made in several ways, so that tokens do not tell which merges made them.
+        UserError: a token has several derivations, so tokens do not determine which merges were applied.
     """
     if tokenizer.ignore_merges:
         raise UserError(
-            "the tokenizer ignores merges (ignore_merges), so that its tokens do not tell which merges made them; "
+            "the tokenizer ignores merges (ignore_merges), so its tokens do not determine which merges were applied; "
             "encode with `Tokenizer.cut` to each size instead"
         )
     ranks = tokenizer.ranks()
@@ -114,21 +114,21 @@ def measure(tokenizer: Tokenizer, batches: Iterable[_native.Batch], *, threads: 
 def merge_log(
     tokenizer: Tokenizer, *, counts: Sequence[npt.ArrayLike] = (), history: History | None = None
 ) -> pa.Table:
-    """A row for each merge, by rank, to be written as Parquet or JSON lines.
+    """Table with one row per merge, by rank, to be written as Parquet or JSON lines.
 
-    Columns: `rank`, `phase` (1 or 2), `vocab_size` (with this merge), `text` (bytes that are not UTF-8 as hex escapes),
-    `left` and `right` in the same way, `bytes`, `words` (non-empty parts between white space), `superword` (of phase 2,
-    with two words or more); with `counts`, `count` (null where it is not known); with `history`, `applied`, `tokens`
-    and `bytes_per_token` of its text.
+    Columns: `rank`, `phase` (1 or 2), `vocab_size` (including this merge), `text` (with hex escapes for invalid UTF-8),
+    `left` and `right` in the same format, `bytes`, `words` (whitespace-separated), `superword` (a phase-2 token of two
+    or more words); with `counts`, `count` (null if unknown); with `history`, `applied`, `tokens` and `bytes_per_token`
+    of its text.
 
     Args:
-        tokenizer: any with one derivation per token.
-        counts: counts of the pairs when they were merged, phase by phase, as training reports them. A phase 1 that
-            continued after the transition is cut.
-        history: of this tokenizer.
+        tokenizer: a tokenizer with one derivation per token.
+        counts: counts of the pairs when they were merged, per phase, as training reports them. Counts of phase-1 merges
+            after the transition are ignored.
+        history: history of this tokenizer.
 
     Raises:
-        UserError: counts or history are of another tokenizer.
+        UserError: counts or history belong to another tokenizer.
     """
     import pyarrow as pa
 
@@ -153,7 +153,7 @@ def merge_log(
         columns["count"] = pa.array(_by_rank(counts, n_phase1, n), pa.uint64())
     if history is not None:
         if len(history.applied) != n or len(history.lifted) != n_phase1:
-            raise UserError(f"the history is of {len(history.applied)} merges, the tokenizer has {n}; measure it again")
+            raise UserError(f"the history has {len(history.applied)} merges, the tokenizer {n}; measure it again")
         columns["applied"] = pa.array(history.applied)
         columns["tokens"] = pa.array(history.tokens()[1:])
         columns["bytes_per_token"] = pa.array(history.bytes_per_token()[1:])
@@ -161,15 +161,15 @@ def merge_log(
 
 
 def _by_rank(counts: Sequence[npt.ArrayLike], n_phase1: int, n: int) -> list[int | None]:
-    """Counts of both phases in a row; None for merges without a count."""
+    """Counts of both phases by rank; None for merges without a count."""
     if len(counts) > 2:
-        raise UserError(f"there are counts of {len(counts)} phases; give those of phase 1 and of phase 2")
+        raise UserError(f"there are counts of {len(counts)} phases; pass those of phase 1 and phase 2")
     found: list[int | None] = []
     for phase, wanted in enumerate([n_phase1, n - n_phase1]):
         part = np.asarray(counts[phase] if phase < len(counts) else [], dtype=np.uint64).tolist()
         if part and (len(part) < wanted or (phase == 1 and len(part) > wanted)):
             raise UserError(
-                f"there are counts of {len(part)} merges for a phase of {wanted}; they are of another training"
+                f"there are counts of {len(part)} merges for a phase of {wanted}; they belong to another training"
             )
         found += part[:wanted] if part else [None] * wanted
     return found
@@ -177,13 +177,13 @@ def _by_rank(counts: Sequence[npt.ArrayLike], n_phase1: int, n: int) -> list[int
 
 @dataclass(frozen=True)
 class Progressed:
-    """How far phase 2 is after some of its merges.
+    """State of phase 2 after some of its merges.
 
     Attributes:
-        merges: phase-2 merges so far.
-        superword_share: share of superwords among their tokens.
-        saved: share of phase 1's tokens that the text no longer has.
-        bytes_per_token: of the text; None where it is not known how much of it was kept.
+        merges: number of phase-2 merges so far.
+        superword_share: fraction of their tokens that are superwords.
+        saved: reduction of the text's token count, as a fraction of phase 1's.
+        bytes_per_token: compression of the text; None if spans were truncated.
     """
 
     merges: int
@@ -196,16 +196,16 @@ SHARES = (0.0, 0.01, 0.1, 0.5, 1.0)
 
 
 def early_statistics(tokenizer: Tokenizer, history: History, shares: Sequence[float] = SHARES) -> list[Progressed]:
-    """What phase 2 has brought to a text after these shares of its merges; 0 tells what lifting the fence alone does.
+    """Effect of phase 2 on a text after given fractions of its merges; 0 gives the effect of lifting the fence.
 
     Args:
-        tokenizer: one with superwords.
-        history: of this tokenizer.
-        shares: of the phase-2 merges, from 0 to 1.
+        tokenizer: a tokenizer with superwords.
+        history: history of this tokenizer.
+        shares: fractions of the phase-2 merges, from 0 to 1.
     """
     n_phase1 = tokenizer.n_phase1_merges
     tokens = history.tokens()
-    # At the transition `tokens` is phase 1's; without phase 1's fence its merges may do more.
+    # At the transition, `tokens` counts phase 1's tokens; without phase 1's fence its merges may join more.
     phase2 = np.concatenate([[history.n_bytes - int(history.lifted.sum())], tokens[n_phase1 + 1 :]])
     return _progress(tokenizer, phase2, int(tokens[n_phase1]), history.n_bytes, shares)
 
@@ -213,27 +213,27 @@ def early_statistics(tokenizer: Tokenizer, history: History, shares: Sequence[fl
 def training_statistics(
     tokenizer: Tokenizer, counts: npt.ArrayLike, shares: Sequence[float] = SHARES
 ) -> list[Progressed]:
-    """The same of the text that phase 2 was trained on, as training saw it, without encoding anything.
+    """`early_statistics` for the text that phase 2 was trained on, from training counts, without encoding.
 
-    Lifting the fence is not counted as a saving here: training never saw phase 1's own tokens. Nor are row upon row of
-    one token, whose pairs overlap (see above), told from others: there the saving is the upper limit of the true one.
+    The effect of lifting the fence is not included: training never saw phase 1's own tokens. For runs of one token,
+    whose pairs overlap (see the module docstring), the saving is an upper bound.
 
     Args:
-        tokenizer: as `train_superbpe` gave it.
-        counts: what its `on_counts` got.
-        shares: of the phase-2 merges, from 0 to 1.
+        tokenizer: result of `train_superbpe`.
+        counts: counts passed to `on_counts`.
+        shares: fractions of the phase-2 merges, from 0 to 1.
     """
     about = tokenizer.provenance["phase2"]
     before = int(about["phase1_tokens"])
     left = before - np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))])
-    whole = about["longest_span"] is None  # else spans were truncated, and their bytes were not counted
+    whole = about["longest_span"] is None  # otherwise spans were truncated, and their bytes were not counted
     return _progress(tokenizer, left, before, int(about["corpus_bytes"]) if whole else None, shares)
 
 
 def _progress(
     tokenizer: Tokenizer, tokens: Ints, before: int, n_bytes: int | None, shares: Sequence[float]
 ) -> list[Progressed]:
-    """Rows for shares of the phase-2 merges; `tokens` are left after each, the first after none."""
+    """Rows for fractions of the phase-2 merges; `tokens` has the token count after 0, 1, ... of these merges."""
     superword = np.isin(tokenizer.merge_ids[tokenizer.n_phase1_merges :, 2], tokenizer.superword_ids())
     return [
         Progressed(

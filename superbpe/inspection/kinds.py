@@ -1,4 +1,4 @@
-"""Kinds of superwords by what they are made of: function words, content words, punctuation, code, digits."""
+"""Kinds of superwords by content: function words, content words, punctuation, code, digits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KINDS = (
     "function and content words",
     "content words only",
 )
-"""Kinds of superwords, the first that fits; a token's `kind` is an index into them, 0 for other tokens."""
+"""Kinds of superwords; the first match counts. A token's `kind` is an index into this, 0 for other tokens."""
 
 _ENGLISH = """
 a an the this that these those some any no each every all both either neither such another other i you he she it
@@ -29,7 +29,7 @@ isn't aren't wasn't weren't can't couldn't won't wouldn't it's i'm you're we're 
 """
 
 FUNCTION_WORDS = frozenset(_ENGLISH.split())
-"""English articles, pronouns, conjunctions, prepositions, auxiliaries and common adverbs: other languages' superwords
+"""English articles, pronouns, conjunctions, prepositions, auxiliaries and common adverbs. Superwords of other languages
 count as content words."""
 
 _LINES = regex.compile(r"[\n\r\t\v\f]|\s\s")

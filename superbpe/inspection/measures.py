@@ -1,4 +1,4 @@
-"""What a tokenizer does to a text, in numbers: compression, fertility, utilisation, entropy, Rényi efficiency."""
+"""Metrics of a tokenizer on a text: compression, fertility, utilisation, entropy, Rényi efficiency."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Encoded:
     """A text and its ids.
 
     Attributes:
-        ids: uint32 [n_tokens], of all documents in order.
-        document_ends: int64 [n_documents]: tokens up to each document's end.
-        data: the documents' UTF-8 one after the other, uint8 [n_bytes].
-        byte_ends: int64 [n_documents]: bytes up to each document's end.
-        n_words: non-empty parts between white space.
+        ids: uint32 [n_tokens], concatenated ids of all documents.
+        document_ends: int64 [n_documents]: end of each document in tokens.
+        data: concatenated UTF-8 of the documents, uint8 [n_bytes].
+        byte_ends: int64 [n_documents]: end of each document in bytes.
+        n_words: number of whitespace-separated words.
         counts: int64 [vocab_size]: occurrences by id.
     """
 
@@ -43,7 +43,7 @@ class Encoded:
 
 
 def encode(tokenizer: Tokenizer, batches: Iterable[_native.Batch]) -> Encoded:
-    """Encodes documents; special strings in them are ordinary text."""
+    """Encode documents. Special strings are ordinary text."""
     ids, token_ends, data, byte_ends, n_words, tokens, n_bytes = [], [], [], [], 0, 0, 0
     for batch in batches:
         found, offsets = tokenizer.encode_documents(batch)
@@ -55,7 +55,7 @@ def encode(tokenizer: Tokenizer, batches: Iterable[_native.Batch]) -> Encoded:
         n_bytes += batch.n_bytes
         n_words += sum(len(batch.text(i).split()) for i in range(len(batch)))
     if not n_bytes:
-        raise UserError("there is no text; give files that hold some")
+        raise UserError("there is no text; name files that contain some")
     every = np.concatenate(ids)
     return Encoded(
         ids=every,
@@ -69,23 +69,23 @@ def encode(tokenizer: Tokenizer, batches: Iterable[_native.Batch]) -> Encoded:
 
 @dataclass(frozen=True)
 class Measures:
-    """How a text is encoded. Averages are micro-averages: totals over all documents, divided once.
+    """Metrics of an encoded text. Averages are micro-averages: totals over all documents, divided once.
 
     Attributes:
-        documents, bytes, words, tokens: of the text; words are the non-empty parts between white space.
+        documents, bytes, words, tokens: totals of the text; words are whitespace-separated.
         bytes_per_token: compression.
-        fertility: tokens per word; says little about scripts that write no spaces.
-        vocabulary: ordinary tokens, |V|: without special tokens and unused ids.
-        used: ordinary tokens that occur.
+        fertility: tokens per word; not meaningful for scripts without spaces.
+        vocabulary: |V|, the number of ordinary tokens, without special tokens and unused ids.
+        used: number of ordinary tokens that occur.
         utilisation: used / vocabulary.
-        entropy: Shannon's, of the tokens' distribution, bits per token.
-        alpha: of the Rényi entropy.
+        entropy: Shannon entropy of the token distribution, bits per token.
+        alpha: order of the Rényi entropy.
         renyi_entropy: log2(sum p^alpha) / (1 - alpha), bits per token.
         renyi_efficiency: renyi_entropy / log2(vocabulary).
-        renyi_efficiency_observed: renyi_entropy / log2(used), as tools report it that see only the text.
-        superword_tokens, superword_bytes: superwords' shares of the text's tokens and bytes.
-        crossing_tokens: share of the text's tokens that are other tokens across pretokens (`Tokens.crossing`).
-        partial_tokens: share of the text's tokens that are not whole characters.
+        renyi_efficiency_observed: renyi_entropy / log2(used), as reported by tools that see only the text.
+        superword_tokens, superword_bytes: fractions of the text's tokens and bytes that are superwords.
+        crossing_tokens: fraction of the text's tokens that are other tokens across pretokens (`Tokens.crossing`).
+        partial_tokens: fraction of the text's tokens that contain part of a character.
     """
 
     documents: int
@@ -109,11 +109,11 @@ class Measures:
 
 
 def measure(encoded: Encoded, tokens: Tokens, *, alpha: float = 2.5) -> Measures:
-    """Measures an encoded text.
+    """Compute the metrics of an encoded text.
 
     Args:
-        encoded: by the tokenizer of `tokens`.
-        tokens: what its tokens are.
+        encoded: text encoded by the tokenizer of `tokens`.
+        tokens: description of the tokenizer's tokens.
         alpha: order of the Rényi entropy; 1 is Shannon's. Zouhar et al. 2023 (https://aclanthology.org/2023.acl-long.284)
             find that 2.5 correlates best with translation quality.
     """
@@ -149,7 +149,8 @@ def renyi_entropy(counts: npt.ArrayLike, alpha: float) -> float:
 
     Args:
         counts: occurrences; not all 0.
-        alpha: order, 0 or more: 0 is the logarithm of how many occur, 1 Shannon's, infinity the most frequent one's.
+        alpha: order, at least 0. 0 gives the logarithm of the number of distinct outcomes, 1 Shannon entropy, infinity
+            min-entropy.
 
     Raises:
         UserError: alpha is negative or not a number.
@@ -158,13 +159,13 @@ def renyi_entropy(counts: npt.ArrayLike, alpha: float) -> float:
     [1.585, 1.5, 1.415, 1.0]
     """
     if not alpha >= 0:
-        raise UserError(f"alpha={alpha} is not an order of a Rényi entropy; use 0 or more (usually 2.5)")
+        raise UserError(f"alpha={alpha} must be at least 0, as an order of a Rényi entropy (usually 2.5)")
     found = np.asarray(counts, dtype=np.float64)
     p = found[found > 0] / found.sum()
     if alpha == 1:
         return float(-(p * np.log2(p)).sum())
     if np.isinf(alpha):
         return float(-np.log2(p.max()))
-    # By the most frequent one, since p^alpha underflows for a high order.
+    # Normalize by the highest probability: p^alpha underflows for a high order.
     highest = p.max()
     return float((np.log2(((p / highest) ** alpha).sum()) + alpha * np.log2(highest)) / (1 - alpha))

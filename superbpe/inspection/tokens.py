@@ -1,4 +1,4 @@
-"""What each token of a vocabulary is: columns by id, near-duplicates, and tokens that another vocabulary lacks."""
+"""Properties of each token of a vocabulary, near-duplicates, and tokens that another vocabulary lacks."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 YARDSTICK = "superbpe"
-"""The pretokens of a tokenizer whose own pattern does not separate words: stage 1 of the released SuperBPE."""
+"""Pattern for tokenizers whose own pattern does not separate words: stage 1 of the released SuperBPE."""
 
 AROUND = [(before, after) for before in ("", "a", " ", "1", ".", "\n") for after in ("", "a", " ", "1", ".", "\n")]
-"""Texts before and after a token that are tried for whether it is ever made: fences look at what surrounds a piece."""
+"""Contexts tried to determine whether a token is reachable: fences depend on the surrounding text."""
 
 _LETTER = regex.compile(r"\p{L}")
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """What the tokens of a vocabulary are; all columns are [vocab_size], by id.
+    """Properties of the tokens of a vocabulary; all columns are [vocab_size], by id.
 
     Attributes:
-        text: bytes as text, undecodable ones as hex escapes; "" for unused ids.
+        text: bytes as text, with hex escapes for invalid UTF-8; "" for unused ids.
         n_bytes: int64; 0 for unused ids.
-        n_words: int64: non-empty parts between white space.
-        rank: int64: the place of the first merge that makes it; -1 for bytes, special tokens, unused ids, and tokens
-            that no merge makes.
-        phase: int64: 1 or 2 for what merges of that phase make, 0 for all else.
-        superword: tokens across pretokens that span two words or more.
+        n_words: int64: number of whitespace-separated words.
+        rank: int64: rank of the first merge that produces the token; -1 for bytes, special tokens, unused ids, and
+            tokens that no merge produces.
+        phase: int64: 1 or 2 for tokens that merges of that phase produce, 0 for all others.
+        superword: tokens across pretokens with two or more words.
         crossing: other tokens across pretokens, such as `.` with a line feed. Pretokens are those of `pretokens`.
-        kind: int64: of a superword, index into `superbpe.inspection.kinds.KINDS`.
-        partial: bytes that are not whole UTF-8 characters.
+        kind: int64: index into `superbpe.inspection.kinds.KINDS` for superwords; 0 for all others.
+        partial: tokens that contain part of a UTF-8 character.
         special: special tokens.
         unused: ids without a token.
-        unreachable: tokens to which the tokenizer does not encode their own text, neither alone nor between other
-            characters (`AROUND`), or whose bytes do not merge to them, or which hold a byte that UTF-8 never uses. A
-            pattern with a wide look-around may still make one: what occurs in a text is reachable.
+        unreachable: tokens that their own text does not encode to, neither alone nor between other characters
+            (`AROUND`); tokens whose bytes do not merge to them; and tokens with a byte that UTF-8 never uses. A pattern
+            with a wide look-around may still produce one of them: a token that occurs in a text is reachable.
         pretokens: the pattern that cuts pretokens.
     """
 
@@ -77,13 +77,13 @@ class Tokens:
 
 
 def describe(tokenizer: Tokenizer, pretokens: Pattern | None = None) -> Tokens:
-    """Describes every token.
+    """Describe every token.
 
     Args:
-        tokenizer: any.
+        tokenizer: any tokenizer.
         pretokens: the pattern that cuts pretokens; tokens that it would cut are superwords or `Tokens.crossing`. None
-            for phase 1's own pattern, and then only tokens of phase 2 count. A tokenizer without phases whose pattern
-            lets words join, such as one imported after superword training, is measured by `YARDSTICK`.
+            for phase 1's pattern; then only tokens of phase 2 count. For a tokenizer without phases whose pattern
+            does not separate words, such as one imported after superword training, None uses `YARDSTICK`.
     """
     vocab, size = tokenizer.vocab, tokenizer.vocab_size
     special = _mask(size, tokenizer.special_tokens.values())
@@ -103,7 +103,7 @@ def describe(tokenizer: Tokenizer, pretokens: Pattern | None = None) -> Tokens:
         superword, crossing = _mask(size, tokenizer.superword_ids()), _mask(size, tokenizer.crossing_ids())
     else:
         made = np.flatnonzero(rank >= 0).tolist()
-        # A part of a character at an end does not count as a cut.
+        # Part of a character at the start or end does not count as a cut.
         crossing = _mask(
             size, [i for i in made if len(_native.split(vocab[i].decode(errors="ignore"), pretokens.regex)) > 1]
         )
@@ -131,9 +131,9 @@ def describe(tokenizer: Tokenizer, pretokens: Pattern | None = None) -> Tokens:
 
 
 def near_duplicates(tokens: Tokens) -> list[list[int]]:
-    """Groups of two ids or more whose tokens differ only by case and by a space in front; larger groups first.
+    """Groups of two or more ids whose tokens differ only in case and a leading space; larger groups first.
 
-    Tokens without a letter have no case, and are left out.
+    Tokens without a letter are skipped.
     """
     groups: dict[str, list[int]] = {}
     for i in np.flatnonzero(tokens.ordinary & ~tokens.partial).tolist():
@@ -143,7 +143,7 @@ def near_duplicates(tokens: Tokens) -> list[list[int]]:
 
 
 def missing(tokenizer: Tokenizer, tokens: Tokens, other: Tokenizer) -> Mask:
-    """Which ordinary tokens, by id, have no ordinary token of the same bytes in the other tokenizer."""
+    """Mask of ordinary tokens without an ordinary token of the same bytes in the other tokenizer."""
     theirs = {other.vocab[i] for i in other.ordinary_ids().tolist()}
     lacks = np.fromiter((token not in theirs for token in tokenizer.vocab), np.bool_, count=tokenizer.vocab_size)
     return lacks & tokens.ordinary
@@ -159,10 +159,10 @@ def _unreachable(tokenizer: Tokenizer, partial: Mask, no_text: Mask) -> Mask:
     for before, after in AROUND:
         failing = np.flatnonzero(found).tolist()
         ids, _ = tokenizer.encode_batch([before + vocab[i].decode() + after for i in failing])
-        found[ids] = False  # whatever occurs in any text
+        found[ids] = False  # any token that occurs in a text is reachable
     parts = np.flatnonzero(partial).tolist()
     phases = _pair_ranks(tokenizer) if parts else []
-    for i in parts:  # no text of their own: only their merges can be tried
+    for i in parts:  # not valid text by themselves: only their merges can be tried
         never = not NOT_IN_UTF8.isdisjoint(vocab[i])
         found[i] = never or _merged([tokenizer.byte_ids[byte] for byte in vocab[i]], phases) != [i]
     return found
@@ -172,7 +172,7 @@ _Ranks = dict[tuple[int, int], tuple[int, int]]
 
 
 def _pair_ranks(tokenizer: Tokenizer) -> list[_Ranks]:
-    """(rank, new id) of each pair, of all merges, or of either phase for two passes; of a repeated pair the last."""
+    """(rank, new id) of each pair, per pass; the last one if a pair is repeated."""
     n = len(tokenizer.merge_ids)
     end = tokenizer.n_phase1_merges if tokenizer.mode == "two-pass" else n
     rows = tokenizer.merge_ids.tolist()

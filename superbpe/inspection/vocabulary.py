@@ -1,4 +1,4 @@
-"""What is in a vocabulary, and what it does to a text."""
+"""Superwords of a vocabulary, their counts in a text, and segmented texts for display."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Superword:
     """A superword of a vocabulary.
 
     Attributes:
-        id: The token id.
-        text: Its bytes as text, undecodable ones as hex escapes.
-        n_bytes: Length in bytes.
-        n_words: Words: non-empty parts between white space.
-        count: Occurrences in the text that was counted.
+        id: the token id.
+        text: the token's bytes as text, with hex escapes for invalid UTF-8.
+        n_bytes: length in bytes.
+        n_words: number of whitespace-separated words.
+        count: occurrences in the counted text.
     """
 
     id: int
@@ -42,10 +42,10 @@ class Piece:
     """One token of a segmented text.
 
     Attributes:
-        id: The token id.
-        text: Its bytes as text, undecodable ones as hex escapes.
-        superword: Whether it is a superword.
-        partial: Whether its bytes are not whole UTF-8 characters.
+        id: the token id.
+        text: the token's bytes as text, with hex escapes for invalid UTF-8.
+        superword: whether the token is a superword.
+        partial: whether the token contains part of a UTF-8 character.
     """
 
     id: int
@@ -64,7 +64,7 @@ def display(token: bytes) -> str:
 
 
 def token_counts(tokenizer: TokenizerLike, texts: Sequence[str], *, threads: int | None = None) -> NDArray[np.int64]:
-    """Return how often each id occurs in the encoded texts: int64[vocab_size]."""
+    """Return the count of each id in the encoded texts: int64 [vocab_size]."""
     ids, _ = tokenizer.encode_batch(texts, threads=threads)
     return np.bincount(ids, minlength=tokenizer.vocab_size).astype(np.int64)
 
@@ -73,8 +73,8 @@ def superwords(tokenizer: TokenizerLike, counts: NDArray[np.int64] | None = None
     """Return the superwords of a vocabulary in order of their ids.
 
     Args:
-        tokenizer: Any tokenizer; plain BPE has none.
-        counts: Occurrences by id (`token_counts`); None leaves all counts at 0.
+        tokenizer: any tokenizer; plain BPE has no superwords.
+        counts: occurrences by id (`token_counts`); None sets all counts to 0.
     """
     vocab = tokenizer.vocab
     return [
@@ -90,17 +90,17 @@ def superwords(tokenizer: TokenizerLike, counts: NDArray[np.int64] | None = None
 
 
 def longest(words: Iterable[Superword], n: int) -> list[Superword]:
-    """Return the `n` longest superwords in bytes; equally long ones in order of frequency, then id."""
+    """Return the `n` longest superwords in bytes; ties are ordered by count, then id."""
     return sorted(words, key=lambda word: (-word.n_bytes, -word.count, word.id))[:n]
 
 
 def most_frequent(words: Iterable[Superword], n: int) -> list[Superword]:
-    """Return the `n` superwords with the highest counts; equally frequent ones in order of id."""
+    """Return the `n` superwords with the highest counts; ties are ordered by id."""
     return sorted(words, key=lambda word: (-word.count, word.id))[:n]
 
 
 def by_words(words: Iterable[Superword]) -> list[tuple[int, int, int]]:
-    """Return (words in a superword, number of such superwords, their occurrences), in order of the first."""
+    """Return (words per superword, number of superwords, their occurrences), sorted by words per superword."""
     table: dict[int, tuple[int, int]] = {}
     for word in words:
         number, count = table.get(word.n_words, (0, 0))
@@ -122,7 +122,7 @@ def segment(tokenizer: TokenizerLike, text: str) -> list[Piece]:
 
 
 def curve_sizes(tokenizer: Tokenizer, points: int) -> list[int]:
-    """Return sizes for a compression curve: even on a log scale, with the transition and the end."""
+    """Return vocabulary sizes for a compression curve: log-spaced, including the transition and the full size."""
     specials = len(tokenizer.special_tokens)
     end = tokenizer.vocab_size
     start = 512 if end > 1024 else 256 + specials

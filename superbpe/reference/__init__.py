@@ -1,7 +1,7 @@
-"""The specification of phase 2 in plain Python: what `superbpe.training` must equal, to the byte.
+"""The specification of phase 2 in plain Python. `superbpe.training` must give exactly the same merges.
 
-- `phase2`: how rules cut documents into pieces, and which merges are learned from them.
-- `competition`: how superwords compete with phase-1 merges.
+- `phase2`: cutting documents into pieces by the rules, and learning merges from them.
+- `competition`: competition between superwords and phase-1 merges.
 """
 
 from superbpe.reference.competition import boundless, interleave, runs, times_applied

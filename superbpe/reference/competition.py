@@ -1,7 +1,7 @@
-"""Superwords compete with phase-1 merges for the vocabulary: the definition, and the shortcut that training takes.
+"""Competition of superwords with phase-1 merges for the vocabulary: the definition, and the shortcut used in training.
 
-`boundless` makes merges one by one, as BoundlessBPE was first defined. `times_applied` and `interleave` compare two
-finished lists instead, which is faster and gives the same result.
+`boundless` learns merges one by one, as BoundlessBPE was first defined. `times_applied` and `interleave` compare two
+complete lists instead, which is faster and gives the same result.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def times_applied(pieces: Mapping[bpe.Word, int], merges: Sequence[bpe.Pair], phase1_fence: str) -> list[int]:
-    """How often each phase-1 merge joins two tokens when all are replayed over phase 2's text, in their order.
+    """Number of times each phase-1 merge applies when all merges are replayed over phase 2's text, in order.
 
-    The released trainer drops the merges that never apply.
+    The released trainer drops merges that never apply.
 
     Args:
-        pieces: from `training_pieces`.
-        merges: phase 1's, by rank.
+        pieces: result of `training_pieces`.
+        merges: phase-1 merges, by rank.
         phase1_fence: "lifted": merges apply to whole pieces; "kept": they stay inside the phase-1 tokens.
     """
     words: Counter[bpe.Word] = Counter()
@@ -50,16 +50,16 @@ def times_applied(pieces: Mapping[bpe.Word, int], merges: Sequence[bpe.Pair], ph
 def interleave(
     phase1: Sequence[bpe.Pair], counts: Sequence[int], superwords: Sequence[bpe.Merge], n_merges: int
 ) -> tuple[int, int]:
-    """How many phase-1 merges and superwords fill a vocabulary in which they compete.
+    """Number of phase-1 merges and superwords in a vocabulary for which they compete.
 
-    The next superword is taken if its count is greater than the next phase-1 merge's and both its parts exist;
+    The next superword is taken if its count is higher than that of the next phase-1 merge and both its parts exist;
     otherwise the next phase-1 merge is taken.
 
     Args:
         phase1: merges by rank.
-        counts: how often each applies (`times_applied`).
-        superwords: all that training over whole pretokens finds.
-        n_merges: merges that fit into the vocabulary.
+        counts: number of times each merge applies (`times_applied`).
+        superwords: all superwords that training over whole pretokens finds.
+        n_merges: number of merges that fit into the vocabulary.
     """
     made = set(bpe.byte_alphabet())
     regular, waiting = deque(zip(phase1, counts, strict=True)), deque(superwords)
@@ -82,13 +82,13 @@ def boundless(
     n_merges: int,
     rules: Rules,
 ) -> tuple[list[bpe.Pair], list[bpe.Pair]]:
-    """BoundlessBPE as first defined: phase-1 merges and superwords made one by one, on the documents themselves.
+    """BoundlessBPE as first defined: phase-1 merges and superwords are learned one by one, on the documents themselves.
 
-    Superwords are counted over the pretokens that are one token at that time. The shortcut counts them over those that
-    are one token in the end. The results are equal where phase 1's merges are ordered by how often they apply.
+    Superwords are counted over the pretokens that are one token at that step. The shortcut counts them over the
+    pretokens that are one token at the end. The results are equal if phase-1 merges are sorted by how often they apply.
 
     Returns:
-        the phase-1 merges that were made, and the superword merges.
+        The phase-1 merges and the superword merges.
     """
     corpus = [[tuple(bpe.as_bytes(pretoken)) for pretoken in bpe.split(document, pattern)] for document in documents]
     words = {pretoken: pretoken for document in corpus for pretoken in document}
@@ -124,7 +124,7 @@ def boundless(
 
 
 def runs(documents: Iterable[str], phase1: Sequence[bpe.Pair], pattern: str | None, eligible: str) -> Counter[bpe.Word]:
-    """The runs of "Faster Superword Tokenization" by its own words; `training_pieces` cuts them by closed seams."""
+    """The runs of "Faster Superword Tokenization" by the paper's definition; `training_pieces` uses closed seams."""
     ranks = bpe.ranks_of(phase1)
     counts: Counter[bpe.Word] = Counter()
     for document in documents:

@@ -1,9 +1,9 @@
-"""Phase 2, the definition: which pieces of text it trains on, and which merges it learns from them.
+"""The definition of phase 2: the pieces of text that it trains on, and the merges that it learns from them.
 
     cut the documents into units, at the fence, and at pretokens that may not merge
     segment the pieces into phase-1 tokens
     truncate and cut long pieces
-    train as naive BPE does, with limits on the tokens that may be made
+    train naive BPE, with limits on the new tokens
 
 `superbpe.training` must give exactly these merges.
 """
@@ -36,14 +36,14 @@ def training_pieces(
     *,
     special_tokens: Sequence[str] = (),
 ) -> Counter[bpe.Word]:
-    """The pieces that phase 2 trains on, as phase-1 tokens, with the number of times each occurs.
+    """The pieces that phase 2 trains on, as phase-1 tokens, with their counts.
 
     Args:
         documents: the corpus.
         phase1: the phase-1 merges that the transition keeps, by rank.
-        pattern: the phase-1 pattern; only `phase1_fence="kept"` uses it.
-        rules: where phase 2 may merge.
-        special_tokens: strings that cut the text before anything else and are not trained on.
+        pattern: the phase-1 pattern; used only with `phase1_fence="kept"`.
+        rules: what phase 2 may merge.
+        special_tokens: strings that are cut out of the text first and are not trained on.
     """
     if rules.script_atoms:
         pattern = f"{pattern}\n{SCRIPT_ATOMS}" if pattern else SCRIPT_ATOMS
@@ -65,7 +65,7 @@ def _fence(rules: Rules) -> str | None:
 
 
 def _lifted(text: str, phase1: Sequence[bpe.Pair], pattern: str | None, rules: Rules) -> list[bpe.Word]:
-    """Only units and the fence cut: phase-1 merges apply across what were pretokens."""
+    """Only units and the fence cut: phase-1 merges apply across pretokens."""
     del pattern
     ranks = bpe.ranks_of(phase1)
     return [
@@ -88,7 +88,7 @@ def _kept(text: str, phase1: Sequence[bpe.Pair], pattern: str | None, rules: Rul
 
 
 def _closed_by_pretokens(text: str, phase1: Sequence[bpe.Pair], pattern: str | None, eligible: str) -> list[int]:
-    """All byte positions of pretokens that are several phase-1 tokens or in which the regex is not found."""
+    """All byte positions of pretokens that are several phase-1 tokens or do not match the regex."""
     closed: list[int] = []
     ranks, start = bpe.ranks_of(phase1), 0
     for pretoken in bpe.split(text, pattern):
@@ -101,20 +101,20 @@ def _closed_by_pretokens(text: str, phase1: Sequence[bpe.Pair], pattern: str | N
 
 
 def cut_span(span: bpe.Word, trigger: int | None, cap: int) -> list[bpe.Word]:
-    """A span of more than `trigger` tokens is cut every `cap` tokens; None leaves it whole."""
+    """Cut a span of more than `trigger` tokens every `cap` tokens; None does not cut."""
     if trigger is None or len(span) <= trigger:
         return [span]
     return [span[start : start + cap] for start in range(0, len(span), cap)]
 
 
 def length_quantile(spans: Mapping[bpe.Word, int], quantile: float) -> int:
-    """The smallest length, in tokens, that at least a share `quantile` of the spans does not exceed."""
+    """The smallest length in tokens that at least a fraction `quantile` of the spans does not exceed."""
     lengths = sorted(len(span) for span in Counter(spans).elements())
     return lengths[math.ceil(len(lengths) * quantile) - 1] if lengths else 0
 
 
 def is_allowed(token: bytes, rules: Rules) -> bool:
-    """Whether phase 2 may make this token, from whatever parts."""
+    """Whether phase 2 may make this token, from any parts."""
     words = sum(1 for word in token.split(b" ") if word)
     return (
         (rules.max_words is None or words <= rules.max_words)
@@ -134,7 +134,7 @@ def pairs_of(piece: bpe.Word, counting: str) -> list[bpe.Pair]:
     pairs: list[bpe.Pair] = []
     for _, group in groupby(pairwise(piece)):
         row = list(group)
-        # Only a pair of two equal tokens can follow itself. Every second pair of such a row is left out.
+        # Only a pair of equal tokens can follow itself. Every second pair of such a run overlaps and is skipped.
         pairs += row[::2] if counting == "non-overlapping" else row
     return pairs
 
@@ -149,16 +149,16 @@ def train(
     special_tokens: Sequence[str] = (),
     veto: Callable[[bytes, bytes, int], bool] | None = None,
 ) -> list[bpe.Merge]:
-    """Learns phase-2 merges from `training_pieces`: naive BPE, with the rules' counts and limits.
+    """Learn phase-2 merges from `training_pieces`: naive BPE with the rules' counts and limits.
 
     Args:
-        pieces: sequences of phase-1 tokens, with the number of times each occurs.
-        n_merges: how many merges to learn; fewer come back if no pair is left.
+        pieces: sequences of phase-1 tokens, with their counts.
+        n_merges: number of merges to learn; fewer are returned if no pair is left.
         rules: which tokens may be made. A rejected pair is dropped for good.
-        tie_break: see `tokenizer.reference.break_tie`, unless the rules have their own.
-        existing_tokens: what the phase-1 merges make, by rank, without the bytes.
+        tie_break: see `tokenizer.reference.break_tie`; ignored if the rules set it.
+        existing_tokens: tokens of the phase-1 merges, by rank, without the bytes.
         special_tokens: strings that no token may spell.
-        veto: rejects pairs that nothing else rejects, given the two parts and the count.
+        veto: called with the two parts and the count of pairs that are otherwise accepted; true rejects the pair.
     """
     tokens = list(dict.fromkeys([*bpe.byte_alphabet(), *existing_tokens]))
     width = dict.fromkeys(tokens, 1)  # in phase-1 tokens

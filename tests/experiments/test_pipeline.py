@@ -264,7 +264,7 @@ def test_counts_of_several_corpora_make_a_mixture(
     assert len(_artifacts(tmp_path)["bpe"]) == 2
     for overrides, message in [
         ([*tiny, f"bpe.counts=[{counted}:0]"], "write PATH or PATH:3"),
-        ([*tiny, f"bpe.counts=[{counted.with_name('manifest.json')}]"], "holds no pretoken counts"),
+        ([*tiny, f"bpe.counts=[{counted.with_name('manifest.json')}]"], "is not a file of pretoken counts"),
         ([*tiny, "bpe.counts=[nowhere.parquet]"], "no such file"),
         ([*mixture, "pattern=llama3"], "were counted with pattern"),
         (
@@ -367,7 +367,7 @@ def test_our_own_mistakes_keep_their_traceback(
     [
         ("corpus.paths=[missing.jsonl]", "missing.jsonl"),
         ("corpus.field=body", "body"),
-        ("corpus.heldout_fraction=0.0001", "of few documents perhaps none. A .txt file is one document unless"),
+        ("corpus.heldout_fraction=0.0001", "may choose none of a few. A .txt file is one document unless"),
         ("bpe.vocab_sise=3", "did you mean 'bpe.vocab_size'"),
     ],
 )

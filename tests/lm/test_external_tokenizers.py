@@ -200,7 +200,7 @@ def test_samples_and_tables_of_tokens(opened, make_shards, name):
 def test_byte_probabilities_are_rejected_with_the_reason(opened):
     lm = tiny.language_model(opened("unigram"))
     with pytest.raises(
-        UserError, match=r"byte probabilities need a byte-level BPE tokenizer, and <ExternalTok.* is not"
+        UserError, match=r"byte probabilities need a byte-level BPE tokenizer, but <ExternalTok.* is not"
     ):
         ByteModel(lm)
 

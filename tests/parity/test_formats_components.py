@@ -51,8 +51,8 @@ PADDING = {
         ("decoder", {"type": "Sequence", "decoders": [BYTE_LEVEL]}, None),
         ("decoder", None, "decoder null .* makes decoded text differ"),
         ("decoder", WORD_PIECE, "decoder WordPiece .* makes decoded text differ"),
-        ("truncation", TRUNCATION, "truncation is kept for export, but not applied: in HF it drops ids"),
-        ("padding", PADDING, "padding is kept for export, but not applied: in HF it appends ids"),
+        ("truncation", TRUNCATION, "truncation is kept for export but not applied: in HF it drops ids"),
+        ("padding", PADDING, "padding is kept for export but not applied: in HF it appends ids"),
     ],
 )
 def test_components_that_are_not_applied_are_named_where_hf_gives_something_else(part, value, warning, tmp_path):

@@ -135,7 +135,7 @@ def test_a_changed_folder_is_refused(change, message, runs, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"eligible": "^x$"}, "in which the eligibility pattern '\\^x\\$' is not found"),
+        ({"eligible": "^x$"}, "which the eligibility pattern '\\^x\\$' does not match"),
         ({"eligible": "(open"}, "does not compile"),
         ({"mode": "one-pass"}, "only a two-pass tokenizer has eligible pretokens"),
     ],
@@ -149,7 +149,7 @@ def test_extending_keeps_eligibility(runs):
     atom = runs.vocab.index(b" the")
     more = runs.extended([[runs.merge_ids[-1, 2], atom]])
     assert more.eligible == runs.eligible
-    with pytest.raises(UserError, match="is not found"):
+    with pytest.raises(UserError, match="does not match"):
         runs.extended([[atom, runs.byte_ids[ord(".")]]])
 
 

@@ -201,14 +201,14 @@ def test_most_tokens_of_phase_1_in_a_superword():
 @pytest.mark.parametrize(
     ("rules", "options", "message"),
     [
-        ("runs", {}, "give the transition either as"),
+        ("runs", {}, "pass the transition either as"),
         ("boundless", {"transition": 300}, "find the transition themselves"),
         ("boundless", {"transition_merges": 3}, "find the transition themselves"),
         ("uw-2025", {"transition": "auto"}, "need atoms='pretokens'"),
         (Rules(phase1_fence="kept"), {"transition": "auto"}, "need atoms='pretokens'"),
         ("runs", {"transition": "soon"}, "transition='soon' is neither a number nor 'auto'"),
         ("runs", {"transition": "auto", "transition_merges": 3}, "either as transition or as transition_merges"),
-        ("boundless", {"vocab_size": 400}, "compete with 144 phase-1 merges, and the tokenizer has 2; train phase 1"),
+        ("boundless", {"vocab_size": 400}, "compete with 144 phase-1 merges, but the tokenizer has 2; train phase 1"),
         ("magic", {"transition": 256}, "rules='magic' is not a preset; the presets are: uw-2025, uw-paper"),
     ],
 )

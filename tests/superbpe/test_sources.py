@@ -138,7 +138,7 @@ def test_a_sample_is_one_of_what_the_corpus_leaves(tmp_path, phase1):
         (lambda f: [f], r"write Source\(\.\.\.\) around"),
         (lambda f: list(f()), r"write Source\(\.\.\.\) around"),
         (lambda f: lambda: ["a", "b"], r"the corpus gives str, not batches; use Batch\.from_texts"),
-        (lambda f: f(), "the text for superwords is read more than once: give a callable"),
+        (lambda f: f(), "the text for superwords is read more than once: pass a callable"),
     ],
 )
 def test_text_of_another_kind_is_refused(text, message, phase1, english):
@@ -154,7 +154,7 @@ def test_one_source_may_stand_alone(phase1, english):
 @pytest.mark.parametrize("option", [{"threshold": 0}, {"threshold": 2.5}, {"memory_bytes": -1}, {"memory_bytes": 0}])
 def test_limits_that_mean_nothing_are_refused(option, phase1, english):
     ((name, value),) = option.items()
-    with pytest.raises(UserError, match=rf"{name}={value} is not a whole number of 1 or more"):
+    with pytest.raises(UserError, match=rf"{name}={value} must be a whole number, at least 1"):
         train(phase1, batches(english), RULES["uw-2025"], **option)
 
 

@@ -174,12 +174,12 @@ def _used_before_made():
     ("base", "options", "message"),
     [
         (_where_merges_do_not_make_a_token, {"rules": "runs"}, "ignore_merges.*phase1_fence='lifted'"),
-        (_used_before_made, {}, "uses a token before the merge that makes it"),
+        (_used_before_made, {}, "uses a token before the merge that produces it"),
         (_used_before_made, {"keep_ids": False, "transition": 258}, "uses a token before"),
         (None, {"transition": 256}, "keep_ids keeps the whole tokenizer"),
         (None, {"transition_merges": 0}, "keep_ids keeps the whole tokenizer"),
         (None, {"vocab_size": 270}, "vocab_size=270 is less than the 281 ids that are kept"),
-        (None, {"rules": "boundless"}, "interleave=True choose which phase-1 tokens stay"),
+        (None, {"rules": "boundless"}, "interleave=True choose which phase-1 tokens to keep"),
         (None, {"keep_ids": False, "transition": 280}, "transition 280 does not fit the tokenizer, which has 279"),
         (None, {"keep_ids": False, "transition": 256}, "cannot be cut"),
     ],
@@ -195,7 +195,7 @@ def test_a_tokenizer_with_superwords_is_no_start_where_ids_stay():
     documents = documents_of(random.Random(2))
     base = imported(random.Random(2), ignore_merges=False)
     grown = train_superbpe(base, batches(documents), vocab_size=285, rules="none", keep_ids=True)
-    with pytest.raises(UserError, match="has superwords already"):
+    with pytest.raises(UserError, match="already has superwords"):
         train_superbpe(grown, batches(documents), vocab_size=290, rules="none", keep_ids=True)
 
 

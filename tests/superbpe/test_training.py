@@ -391,9 +391,9 @@ def test_transitions_are_sizes_shares_or_merges(larger):
     [
         (
             {"transition": 1001},
-            "the transition 1001 is outside the vocabulary: with vocab_size=1000 it can be 256 to 999",
+            "the transition 1001 is outside the vocabulary: with vocab_size=1000 it must be from 256 to 999",
         ),
-        ({"transition": 255}, "transition=255 is neither a share between 0 and 1 nor a size of 256 or more"),
+        ({"transition": 255}, "transition=255 is neither a fraction between 0 and 1 nor a size of at least 256"),
         ({"transition": 0.1}, "the transition 100 is outside"),
         ({"transition": 0}, "transition=0 is neither"),
         ({"transition": -3}, "transition=-3 is neither"),
@@ -403,8 +403,8 @@ def test_transitions_are_sizes_shares_or_merges(larger):
         ({"transition": float("inf")}, "transition=inf is neither"),
         ({"transition_merges": 744}, "the transition 1000 is outside the vocabulary"),
         ({"transition_merges": -1}, "the transition 255 is outside the vocabulary"),
-        ({}, "give the transition either as transition or as transition_merges"),
-        ({"transition": 500, "transition_merges": 244}, "give the transition either as"),
+        ({}, "pass the transition either as transition or as transition_merges"),
+        ({"transition": 500, "transition_merges": 244}, "pass the transition either as"),
     ],
 )
 def test_impossible_transitions_are_errors(transition, message, larger):
@@ -416,7 +416,7 @@ def test_impossible_transitions_are_errors(transition, message, larger):
 
 def test_a_transition_beyond_the_tokenizer_is_an_error(larger):
     documents, phase1 = larger
-    with pytest.raises(UserError, match="needs 1044 phase-1 merges, and the tokenizer has 943; use at most 1199"):
+    with pytest.raises(UserError, match="needs 1044 phase-1 merges, but the tokenizer has 943; use at most 1199"):
         train_superbpe(phase1, batches(documents), vocab_size=2000, transition=1300, rules=Rules())
 
 

@@ -69,13 +69,13 @@ def test_what_is_no_text_is_refused(trained):
         encode(pa.array([1]))
     for wrong, kind in ((None, "NoneType"), (b"bytes", "bytes"), (3, "int")):
         for use in (encode, count, lambda batch: encode(batch, disallowed_special="all")):
-            with pytest.raises(UserError, match=f"text 1 is no string but {kind}"):
+            with pytest.raises(UserError, match=f"text 1 is not a string but {kind}"):
                 use(["a", wrong])
-        with pytest.raises(UserError, match=f"text 1 is no string but {kind}"):
+        with pytest.raises(UserError, match=f"text 1 is not a string but {kind}"):
             trained["gpt2"].encode_batch_dropout(["a", wrong], 0.5, seed=1)
     with pytest.raises(UserError, match="a batch is a list of texts; use encode for one"):
         encode("text")
-    with pytest.raises(UserError, match="threads=0 is not possible; use 1 to 1024"):
+    with pytest.raises(UserError, match="threads=0 must be from 1 to 1024"):
         encode(["a"], threads=0)
     bad = pa.Array.from_buffers(
         pa.string(), 2, [None, pa.py_buffer(np.array([0, 1, 3], np.int32)), pa.py_buffer(b"a\xc3(")]
@@ -86,7 +86,7 @@ def test_what_is_no_text_is_refused(trained):
 
 def test_threads_come_from_the_environment(trained, monkeypatch):
     monkeypatch.setenv("SUPERBPE_THREADS", "none")
-    with pytest.raises(UserError, match="SUPERBPE_THREADS='none' is not possible; use a whole number, 1 to 1024"):
+    with pytest.raises(UserError, match="SUPERBPE_THREADS='none' must be a whole number, from 1 to 1024"):
         trained["gpt2"].encode_batch(["a"])
     monkeypatch.setenv("SUPERBPE_THREADS", "3")
     assert trained["gpt2"].encode_batch(["a"])[1].tolist() == [0, 1]
@@ -332,7 +332,7 @@ def test_offsets_that_do_not_fit_are_refused(offsets, trained):
 
 @pytest.mark.parametrize("offsets", [[], [0.5], [[0, 1]]])
 def test_offsets_are_a_row_of_whole_numbers(offsets, trained):
-    with pytest.raises(UserError, match="offsets are a row of whole numbers, one more than there are texts"):
+    with pytest.raises(UserError, match="offsets must be a 1-D array of integers, one more than there are texts"):
         trained["gpt2"].decode_batch([97], offsets)
 
 

@@ -106,7 +106,7 @@ def test_directories_and_globs_are_sorted_and_searched_below(tmp_path):
         "b/2.txt", "a/1.txt", "a/deep/3.jsonl", "c.parquet",
     ]  # fmt: skip
     assert documents(tmp_path / "notes.md", format="txt") == ["notes.md"]
-    with pytest.raises(UserError, match=r"notes\.md: unknown kind of file; name it .* or set corpus\.format"):
+    with pytest.raises(UserError, match=r"notes\.md: unknown file type; name it .* or set corpus\.format"):
         documents(tmp_path / "notes.md")
 
 
@@ -164,7 +164,7 @@ def test_heldout_paths(tmp_path):
     assert documents(train, "all", **options) == ["t" * 10] * 3 + ["h" * 10] * 3
     assert documents(train, max_bytes=15, **options) == ["t" * 10] * 2
     assert documents(train, "heldout", max_bytes=15, **options) == ["h" * 10] * 3
-    with pytest.raises(UserError, match=r"train\.jsonl is named in paths and in heldout_paths"):
+    with pytest.raises(UserError, match=r"train\.jsonl is in both paths and heldout_paths"):
         documents(train, heldout_paths=[str(tmp_path)])
 
 
@@ -204,7 +204,7 @@ def test_a_file_counts_once_whatever_it_is_called(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     twice = CorpusConfig(paths=["a.jsonl", str(tmp_path / "a.jsonl")])
     assert list(Corpus(twice).documents("train")) == ["one"]
-    with pytest.raises(UserError, match="a file is one or the other"):
+    with pytest.raises(UserError, match="is in both paths and heldout_paths"):
         Corpus(CorpusConfig(paths=["a.jsonl"], heldout_paths=[str(tmp_path / "a.jsonl")]))
 
 
@@ -258,7 +258,7 @@ def test_a_sample_takes_its_share_of_every_file_and_leaves_the_held_out_document
         paths, "heldout", heldout_fraction=0.2
     )
     assert documents(paths, heldout_fraction=0.2, sample=0.25, sample_salt="x") != part
-    with pytest.raises(UserError, match="sample=0 is no share"):
+    with pytest.raises(UserError, match="sample=0 must be greater than 0"):
         documents(paths, sample=0)
 
 

@@ -16,8 +16,8 @@ from tokenizer import Corpus, CorpusConfig, UserError
         ({"paths": ["x"], "dataset": "y"}, "needs either paths or a dataset"),
         ({"paths": ["no/such/file.txt"]}, "no/such/file.txt: no such file"),
         ({"paths": ["no/such/*.txt"]}, r"no/such/*.txt: no such file"),
-        ({"paths": ["x"], "heldout_fraction": 1.0}, "heldout_fraction=1.0 is no share"),
-        ({"paths": ["x"], "heldout_fraction": -0.1}, "heldout_fraction=-0.1 is no share"),
+        ({"paths": ["x"], "heldout_fraction": 1.0}, "heldout_fraction=1.0 must be"),
+        ({"paths": ["x"], "heldout_fraction": -0.1}, "heldout_fraction=-0.1 must be"),
         ({"paths": ["x"], "on_invalid_utf8": "ignore"}, "on_invalid_utf8='ignore'; it is one of: error, replace"),
         ({"paths": ["x"], "score_field": "s"}, "score_field and min_score go together"),
         ({"paths": ["x"], "min_score": 0.0}, "score_field and min_score go together"),
@@ -25,7 +25,7 @@ from tokenizer import Corpus, CorpusConfig, UserError
         ({"paths": ["x"], "min_document_bytes": -1}, "min_document_bytes=-1"),
         ({"paths": ["x"], "max_document_bytes": -1}, "max_document_bytes=-1"),
         ({"paths": ["x"], "batch_bytes": -1}, "batch_bytes=-1"),
-        ({"paths": ["x"], "heldout_fraction": float("nan")}, "heldout_fraction=nan is no share"),
+        ({"paths": ["x"], "heldout_fraction": float("nan")}, "heldout_fraction=nan must be"),
         ({"paths": ["x"], "format": "csv"}, "format='csv'; it is one of: txt, jsonl, parquet"),
     ],
 )
@@ -41,7 +41,7 @@ def test_one_path_must_be_a_list():
 
 
 def test_an_empty_directory_and_an_empty_corpus_are_errors(tmp_path):
-    with pytest.raises(UserError, match=r"the directory holds no \.txt, \.jsonl or \.parquet file"):
+    with pytest.raises(UserError, match=r"the directory contains no \.txt, \.jsonl or \.parquet file"):
         documents(tmp_path)
     for name, data in [
         ("a.txt", b""),
@@ -65,7 +65,7 @@ def test_nothing_held_out_is_an_error(tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": "one"}])
     with pytest.raises(UserError, match=r"no documents are held out; set corpus\.heldout_fraction"):
         documents(path, "heldout")
-    with pytest.raises(UserError, match="of few documents perhaps none"):
+    with pytest.raises(UserError, match="may choose none of a few"):
         documents(path, "heldout", heldout_fraction=1e-9)
 
 
@@ -130,7 +130,7 @@ def test_truncated_files_are_errors(name, sample, tmp_path):
 def test_a_file_that_ends_too_soon_says_what_to_do(name, tmp_path):
     path = tmp_path / name
     path.write_bytes(gzip.compress(b'{"text": "%s"}' % bytes(range(97, 123)) * 1000)[:-30])
-    with pytest.raises(UserError, match=r"may be damaged or incomplete; fetch or write it again"):
+    with pytest.raises(UserError, match=r"may be damaged or incomplete; download or write it again"):
         documents(path)
 
 
@@ -139,7 +139,7 @@ def test_a_damaged_parquet_page_is_a_users_error(tmp_path):
     content = bytearray(path.read_bytes())
     content[100:200] = b"\xff" * 100
     path.write_bytes(content)
-    with pytest.raises(UserError, match=r"a\.parquet: damaged Parquet file: .*fetch or write it again"):
+    with pytest.raises(UserError, match=r"a\.parquet: damaged Parquet file: .*download or write it again"):
         documents(path)
 
 

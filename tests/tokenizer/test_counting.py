@@ -102,7 +102,7 @@ def test_files_that_hold_no_counts_are_refused(tmp_path):
         PretokenCounts.load(tmp_path / "nothing.parquet")
     table = pq.read_table(_saved(tmp_path)).replace_schema_metadata({})
     pq.write_table(table, tmp_path / "foreign.parquet")
-    with pytest.raises(UserError, match=r"foreign\.parquet does not hold pretoken counts"):
+    with pytest.raises(UserError, match=r"foreign\.parquet is not a file of pretoken counts of format version 1 to 2"):
         PretokenCounts.load(tmp_path / "foreign.parquet")
 
 
@@ -262,7 +262,7 @@ def test_mixtures_that_cannot_be_are_errors():
     with pytest.raises(UserError, match="no counts"):
         mix_counts([])
     for weight in (0, -1, 0.5, True):
-        with pytest.raises(UserError, match="no positive integer"):
+        with pytest.raises(UserError, match="not a positive integer"):
             mix_counts([(counts, weight)])
     with pytest.raises(UserError, match="differ in their pattern"):
         mix_counts([(counts, 1), (counted(["some text"], "llama3"), 1)])

@@ -154,11 +154,11 @@ def test_the_phases_are_the_tokenizers_own(name, trained):
 
 @pytest.mark.parametrize("p", [-0.1, 1.1, float("nan")])
 def test_p_is_a_probability(p, trained):
-    with pytest.raises(UserError, match="is no probability: it is from 0 to 1"):
+    with pytest.raises(UserError, match="is not a probability: it must be from 0 to 1"):
         trained["gpt2"].encode_dropout("a", p, seed=0)
 
 
 @pytest.mark.parametrize("seed", [-1, 1 << 64])
 def test_seeds_are_of_64_bits(seed, trained):
-    with pytest.raises(UserError, match=rf"seed={seed} is not possible; use 0 to"):
+    with pytest.raises(UserError, match=rf"seed={seed} must be from 0 to"):
         trained["gpt2"].encode_dropout("a", 0.1, seed=seed)

@@ -63,7 +63,7 @@ def test_a_cut_in_a_gap_is_refused():
 
 
 def test_half_a_surrogate_pair_is_refused(trained, tmp_path):
-    message = "half a surrogate pair"
+    message = "lone surrogate"
     with pytest.raises(UserError, match=message):
         Tokenizer(*tiktoken.from_ranks(BYTES, pattern="gpt2", special_tokens={"\ud800": 256}))
     with pytest.raises(UserError, match=message):
@@ -163,7 +163,7 @@ def test_files_are_not_overwritten(kind, name, trained, tmp_path):
     else:
         written[0].write_text("mine")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(UserError, match="exists already; name a new"):
+    with pytest.raises(UserError, match="already exists; name a new"):
         formats.write(trained["gpt2"], tmp_path / name, kind)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 

@@ -41,7 +41,7 @@ def test_gpt2_files_give_the_tokenizer_again(name, trained, tmp_path):
     ours = trained[name]
     cut = ours.fence or ours.pattern
     if name != "gpt2":
-        with pytest.raises(UserError, match="hold no pattern, and programs take GPT-2's"):
+        with pytest.raises(UserError, match="contain no pattern, and programs use GPT-2's"):
             formats.write(ours, tmp_path / "two", "gpt2")
         assert not (tmp_path / "two").exists()
     formats.write(ours, tmp_path / "two", "gpt2", any_pattern=True)
@@ -85,7 +85,7 @@ def test_our_folders_are_copied_exactly(name, trained, tmp_path):
     formats.write(Tokenizer.from_file(tmp_path / "one"), tmp_path / "two", "superbpe")
     for file in (tmp_path / "one").iterdir():
         assert (tmp_path / "two" / file.name).read_bytes() == file.read_bytes()
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         formats.write(trained[name], tmp_path / "two", "superbpe")
 
 

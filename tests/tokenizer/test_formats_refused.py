@@ -9,15 +9,15 @@ from tokenizer.formats import tiktoken
 # What is refused, by name.
 
 REFUSED = {
-    "WordPiece": ({"model": {"type": "WordPiece", "vocab": {}}}, "holds a model of the type 'WordPiece'; only"),
-    "Unigram": ({"model": {"type": "Unigram", "vocab": []}}, "holds a model of the type 'Unigram'"),
+    "WordPiece": ({"model": {"type": "WordPiece", "vocab": {}}}, "has a model of the type 'WordPiece'; only"),
+    "Unigram": ({"model": {"type": "Unigram", "vocab": []}}, "has a model of the type 'Unigram'"),
     "prefix": ({"model_continuing_subword_prefix": "##"}, "continuing_subword_prefix is '##'"),
     "suffix": ({"model_end_of_word_suffix": "</w>"}, "end_of_word_suffix is '</w>'"),
     "dropout": ({"model_dropout": 0.1}, r"dropout of 0\.1 .*ignore=\{'dropout'\}"),
-    "option": ({"model_novel": 1}, "model option 'novel' that is not known"),
+    "option": ({"model_novel": 1}, "unknown model option 'novel'"),
     "Lowercase": (
         {"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]}},
-        r"normalizer NFC \+ Lowercase changes text .*NFC, NFD, NFKC, NFKD are followed.*ignore=\{'normalizer'\}",
+        r"normalizer NFC \+ Lowercase changes text .*NFC, NFD, NFKC, NFKD are supported.*ignore=\{'normalizer'\}",
     ),
     "no pre-tokenizer": ({"pre_tokenizer": None}, "no ByteLevel pre-tokenizer"),
     "Metaspace": ({"pre_tokenizer": sequence({"type": "Metaspace"})}, "pre-tokenizer Metaspace is not supported"),
@@ -31,19 +31,19 @@ REFUSED = {
     ),
     "behavior": ({"pre_tokenizer": sequence(split("a", "MergedWithNext"))}, "behavior MergedWithNext; Isolated is"),
     "removed": ({"pre_tokenizer": sequence(split("a", "Removed", invert=True))}, "it may drop text"),
-    "regex": ({"pre_tokenizer": sequence(split(r"\w+"))}, r"may read '\\\\w' .*ignore=\{'regex'\}"),
+    "regex": ({"pre_tokenizer": sequence(split(r"\w+"))}, r"may interpret '\\\\w' .*ignore=\{'regex'\}"),
     "not bytes": ({"model_vocab": {"▁a": 0}, "model_merges": []}, "'▁a' is not in the byte alphabet"),
-    "few bytes": ({"model_vocab": {"a": 0}, "model_merges": []}, "not byte-level: byte 0 is no token"),
-    "unknown merge": ({"model_merges": ["a z"]}, "merge 0, 'a' and 'z', is not of its vocabulary"),
+    "few bytes": ({"model_vocab": {"a": 0}, "model_merges": []}, "not byte-level: byte 0 has no token"),
+    "unknown merge": ({"model_merges": ["a z"]}, "merge 0, 'a' and 'z', is not in its vocabulary"),
     "merge of three": ({"model_merges": ["a b c"]}, "merge 0 is 'a b c'"),
     "lstrip": ({"added_tokens": [added("<m>", 260, lstrip=True)]}, r"'<m>' has lstrip; pass ignore=\{'lstrip'\}"),
     "single_word": ({"added_tokens": [added("<m>", 260, single_word=True)]}, "'<m>' has single_word"),
     "normalized": (
         {"normalizer": {"type": "NFD"}, "added_tokens": [added("éé", 260, normalized=True)]},
-        r"'éé' is normalized, and found where text becomes 'e.e.'; pass ignore=\{'normalized'\}",
+        r"'éé' is normalized and matches text that becomes 'e.e.'; pass ignore=\{'normalized'\}",
     ),
     "added id": ({"added_tokens": [added("<m>", 300)]}, "'<m>' has id 300, not 260"),
-    "ordinary token": ({"added_tokens": [added("ab", 256)]}, "merge 0, 'a' and 'b', is not of its vocabulary"),
+    "ordinary token": ({"added_tokens": [added("ab", 256)]}, "merge 0, 'a' and 'b', is not in its vocabulary"),
     "damage": ({"model_vocab": {"a": "x"}}, "an id is not a whole number"),
     "no content": ({"added_tokens": [{"id": 260}]}, r"the key 'added_tokens\[0\]\.content' is missing"),
     "content": ({"added_tokens": [{"id": 260, "content": 5}]}, r"'added_tokens\[0\]\.content' is 5, not a string"),
@@ -72,7 +72,7 @@ def test_parts_can_be_ignored_and_that_is_recorded(tmp_path):
         added_tokens=[added("<m>", 260, lstrip=True)],
         pre_tokenizer=sequence(split(r"\w+")),
     )
-    with pytest.raises(UserError, match=r"ignore='nothing' is nothing that can be ignored; there are normalizer"):
+    with pytest.raises(UserError, match=r"ignore='nothing' cannot be ignored; these can: normalizer"):
         Tokenizer.from_file(file, ignore={"nothing"})
     tokenizer = Tokenizer.from_file(file, ignore={"normalizer", "dropout", "lstrip", "regex"})
     assert tokenizer.provenance["imported"]["ignored"] == ["dropout", "lstrip", "normalizer", "regex"]
@@ -87,8 +87,8 @@ def test_parts_can_be_ignored_and_that_is_recorded(tmp_path):
     ("file", "content", "message"),
     [
         ("merges.txt", "a\n", "line 1: 'a' is not two tokens"),
-        ("merges.txt", "#version: 0.2\na b\n\nĠ zz\n", "line 4: 'zz' is no token"),
-        ("vocab.json", "{}", "byte 0 is no token"),
+        ("merges.txt", "#version: 0.2\na b\n\nĠ zz\n", "line 4: 'zz' is not a token"),
+        ("vocab.json", "{}", "byte 0 has no token"),
         ("vocab.json", '{"a": "b"}', "an id is not a whole number"),
         ("vocab.json", "[]", "not a JSON object"),
         ("vocab.json", "{", "is not JSON"),
@@ -104,11 +104,11 @@ def test_damaged_gpt2_files_are_refused(file, content, message, trained, tmp_pat
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("YQ== 0\nYQ== 1\n", "line 2: the token b'a' is empty or there twice"),
+        ("YQ== 0\nYQ== 1\n", "line 2: the token b'a' is empty or a duplicate"),
         ("YQ==\n", "line 1: 'YQ==' is not a base64 token"),
         ("%% 3\n", "is not a base64 token"),
         ("YQ== x\n", "is not a base64 token"),
-        ("YQ== 0\n", "byte 0 is no token"),
+        ("YQ== 0\n", "byte 0 has no token"),
         ("\ufffd", "is not a base64"),
     ],
 )
@@ -124,23 +124,23 @@ def test_damaged_ranks_are_refused(content, message, tmp_path):
 def test_arguments_of_another_format_and_unknown_paths_are_refused(trained, tmp_path):
     with pytest.raises(UserError, match="does not exist"):
         Tokenizer.from_file(tmp_path / "none")
-    with pytest.raises(UserError, match="holds no tokenizer: looked for superbpe"):
+    with pytest.raises(UserError, match="contains no tokenizer: looked for superbpe"):
         Tokenizer.from_file(tmp_path)
     (tmp_path / "a.bin").write_text("")
-    with pytest.raises(UserError, match=r"a\.bin is not known"):
+    with pytest.raises(UserError, match=r"a\.bin is not a known tokenizer file"):
         Tokenizer.from_file(tmp_path / "a.bin")
     trained["gpt2"].save(tmp_path / "ours")
     with pytest.raises(UserError, match="of the kind superbpe, which takes no pattern"):
         Tokenizer.from_file(tmp_path / "ours", pattern="gpt2")
     formats.write(trained["gpt2"], tmp_path / "x.tiktoken", "tiktoken")
     (tmp_path / "x.tiktoken.json").unlink()
-    with pytest.raises(UserError, match="holds no pattern; pass pattern="):
+    with pytest.raises(UserError, match="contains no pattern; pass pattern="):
         Tokenizer.from_file(tmp_path / "x.tiktoken")
     read = Tokenizer.from_file(tmp_path / "x.tiktoken", pattern="gpt2", special_tokens={"<|endoftext|>": 1199})
     assert read.vocab == trained["gpt2"].vocab
     for path, kind, message in [
-        ("x", "tiktoken", "should end in .tiktoken"),
-        ("x", "sentencepiece", "'sentencepiece' is not known; there are superbpe, hf"),
+        ("x", "tiktoken", "must end in .tiktoken"),
+        ("x", "sentencepiece", "unknown format 'sentencepiece'; the formats are: superbpe, hf"),
         ("a.bin", "hf", "is a file; name a folder"),
     ]:
         with pytest.raises(UserError, match=message):
@@ -164,12 +164,12 @@ def test_tiktoken_is_refused_where_its_ranks_would_mean_something_else(tmp_path)
     with pytest.raises(UserError, match=r"merges leave b'abc' in two parts, which tiktoken would join"):
         tiktoken.export(Tokenizer.from_file(file))
     file = hf_file(tmp_path, model_merges=["a b", "ab c", "b c"])
-    with pytest.raises(UserError, match=r"merges never make the token b'xyz', but tiktoken takes"):
+    with pytest.raises(UserError, match=r"merges never produce the token b'xyz', but in tiktoken"):
         tiktoken.export(Tokenizer.from_file(file))
     file = hf_file(tmp_path, model_merges=["a b", "ab c", "a bc", "b c"], model_ignore_merges=True)
     assert len(tiktoken.export(Tokenizer.from_file(file))["mergeable_ranks"]) == 260
     file = hf_file(tmp_path, pre_tokenizer=sequence(split(r"(?=a)|b")), model_ignore_merges=True)
-    with pytest.raises(UserError, match="can match nothing between two characters"):
+    with pytest.raises(UserError, match="can match the empty string between two characters"):
         tiktoken.export(Tokenizer.from_file(file))
 
 

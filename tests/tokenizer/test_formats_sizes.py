@@ -53,14 +53,14 @@ def test_extending_appends_and_changes_no_id(trained):
     again = super_.extended([(size, size)])
     assert (again.fence, again.n_phase1_merges) == (super_.fence, super_.n_phase1_merges)
     for pairs, message in [
-        ([(the, size)], f"new merge 0 joins ids .*{size}"),
+        ([(the, size)], f"new merge 0 joins the ids .*{size}"),
         ([(-1, the)], "does not exist yet"),
-        ([(the, plain.special_tokens["<|endoftext|>"])], "special tokens are not merged"),
+        ([(the, plain.special_tokens["<|endoftext|>"])], "special tokens cannot be merged"),
         ([(the, of), (the, of)], "spelled by two tokens"),
     ]:
         with pytest.raises(UserError, match=message):
             plain.extended(pairs)
-    with pytest.raises(UserError, match="has a phase 2 already"):
+    with pytest.raises(UserError, match="already has a phase 2"):
         super_.extended([(the, of)], fence=patterns.resolve("none"))
 
 

@@ -166,7 +166,7 @@ def test_a_small_file_cannot_ask_for_a_large_vocabulary(monkeypatch):
             spelling.spell(range(256), merges, {}, {})
         assert tracemalloc.get_traced_memory()[1] < 2 * spelling.MOST_BYTES
         tracemalloc.stop()
-    with pytest.raises(UserError, match="the tokens have more than 67108864 bytes together"):
+    with pytest.raises(UserError, match="the tokens have more than 67108864 bytes in total"):
         spelling.spell(range(256), merges[:0], {b"a" * (1 << 26): 256}, {})
 
 

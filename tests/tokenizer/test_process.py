@@ -93,12 +93,12 @@ def test_no_memory_is_an_error(backtrace):
 
 @pytest.mark.parametrize("threads", [MOST_THREADS + 1, 100_000, 0])
 def test_more_threads_than_any_machine_has_are_refused(threads, monkeypatch):
-    with pytest.raises(UserError, match=f"threads={threads} is not possible; use 1 to {MOST_THREADS}"):
+    with pytest.raises(UserError, match=f"threads={threads} must be from 1 to {MOST_THREADS}"):
         thread_count(threads)
-    with pytest.raises(UserError, match=f"threads={threads} is not possible"):
+    with pytest.raises(UserError, match=f"threads={threads} must be"):
         count_pretokens([Batch.from_texts(["a"])], "gpt2", threads=threads)
     monkeypatch.setenv("SUPERBPE_THREADS", str(threads))
-    with pytest.raises(UserError, match=f"SUPERBPE_THREADS={threads} is not possible; use 1 to {MOST_THREADS}"):
+    with pytest.raises(UserError, match=f"SUPERBPE_THREADS={threads} must be from 1 to {MOST_THREADS}"):
         thread_count(None)
 
 

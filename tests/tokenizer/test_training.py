@@ -158,7 +158,7 @@ def test_merges_nest(real, tie_break):
         (200, ["<|endoftext|>"], r"vocab_size=200 is below 256 bytes \+ 1 special token\(s\); use at least 257"),
         (257, ["<a>", "<b>"], r"vocab_size=257 .* use at least 258"),
         (300, ["<a>", "<a>"], "repeats a string"),
-        (300, [""], "holds an empty one"),
+        (300, [""], "contains an empty one"),
     ],
 )
 def test_sizes_that_do_not_fit_are_errors(real, vocab_size, special_tokens, message):
@@ -170,8 +170,8 @@ NEVER_SAVED = [
     ("abc", "special_tokens='abc' is not a list of strings"),
     ([5], r"special_tokens=\[5\] is not a list of strings"),
     (["<a>", "<a>"], "repeats a string"),
-    ([""], "holds an empty one"),
-    (["<\udc80>"], "half a surrogate pair"),
+    ([""], "contains an empty one"),
+    (["<\udc80>"], "lone surrogate"),
     (["a"], r"'a' is also how tokenizer.json writes the ordinary token b'a'; use another string, such as '<\|a\|>'"),
     (["é"], r"'é' is also how tokenizer.json writes the ordinary token b'\\xe9'"),
     (["Ġ"], "'Ġ' is also how tokenizer.json writes the ordinary token b' '"),
@@ -298,11 +298,11 @@ def test_going_on_keeps_the_layout_of_ids(real):
 
 def test_what_cannot_go_on_is_refused(real, trained):
     start = train_bpe(real, 400)
-    with pytest.raises(UserError, match=r"vocab_size=300 is less than start has \(400\); use cut"):
+    with pytest.raises(UserError, match=r"vocab_size=300 is less than start has \(400 tokens\); use cut"):
         train_bpe(real, 300, start=start)
     with pytest.raises(UserError, match="start has superwords"):
         train_bpe(real, 5000, start=trained["superwords"])
-    with pytest.raises(UserError, match="start cuts text by the pattern 'gpt2', the counts by 'superbpe'"):
+    with pytest.raises(UserError, match="start has the pattern 'gpt2', the counts have 'superbpe'"):
         train_bpe(real, 5000, start=trained["gpt2"])
 
 

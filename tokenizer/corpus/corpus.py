@@ -1,7 +1,7 @@
-"""Documents out of files and datasets, in batches.
+"""Documents from files and datasets, in batches.
 
-The native core reads .txt and .jsonl (plain, gzip, zstd) ahead on threads; pyarrow hands over Parquet buffers;
-`datasets` serves the hub and whatever else it can load. Filters and the held-out split are the same for all.
+The native core reads .txt and .jsonl (plain, gzip, zstd) on background threads; pyarrow reads Parquet into buffers;
+`datasets` reads the hub and any other format it supports. Filters and the held-out split are the same for all sources.
 """
 
 from __future__ import annotations
@@ -40,33 +40,34 @@ _SAMPLE_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class CorpusConfig:
-    r"""Where documents come from and which of them count.
+    r"""Sources of documents and the filters applied to them.
 
     Attributes:
-        paths: files, directories (searched below) and globs.
-        format: txt, jsonl or parquet; None to tell by each file's name.
-        field: where the text is in a record; a dotted path reaches into nested ones.
-        separator: in .txt, what stands between documents (\n and \t may be written so); None for one document
+        paths: files, directories (searched recursively) and globs.
+        format: txt, jsonl or parquet; None to infer it from each file's name.
+        field: field of a record that holds the text; a dotted path for nested fields.
+        separator: string between documents in .txt files (\n and \t are accepted as escapes); None for one document
             per file.
-        dataset: instead of paths, a Hugging Face dataset: hub name or local path, streamed.
-        dataset_config, dataset_split: its configuration and split.
-        sample: share of documents to take, chosen by a hash of their text wherever in the files they stand; held-out
-            documents are all taken.
-        sample_salt: another salt, another choice.
-        max_bytes: budget of text, in order of documents and before the held-out split and the sample; the document
-            that reaches it is the last. Of files in several languages it takes the first: `sample` takes of each.
-        min_document_bytes, max_document_bytes: shorter and longer documents are left out.
-        source_field: where a record says where its document comes from (dotted); None for the name of its file. It
-            changes no document; held-out loss is reported per source (see `tokenizer.corpus.origins`).
-        score_field, min_score: documents whose number at this (dotted) field is missing or lower are left out.
-        heldout_fraction: share of documents held out, chosen by a hash of their text.
-        heldout_salt: another salt, another choice.
-        heldout_paths: files of held-out documents; `heldout_fraction` then plays no part.
+        dataset: a Hugging Face dataset to stream instead of paths: hub name or local path.
+        dataset_config, dataset_split: configuration and split of the dataset.
+        sample: fraction of documents to keep, chosen by a hash of their text, independent of their position. All
+            held-out documents are kept.
+        sample_salt: changes which documents are sampled.
+        max_bytes: budget of text in bytes, applied in document order before the held-out split and the sample; the
+            document that reaches it is the last one. With files in several languages it keeps only the first ones; use
+            `sample` to keep some of each.
+        min_document_bytes, max_document_bytes: shorter and longer documents are skipped.
+        source_field: field (dotted) with the source of a record's document; None to use the file name. It does not
+            change documents; held-out loss is reported per source (see `tokenizer.corpus.origins`).
+        score_field, min_score: documents whose number in this field (dotted) is missing or lower are skipped.
+        heldout_fraction: fraction of documents held out, chosen by a hash of their text.
+        heldout_salt: changes which documents are held out.
+        heldout_paths: files of held-out documents; `heldout_fraction` is then ignored.
         on_invalid_utf8: "error", or "replace" (malformed bytes become U+FFFD).
-        batch_bytes: text per batch.
-        document_limit_bytes: a longer document is an error, unless `max_document_bytes` leaves it out: documents are
-            held whole, with several times their size of memory, and a small compressed file may hold any amount of
-            text. For JSON lines the limit is on the line. Text files that are counted in parts may be longer.
+        batch_bytes: text per batch, in bytes.
+        document_limit_bytes: a longer document is an error, unless `max_document_bytes` skips it. Documents are kept
+            in memory as a whole, at several times their size, and a small compressed file can hold any amount of
+            text. For JSON lines the limit applies to the line. Text files that are counted in parts may be longer.
     """
 
     paths: list[str] = dataclasses.field(default_factory=list)
@@ -93,7 +94,7 @@ class CorpusConfig:
 
     @property
     def skip_above(self) -> int | None:
-        """Length from which on documents are left out, if that is not above the limit, which is an error then."""
+        """`max_document_bytes`; None if it is above `document_limit_bytes`, where long documents are an error."""
         longest = self.max_document_bytes
         return None if longest is None or longest > self.document_limit_bytes else longest
 
@@ -106,7 +107,7 @@ class Corpus:
     """
 
     def __init__(self, config: CorpusConfig) -> None:
-        """Finds the files.
+        """Find the files.
 
         Raises:
             UserError: a path does not exist, or the configuration contradicts itself.
@@ -120,13 +121,13 @@ class Corpus:
                 "a corpus needs either paths or a dataset; set corpus.paths=[FILE,...] or corpus.dataset=NAME"
             )
         if not 0.0 <= config.heldout_fraction < 1.0:
-            raise UserError(f"heldout_fraction={config.heldout_fraction} is no share; use 0 or more and less than 1")
+            raise UserError(f"heldout_fraction={config.heldout_fraction} must be at least 0 and less than 1")
         if not 0.0 < config.sample <= 1.0:
-            raise UserError(f"sample={config.sample} is no share of documents; use more than 0 and at most 1")
+            raise UserError(f"sample={config.sample} must be greater than 0 and at most 1")
         for name in ("max_bytes", "min_document_bytes", "max_document_bytes", "batch_bytes", "document_limit_bytes"):
             value = getattr(config, name)
             if value is not None and value < 0:
-                raise UserError(f"{name}={value} is not possible; use 0 or more")
+                raise UserError(f"{name}={value} must be at least 0")
         if config.on_invalid_utf8 not in ("error", "replace"):
             raise UserError(f"on_invalid_utf8={config.on_invalid_utf8!r}; it is one of: error, replace")
         if (config.score_field is None) != (config.min_score is None):
@@ -138,7 +139,7 @@ class Corpus:
         read = [path for path, _ in [*self.files, *self.heldout_files]] + _local_files(config.dataset)
         self._states = {path: _state(path) for path in read}
         if overlap := {p.resolve() for p, _ in self.files} & {p.resolve() for p, _ in self.heldout_files}:
-            raise UserError(f"{min(overlap)} is named in paths and in heldout_paths; a file is one or the other")
+            raise UserError(f"{min(overlap)} is in both paths and heldout_paths; remove it from one of them")
 
     def batches(
         self,
@@ -149,20 +150,21 @@ class Corpus:
         parts: bool = False,
         batch_bytes: int | None = None,
     ) -> Iterator[_native.Batch]:
-        """Documents in batches of about `batch_bytes`, read ahead of the consumer.
+        """Documents in batches of about `batch_bytes`, prefetched on background threads.
 
         Args:
-            split: which side of the held-out split.
-            readers: threads that read .txt and .jsonl files, each a file at a time.
-            in_order: give documents in the order of the files. Several readers then put by up to 16 batches each of
-                files whose turn has not come, fewer where a document fills more than a batch. Without it, they give
-                documents as they come; a budget (`max_bytes`) is about order, so then there is one reader.
-            parts: give .txt files that are one document in parts cut between words, where no filter needs to see
-                the whole document; for counting, which can do with parts.
-            batch_bytes: text per batch, instead of the configuration's.
+            split: side of the held-out split.
+            readers: threads that read .txt and .jsonl files, one file each at a time.
+            in_order: yield documents in file order. Each reader then buffers up to 16 batches of later files, fewer if
+                a document fills more than a batch. If False, documents are yielded as they are read. A budget
+                (`max_bytes`) depends on order, so it uses one reader.
+            parts: yield .txt files that are a single document in parts, cut between words, if no filter needs the
+                whole document. For counting, which works on parts.
+            batch_bytes: text per batch, overrides the configuration.
 
         Raises:
-            UserError: a file cannot be read as asked, it changed since this object was made, or no document is left.
+            UserError: a file cannot be read as configured or changed since this object was created, or no document is
+                left.
         """
         config = self.config if batch_bytes is None else replace(self.config, batch_bytes=batch_bytes)
         whole = (
@@ -196,22 +198,22 @@ class Corpus:
         if empty and split == "heldout" and not explicit:
             raise UserError(
                 f"no document of {config.dataset or config.paths} is held out: heldout_fraction="
-                f"{config.heldout_fraction:g} chooses them by a hash, and of few documents perhaps none. A .txt file "
-                "is one document unless corpus.separator says what stands between documents, as in "
-                "'corpus.separator=\"\\n\\n\"'; or name files of held-out text with corpus.heldout_paths"
+                f"{config.heldout_fraction:g} chooses documents by a hash, and may choose none of a few. A .txt file "
+                "is one document unless corpus.separator is set to the string between documents, for example "
+                "'corpus.separator=\"\\n\\n\"'; or set corpus.heldout_paths to files of held-out text"
             )
         if empty:
             raise UserError(
                 f"the corpus is empty: no document of {config.dataset or config.paths} is left for the {split} split "
                 "(see min_document_bytes, max_document_bytes, min_score, sample and heldout_fraction; a .txt file is "
-                "one document unless corpus.separator says what stands between documents)"
+                "one document unless corpus.separator is set to the string between documents)"
             )
 
     def filter(self, split: Split) -> _native.DocumentFilter:
-        """Which documents are taken, to be asked about all of them in order.
+        """Filter that selects the documents of a split. It must see all documents in order.
 
         Raises:
-            UserError: no documents are held out, and held-out ones are asked for.
+            UserError: the split is "heldout", but no documents are held out.
         """
         config = self.config
         explicit = bool(config.heldout_paths)
@@ -225,44 +227,43 @@ class Corpus:
             heldout_fraction=config.heldout_fraction,
             heldout_salt=config.heldout_salt,
             sample_fraction=1.0 if split == "heldout" else config.sample,
-            sample_salt=f"corpus:{config.sample_salt}",  # not phase 2's, which samples what this leaves
+            sample_salt=f"corpus:{config.sample_salt}",  # unlike phase 2, which samples from what remains
         )
 
     def unfiltered(self, file: tuple[Path, str] | None, field: str) -> Iterator[_native.Batch]:
         """One field of every record of a file (None: of the dataset), in order and before `filter`.
 
-        A record without a value gives an empty text, so that several fields of the same file run side by side.
+        A record without a value yields an empty text, so that several fields of the same file stay aligned.
         """
         config = replace(self.config, field=field)
         yield from Corpus(config)._dataset() if file is None else _read([file], config)
         self.check_unchanged()
 
     def check_unchanged(self) -> None:
-        """Check that all files still have the size and time of writing that they had when this object was made.
+        """Check that the size and modification time of all files are unchanged since this object was created.
 
         Raises:
-            UserError: one has not.
+            UserError: a file changed.
         """
         for path, before in self._states.items():
             now = _state(path)
             if now != before:
                 raise UserError(
                     f"{path} changed while it was in use: it had {before[0]} bytes, written at {_time(before[1])}, and "
-                    f"has {now[0]} bytes, written at {_time(now[1])}. What was being made of it is not kept. "
-                    "Let the program that writes the file finish, then run the same command again"
+                    f"has {now[0]} bytes, written at {_time(now[1])}. The unfinished result is discarded. "
+                    "Wait until the program that writes the file has finished, then run the same command again"
                 )
 
     def documents(self, split: Split = "train") -> Iterator[str]:
-        """The texts one by one; for inspection, not for speed."""
+        """The texts one by one. Slow; for inspection."""
         for batch in self.batches(split):
             for i in range(len(batch)):
                 yield batch.text(i)
 
     def identity(self) -> dict[str, Any]:
-        """What the documents depend on, as JSON: the configuration and, per file, name, size, time and a sample.
+        """Everything the documents depend on, as JSON: the configuration and the `fingerprint` of each file.
 
-        The sample (a hash of the first, middle and last 64 kB) stands for the content: hashing terabytes would
-        cost as much as counting them.
+        Fingerprints hash only the first, middle and last 64 kB: hashing terabytes would take as long as counting them.
         """
         config = asdict(self.config)
         del (
@@ -304,7 +305,7 @@ def _read(
     parts: bool = False,
     skip_long: bool = False,
 ) -> Iterator[_native.Batch]:
-    """Documents of files before the filter; `skip_long`: without those that it leaves out for their length."""
+    """Documents of files before the filter. `skip_long` skips documents that the filter would drop as too long."""
     left_out = config.skip_above if skip_long else None
     for is_parquet, group in groupby(files, key=lambda file: file[1] == "parquet"):
         if is_parquet:
@@ -327,7 +328,7 @@ def _read(
 
 
 def _ahead(batches: Iterator[_native.Batch]) -> Iterator[_native.Batch]:
-    """The same batches, made on a thread of their own: decoding goes on while the consumer works."""
+    """Prefetch batches on a background thread, so that decoding overlaps with the consumer's work."""
     with ThreadPoolExecutor(1) as reader:
         following = reader.submit(next, batches, None)
         while (batch := following.result()) is not None:
@@ -336,13 +337,13 @@ def _ahead(batches: Iterator[_native.Batch]) -> Iterator[_native.Batch]:
 
 
 def _find(paths: list[str], form: str | None) -> list[tuple[Path, str]]:
-    found: dict[Path, tuple[Path, str]] = {}  # by where it really is: a file counts once, whatever it is called
+    found: dict[Path, tuple[Path, str]] = {}  # by resolved path, so that a file counts once under several names
     for given in paths:
-        if not isinstance(given, str | Path):  # mypy knows better, users may not
-            raise UserError(f"the path {given!r} is no string")
+        if not isinstance(given, str | Path):  # types are not checked in user code
+            raise UserError(f"the path {given!r} is not a string")
         path = str(given)
         if glob.has_magic(path) and not Path(path).exists():
-            matches = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (Path.glob refuses absolute ones)
+            matches = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (Path.glob rejects absolute patterns)
         elif Path(path).is_dir():
             matches = sorted(file for file in Path(path).rglob("*") if _format(file) is not None)
         else:
@@ -351,20 +352,20 @@ def _find(paths: list[str], form: str | None) -> list[tuple[Path, str]]:
         if not files:
             what = "no such file"
             if Path(path).is_dir():
-                what = "the directory holds no .txt, .jsonl or .parquet file"
+                what = "the directory contains no .txt, .jsonl or .parquet file"
             elif Path(path).exists():
                 check_file(Path(path))
             raise UserError(f"{path}: {what} (working directory: {Path.cwd()})")
         for file in files:
             detected = form or _format(file)
             if detected is None:
-                raise UserError(f"{file}: unknown kind of file; name it .txt, .jsonl or .parquet, or set corpus.format")
+                raise UserError(f"{file}: unknown file type; name it .txt, .jsonl or .parquet, or set corpus.format")
             found.setdefault(file.resolve(), (file, detected))
     return list(found.values())
 
 
 def _state(path: Path) -> tuple[int, int]:
-    """Size in bytes and time of the last write in nanoseconds: they change when a file does."""
+    """Size in bytes and modification time in nanoseconds, to detect changes."""
     try:
         stat = path.stat()
     except FileNotFoundError:
@@ -382,7 +383,7 @@ def _format(path: Path) -> str | None:
 
 
 def fingerprint(path: Path) -> dict[str, Any]:
-    """What stands for a file's content: name, size, time and a sample."""
+    """Fingerprint of a file: name, size, modification time, and a hash of its first, middle and last 64 kB."""
     stat = path.stat()
     digest = hashlib.sha256()
     with path.open("rb") as file:
@@ -403,7 +404,7 @@ def _local_files(dataset: str | None) -> list[Path]:
 
 
 def _dataset_identity(name: str | None) -> Any:
-    """What a dataset's documents depend on: its files if it is local, else the hub's revision."""
+    """Identity of a dataset: fingerprints of its files if it is local, otherwise the hub's revision."""
     if not name:
         return None
     if Path(name).exists():
@@ -412,6 +413,6 @@ def _dataset_identity(name: str | None) -> Any:
 
     try:
         return HfApi().dataset_info(name).sha
-    except (OSError, ValueError) as error:  # offline, or no such dataset: loading it will tell
-        warnings.warn(f"the revision of {name} cannot be told ({error}); its results are reused by name", stacklevel=2)
+    except (OSError, ValueError) as error:  # offline, or no such dataset: loading it reports the error
+        warnings.warn(f"cannot determine the revision of {name} ({error}); results are cached by name", stacklevel=2)
         return None

@@ -1,14 +1,13 @@
-"""The embedded corpus: real English text that arrives with a Python package.
+"""The embedded corpus: real English text that ships with a Python package.
 
-`botocore` carries the service models of AWS as data (`data/SERVICE/VERSION/service-2.json.gz`), and with
-them about 30 MB of documentation: modern technical prose with a great many recurring phrases, under
-Apache-2.0. Reading it needs no download at run time and no file in the repository. Without `botocore` the
-language topics of Python's own documentation (`pydoc_data.topics`, 0.7 MB) stand in, so that everything still
-runs, if on too little text.
+`botocore` contains the service models of AWS as data (`data/SERVICE/VERSION/service-2.json.gz`), with about
+30 MB of documentation: modern technical prose with many recurring phrases, under Apache-2.0. Reading it needs
+no download at run time and no file in the repository. Without `botocore`, the corpus falls back to the topics
+of Python's own documentation (`pydoc_data.topics`, 0.7 MB): everything still runs, but on too little text.
 
-Duplicates are dropped at the level of *texts* (one `documentation` value, after stripping its HTML): each
-distinct text stays at its first place in the fixed order of the corpus, and a document left with no text
-disappears. Whole documents would be the wrong level: operations of one service share most of their members.
+Duplicate *texts* are dropped (a text is one `documentation` value after stripping its HTML): each distinct text
+stays at its first position in the fixed order of the corpus, and a document without text is dropped. Dropping
+duplicate documents would not be enough: operations of one service share most of their members.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ FORMAT = 1
 
 _LOG = logging.getLogger(__name__)
 
-# Tags that begin a new line of text, and tags that vanish without a trace. A tag in neither list is no markup
-# but a placeholder that somebody forgot to escape ("arn:aws:kms:<region>:<account>"), and stays as written.
+# Block tags start a new line of text; inline tags are dropped. A tag in neither list is not markup but an unescaped
+# placeholder ("arn:aws:kms:<region>:<account>"), and is kept as text.
 # fmt: off
 _BLOCK_TAGS = frozenset([
     "br", "dd", "div", "dl", "dt", "fullname", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "important", "li",
@@ -66,12 +65,12 @@ class EmbeddedDocument:
 
     @property
     def group(self) -> str:
-        """The service (or topic) the document belongs to; held-out text is whole groups."""
+        """The service (or topic) of the document; whole groups are held out."""
         return self.source.partition("/")[0]
 
 
 class _TextExtractor(HTMLParser):
-    """Collects the lines of a piece of HTML; `text` parses one value at a time."""
+    """Collects the text of a piece of HTML; `text` parses one value at a time."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -85,9 +84,9 @@ class _TextExtractor(HTMLParser):
         return "".join(self._pieces)
 
     def set_cdata_mode(self, elem: str, *, escapable: bool = False) -> None:
-        """Do nothing: after a <script> or <title> left unescaped in prose, markup goes on as before.
+        """Do nothing: an unescaped <script> or <title> in prose does not change how the rest is parsed.
 
-        The base class would take the rest of the text as the element's content, for a list of elements that
+        The base class would treat the rest of the text as the element's content, for a list of elements that
         differs between patch releases of Python.
         """
 
@@ -102,7 +101,7 @@ class _TextExtractor(HTMLParser):
             self._pieces.append("\n")
 
     def handle_data(self, data: str) -> None:
-        # Line breaks in HTML source are spaces; those of the text come from block tags.
+        # Line breaks in HTML source are spaces; line breaks in the text come from block tags.
         self._pieces.append(data.replace("\n", " "))
 
 
@@ -112,14 +111,14 @@ def strip_html(html: str) -> str:
     >>> strip_html("<p>One &amp; <i>two</i>.</p> <ul> <li> <p>Three</p> </li> </ul>")
     'One & two.\nThree'
     """
-    # A value without a tag or an entity is plain text, whose own line breaks count.
+    # A value without tags and entities is plain text; its line breaks are kept.
     text = _TextExtractor().text(html) if "<" in html or "&" in html else html
     lines = (" ".join(line.split()) for line in text.split("\n"))
     return "\n".join(line for line in lines if line)
 
 
 def _documentation(node: Any, shapes: Mapping[str, Any], seen: set[str], found: list[str]) -> None:
-    """Append the `documentation` values below `node` to `found`, depth first, into shapes not yet `seen`."""
+    """Append the `documentation` values below `node` to `found`, depth first, following shapes not yet `seen`."""
     if isinstance(node, list):
         for item in node:
             _documentation(item, shapes, seen, found)
@@ -128,7 +127,7 @@ def _documentation(node: Any, shapes: Mapping[str, Any], seen: set[str], found: 
     text, shape = node.get("documentation"), node.get("shape")
     if isinstance(text, str):
         found.append(text)
-    # A member may itself be called "shape" or "documentation"; then the value is a dictionary, visited below.
+    # A member may itself be named "shape" or "documentation"; its value is then a dictionary, visited below.
     if isinstance(shape, str) and shape in shapes and shape not in seen:
         seen.add(shape)
         _documentation(shapes[shape], shapes, seen, found)
@@ -140,8 +139,8 @@ def service_texts(model: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """The `documentation` values (HTML) of one service model, grouped into documents.
 
     Yields:
-        `(operation, texts)` per operation: its own text, then those reachable from its input, output and
-        errors, depth first, each shape once per service. Last, `("", texts)`: what no operation reached.
+        `(operation, texts)` per operation: its own text, then the texts reachable from its input, output and
+        errors, depth first, each shape once per service. Last, `("", texts)`: texts that no operation reaches.
     """
     rest = dict(model)
     shapes: Mapping[str, Any] = rest.pop("shapes", {})
@@ -159,15 +158,15 @@ def service_texts(model: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _botocore_data() -> Path | None:
-    """The folder of botocore's service models; None without the package, UserError with another version."""
-    # Found, not imported: the corpus is data, and importing botocore costs time and a dozen modules.
+    """Folder of botocore's service models; None without the package, UserError with another version."""
+    # Locate the package without importing it: only its data is needed, and importing it is slow.
     spec = importlib.util.find_spec("botocore")
     if spec is None or not spec.submodule_search_locations:
         return None
     version = metadata.version("botocore")
     if version != BOTOCORE_VERSION:
         raise UserError(
-            f"the embedded corpus is the text of botocore {BOTOCORE_VERSION}, but botocore {version} is "
+            f"the embedded corpus is the documentation of botocore {BOTOCORE_VERSION}, but botocore {version} is "
             f"installed: run `pip install botocore=={BOTOCORE_VERSION}`, or choose another corpus"
         )
     return Path(spec.submodule_search_locations[0]) / "data"
@@ -186,13 +185,13 @@ def _botocore_texts(data: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def identity() -> dict[str, Any]:
-    """What decides the corpus's text, as JSON values: package, version, extraction format, and "fallback".
+    """Everything the corpus's text depends on, as JSON: package, version, extraction format, and "fallback".
 
     Raises:
         UserError: a version of botocore other than `BOTOCORE_VERSION` is installed.
     """
     if _botocore_data() is None:
-        # The topics change with Python, so its version is theirs.
+        # The topics change with each version of Python.
         return {
             "package": "pydoc_data",
             "version": platform.python_version(),
@@ -210,18 +209,18 @@ def documents() -> Iterator[EmbeddedDocument]:
     """
     data = _botocore_data()
     if data is None:
-        # Imported only here: 0.7 MB that nobody else needs.
+        # A local import: the module has 0.7 MB, and only the fallback needs it.
         from pydoc_data.topics import topics
 
         _LOG.warning(
             "botocore is not installed: the embedded corpus falls back to Python's documentation topics "
-            "(0.7 MB); install the extra `demo` for the real one (30 MB)"
+            "(0.7 MB); install the extra `demo` for the full corpus (30 MB)"
         )
         for topic in sorted(topics):
             yield EmbeddedDocument(text=topics[topic].strip() + "\n", source=topic)
         return
 
-    # Values are compared before stripping too: most repeat verbatim, and parsing is the expensive part.
+    # Also compare the HTML before parsing it: most values are verbatim repeats, and parsing is slow.
     seen_html: set[str] = set()
     seen_text: set[str] = set()
     for source, values in _botocore_texts(data):
@@ -239,9 +238,10 @@ def documents() -> Iterator[EmbeddedDocument]:
 
 
 def is_heldout(group: str, fraction: float) -> bool:
-    """Whether the service `group` is held out when an expected share of `fraction` of the services is.
+    """Whether the service `group` is held out, if an expected `fraction` of the services is.
 
-    Its hash alone decides: no service depends on another, and a larger fraction keeps a smaller one's choice.
+    Depends only on the hash of the name: services do not affect each other, and a larger fraction contains the
+    services held out by a smaller one.
     """
     hashed = int.from_bytes(hashlib.sha256(group.encode()).digest()[:8], "big")
     return hashed < fraction * 2**64
@@ -250,14 +250,14 @@ def is_heldout(group: str, fraction: float) -> bool:
 def split(
     documents: Iterable[EmbeddedDocument], heldout_fraction: float = HELDOUT_FRACTION
 ) -> tuple[list[EmbeddedDocument], list[EmbeddedDocument]]:
-    """Training and held-out documents; held out are whole services.
+    """Training and held-out documents. Whole services are held out.
 
-    Both lists are ordered by the hash of the source, again a fixed order: any prefix is then a sample of all
-    services, which matters to a budget of bytes and to a language model that reads the documents in order.
+    Both lists are ordered by the hash of the source, which is a fixed order. Any prefix is thus a sample of all
+    services, as byte budgets and language models that read the documents in order need.
 
     Args:
         documents: the corpus.
-        heldout_fraction: expected share of services held out, 0 to 1; the share of bytes is near it.
+        heldout_fraction: expected fraction of services held out, from 0 to below 1; the fraction of bytes is similar.
     """
     if not 0 <= heldout_fraction < 1:
         raise UserError(f"heldout_fraction={heldout_fraction} must be at least 0 and below 1")
@@ -268,15 +268,15 @@ def split(
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text: cut at line breaks, and at white space after `.`, `!` or `?`."""
+    """The sentences of a text, split at line breaks and at whitespace after `.`, `!` or `?`."""
     return [sentence for sentence in _SENTENCE_END.split(text) if sentence]
 
 
 def sentence_overlap(train: Iterable[EmbeddedDocument], heldout: Iterable[EmbeddedDocument]) -> dict[str, int | float]:
-    """How much of the held-out text also occurs, sentence by sentence and verbatim, in the training text.
+    """Verbatim overlap between held-out and training text, by sentence.
 
     Returns:
-        The number of held-out sentences and of their UTF-8 bytes, and the shares (0 to 1) of both that occur
+        The number of held-out sentences and of their UTF-8 bytes, and the fraction (0 to 1) of each that occurs
         in `train`.
     """
     trained = {sentence for document in train for sentence in sentences(document.text)}
@@ -298,7 +298,7 @@ def sentence_overlap(train: Iterable[EmbeddedDocument], heldout: Iterable[Embedd
 
 
 def _take(documents: Iterable[EmbeddedDocument], max_bytes: int | None) -> list[EmbeddedDocument]:
-    """The first documents whose texts together hold at most `max_bytes` bytes of UTF-8."""
+    """The first documents whose texts have at most `max_bytes` bytes of UTF-8 in total."""
     taken: list[EmbeddedDocument] = []
     total = 0
     for document in documents:
@@ -310,7 +310,7 @@ def _take(documents: Iterable[EmbeddedDocument], max_bytes: int | None) -> list[
 
 
 def _write_jsonl(path: Path, documents: Sequence[EmbeddedDocument]) -> dict[str, int]:
-    """Write JSON lines, zstd-compressed, beside the final name first; returns what was written."""
+    """Write zstd-compressed JSON lines to a temporary file, then rename it; returns sizes."""
     part = path.with_name(path.name + ".part")
     with part.open("wb") as file, zstandard.ZstdCompressor(level=3).stream_writer(file) as compressed:
         for document in documents:
@@ -330,20 +330,20 @@ def write(
     max_bytes: int | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Write `train.jsonl.zst` and `heldout.jsonl.zst`, lines of `{"text", "source"}`; always the same bytes.
+    """Write `train.jsonl.zst` and `heldout.jsonl.zst`, lines of `{"text", "source"}`. The output is deterministic.
 
     Args:
-        folder: where to write; made if missing.
+        folder: output folder; created if missing.
         heldout_fraction: see `split`.
-        max_bytes: budget of training text in bytes of UTF-8; the held-out text is always whole.
+        max_bytes: budget of training text in bytes of UTF-8; does not apply to the held-out text.
         progress: called with ("embedded corpus", services read, None).
 
     Returns:
         JSON values: the `identity()`, `heldout_fraction`, `{"documents", "groups", "bytes"}` of "train" and
-        "heldout", and "overlap", the `sentence_overlap` of the two as written.
+        "heldout", and the `sentence_overlap` of the written files as "overlap".
 
     Raises:
-        UserError: another version of botocore, or a fraction or budget that leaves no text on either side.
+        UserError: another version of botocore is installed, or the fraction or budget leaves one side without text.
     """
     collected: list[EmbeddedDocument] = []
     groups = 0
@@ -355,9 +355,9 @@ def write(
     train, heldout = split(collected, heldout_fraction)
     train = _take(train, max_bytes)
     if not train:
-        raise UserError(f"max_bytes={max_bytes} is smaller than the first document; allow 1000000 or more")
+        raise UserError(f"max_bytes={max_bytes} is smaller than the first document; use at least 1000000")
     if heldout_fraction > 0 and not heldout:
-        raise UserError(f"heldout_fraction={heldout_fraction} holds out no service; use {HELDOUT_FRACTION} or more")
+        raise UserError(f"heldout_fraction={heldout_fraction} holds out no service; use at least {HELDOUT_FRACTION}")
     folder.mkdir(parents=True, exist_ok=True)
     return {
         **identity(),

@@ -1,4 +1,4 @@
-"""Where each document of a corpus comes from: its file, or what a field of its record says."""
+"""Source of each document of a corpus: its file, or the value of a field of its record."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from tokenizer.corpus.corpus import Corpus, Split
 
 UNKNOWN = "unknown"
-"""Source of a document whose record does not say."""
+"""Source of a document whose record names none."""
 
 
 def documents_by_origin(corpus: Corpus, split: Split) -> Iterator[tuple[str, str]]:
     """Source and text of every document, in the order of `Corpus.batches(split)`.
 
     Args:
-        corpus: If its configuration names a `source_field`, that decides, shortened by `origin`; else the file.
-        split: As for `batches`; with `heldout_paths`, `all` means the corpus and then its held-out files.
+        corpus: the corpus. The source is its `source_field`, shortened by `origin`, or else the file name.
+        split: see `Corpus.batches`; with `heldout_paths`, `all` means the corpus and then its held-out files.
 
     Raises:
-        UserError: If a record does not have the field.
+        UserError: a record does not have the field.
     """
     config = corpus.config
     files: list[tuple[Path, str] | None] = [None] if config.dataset else list(corpus.files)
@@ -51,7 +51,7 @@ def documents_by_origin(corpus: Corpus, split: Split) -> Iterator[tuple[str, str
 
 
 def origin(value: str) -> str:
-    """The source that a record's field names: the host of a URL, else what stands before the first slash.
+    """The source that a field's value names: the host of a URL, otherwise the part before the first slash.
 
     >>> origin("https://Example.org/a/b"), origin("s3/PutObject"), origin("wiki"), origin("")
     ('example.org', 's3', 'wiki', 'unknown')
@@ -67,13 +67,13 @@ def origin(value: str) -> str:
 def _field(corpus: Corpus, file: tuple[Path, str] | None, name: str) -> Iterator[str]:
     if file is not None and file[1] == "txt":
         raise UserError(
-            f"corpus.source_field={name}, but {file[0]} is plain text, which has no fields; set it to null to tell "
-            "sources by their files"
+            f"corpus.source_field={name}, but {file[0]} is plain text, which has no fields; set it to null to use the "
+            "file name as the source"
         )
     try:
         yield from chain.from_iterable(map(_texts, corpus.unfiltered(file, name)))
     except UserError as error:
-        raise UserError(f"corpus.source_field={name}: {error}; it may be null, for the name of the file") from None
+        raise UserError(f"corpus.source_field={name}: {error}; set it to null to use the file name") from None
 
 
 def _texts(batch: Batch) -> Iterable[str]:
@@ -81,20 +81,20 @@ def _texts(batch: Batch) -> Iterable[str]:
 
 
 def _matched(batch: Batch, taken: Batch, origins: Iterator[str]) -> Iterator[tuple[str, str]]:
-    """The documents taken out of a batch, with their origins; moves `origins` past the whole batch.
+    """The documents kept from a batch, with their origins; advances `origins` past the whole batch.
 
-    Which documents are taken is decided by their text, or by a budget that ends the corpus: in order, the first
-    document with the text of a taken one is that one.
+    The filter decides by text, or by a budget that ends the corpus. So, in order, the first document with the text of a
+    kept document is that document.
     """
     wanted = list(_texts(taken))
     sizes, wanted_sizes = (np.diff(each.offsets).tolist() for each in (batch, taken))
     following = 0
-    # The size first: at the end of a batch, no origin may be taken that belongs to the next.
+    # `sizes` comes first in zip: at the end of a batch it must not consume an origin of the next batch.
     for i, (size, where) in enumerate(zip(sizes, origins, strict=False)):
         if following == len(wanted):
             continue
-        # Most documents of a corpus are not held out: their texts are not even looked at.
+        # Compare sizes first: most documents are not held out, and their texts need not be decoded.
         if size == wanted_sizes[following] and batch.text(i) == wanted[following]:
             yield where, wanted[following]
             following += 1
-    assert following == len(wanted), "a document was taken that is not in its batch"
+    assert following == len(wanted), "the filter returned a document that is not in its batch"

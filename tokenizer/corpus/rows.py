@@ -1,4 +1,4 @@
-"""Documents out of rows: Parquet files, and records of datasets."""
+"""Documents from rows: Parquet files and records of datasets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PARQUET_ROWS = 1024
 
 
 def read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
-    """Row groups as buffers and offsets; no Python object per document."""
+    """Read row groups as buffers and offsets, without a Python object per document."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -50,11 +50,9 @@ def read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
         try:
             rows = next(batches, None)
         except MemoryError as error:
-            raise UserError(
-                f"{path}: its rows from {number} on are too long for this machine's memory: {error}"
-            ) from None
+            raise UserError(f"{path}: the rows from {number} on do not fit in this machine's memory: {error}") from None
         except (pa.ArrowInvalid, OSError) as error:
-            raise UserError(f"{path}: damaged Parquet file: {shortened(error)}; fetch or write it again") from None
+            raise UserError(f"{path}: damaged Parquet file: {shortened(error)}; download or write it again") from None
         if rows is None:
             return
         number += len(rows)
@@ -64,19 +62,19 @@ def read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
                 texts = texts.dictionary_decode()
             if not _holds_text(texts.type):
                 raise UserError(f"{path}: field {config.field!r} holds {texts.type}, not text; set corpus.field")
-            # Bytes, so that malformed text gets as far as the check that knows its place.
+            # As bytes: malformed text is reported below, with its position.
             texts = texts.cast(pa.large_binary())
             if config.score_field is not None:
                 score = pc.cast(column(rows, config.score_field), pa.float64())
                 texts = texts.filter(pc.fill_null(pc.greater_equal(score, config.min_score), fill_value=False))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise UserError(
-                f"{path}: field {config.field!r} or the score does not hold what it should: {shortened(error)}"
+                f"{path}: field {config.field!r} or the score has the wrong type: {shortened(error)}"
             ) from None
         longest = pc.max(pc.binary_length(texts)).as_py() or 0
         if longest > config.document_limit_bytes and config.skip_above is None:
             raise _too_long(f"{path}: a document of rows {number - len(rows)} to {number - 1}", longest, config)
-        texts = pa.concat_arrays([pc.fill_null(texts, b"")])  # without slices, so that offsets start at 0
+        texts = pa.concat_arrays([pc.fill_null(texts, b"")])  # copies slices, so that offsets start at 0
         _, offsets, data = texts.buffers()
         try:
             yield _native.Batch.from_buffers(
@@ -89,10 +87,10 @@ def read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
 
 
 def _rows_at_once(path: Path, about: Any, i: int, roots: list[str], config: CorpusConfig) -> int:
-    """Rows of row group `i` to read at a time: at most a few batches of text.
+    """Number of rows of row group `i` to read at a time: at most a few batches of text.
 
-    The group's size gives the average length of its documents. Rows that repeat a value of its dictionary take a few
-    bits each in the file, so the longest of these values bounds the rows as well.
+    The group's size gives the average length of its documents. Rows that repeat a dictionary value take only a few bits
+    each in the file, so the longest dictionary value limits the number of rows as well.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -104,7 +102,7 @@ def _rows_at_once(path: Path, about: Any, i: int, roots: list[str], config: Corp
     rows = min(_PARQUET_ROWS, 4 * config.batch_bytes * group.num_rows // max(size, 1))
     text = next((each for each in columns if each.path_in_schema == config.field), None)
     if text is not None and text.has_dictionary_page and group.num_rows:
-        # One row brings the whole dictionary, and the buffer keeps the rest of the group from being read.
+        # Reading one row loads the whole dictionary; the small buffer avoids reading the rest of the group.
         file = pq.ParquetFile(path, read_dictionary=[config.field], pre_buffer=False, buffer_size=1 << 16)
         first = next(file.iter_batches(batch_size=1, row_groups=[i], columns=[config.field])).column(0)
         for _ in config.field.split(".")[1:]:
@@ -118,7 +116,7 @@ def _rows_at_once(path: Path, about: Any, i: int, roots: list[str], config: Corp
 def _too_long(what: str, size: int, config: CorpusConfig) -> UserError:
     return UserError(
         f"{what} has {size} bytes, more than {config.document_limit_bytes}: raise corpus.document_limit_bytes to read "
-        "it, which takes several times its size of memory; or leave out long documents with corpus.max_document_bytes"
+        "it, which takes several times its size in memory; or skip long documents with corpus.max_document_bytes"
     )
 
 
@@ -136,7 +134,7 @@ def _holds_text(kind: Any) -> bool:
 
 
 def batch_records(records: Iterable[dict[str, Any]], config: CorpusConfig) -> Iterator[_native.Batch]:
-    """Texts of records that are dictionaries, as `datasets` yields them."""
+    """Batches of the texts of dictionaries, as `datasets` yields them."""
     texts: list[str] = []
     size = 0
     for number, record in enumerate(records):

@@ -1,11 +1,11 @@
-"""Tokenizers in files: our own folders, tokenizer.json, vocab.json with merges.txt, tiktoken's ranks; in and out.
+"""Reading and writing tokenizer files: our own folders, tokenizer.json, vocab.json with merges.txt, tiktoken's ranks.
 
 | kind | files | read | written |
 |---|---|---|---|
 | superbpe | folder with `superbpe.json` | exactly | exactly |
-| hf | `tokenizer.json` | byte-level BPE; the rest is refused by name | one-pass tokenizers |
+| hf | `tokenizer.json` | byte-level BPE; errors name any unsupported part | one-pass tokenizers |
 | gpt2 | `vocab.json` and `merges.txt`; `encoder.json` and `vocab.bpe` | with a pattern | one-pass, GPT-2's pattern |
-| tiktoken | `NAME.tiktoken` or `.model`; the rest in `NAME.tiktoken.json` | with a pattern | where ids are ranks |
+| tiktoken | `NAME.tiktoken` or `.model`; the rest in `NAME.tiktoken.json` | with a pattern | if ids are ranks |
 """
 
 from __future__ import annotations

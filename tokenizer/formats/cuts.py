@@ -10,7 +10,7 @@ from tokenizer import patterns
 from tokenizer.errors import UserError, quoted
 
 _GPT2 = patterns.resolve("gpt2").regex
-# Cut anywhere, these give the same as HF's behaviours that drop what does not match: they match all text.
+# Patterns that match all text. HF's behaviours that drop unmatched text thus drop nothing.
 COVERING = tuple(
     patterns.resolve(name).regex
     for name in ("gpt2", "cl100k", "llama3", "digits1", "o200k", "superbpe", "spans-plus", "whitespace")
@@ -18,10 +18,10 @@ COVERING = tuple(
 
 
 def regex(pre_tokenizer: Any, path: Path) -> str:
-    """What a file's pre-tokenizer cuts by: one regex per line, each applied inside the pieces of the one before.
+    """The regexes of a pre-tokenizer, one per line; each applies inside the pieces of the previous one.
 
     Raises:
-        UserError: it does more than to cut text into pieces of bytes, or is damaged.
+        UserError: the pre-tokenizer does more than split text into pieces of bytes, or is damaged.
     """
     regexes: list[str] = []
     byte_level = False
@@ -67,7 +67,7 @@ def _split(part: dict[str, Any], path: Path) -> str:
     if "\n" in regex:
         if "(?x" in regex:
             raise UserError(f"{path} cannot be followed: its verbose pattern (?x) has several lines; write it in one")
-        # An escaped line feed is one line feed; an escaped backslash before it is none of its business.
+        # Lines separate regexes here, so write line feeds as \n. Other escapes, such as \\ before one, are kept.
         regex = re.sub(r"(\\[^\n])|\\?\n", lambda found: found[1] or r"\n", regex)
     behavior, invert = part["behavior"], part.get("invert", False)
     if behavior == "Isolated" or (behavior == "Removed" and invert and regex in COVERING):

@@ -1,4 +1,4 @@
-"""Which format a file or a folder has, and reading and writing any of them."""
+"""Detection of tokenizer formats; reading and writing any of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tokenizer.formats.text import check_members, read_json, write_files
 from tokenizer.patterns import Pattern
 
 KINDS = ("superbpe", "hf", "gpt2", "tiktoken")
-_ABOUT = ".json"  # after a .tiktoken file's name: what that does not hold
+_ABOUT = ".json"  # suffix of the file beside NAME.tiktoken with the pattern and special tokens
 
 
 def read(
@@ -26,18 +26,18 @@ def read(
     special_tokens: Mapping[str, int] | None = None,
     ignore: Collection[str] = (),
 ) -> Stored:
-    """The tokenizer at a path, whatever its format: see `Tokenizer.from_file`.
+    """Read a tokenizer of any format: see `Tokenizer.from_file`.
 
     Args:
         path: a tokenizer's folder or file: see the table of `tokenizer.formats`. In a folder with several kinds of
-            files ours counts first, then tokenizer.json.
-        pattern: for kinds that hold none: GPT-2's files (default gpt2) and tiktoken's.
-        special_tokens: string to id, for tiktoken's.
-        ignore: for tokenizer.json: parts to leave out although they decide ids; `hf_import.IGNORABLE`.
+            files, ours takes precedence, then tokenizer.json.
+        pattern: for formats without a pattern: GPT-2's files (default gpt2) and tiktoken's.
+        special_tokens: string to id, for tiktoken's files.
+        ignore: for tokenizer.json: parts to ignore although they change ids; see `hf_import.IGNORABLE`.
 
     Raises:
-        UserError: there is no tokenizer, or it is damaged, or it cannot be followed exactly, or an argument does not
-            belong to its format.
+        UserError: there is no tokenizer, it is damaged or cannot be imported exactly, or an argument does not apply to
+            its format.
     """
     kind, files = _detect(Path(path))
     given = {"pattern": pattern is not None, "special_tokens": special_tokens is not None, "ignore": bool(ignore)}
@@ -55,7 +55,7 @@ def read(
     check_members(stored, {"pattern?": "a string", "special_tokens?": "an object of whole numbers"}, about)
     pattern = pattern or stored.get("pattern")
     if pattern is None:
-        raise UserError(f"{files[0]} holds no pattern; pass pattern= (--pattern), a name or a regex, as cl100k")
+        raise UserError(f"{files[0]} contains no pattern; pass pattern= (--pattern), a name such as cl100k, or a regex")
     specials = stored.get("special_tokens", {}) if special_tokens is None else special_tokens
     if not (isinstance(specials, Mapping) and all(type(i) is int for i in specials.values())):
         raise UserError(f"special_tokens={specials!r:.80} is not a mapping of strings to ids")
@@ -75,9 +75,9 @@ def _detect(path: Path) -> tuple[str, list[Path]]:
         if len(ranks) == 1:
             return "tiktoken", ranks
         listed = ", ".join([folder.FILE, HF_FILE, *(" and ".join(pair) for pair in gpt2.PAIRS), "one .tiktoken file"])
-        raise UserError(f"{path} holds no tokenizer: looked for {listed}")
+        raise UserError(f"{path} contains no tokenizer: looked for {listed}")
     if not path.exists():
-        raise UserError(f"{path} does not exist; it should be a tokenizer's file or folder")
+        raise UserError(f"{path} does not exist; it must be a tokenizer file or folder")
     if path.name == folder.FILE:
         return "superbpe", [path.parent]
     for pair in gpt2.PAIRS:
@@ -88,35 +88,36 @@ def _detect(path: Path) -> tuple[str, list[Path]]:
     if path.suffix in (".tiktoken", ".model"):  # Llama 3's ranks are a tokenizer.model
         return "tiktoken", [path]
     raise UserError(
-        f"{path} is not known as a tokenizer's file: it should be a .json, merges.txt, vocab.bpe, .tiktoken or .model"
+        f"{path} is not a known tokenizer file: it must be a .json, merges.txt, vocab.bpe, .tiktoken or .model file"
     )
 
 
 def write(tokenizer: Described, path: Path | str, kind: str, *, any_pattern: bool = False) -> list[Path]:
-    """Writes a tokenizer in another program's format, if that gives the same ids; whole or not at all.
+    """Write a tokenizer in another program's format, if that format gives the same ids. The write is atomic.
 
     Args:
-        tokenizer: what to write.
-        path: a folder; for hf also a file whose name ends in .json; for tiktoken a file ending in .tiktoken.
+        tokenizer: the tokenizer to write.
+        path: a folder; for hf also a file ending in .json; for tiktoken a file ending in .tiktoken.
         kind: one of `KINDS`.
-        any_pattern: for gpt2: write although the files cannot say which pattern belongs to them.
+        any_pattern: for gpt2: write a tokenizer with any pattern, although the files cannot record it.
 
     Returns:
-        The files.
+        Paths of the files.
 
     Raises:
-        UserError: the format cannot express the tokenizer, the path does not fit the kind, or a file exists already.
+        UserError: the format cannot express the tokenizer, the path does not match the format, or a file already
+            exists.
     """
     definition, path = tokenizer.definition, Path(path)
     if kind not in KINDS:
-        raise UserError(f"the format {kind!r} is not known; there are {', '.join(KINDS)}")
+        raise UserError(f"unknown format {kind!r}; the formats are: {', '.join(KINDS)}")
     if any_pattern and kind != "gpt2":
-        raise UserError(f"any_pattern is for gpt2: the format {kind} says its pattern")
+        raise UserError(f"any_pattern is for gpt2 only: the format {kind} records the pattern")
     if kind == "superbpe":
         return _write_folder(tokenizer, path)
     files: dict[str, str | bytes]
     if kind == "hf":
-        # As HF's own `save` lays it out.
+        # The layout of HF's own `save`.
         text = json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=2)
         single = path.suffix == ".json"
         files = (
@@ -130,12 +131,12 @@ def write(tokenizer: Described, path: Path | str, kind: str, *, any_pattern: boo
         target = path
     else:
         if path.suffix != ".tiktoken":
-            raise UserError(f"{path} should end in .tiktoken")
+            raise UserError(f"{path} must end in .tiktoken")
         parts = tiktoken.export(tokenizer)
         about = {
             "pat_str": parts["pat_str"],
             "special_tokens": parts["special_tokens"],
-            # The regex as it was: pat_str also matches the gaps between its matches.
+            # The original regex: pat_str also matches the gaps between its matches.
             "pattern": (definition.fence or definition.pattern).regex or "none",
         }
         files = {
@@ -145,16 +146,16 @@ def write(tokenizer: Described, path: Path | str, kind: str, *, any_pattern: boo
         target = path.parent
     if target.exists() and not target.is_dir():
         raise UserError(f"{target} is a file; name a folder")
-    # Such a file may hold what no tokenizer here knows, as a chat template.
+    # Never overwrite: an existing file may contain settings that are not kept here, such as a chat template.
     if there := [target / name for name in files if (target / name).exists()]:
-        raise UserError(f"{there[0]} exists already; name a new folder or file")
+        raise UserError(f"{there[0]} already exists; name a new folder or file")
     write_files(target, files)
     return [target / name for name in files]
 
 
 def _write_folder(tokenizer: Described, path: Path) -> list[Path]:
     if path.exists() and any(path.iterdir() if path.is_dir() else [path]):
-        raise UserError(f"{path} exists already; name a new folder")
+        raise UserError(f"{path} already exists; name a new folder")
     partial = partial_name(path)
     try:
         folder.save(tokenizer, partial)

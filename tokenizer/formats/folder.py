@@ -1,4 +1,4 @@
-"""Tokenizer folders: our own `superbpe.json`, and Hugging Face's `tokenizer.json` beside it where that is exact."""
+"""Tokenizer folders: our own `superbpe.json`, and Hugging Face's `tokenizer.json` beside it where it is exact."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tokenizer.patterns import Pattern
 from tokenizer.preparation import Preparation
 
 FILE = "superbpe.json"
-# 2 has tokens that merges do not make, 3 eligible pretokens, 4 a preparation of text; without them, less is written.
+# 2 adds tokens that merges do not produce, 3 eligible pretokens, 4 preparation; see `_version`.
 FORMAT_VERSION = 4
 _REMEDY = "restore the file or train again"
 _MERGES = b'"merges": '
-_NO_MERGES = _MERGES + b"[]"  # a quotation mark inside a string has a backslash, so that this is the key and its value
+_NO_MERGES = _MERGES + b"[]"  # quotation marks inside strings are escaped, so this can only be the key and its value
 
 
 def content(definition: Definition, merges: Sequence[Any] | None = None) -> dict[str, Any]:
-    """What decides which ids a text gets, as JSON values; `merges` in the place of its own."""
+    """Everything that determines the ids of a text, as JSON values; `merges` replaces the definition's merges."""
     known: dict[str, Any] = {
         "mode": definition.mode,
         "pattern": definition.pattern.regex,
@@ -41,7 +41,7 @@ def content(definition: Definition, merges: Sequence[Any] | None = None) -> dict
         "phase1_merges": definition.n_phase1_merges,
         "special_tokens": definition.special_tokens,
     }
-    # Only where they are used: what has none of them keeps its hash.
+    # Written only if used, so that the hashes of other tokenizers do not change.
     if definition.eligible is not None:
         known["eligible"] = definition.eligible
     if definition.ignore_merges:
@@ -53,12 +53,12 @@ def content(definition: Definition, merges: Sequence[Any] | None = None) -> dict
 
 
 def identity(definition: Definition) -> str:
-    """The hash of `content`."""
+    """Hash of `content`."""
     return _identity(content(definition, merges=()), _native.write_merges(definition.merge_ids.reshape(-1)).encode())
 
 
 def _identity(content: dict[str, Any], merges: bytes) -> str:
-    """The hash of a content without merges, and of what `json` writes for them: most of it is merges."""
+    """Hash of a content from its JSON without merges and the JSON of its merges, which are most of it."""
     before, _, behind = json.dumps(content | {"merges": []}, sort_keys=True).encode().partition(_NO_MERGES)
     digest = hashlib.sha256(before + _MERGES)
     digest.update(merges)
@@ -73,19 +73,19 @@ def _stored_identity(stored: dict[str, Any], written_merges: bytes | None) -> st
 
 
 def save(tokenizer: Described, folder: Path, config: dict[str, Any] | None = None) -> None:
-    """Writes the folder. Where `tokenizer.json` could not be exact there is none, so that stock loaders fail loudly.
+    """Write a tokenizer's folder. A `tokenizer.json` that is not exact is not written, so that stock loaders fail.
 
     Args:
-        tokenizer: Any.
-        folder: Made if missing.
-        config: What `tokenizer_config.json` says, if more than `hf_config`.
+        tokenizer: the tokenizer to write.
+        folder: created if missing.
+        config: content of `tokenizer_config.json`; None for `hf_config`.
     """
     definition = tokenizer.definition
     texts = {HF_CONFIG_FILE: json.dumps(config or hf_config(definition), indent=2) + "\n"}
     part = unportable_part(definition.fence or definition.pattern)
     if part is not None:
         warnings.warn(
-            f"no {HF_FILE} is written: HF's regex engine may read {part} of the pattern otherwise", stacklevel=3
+            f"no {HF_FILE} is written: HF's regex engine may interpret {part} in the pattern differently", stacklevel=3
         )
     elif definition.mode == "one-pass":
         texts[HF_FILE] = json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=1) + "\n"
@@ -100,13 +100,13 @@ def save(tokenizer: Described, folder: Path, config: dict[str, Any] | None = Non
         "provenance": tokenizer.provenance,
         "content": content(definition),
     }
-    # Last: a folder without it is no tokenizer, and beside files of another one it is refused.
+    # Written last: a folder without it is not a tokenizer, and it is rejected beside files of another tokenizer.
     texts[FILE] = json.dumps(about) + "\n"
     write_files(folder, texts, remove=() if HF_FILE in texts else (HF_FILE,))
 
 
 def _version(definition: Definition) -> int:
-    """The oldest version that says all of it, so that older programs read what they can."""
+    """The oldest format version that can express the definition, so that older programs can read it."""
     if definition.preparation:
         return 4
     if definition.eligible is not None:
@@ -119,10 +119,10 @@ def _hash(data: bytes) -> str:
 
 
 def load(folder: Path) -> Stored:
-    """What a folder holds, checked.
+    """Read and check a tokenizer's folder.
 
     Raises:
-        UserError: files are missing or damaged, or what decides the ids was changed.
+        UserError: files are missing or damaged, or were edited in a way that changes ids.
     """
     about, merges, written_merges = _read_quickly(folder)
     path, end = folder / FILE, f"; {_REMEDY}"
@@ -153,7 +153,7 @@ def load(folder: Path) -> Stored:
         )
     except UserError:
         raise
-    except (ValueError, OverflowError) as error:  # ids out of range, surrogates, digits that are not hexadecimal
+    except (ValueError, OverflowError) as error:  # ids out of range, surrogates, invalid hexadecimal digits
         raise UserError(f"{path} is damaged ({quoted(error)}){end}") from None
     found = Stored(definition, about.get("provenance") or {})
     _check_hf_files(folder, about["files"], found)
@@ -184,7 +184,7 @@ _CONTENT = {
 
 
 def _pattern(name: str | None, regex: str) -> Pattern:
-    """A stored pattern: a name must still mean its regex, a custom regex must compile."""
+    """A stored pattern. The name is kept only if it still stands for the regex."""
     resolved = patterns.resolve(regex)
     if name in patterns.NAMES and patterns.resolve(name).regex == regex:
         return patterns.resolve(name)
@@ -199,9 +199,9 @@ def _read(path: Path, missing: str) -> dict[str, Any]:
 
 
 def _read_quickly(folder: Path) -> tuple[dict[str, Any], npt.NDArray[np.uint32] | None, bytes | None]:
-    """`FILE`, its merges and how they are written: without a Python object for each of their numbers.
+    """Content of `FILE`, its merges as an array, and the JSON of the merges: no Python object per number.
 
-    None for merges that are not written as `save` does; they are in the file's content as always then.
+    The last two are None if the merges are not formatted as `save` writes them; the content then includes them.
     """
     path = folder / FILE
     try:
@@ -224,29 +224,31 @@ _HF_PARTS = (
     *("added_tokens", "truncation", "padding"),
     *("normalizer", "pre_tokenizer", "post_processor", "decoder", "model"),
 )
-"""What of tokenizer.json decides ids or text."""
+"""Parts of tokenizer.json that affect ids or text."""
 
 
 def _check_hf_files(folder: Path, written: dict[str, str], tokenizer: Stored) -> None:
-    """Refuses HF files that no longer say what the tokenizer is; other edits only warn."""
+    """Reject HF files that no longer describe the tokenizer; warn about other edits."""
     definition = tokenizer.definition
     path = folder / HF_FILE
     if HF_FILE not in written or definition.mode == "two-pass":
         if path.exists():
-            raise UserError(f"{path} must not exist: this tokenizer has no exact tokenizer.json. Delete it")
+            raise UserError(f"{path} must not exist: tokenizer.json cannot express this tokenizer exactly. Delete it")
     elif _hash(files.read_bytes(path) if path.exists() else b"") != written.get(HF_FILE):
         found = _read(path, f"{path} is missing; restore it or train again")
         expected = hf_json(tokenizer)
         for part in _HF_PARTS:
             if found.get(part) != expected[part]:
-                raise UserError(f"{path} was changed in its {part!r}: it would give other ids than {FILE}. Restore it")
+                raise UserError(
+                    f"{path} was changed in its {part!r}: it would give different ids than {FILE}. Restore it"
+                )
         warnings.warn(f"{path} was edited after it was written, in parts that do not change ids", stacklevel=4)
     config = folder / HF_CONFIG_FILE
     if not config.exists():
         warnings.warn(f"{config} is missing: transformers may guess another class and give wrong ids", stacklevel=4)
     elif _hash(files.read_bytes(config)) != written.get(HF_CONFIG_FILE):
         _check_hf_config(config, {*definition.special_tokens, *definition.preparation.added_tokens})
-        warnings.warn(f"{config} was edited after it was written; ids here do not depend on it", stacklevel=4)
+        warnings.warn(f"{config} was edited after it was written; the ids do not depend on it", stacklevel=4)
 
 
 _HF_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
@@ -254,7 +256,7 @@ _HF_TOKEN_KEYS = re.compile(r".*_tokens?|added_tokens_decoder|.*special_tokens")
 
 
 def _check_hf_config(path: Path, known_tokens: set[str]) -> None:
-    """Refuses another class, and tokens that transformers would add: both give other ids there."""
+    """Reject a different class and additional tokens: with either, transformers gives different ids."""
     config = _read(path, f"{path} is missing")
     if config.get("tokenizer_class") not in _HF_CLASSES:
         raise UserError(f"{path} was changed in its tokenizer_class: transformers would give other ids. Restore it")

@@ -17,22 +17,22 @@ from tokenizer.preparation import refuse
 from tokenizer.spelling import NO_TOKEN
 
 PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
-"""Names of the vocabulary's file and the merges' file that go together."""
+"""File names of a vocabulary and its merges."""
 _HEADER = "#version"
 
 
 def read(vocab_file: Path, merges_file: Path, pattern: str | Pattern = "gpt2") -> Stored:
-    """The tokenizer of a vocabulary and a list of merges, with or without a "#version" line above it.
+    """Read a vocabulary and a list of merges, with or without a "#version" line.
 
-    What the vocabulary has beyond bytes and merges are special tokens.
+    Vocabulary entries that are neither bytes nor products of merges become special tokens.
 
     Args:
         vocab_file: tokens in GPT-2's byte alphabet, and their ids.
         merges_file: the two parts of each merge, by rank.
-        pattern: the pretokenization pattern, which the files do not hold.
+        pattern: the pretokenization pattern, which the files do not contain.
 
     Raises:
-        UserError: a file is missing or damaged, or they do not fit together.
+        UserError: a file is missing or damaged, or the files are inconsistent.
     """
     vocab = read_json(vocab_file)
     check_ids(vocab, vocab_file)
@@ -50,7 +50,7 @@ def read(vocab_file: Path, merges_file: Path, pattern: str | Pattern = "gpt2") -
         triple = (parts[0], parts[1], parts[0] + parts[1])
         for name in triple:
             if name not in vocab or unprintable(name) is None:
-                raise UserError(f"{merges_file}, line {number}: {quoted(name)} is no token of {vocab_file}")
+                raise UserError(f"{merges_file}, line {number}: {quoted(name)} is not a token of {vocab_file}")
         rows.append([vocab[name] for name in triple])
     merges = np.array(rows, dtype=np.uint32).reshape(-1, 3)
     byte_ids = [vocab.get(BYTE_CHARACTERS[byte], NO_TOKEN) for byte in range(256)]
@@ -70,26 +70,27 @@ def files(tokenizer: Described, *, any_pattern: bool = False) -> dict[str, str]:
 
     Args:
         tokenizer: a one-pass tokenizer.
-        any_pattern: allow another pattern than GPT-2's, which those who read the files must then be told.
+        any_pattern: allow a pattern other than GPT-2's; readers of the files must then be given the pattern.
 
     Raises:
-        UserError: the files could not say what the tokenizer is.
+        UserError: the files cannot describe the tokenizer.
     """
     definition = tokenizer.definition
     cut = definition.fence or definition.pattern
     if definition.mode != "one-pass":
-        raise UserError("a two-pass tokenizer cannot be written as vocab.json and merges.txt: they hold one pass")
-    refuse(definition.preparation, "the tokenizer cannot be written as vocab.json and merges.txt, which do not say so")
+        raise UserError("a two-pass tokenizer cannot be written as vocab.json and merges.txt, which describe one pass")
+    refuse(definition.preparation, "the tokenizer cannot be written as vocab.json and merges.txt")
     if definition.ignore_merges or definition.unmerged:
         raise UserError(
-            "vocab.json and merges.txt hold only tokens that merges make, and this tokenizer has others (ignore_merges "
-            f"is {definition.ignore_merges}, {len(definition.unmerged)} tokens without a merge); write it as hf"
+            "vocab.json and merges.txt describe only tokens that merges produce, but this tokenizer has others "
+            f"(ignore_merges is {definition.ignore_merges}, {len(definition.unmerged)} tokens without a merge); write "
+            "it as hf"
         )
     if cut.regex != patterns.resolve("gpt2").regex and not any_pattern:
         raise UserError(
-            f"vocab.json and merges.txt hold no pattern, and programs take GPT-2's: with {cut.name} "
-            f"({quoted(cut.regex)}) "
-            "they would give other ids. Write it as hf, or pass any_pattern=True (--any-pattern) and tell the reader"
+            "vocab.json and merges.txt contain no pattern, and programs use GPT-2's: for a tokenizer with "
+            f"{cut.name} ({quoted(cut.regex)}) they would give other ids. Write it as hf, or pass any_pattern=True "
+            "(--any-pattern) and give readers the pattern"
         )
     special_ids = {i: string for string, i in definition.special_tokens.items()}
     names = [special_ids.get(i) or printable(token) for i, token in enumerate(definition.vocab)]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HF_FILE = "tokenizer.json"
 HF_CONFIG_FILE = "tokenizer_config.json"
 TEMPLATE = "tokenizer.json"
-"""Key in a tokenizer's provenance of what its tokenizer.json said beyond vocabulary, merges and ids."""
+"""Provenance key for the parts of an imported tokenizer.json other than vocabulary, merges and ids."""
 
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 ADDED_TOKEN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
@@ -35,29 +35,29 @@ MODEL = {
     "byte_fallback": False,
 }
 NEVER_APPLY = ("unk_token", "fuse_unk", "byte_fallback")
-"""Options of the model for what is unknown; every byte is a token, so nothing is."""
+"""Model options for unknown tokens. They have no effect, since every byte is a token."""
 
 
 def hf_json(tokenizer: Described) -> dict[str, Any]:
-    """The tokenizer as HF `tokenizers` reads it.
+    """Content of the tokenizer.json of a tokenizer.
 
-    One that was read from a tokenizer.json keeps what that said of post-processing, decoding and added tokens.
+    A tokenizer imported from a tokenizer.json keeps its post-processor, decoder and added token flags.
 
     Raises:
-        UserError: it is two-pass, which that format cannot express; its pattern means something else there; or a
-            special token has the name of an ordinary one.
+        UserError: the tokenizer is two-pass, which the format cannot express; HF may interpret its pattern differently;
+            or a special token has the name of an ordinary token.
     """
     definition = tokenizer.definition
     if definition.mode != "one-pass":
         raise UserError(
-            "a two-pass tokenizer cannot be written as tokenizer.json: phase 2 runs over whole phase-1 tokens there, "
+            "a two-pass tokenizer cannot be written as tokenizer.json: its phase 2 merges whole phase-1 tokens, "
             "which HF tokenizers cannot express; train with phase1_fence=lifted for an exact export"
         )
     cut = definition.fence or definition.pattern
     if (part := unportable_part(cut)) is not None:
         raise UserError(
             f"the pattern {quoted(cut.regex)} cannot be written as tokenizer.json: "
-            f"HF's regex engine may read {part} otherwise"
+            f"HF's regex engine may interpret {part} differently"
         )
     template = _parts(tokenizer.provenance, TEMPLATE)
     added = definition.special_tokens | dict(definition.preparation.added_tokens)
@@ -66,16 +66,14 @@ def hf_json(tokenizer: Described) -> dict[str, Any]:
     vocab = {name: i for i, name in enumerate(names) if name and i not in special_ids}
     if clash := set(added) & set(vocab):
         raise UserError(
-            f"the special token {quoted(min(clash))} is also how tokenizer.json writes an ordinary token, and "
-            "would get its "
-            "id there; use another special string"
+            f"the special token {quoted(min(clash))} is also how tokenizer.json writes an ordinary token, and would "
+            "get its id there; use another special string"
         )
     inside = _specials_in_vocab(added, len(vocab), template.get("specials_in_vocab"))
     if definition.ignore_merges and (name := named_as_text(inside)) is not None:
         raise UserError(
             f"the special token {quoted(name)} is how tokenizer.json writes {quoted(unprintable(name))}, and with "
-            "ignore_merges "
-            "that text would get its id there; use another special string"
+            "ignore_merges that text would get its id there; use another special string"
         )
     vocab |= inside
     merges = [[names[left], names[right]] for left, right in definition.merge_ids[:, :2].tolist()]
@@ -97,13 +95,13 @@ def hf_json(tokenizer: Described) -> dict[str, Any]:
 
 
 def _parts(parent: dict[str, Any], key: str) -> dict[str, Any]:
-    """A part of the provenance, which no hash guards; {} where it is not what we write."""
+    """A part of the provenance, which is not hashed; {} if it is not an object."""
     found = parent.get(key)
     return found if isinstance(found, dict) else {}
 
 
 def added_tokens(definition: Definition, flags: dict[str, Any]) -> list[dict[str, Any]]:
-    """Special and other added tokens by id; where it decides no ids, `normalized` is as it was."""
+    """Special and other added tokens by id. `normalized` keeps its imported value where it does not affect ids."""
     preparation = definition.preparation
     tokens = {
         string: {"special": special, "normalized": string in preparation.late}
@@ -122,7 +120,7 @@ def added_tokens(definition: Definition, flags: dict[str, Any]) -> list[dict[str
 
 
 def forms_of(normalizer: Any) -> tuple[str, ...] | None:
-    """The normalisation forms that tokenizer.json's normalizer applies, in order; None if it does something else."""
+    """The Unicode forms that a normalizer of tokenizer.json applies, in order; None if it does anything else."""
     if normalizer is None:
         return ()
     if not isinstance(normalizer, dict):
@@ -142,7 +140,7 @@ def forms_of(normalizer: Any) -> tuple[str, ...] | None:
 
 
 def normalizer(forms: Sequence[str], as_read: Any) -> dict[str, Any] | None:
-    """The normalizer as tokenizer.json has it; as it was read where that says the same."""
+    """The normalizer for tokenizer.json: `as_read` if it applies the same forms."""
     if forms_of(as_read) == tuple(forms):
         kept: dict[str, Any] | None = as_read
         return kept
@@ -151,7 +149,10 @@ def normalizer(forms: Sequence[str], as_read: Any) -> dict[str, Any] | None:
 
 
 def overlap(added: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
-    """A normalized token and another one that share text: HF looks for the other first. Else it is as if at once."""
+    """A normalized and another added token that can overlap in text; None if there are none.
+
+    HF searches for tokens that are not normalized first. Without overlaps, the order makes no difference.
+    """
     normalized = [string for string, token in added.items() if token.get("normalized")]
     others = [string for string, token in added.items() if not token.get("normalized")]
     for one, other in product(normalized, others):
@@ -166,7 +167,7 @@ def overlap(added: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
 
 
 def _model(definition: Definition, template: dict[str, Any]) -> dict[str, Any]:
-    """What the model says beside vocabulary and merges: as it was read where that decides no ids."""
+    """Model options other than vocabulary and merges, kept as imported where they do not affect ids."""
     kept = {key: template[key] for key in template if key in NEVER_APPLY or (key in MODEL and not template[key])}
     if template.get("type") == "BPE":
         kept = {"type": "BPE"} | kept
@@ -176,9 +177,9 @@ def _model(definition: Definition, template: dict[str, Any]) -> dict[str, Any]:
 
 
 def _specials_in_vocab(specials: dict[str, int], n_ordinary: int, listed: Any) -> dict[str, int]:
-    """The special tokens that must be listed in the model's vocabulary as well, and those that were.
+    """Special tokens that the model's vocabulary must list too, or listed on import.
 
-    Those that are not get the ids after the vocabulary's size there, in their order, whatever ids are written.
+    HF ignores the written ids of the others and numbers them from the vocabulary's size on, in order.
     """
     inside = {string: i for string, i in specials.items() if isinstance(listed, list) and string in listed}
     following = n_ordinary + len(inside)
@@ -192,11 +193,11 @@ def _specials_in_vocab(specials: dict[str, int], n_ordinary: int, listed: Any) -
 def _pre_tokenizer(cut: Pattern, template: dict[str, Any]) -> dict[str, Any]:
     as_read = _parts(template, "pre_tokenizer")
     with suppress(UserError, AttributeError, KeyError, TypeError):
-        if as_read and cuts.regex(as_read, Path(HF_FILE)) == cut.regex:  # a cut or an extension leaves it
+        if as_read and cuts.regex(as_read, Path(HF_FILE)) == cut.regex:  # keep the imported one
             return as_read
     if not cut.regex:
         return BYTE_LEVEL
-    # Split before ByteLevel: the pattern is about text, not about its byte alphabet.
+    # Split before ByteLevel: the pattern applies to text, not to the byte alphabet.
     splits = [
         {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
         for regex in cut.regex.split("\n")
@@ -205,7 +206,7 @@ def _pre_tokenizer(cut: Pattern, template: dict[str, Any]) -> dict[str, Any]:
 
 
 def hf_config(definition: Definition) -> dict[str, Any]:
-    """`tokenizer_config.json`. Without the class, transformers guesses one from the model and gives wrong ids."""
+    """Content of `tokenizer_config.json`. Without a class, transformers guesses one and may give wrong ids."""
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": 10**30,

@@ -1,4 +1,4 @@
-"""Reading `tokenizer.json`: any byte-level BPE that HF `tokenizers` opens, or the name of what stands in the way."""
+"""Reading `tokenizer.json`: any byte-level BPE that HF `tokenizers` opens. Errors name the unsupported part."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ IGNORABLE = ("normalizer", "dropout", "regex", "lstrip", "rstrip", "single_word"
 
 
 def read(path: Path, ignore: Collection[str] = ()) -> Stored:
-    """The tokenizer of a tokenizer.json.
+    """Read a tokenizer.json.
 
-    Its special tokens are special here: text has them where the caller allows it. Its other added tokens are found in
-    any text, and Unicode normalisation is applied, as HF does both: see `Preparation`. Truncation, padding,
-    post-processing and decoders other than ByteLevel are kept for writing the file again, and not applied; a warning
-    names those that change what HF returns. Where merges are ignored and a special token's
-    string is in the model's vocabulary, HF told to `encode_special_tokens` still gives its id to a pretoken that is
-    that string; here special strings are ordinary text then.
+    Special tokens are encoded only where the caller allows them. Other added tokens are found in any text, and Unicode
+    normalization is applied, as in HF: see `Preparation`. Truncation, padding, post-processing and decoders other than
+    ByteLevel are kept for export but not applied; a warning names those that change what HF returns.
+
+    One difference remains: with `ignore_merges`, if a special token's string is in the model's vocabulary, HF with
+    `encode_special_tokens` still gives its id to a pretoken that equals the string. Here it is ordinary text.
 
     Args:
         path: the file.
-        ignore: names out of `IGNORABLE`: parts that decide ids and cannot be followed, which are left out.
+        ignore: names from `IGNORABLE`: unsupported parts that change ids, to be ignored.
 
     Raises:
-        UserError: the file is damaged, or a part of it cannot be followed.
+        UserError: the file is damaged, or a part of it is not supported.
     """
     content = read_bytes(path)
     quick = _native.read_hf_model(content)
-    if quick is None or may_hold_surrogates(quick[0]):  # something is not as it should be: this says what
+    if quick is None or may_hold_surrogates(quick[0]):  # invalid file: the slower path reports the error
         return parse(parse_json(content, path), path, ignore)
     rest, n_tokens, added, byte_ids, merges, as_strings, unmerged = quick
     written = "strings" if as_strings else "pairs"
@@ -57,12 +57,12 @@ class _Model:
     """Vocabulary and merges.
 
     Attributes:
-        n_tokens: in the vocabulary.
-        ids: name to id; at least of the added tokens that are in the vocabulary.
-        byte_ids: as of `Definition`.
+        n_tokens: size of the vocabulary.
+        ids: name to id; contains at least the added tokens that are in the vocabulary.
+        byte_ids: see `Definition`.
         merges: uint32 [n, 3].
-        written: how merges are: "strings" or "pairs".
-        unmerged: as of `Definition`.
+        written: format of the merges: "strings" or "pairs".
+        unmerged: see `Definition`.
     """
 
     n_tokens: int
@@ -76,11 +76,9 @@ class _Model:
 def parse(
     found: dict[str, Any], path: Path | None = None, ignore: Collection[str] = (), model: _Model | None = None
 ) -> Stored:
-    """`read` for the content of the file; `path` is for its errors. `model` is what was read of it already."""
+    """`read` for parsed content; `path` is for messages. `model` is its vocabulary and merges, if already read."""
     if unknown := set(ignore) - set(IGNORABLE):
-        raise UserError(
-            f"ignore={quoted(sorted(unknown)[0])} is nothing that can be ignored; there are {', '.join(IGNORABLE)}"
-        )
+        raise UserError(f"ignore={quoted(sorted(unknown)[0])} cannot be ignored; these can: {', '.join(IGNORABLE)}")
     path = path or Path("tokenizer.json")
     try:
         return _stored(found, path, set(ignore), model)
@@ -98,7 +96,9 @@ def _stored(found: dict[str, Any], path: Path, ignore: set[str], read: _Model | 
     regex = cuts.regex(found.get("pre_tokenizer"), path)
     pattern = patterns.resolve(regex or "none")
     if (part := unportable_part(pattern)) is not None and "regex" not in ignore:
-        raise _refusal(path, f"HF's regex engine may read {part} in its pattern {quoted(regex)} otherwise", "regex")
+        raise _refusal(
+            path, f"HF's regex engine may interpret {part} in its pattern {quoted(regex)} differently", "regex"
+        )
     vocab: dict[str, int] = model["vocab"] if read is None else read.ids
     added = _added(found.get("added_tokens") or [], vocab, read.n_tokens if read else len(vocab), path, ignore)
     known = read or _model(model, added, path)
@@ -108,9 +108,8 @@ def _stored(found: dict[str, Any], path: Path, ignore: set[str], read: _Model | 
     ignore_merges = model.get("ignore_merges") is True
     if ignore_merges and (clash := named_as_text(string for string in added if string in vocab)) is not None:
         raise UserError(
-            f"{path} cannot be followed exactly: its added token {quoted(clash)} is in the model's vocabulary, "
-            "where that "
-            f"name spells {quoted(unprintable(clash))}, and with ignore_merges HF gives its id to that text, too"
+            f"{path} cannot be followed exactly: its added token {quoted(clash)} is in the model's vocabulary, where "
+            f"that name spells {quoted(unprintable(clash))}, and with ignore_merges HF also gives its id to that text"
         )
     _warn_of_what_is_not_applied(found, path)
     template = {
@@ -157,7 +156,7 @@ _MEMBERS = {
 
 
 def _model(model: dict[str, Any], added: Collection[str], path: Path) -> _Model:
-    """Vocabulary and merges, or what is wrong with them."""
+    """Vocabulary and merges; anything invalid is a UserError."""
     vocab: dict[str, int] = model["vocab"]
     names = [name for name in vocab if name not in added]
     spelled = unprintable_all(names)
@@ -173,15 +172,15 @@ def _model(model: dict[str, Any], added: Collection[str], path: Path) -> _Model:
 
 
 def _refusal(path: Path, why: str, part: str) -> UserError:
-    return UserError(f"{path} cannot be followed exactly: {why}; pass ignore={{{part!r}}} to leave that out")
+    return UserError(f"{path} cannot be followed exactly: {why}; pass ignore={{{part!r}}} to ignore this")
 
 
 def _forms(normalizer: Any, path: Path) -> tuple[str, ...]:
-    """The normalisation forms that a normalizer applies, in order."""
+    """The Unicode normalization forms that a normalizer applies, in order."""
     if (forms := forms_of(normalizer)) is None:
         raise _refusal(
             path,
-            f"its normalizer {_name(normalizer)} changes text before it is encoded ({', '.join(FORMS)} are followed)",
+            f"its normalizer {_name(normalizer)} changes text before it is encoded ({', '.join(FORMS)} are supported)",
             "normalizer",
         )
     return forms
@@ -192,7 +191,7 @@ def _name(part: Any) -> str:
 
 
 def _flat(part: Any) -> list[Any]:
-    """A component, or the components of a sequence of them."""
+    """The components of a sequence; a list of one for any other component."""
     if not isinstance(part, dict) or part.get("type") != "Sequence":
         return [part]
     members = next((value for value in part.values() if isinstance(value, list)), [])
@@ -200,7 +199,7 @@ def _flat(part: Any) -> list[Any]:
 
 
 def _warn_of_what_is_not_applied(found: dict[str, Any], path: Path) -> None:
-    """Name each component that changes what HF returns and that `Tokenizer` does not apply."""
+    """Warn about each component that changes HF's output but is not applied by `Tokenizer`."""
     unlike = {}
     if adding := [part for part in _flat(found.get("post_processor")) if _adds_tokens(part)]:
         unlike[f"post-processor {' + '.join(map(_name, adding))}"] = "adds special tokens to each text"
@@ -211,7 +210,7 @@ def _warn_of_what_is_not_applied(found: dict[str, Any], path: Path) -> None:
     if found.get("padding"):
         unlike["padding"] = "appends ids to short texts"
     for part, effect in unlike.items():
-        warnings.warn(f"{path}: its {part} is kept for export, but not applied: in HF it {effect}", stacklevel=2)
+        warnings.warn(f"{path}: its {part} is kept for export but not applied: in HF it {effect}", stacklevel=2)
 
 
 def _adds_tokens(processor: Any) -> bool:
@@ -223,7 +222,7 @@ def _adds_tokens(processor: Any) -> bool:
 def _check_model(model: Any, path: Path, ignore: set[str]) -> None:
     kind = model.get("type", "BPE")
     if kind != "BPE":
-        raise UserError(f"{path} holds a model of the type {kind!r}; only byte-level BPE can be read")
+        raise UserError(f"{path} has a model of the type {kind!r}; only byte-level BPE can be read")
     check_members(model, {"vocab": "an object", "merges": "a list"}, path, "model.")
     for part in ("continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(part):
@@ -232,7 +231,7 @@ def _check_model(model: Any, path: Path, ignore: set[str]) -> None:
         raise _refusal(path, f"its dropout of {model['dropout']} gives random ids", "dropout")
     known = {"type", "vocab", "merges", "ignore_merges", "dropout", "continuing_subword_prefix", "end_of_word_suffix"}
     if unknown := set(model) - known - set(NEVER_APPLY):
-        raise UserError(f"{path} has a model option {quoted(min(unknown))} that is not known here")
+        raise UserError(f"{path} has an unknown model option {quoted(min(unknown))}")
     check_ids(model["vocab"], path)
 
 
@@ -247,7 +246,7 @@ def _added(
         for flag in ("lstrip", "rstrip", "single_word"):
             if token.get(flag) and flag not in ignore:
                 raise _refusal(path, f"its added token {quoted(string)} has {flag}", flag)
-        # HF gives ids by itself: the vocabulary's, or the next after all.
+        # HF ignores the id in the file and assigns the vocabulary's id, or else the next free one.
         expected = vocab.get(string, following)
         if string in added or token_id != expected:
             raise UserError(
@@ -259,13 +258,13 @@ def _added(
 
 
 def _preparation(added: dict[str, dict[str, Any]], forms: tuple[str, ...], path: Path) -> Preparation:
-    """What HF does to text first. Without a normaliser and overlaps, tokens are as if all were found at once."""
+    """HF's preprocessing. Without a normalizer and overlaps, `late` has no effect and is left empty."""
     late = [string for string, token in added.items() if token.get("normalized")]
     for string in late:
         if (normal := normalized(forms, string)) != string:
             raise _refusal(
                 path,
-                f"its added token {quoted(string)} is normalized, and found where text becomes {quoted(normal)}",
+                f"its added token {quoted(string)} is normalized and matches text that becomes {quoted(normal)}",
                 "normalized",
             )
     return Preparation(
@@ -282,21 +281,21 @@ def _merges(
     if columns := _columns(listed, {name: vocab[name] for name in tokens}):
         return np.array(columns, dtype=np.uint32).T, "strings" if strings else "pairs"
     rows = []
-    for rank, entry in enumerate(listed):  # an empty list, or one with a mistake: this says which
+    for rank, entry in enumerate(listed):  # an empty list, or an invalid one: find the error
         pair = entry.split(" ") if isinstance(entry, str) else entry
         if len(pair) != 2 or isinstance(entry, str) != strings:
             raise UserError(f"{path} is damaged: merge {rank} is {quoted(entry)}")
         left, right = pair
         if not (left in tokens and right in tokens and left + right in tokens):
             raise UserError(
-                f"{path} is damaged: merge {rank}, {quoted(left)} and {quoted(right)}, is not of its vocabulary"
+                f"{path} is damaged: merge {rank}, {quoted(left)} and {quoted(right)}, is not in its vocabulary"
             )
         rows.append((vocab[left], vocab[right], vocab[left + right]))
     return np.array(rows, dtype=np.uint32).reshape(-1, 3), "strings" if strings else "pairs"
 
 
 def _columns(listed: list[Any], ids: dict[str, int]) -> list[list[int]] | None:
-    """Ids of all left parts, right parts and products; None if some entry is not as it should be."""
+    """Ids of all left parts, right parts and products; None if an entry is invalid."""
     kinds = set(map(type, listed))
     if kinds not in ({str}, {list}):
         return None

@@ -1,9 +1,9 @@
-r"""Which regexes HF's engine (Oniguruma, with Ruby's syntax) reads as ours does: an allow-list of syntax.
+r"""Regexes that HF's engine (Oniguruma with Ruby's syntax) interprets as ours does: an allow-list of syntax.
 
-What the two share is less than what each compiles. Left out, because one of them reads it otherwise or not at all: `^`
-and `$`, which are the ends of any line there; `\w`, `\b` and `\h`, other characters; `{n}?`, optional there, and
-`{n,m}+`, a repetition; two quantifiers in a row; names in `[[:...:]]`; `--`, `~~` and `&&` in classes; and, in
-`(?i:...)`, anything that folds to several characters, as `ss` does to `ß`.
+Both engines compile more than this list. It excludes syntax that one of them interprets differently or not at all:
+`^` and `$`, which match at any line end in Oniguruma; `\w`, `\b` and `\h`, which match other characters; `{n}?`, which
+is optional in Oniguruma, and `{n,m}+`, which is a repetition; two quantifiers in a row; names in `[[:...:]]`; `--`,
+`~~` and `&&` in classes; and, in `(?i:...)`, anything that folds to several characters, such as `ss` and `ß`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _QUANTIFIER = re.compile(r"(?:[*+?]|\{([0-9]{1,3})(?:(,)([0-9]{1,3})?)?\})([?+]?
 _GROUP = re.compile(r"\((?:\?(?:[:=!>]|<[=!]))?(?!\?)")
 _FOLDED_PART = r"(?:['’ ]?\[[A-Za-z]+\]|['’ A-Za-z]*)"
 _FOLDED = re.compile(rf"\(\?i:({_FOLDED_PART}(?:\|{_FOLDED_PART})*)\)")
-_LIGATURES = re.compile("f[fil]|s[st]", re.IGNORECASE)  # of ASCII letters, these pairs fold to one character
+_LIGATURES = re.compile("f[fil]|s[st]", re.IGNORECASE)  # the pairs of ASCII letters that fold to one character
 _OPERATOR = re.compile("&&|~~|--")
 _DEEPEST = 20
 
 
 def unportable_part(pattern: Pattern) -> str | None:
-    """What of a pattern HF's engine may read otherwise than ours, or None."""
+    """The part of a pattern that HF's engine may interpret differently from ours; None if there is none."""
     for regex in pattern.regex.split("\n"):
         try:
             _Reader(regex).check()
@@ -45,11 +45,11 @@ def unportable_part(pattern: Pattern) -> str | None:
 
 
 class _UnportableError(Exception):
-    """The part of a regex that is not on the list."""
+    """Names the part of a regex that is not on the allow-list."""
 
 
 class _Reader:
-    """Reads one regex from left to right; every method raises where it finds what is not on the list."""
+    """Parses a regex from left to right; all methods raise on syntax that is not on the allow-list."""
 
     def __init__(self, regex: str) -> None:
         self.regex = regex
@@ -75,7 +75,7 @@ class _Reader:
         return found
 
     def _alternatives(self) -> bool:
-        """Reads up to a closing parenthesis or the end; whether the empty string may match."""
+        """Read up to a closing parenthesis or the end; return whether the empty string may match."""
         empty = self._sequence()
         while self._peek() == "|":
             self.at += 1
@@ -89,7 +89,7 @@ class _Reader:
             may_be_empty = self._atom()
             quantifier = self._take(_QUANTIFIER)
             if quantifier:
-                # Engines differ in how they leave a loop over nothing.
+                # Engines differ in how they leave a loop over empty matches.
                 if may_be_empty or self.behind or not _is_shared(quantifier) or self._peek() in tuple("*+?{"):
                     raise _UnportableError(self.regex[start : self.at + 1])
                 may_be_empty = quantifier[0][0] in "*?" or (quantifier[1] is not None and int(quantifier[1]) == 0)
@@ -147,7 +147,7 @@ class _Reader:
             raise _UnportableError(operator[0])
 
     def _range(self, first: int) -> None:
-        """Reads a character of a class, or two with a hyphen between them; a hyphen itself only at the ends."""
+        """Read a character or a range of a class; a literal hyphen is allowed only at the start or end."""
         start = self.at
         ends = start == first or self.regex[start + 1 : start + 2] == "]"
         if (self._peek() == "-" and not ends) or not self._take(_CHARACTER):

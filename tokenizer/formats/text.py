@@ -1,4 +1,4 @@
-"""Reading and writing the files of other programs."""
+"""Reading, checking and writing the text and JSON files of tokenizers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tokenizer.durable import naming, partial_name, sync
 from tokenizer.errors import UserError, quoted
 from tokenizer.spelling import MOST_IDS
 
-_SHOWN = 60  # characters of a wrong value in a message
+_SHOWN = 60  # characters shown of an invalid value
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file's content.
+    """Content of a file.
 
     Raises:
         UserError: the path is missing, or is not a regular file.
@@ -29,7 +29,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """A file's text.
+    """Text of a file.
 
     Raises:
         UserError: the path is missing, is not a regular file, or the content is not UTF-8.
@@ -48,20 +48,20 @@ def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file.
 
     Raises:
-        UserError: the path is missing, is not a regular file, or the content is something else.
+        UserError: the path is missing or not a regular file, or the content is not a JSON object.
     """
     return parse_json(read_bytes(path), path)
 
 
 def parse_json(content: bytes, path: Path) -> dict[str, Any]:
-    """`read_json` for the content of the file."""
+    """`read_json` for content that was already read."""
     text = _decode(content, path)
     parsed = files.parse_json(text, path)
     if may_hold_surrogates(text):
         try:
             json.dumps(parsed, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise UserError(f"{path} is damaged: a string in it holds half a surrogate pair") from None
+            raise UserError(f"{path} is damaged: a string in it contains a lone surrogate") from None
     return parsed
 
 
@@ -97,21 +97,21 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "an object of strings": _object_of(_instance_of(str)),
     "an object of whole numbers": _object_of(_whole),
 }
-"""Types of JSON values by the name that a message gives them; each also as "... or null"."""
+"""Checks of JSON types by the name used in messages. Each name can be followed by " or null"."""
 
 
 def check_members(parent: Mapping[str, Any], types: Mapping[str, str], path: Path, at: str = "", end: str = "") -> None:
-    """Reject an object of a JSON file in which a key is missing or has a value of another type.
+    """Reject a JSON object in which a key is missing or has a value of another type.
 
     Args:
         parent: the object.
-        types: key to type, a name of `_TYPES` or that and " or null"; a key that ends in "?" may be missing.
-        path: the file.
-        at: what stands before the key in messages, such as "model.".
-        end: the end of messages: what to do about it.
+        types: key to type: a name of `_TYPES`, optionally with " or null"; a key that ends in "?" is optional.
+        path: the file, for messages.
+        at: prefix of the key in messages, such as "model.".
+        end: end of the message: the remedy.
 
     Raises:
-        UserError: names the file and the key.
+        UserError: a key is missing or has another type; the message names the file and the key.
     """
     for key, kind in types.items():
         name = key.removesuffix("?")
@@ -128,15 +128,15 @@ def check_members(parent: Mapping[str, Any], types: Mapping[str, str], path: Pat
 
 
 def may_hold_surrogates(text: str) -> bool:
-    """Whether JSON has an escape of half a surrogate pair, alone or not."""
+    """Whether JSON text contains an escaped surrogate, paired or not."""
     return re.search(r"\\u[dD][89a-fA-F]", text) is not None
 
 
 def check_ids(vocab: Mapping[str, Any], path: Path) -> None:
-    """Refuses a vocabulary that does not give every token an id of its own.
+    """Reject a vocabulary whose ids are invalid or not unique.
 
     Raises:
-        UserError: an id is not a whole number, or too large, or two tokens have it.
+        UserError: an id is not a whole number, is too large, or belongs to two tokens.
     """
     ids = vocab.values()
     if (
@@ -159,12 +159,12 @@ def check_ids(vocab: Mapping[str, Any], path: Path) -> None:
 
 
 def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collection[str] = ()) -> None:
-    """Writes files of a folder, each whole or not at all, and none before all are ready to be renamed into place.
+    """Write the files of a folder atomically: all are written to temporary files first, then renamed.
 
     Args:
-        folder: made if missing.
-        files: contents by name, in the order in which they are put in place.
-        remove: names of files to delete, once all others are ready.
+        folder: created if missing.
+        files: contents by name, in the order in which they are renamed.
+        remove: names of files to delete before the renames.
     """
     folder.mkdir(parents=True, exist_ok=True)
     ready: list[tuple[Path, Path]] = []

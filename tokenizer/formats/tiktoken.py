@@ -1,8 +1,9 @@
-r"""tiktoken's ranks: a file of base64 tokens and ranks; pattern and special tokens beside it.
+r"""tiktoken's ranks: a file of base64 tokens and ranks; the pattern and special tokens are stored beside it.
 
-tiktoken merges whatever two neighbours spell a token together, the lowest rank first, and takes a whole piece that is
-a token as it is. The first is the same as a list with one merge per token: into the two parts in which the token's
-own bytes end up (`recover_merges` in native/src/encode/rules.rs says why). The second is `ignore_merges`.
+tiktoken merges any two neighbours that together spell a token, lowest rank first, and a whole piece that is a token
+becomes that token directly. The first rule is equivalent to a list with one merge per token: the two parts that the
+token's own bytes merge into (`recover_merges` in native/src/encode/rules.rs has the proof). The second rule is
+`ignore_merges`.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from tokenizer.spelling import MOST_IDS, NO_TOKEN
 
 
 def parse(path: Path) -> dict[bytes, int]:
-    """The ranks of a .tiktoken file.
+    """Ranks of a .tiktoken file.
 
     Raises:
-        UserError: it is missing or damaged.
+        UserError: the file is missing or damaged.
     """
     ranks: dict[bytes, int] = {}
     for number, line in enumerate(read_text(path).splitlines(), 1):
@@ -47,7 +48,7 @@ def parse(path: Path) -> dict[bytes, int]:
         except (ValueError, binascii.Error):
             raise UserError(f"{path}, line {number}: {quoted(line[:80])} is not a base64 token and its rank") from None
         if spelled in ranks or not spelled:
-            raise UserError(f"{path}, line {number}: the token {quoted(spelled)} is empty or there twice")
+            raise UserError(f"{path}, line {number}: the token {quoted(spelled)} is empty or a duplicate")
         ranks[spelled] = found
     return ranks
 
@@ -64,16 +65,16 @@ def from_ranks(
     pattern: str | Pattern,
     special_tokens: Mapping[str, int] | None = None,
 ) -> Stored:
-    """The tokenizer that gives tiktoken's ids.
+    """Build the tokenizer that gives tiktoken's ids.
 
     Args:
-        ranks: of every token's bytes; they are its ids.
-        pattern: the name of a pattern, or tiktoken's `pat_str`. Text that a regex does not match, which tiktoken drops,
-            becomes pieces of its own.
+        ranks: bytes of each token to its rank, which is its id.
+        pattern: the name of a pattern, or tiktoken's `pat_str`. Text that a regex does not match forms separate pieces;
+            tiktoken drops it.
         special_tokens: string to id.
 
     Raises:
-        UserError: a byte is no token, or ranks are taken twice or out of range.
+        UserError: a byte has no token, or a rank is a duplicate or out of range.
     """
     if wrong := [token for token, rank in ranks.items() if not 0 <= rank < MOST_IDS]:
         raise UserError(
@@ -81,14 +82,14 @@ def from_ranks(
         )
     if (pair := prefix_pair(special_tokens or {})) is not None:
         warnings.warn(
-            f"the special token {pair[0]!r} begins another one, {pair[1]!r}: in a text that holds both, the longer is "
-            "found here, and tiktoken may find the shorter",
+            f"the special token {pair[0]!r} is a prefix of {pair[1]!r}: where both match, the longer one is found "
+            "here, but tiktoken may find the shorter one",
             stacklevel=2,
         )
     ordered = sorted(ranks, key=ranks.__getitem__)
     if missing := missing_byte(lambda byte: bytes([byte]) in ranks):
         raise UserError(f"the ranks are not byte-level: {missing}")
-    # A published pattern is a named one in another spelling, which engines other than tiktoken's read otherwise.
+    # tiktoken's pat_str may be another spelling of a named pattern. Use the named one, which is portable.
     pattern = patterns.equivalent(pattern) or patterns.resolve(pattern)
     ids = np.array([ranks[token] for token in ordered], dtype=np.int64)
     parts = _native.Encoder.recover_merges(ordered).reshape(-1, 2)
@@ -109,29 +110,29 @@ def from_ranks(
 
 
 def from_encoding(encoding: Any) -> Stored:
-    """The tokenizer that gives the ids of a `tiktoken.Encoding`."""
+    """Build the tokenizer that gives the ids of a `tiktoken.Encoding`."""
     return from_ranks(encoding._mergeable_ranks, pattern=encoding._pat_str, special_tokens=encoding._special_tokens)
 
 
 def export(tokenizer: Described) -> dict[str, Any]:
-    """`pat_str`, `mergeable_ranks` and `special_tokens` with which tiktoken gives the same ids.
+    """Return the `pat_str`, `mergeable_ranks` and `special_tokens` with which tiktoken gives the same ids.
 
     Raises:
-        UserError: it would not, for the reason named.
+        UserError: tiktoken cannot give the same ids; the message names the reason.
     """
     definition = tokenizer.definition
     if definition.mode != "one-pass":
-        raise UserError("a two-pass tokenizer cannot be written for tiktoken, which knows one pass")
-    refuse(definition.preparation, "the tokenizer cannot be written for tiktoken, which encodes text as it is")
+        raise UserError("a two-pass tokenizer cannot be written for tiktoken, which encodes in one pass")
+    refuse(definition.preparation, "the tokenizer cannot be written for tiktoken, which does not preprocess text")
     if (pair := prefix_pair(definition.special_tokens)) is not None:
         raise UserError(
-            f"the tokenizer cannot be written for tiktoken: its special token {pair[0]!r} begins another one, "
-            f"{pair[1]!r}, and in a text that holds both tiktoken may find the shorter. Write it as hf"
+            f"the tokenizer cannot be written for tiktoken: its special token {pair[0]!r} is a prefix of "
+            f"{pair[1]!r}, and where both match, tiktoken may find the shorter one. Write it as hf"
         )
     ordinary = definition.ordinary_ids()
     ranks = {definition.vocab[i]: i for i in ordinary.tolist()}
-    # tiktoken also merges two parts for which there is no merge here, if their bytes together are a token. No token's
-    # own bytes may end up as two parts: then its merges are ours, and ours all of them.
+    # tiktoken also merges two parts without a merge here if together they spell a token. Its merges equal ours exactly
+    # if no token's own bytes end up as two parts.
     in_tokens = definition.encoder.tokens_in_tokens()
     _check_order(definition, in_tokens == 1)
     parts = in_tokens[ordinary]
@@ -139,15 +140,14 @@ def export(tokenizer: Described) -> dict[str, Any]:
         token = definition.vocab[ordinary[int(np.flatnonzero(parts == 2)[0])]]
         raise UserError(
             f"the tokenizer cannot be written for tiktoken: merges leave {quoted(token)} in two parts, which "
-            "tiktoken would "
-            f"join since it is a token ({int((parts == 2).sum())} such tokens). Write it as hf"
+            f"tiktoken would join because it is a token ({int((parts == 2).sum())} such tokens). Write it as hf"
         )
     if not definition.ignore_merges and (parts > 1).any():
         token = definition.vocab[ordinary[int(np.flatnonzero(parts > 1)[0])]]
         raise UserError(
-            f"the tokenizer cannot be written for tiktoken: merges never make the token {quoted(token)}, but "
-            "tiktoken takes "
-            f"a whole pretoken that is a token as it is ({int((parts > 1).sum())} such tokens). Write it as hf"
+            f"the tokenizer cannot be written for tiktoken: merges never produce the token {quoted(token)}, but in "
+            f"tiktoken a whole pretoken that is a token becomes it ({int((parts > 1).sum())} such tokens). Write it "
+            "as hf"
         )
     return {
         "pat_str": covering(definition.fence or definition.pattern),
@@ -157,36 +157,35 @@ def export(tokenizer: Described) -> dict[str, Any]:
 
 
 def prefix_pair(special_tokens: Collection[str]) -> tuple[str, str] | None:
-    """A special token and a longer one that begins with it; None if there are none.
+    """A special token and a longer one that starts with it; None if there is no such pair.
 
-    tiktoken looks for special tokens by a regex with an alternative for each, in the order of a hash table. At a place
-    of the text the first alternative that matches is taken, here (as in HF) the longest.
+    tiktoken searches for special tokens with a regex that has one alternative per token, in hash table order, and the
+    first matching alternative wins. Here, as in HF, the longest match wins.
     """
-    ordered = sorted(special_tokens)  # the strings that begin with another one follow it directly
+    ordered = sorted(special_tokens)  # strings with a common prefix are adjacent
     return next(((one, other) for one, other in pairwise(ordered) if other.startswith(one)), None)
 
 
 def _check_order(definition: Definition, made: npt.NDArray[np.bool_]) -> None:
-    """There one number is a token's id and the rank of its merge. `made`: by id, whether merges make it."""
+    """Check that ids follow merge order, as tiktoken uses ids as ranks. `made`: by id, whether merges produce it."""
     products = definition.merge_ids[definition.encoder.live_merges(), 2].astype(np.int64)
     products = products[made[products]]
     wrong = np.flatnonzero(np.diff(products) < 0)
     if len(wrong):
         first, second = (definition.vocab[i] for i in products[wrong[0] : wrong[0] + 2])
         raise UserError(
-            f"the tokenizer cannot be written for tiktoken: there ids are ranks, and {quoted(second)} has a lower "
-            "id than "
+            f"the tokenizer cannot be written for tiktoken, where ids are ranks: {quoted(second)} has a lower id than "
             f"{quoted(first)}, which is merged before it. Write it as hf"
         )
 
 
 def covering(pattern: Pattern) -> str:
-    r"""A regex whose matches are a pattern's pieces: its matches, and the gaps between them, which tiktoken would drop.
+    r"""A regex that matches a pattern's matches and the gaps between them, which tiktoken would drop.
 
-    A gap goes on as long as the pattern does not match at the next character.
+    A gap extends to the next character at which the pattern matches.
 
     Raises:
-        UserError: the pattern cannot be written as one regex that matches everything.
+        UserError: the pattern cannot be written as a single regex that matches all text.
     """
     regex = pattern.regex
     known = patterns.equivalent(pattern)
@@ -196,20 +195,20 @@ def covering(pattern: Pattern) -> str:
         return r"[\s\S]+"
     if "\n" in regex:
         raise UserError(
-            f"the pattern {pattern.name} cannot be written for tiktoken: it cuts in several steps, and tiktoken in one"
+            f"the pattern {pattern.name} cannot be written for tiktoken: it is a sequence of regexes, and tiktoken "
+            "takes one"
         )
     if _may_be_empty(regex):
         raise UserError(
-            f"the pattern {quoted(regex)} cannot be written for tiktoken: it can match nothing between two "
-            "characters, which "
-            "cuts here and is dropped there"
+            f"the pattern {quoted(regex)} cannot be written for tiktoken: it can match the empty string between two "
+            "characters, which cuts the text here but not in tiktoken"
         )
     return rf"{regex}|(?:(?!{regex})[\s\S])+"
 
 
 def _may_be_empty(regex: str) -> bool:
-    """Whether a regex can match the empty string somewhere; also where that cannot be told."""
-    # The standard library's parser knows the least width of a match, but no Unicode classes.
+    """Whether a regex can match the empty string; True if unknown."""
+    # The standard library's parser computes the minimum width of a match, but has no Unicode classes.
     plain = re.sub(r"\\[pP](\{[^}]*\}|\w)", r"\\w", regex)
     try:
         return bool(re._parser.parse(plain).getwidth()[0] == 0)  # type: ignore[attr-defined]
@@ -221,7 +220,7 @@ def to_encoding(tokenizer: Described, name: str = "superbpe") -> Any:
     """A `tiktoken.Encoding` that gives the same ids.
 
     Raises:
-        UserError: there is none, or tiktoken is not installed.
+        UserError: tiktoken cannot give the same ids, or is not installed.
     """
     parts = export(tokenizer)
     try:
@@ -232,5 +231,5 @@ def to_encoding(tokenizer: Described, name: str = "superbpe") -> Any:
 
 
 def file_text(ranks: Mapping[bytes, int]) -> str:
-    """The content of a .tiktoken file."""
+    """Content of a .tiktoken file."""
     return "".join(f"{base64.b64encode(token).decode()} {rank}\n" for token, rank in ranks.items())

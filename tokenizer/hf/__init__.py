@@ -1,4 +1,4 @@
-"""Our encoder as a `transformers` tokenizer.
+"""A `transformers` tokenizer that uses our encoder.
 
 >>> from tokenizer.hf import register  # doctest: +SKIP
 >>> from transformers import AutoTokenizer  # doctest: +SKIP

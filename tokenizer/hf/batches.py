@@ -1,4 +1,4 @@
-"""What goes into a call of a `transformers` tokenizer, and the batch that comes out of it."""
+"""Inputs and output batches of a call of a `transformers` tokenizer."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils import PaddingStrategy
 
 Columns = dict[str, Any]
-"""Rows by name: `input_ids`, `attention_mask`, ...; lists, or arrays where tensors are asked for."""
+"""Rows by name: `input_ids`, `attention_mask`, ...; lists, or arrays if tensors are requested."""
 
 
 class Pair(NamedTuple):
-    """Two texts for one row."""
+    """Two texts that share a row."""
 
     first: Any
     second: Any
@@ -26,7 +26,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """What `PreTrainedTokenizerFast._encode_plus` is told beside the texts, with its names and defaults."""
+    """Options of `PreTrainedTokenizerFast._encode_plus`, with the same names and defaults."""
 
     add_special_tokens: bool = True
     padding_strategy: Any = PaddingStrategy.DO_NOT_PAD
@@ -48,16 +48,16 @@ class Call:
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Self:
-        """The options that there are; the others mean nothing to the stock class either."""
+        """Select the known options; the stock class ignores all others too."""
         return cls(**{field.name: options[field.name] for field in fields(cls) if field.name in options})
 
     @property
     def longest(self) -> int | None:
-        """Tokens to truncate a row to, None for no truncation."""
+        """Number of tokens to truncate a row to; None for no truncation."""
         return None if self.truncation_strategy == TruncationStrategy.DO_NOT_TRUNCATE else self.max_length
 
     def columns(self, usual: Sequence[str]) -> set[str]:
-        """Names of the columns to give; `usual` are those that the model takes."""
+        """Names of the requested columns; `usual` are the model's inputs, which are the default."""
         asked = {
             "input_ids": True,
             "token_type_ids": self.return_token_type_ids,
@@ -72,16 +72,16 @@ class Call:
 
 @dataclass(frozen=True)
 class Padding:
-    """How rows are made equally long.
+    """Padding of rows to equal length.
 
     Attributes:
         strategy: `longest`, `max_length` or `do_not_pad`.
-        max_length: Tokens, for `max_length`.
-        multiple_of: Lengths are rounded up to a multiple of this.
+        max_length: length in tokens, for `max_length`.
+        multiple_of: lengths are rounded up to a multiple of this.
         side: "right" or "left".
-        token: The padding token.
-        token_id: Its id.
-        type_id: Its type.
+        token: the padding token.
+        token_id: id of the padding token.
+        type_id: token type id of the padding token.
     """
 
     strategy: Any
@@ -93,26 +93,26 @@ class Padding:
     type_id: int
 
     def target(self, lengths: Sequence[int]) -> int:
-        """Length up to which rows of these lengths are filled, 0 for not at all."""
+        """Length to pad rows of these lengths to; 0 for no padding."""
         if self.strategy == PaddingStrategy.DO_NOT_PAD or not lengths:
             return 0
         target = max(lengths) if self.strategy == PaddingStrategy.LONGEST else self.max_length or 0
         return -(-target // self.multiple_of) * self.multiple_of if self.multiple_of else target
 
     def fill_encoding(self, encoding: Any, target: int) -> None:
-        """Fill a `tokenizers.Encoding`, and what overflowed."""
+        """Pad a `tokenizers.Encoding` and its overflowing parts."""
         encoding.pad(target, direction=self.side, pad_id=self.token_id, pad_type_id=self.type_id, pad_token=self.token)
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column before it is cut into rows.
+    """One column before it is split into rows.
 
     Attributes:
-        before: What stands before every text.
-        text: By token of all texts, or the same for every token.
-        behind: What stands behind every text.
-        filler: What rows are filled with.
+        before: values before each text.
+        text: one value per token of all texts, or a single value for every token.
+        behind: values after each text.
+        filler: padding value.
     """
 
     before: list[Any]
@@ -121,7 +121,7 @@ class Column:
     filler: Any
 
     def lists(self, parts: Sequence[tuple[int, int]], target: int, side: str) -> list[list[Any]]:
-        """A row for each part (start, stop) of the tokens, filled up to `target` on this side."""
+        """One list per part (start, stop) of the tokens, padded to `target` on the given side."""
         rows = []
         around = len(self.before) + len(self.behind)
         for start, stop in parts:
@@ -137,7 +137,7 @@ class Column:
         return rows
 
     def array(self, parts: Sequence[tuple[int, int]], target: int, side: str) -> npt.NDArray[Any]:
-        """The same as int64 [rows, length], or where lengths differ, as an array of arrays."""
+        """The rows of `lists` as int64 [rows, length], or as an array of arrays if lengths differ."""
         around = len(self.before) + len(self.behind)
         lengths = [max(around + stop - start, target) for start, stop in parts]
         rows: npt.NDArray[Any]
@@ -156,10 +156,10 @@ class Column:
 
 
 def rows_of(text: Any, text_pair: Any, *, words: bool) -> tuple[bool, list[Any]]:
-    """Whether it is a batch, and its rows: texts or, with `words`, lists of words; or `Pair`s of them.
+    """Whether the input is a batch, and its rows: texts, lists of words if `words` is set, or `Pair`s of either.
 
     Raises:
-        ValueError: There is something else in it.
+        ValueError: the input contains anything else.
     """
     batched = isinstance(text, list | tuple) and (not words or (bool(text) and isinstance(text[0], list | tuple)))
     if not batched:
@@ -189,13 +189,13 @@ def _pair(row: Any) -> Any:
 
 
 def windows(length: int, *, room: int | None, stride: int, side: str) -> list[tuple[int, int]]:
-    """Tokens of the parts that truncation makes of a text: the first is kept, the others overflow.
+    """Token ranges of the parts of a truncated text: the first part is kept, the others overflow.
 
     Args:
-        length: Of the text, in tokens.
-        room: Tokens per part, at least 1; None for no truncation.
-        stride: Tokens that a part shares with the one before, fewer than `room`.
-        side: "right" cuts from the front on, "left" from the end on.
+        length: length of the text in tokens.
+        room: tokens per part, at least 1; None for no truncation.
+        stride: tokens that a part shares with the previous one, fewer than `room`.
+        side: "right" keeps the start of the text, "left" its end.
     """
     if room is None or length <= room:
         return [(0, length)]
@@ -207,12 +207,12 @@ def windows(length: int, *, room: int | None, stride: int, side: str) -> list[tu
 def cut_rows(
     offsets: Sequence[int], cut: Callable[[int], list[tuple[int, int]]], *, overflow: bool
 ) -> tuple[list[tuple[int, int]], list[int]]:
-    """Tokens (start, stop) of each row, and the number of the text that it is of.
+    """Token range (start, stop) of each row, and the index of its text.
 
     Args:
-        offsets: Of the texts in the tokens of all, with the end of the last.
-        cut: Parts of a text, by its length.
-        overflow: Make a row of every part, not only of the first.
+        offsets: offsets of the texts in the concatenated tokens, including the end of the last text.
+        cut: returns the parts of a text of a given length.
+        overflow: make a row of every part, not only of the first.
     """
     parts = []
     texts = []
@@ -224,7 +224,7 @@ def cut_rows(
 
 
 def columns_of(encodings: Sequence[tuple[int, Any]], names: set[str]) -> Columns:
-    """Columns of (number of the input, `tokenizers.Encoding`)."""
+    """Columns from pairs of (index of the input, `tokenizers.Encoding`)."""
     read: dict[str, Callable[[int, Any], Any]] = {
         "input_ids": lambda _, encoding: encoding.ids,
         "token_type_ids": lambda _, encoding: encoding.type_ids,
@@ -238,13 +238,13 @@ def columns_of(encodings: Sequence[tuple[int, Any]], names: set[str]) -> Columns
 
 
 class LazyBatchEncoding(BatchEncoding):  # type: ignore[misc]
-    """A BatchEncoding that makes its `tokenizers.Encoding`s when somebody asks for words or characters of tokens.
+    """A BatchEncoding that creates its `tokenizers.Encoding`s only when words or characters of tokens are requested.
 
     Args:
-        columns: Rows by name.
-        encode: Makes the encodings.
-        tensors: Kind of tensors to turn the columns into, or None.
-        paired: Whether each row is of two texts.
+        columns: rows by name.
+        encode: creates the encodings.
+        tensors: type of tensors to convert the columns to, or None.
+        paired: whether each row has two texts.
     """
 
     def __init__(self, columns: dict[str, Any], encode: Callable[[], Any], tensors: Any, *, paired: bool) -> None:
@@ -253,7 +253,7 @@ class LazyBatchEncoding(BatchEncoding):  # type: ignore[misc]
         if tensors == "pt":
             import torch
 
-            # Rectangles; what is ragged is refused in the usual words.
+            # Convert rectangular arrays; transformers reports the error for ragged ones.
             columns = {
                 name: torch.from_numpy(rows) if isinstance(rows, np.ndarray) and rows.dtype != object else rows
                 for name, rows in columns.items()
@@ -272,7 +272,7 @@ class LazyBatchEncoding(BatchEncoding):  # type: ignore[misc]
 
     @property
     def is_fast(self) -> bool:
-        """True, without making the encodings."""
+        """True, without creating the encodings."""
         return True
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What `tokenizer.hf` is made of: our encoder between the added tokens of a `tokenizers.Tokenizer`."""
+"""The encoder of `tokenizer.hf`: our encoder for the text between the added tokens of a `tokenizers.Tokenizer`."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ os.register_at_fork(after_in_child=_note_fork)
 
 
 def _threads() -> int | None:
-    """One in a worker process, as of `datasets.map(num_proc=...)`, unless a number was asked for; and where HF's own
-    variable says so.
+    """Number of threads for `encode_batch`.
+
+    One if HF's own variable turns parallelism off, or in a forked worker process, such as those of
+    `datasets.map(num_proc=...)`. SUPERBPE_THREADS takes precedence.
     """
     if THREADS_VARIABLE in os.environ:
         return None
@@ -45,7 +47,7 @@ def _threads() -> int | None:
 
 
 def backend(tokenizer: Tokenizer) -> Any:
-    """A `tokenizers.Tokenizer`: the exact one, or where there is none, one that has the tokens and encodes nothing."""
+    """A `tokenizers.Tokenizer`: the exact one, or if HF cannot express it, one with its tokens that cannot encode."""
     try:
         found = formats.hf_json(tokenizer)
     except UserError:
@@ -54,15 +56,14 @@ def backend(tokenizer: Tokenizer) -> Any:
 
 
 def _vocabulary_json(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Ids, names and decoding as tokenizer.json has them, and a model that raises on any text."""
+    """A tokenizer.json with the ids, names and decoder, but with a model that raises on any text."""
     added = tokenizer.special_tokens | dict(tokenizer.preparation.added_tokens)
     special_ids = set(added.values())
     vocab = {formats.printable(token): i for i, token in enumerate(tokenizer.vocab) if token and i not in special_ids}
     if clash := set(vocab) & set(added):
         raise UserError(
             f"the special token {quoted(min(clash))} is also how transformers writes an ordinary token, and would "
-            "get its id "
-            "there; use another special string"
+            "get its id there; use another special string"
         )
     vocab |= added
     template = tokenizer.provenance.get(TEMPLATE) or {}
@@ -82,7 +83,7 @@ def _vocabulary_json(tokenizer: Tokenizer) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Ids of texts, flat: text i has `ids[offsets[i]:offsets[i + 1]]`. `spans` are characters [n, 2], if asked for."""
+    """Concatenated ids: text i has `ids[offsets[i]:offsets[i + 1]]`. `spans` are character offsets [n, 2] or None."""
 
     ids: npt.NDArray[Any]
     offsets: npt.NDArray[np.int64]
@@ -90,7 +91,7 @@ class Encoded:
 
 
 class TextEncoder:
-    """Our tokenizer, with what is derived from it and stays out of pickles, which are therefore always the same."""
+    """Our tokenizer with caches derived from it. Pickles exclude the caches, so they are deterministic."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -104,24 +105,24 @@ class TextEncoder:
         return self.tokenizer.token_byte_lengths()
 
     def forget_added_tokens(self) -> None:
-        """To be called when the backend has got another one."""
+        """Clear the caches; must be called after a token was added to the backend."""
         self._splitter: Any = None
         self._sets: SpecialSets | None = None
 
     def _split_with(self, backend: Any) -> Any:
-        """A `tokenizers.Tokenizer` with the same added tokens, to which all other text is one unknown word."""
+        """A `tokenizers.Tokenizer` with the same added tokens; all text between them is one unknown word."""
         if self._splitter is None:
             added = backend.get_added_tokens_decoder()
             splitter = tokenizers.Tokenizer(tokenizers.models.WordLevel({"": 0}, unk_token=""))
             splitter.add_tokens(list(added.values()))
             self._ids = {splitter.token_to_id(token.content): i for i, token in added.items()}
-            # Most texts have none of these, which is quicker to see than which token begins where.
+            # A quick test: most texts contain none of these prefixes, so they need no search for added tokens.
             self._marks = {token.content[:2] for token in added.values()}
             self._splitter = splitter
         return self._splitter
 
     def _prepare(self, backend: Any, *, split_special_tokens: bool) -> _native.Preparation | None:
-        """What an imported tokenizer does to text first, with the added tokens that the backend has now."""
+        """An imported tokenizer's preparation of text, with the backend's current added tokens."""
         if self._sets is None:
             forms = self.tokenizer.preparation.forms
             special: dict[str, int] = {}
@@ -146,7 +147,7 @@ class TextEncoder:
         return Encoded(np.concatenate(ids), offsets, np.concatenate(characters))
 
     def _parts(self, text: str, split_special_tokens: bool) -> list[tuple[int, int, int | None]]:
-        """Added tokens (start, stop, id) and the text between them (start, stop, None), in order."""
+        """Added tokens (start, stop, id) and stretches of text between them (start, stop, None), in order."""
         if not any(mark in text for mark in self._marks):
             return [(0, len(text), None)] if text else []
         self._splitter.encode_special_tokens = split_special_tokens
@@ -157,10 +158,10 @@ class TextEncoder:
         """Ids of many texts.
 
         Args:
-            texts: Any.
-            backend: Whose added tokens become their ids where their strings occur.
-            split_special_tokens: Treat those strings as ordinary text, of special tokens.
-            spans: Give the characters of every token as well.
+            texts: strings.
+            backend: tokenizer whose added tokens are found in the texts.
+            split_special_tokens: treat the strings of special tokens as ordinary text.
+            spans: also return the character offsets of each token.
         """
         self._split_with(backend)
         if self.tokenizer.preparation:
@@ -192,7 +193,7 @@ class TextEncoder:
         )
 
     def encoding(self, text: str | Sequence[str], type_id: int, backend: Any, *, split_special_tokens: bool) -> Any:
-        """The `tokenizers.Encoding` of a text, or of words, before truncation, special tokens around it and padding.
+        """The `tokenizers.Encoding` of a text or a list of words, before truncation, post-processing and padding.
 
         `type_id` is 0, or 1 for the second text of a pair.
         """
@@ -212,7 +213,7 @@ class TextEncoder:
             names = [self._strings.get(i, name) for i, name in zip(encoded.ids.tolist(), names, strict=True)]
         elif isinstance(text, str):
             for at in np.flatnonzero(np.isin(encoded.ids, list(self._ids.values()))).tolist():
-                names[at] = text[slice(*encoded.spans[at].tolist())]  # with the spaces that it took in
+                names[at] = text[slice(*encoded.spans[at].tolist())]  # includes the spaces that it absorbed
         state = {
             "ids": encoded.ids.tolist(),
             "type_ids": [type_id] * n,
@@ -229,7 +230,7 @@ class TextEncoder:
         return made
 
     def _word_starts(self, text: str, split_special_tokens: bool) -> list[int]:
-        """Where added tokens begin, and the pieces that the pattern, or with superwords the fence, cuts."""
+        """Start positions of added tokens and of the pieces cut by the fence, or by the pattern without a fence."""
         cut = self.tokenizer.fence or self.tokenizer.pattern
         starts = []
         for start, stop, i in self._parts(text, split_special_tokens):
@@ -239,7 +240,7 @@ class TextEncoder:
 
 
 def _spans(text: str, lengths: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Characters of tokens by their bytes; every token that has a part of a character has all of it."""
+    """Character offsets of tokens from their byte lengths; a token with part of a character includes all of it."""
     stops = np.cumsum(lengths, dtype=np.int64)
     starts = stops - lengths
     if not text.isascii():
@@ -250,13 +251,13 @@ def _spans(text: str, lengths: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def template_ids(post_processor: Any, *, add_special_tokens: bool) -> tuple[list[int], list[int], list[int]] | None:
-    """What a post-processor puts around a text: ids before it, ids behind it, and type ids, the text's as one.
+    """Tokens that a post-processor adds: ids before the text, ids after it, and type ids with one for the text.
 
     None if it does anything else.
     """
     if post_processor is None:
         return [], [], [0]
-    text = 2**32 - 1  # no token
+    text = 2**32 - 1  # placeholder, not an id of a token
     one = tokenizers.Encoding()
     state = {"ids": [text], "type_ids": [0], "tokens": ["a"], "words": [0], "offsets": [[0, 1]]}
     state |= {"special_tokens_mask": [0], "attention_mask": [1], "overflowing": [], "sequence_ranges": {}}

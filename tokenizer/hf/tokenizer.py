@@ -1,13 +1,14 @@
 """`SuperBPETokenizerFast`, a `transformers` tokenizer that encodes with our core.
 
-Calls, and what they give, are those of `PreTrainedTokenizerFast`; the ids of a one-pass tokenizer are the same too, and
-those of a two-pass one, which the stock class cannot have, are ours. As everywhere in `transformers`, and unlike in
-`Tokenizer.encode`, strings of special tokens in a text become those tokens, unless `split_special_tokens=True`.
+Calls and results are those of `PreTrainedTokenizerFast`. A one-pass tokenizer gives the same ids as the stock class; a
+two-pass tokenizer, which the stock class cannot express, gives the ids of `Tokenizer`. As everywhere in `transformers`,
+and unlike in `Tokenizer.encode`, strings of special tokens in a text become those tokens, unless
+`split_special_tokens=True`.
 
-In `datasets.map`, `return_tensors="np"` hands over arrays instead of lists of Python numbers, and takes half the time.
+In `datasets.map`, `return_tensors="np"` returns arrays instead of lists of Python numbers, and takes half the time.
 
-What is not supported is refused: added tokens that take in spaces or want to be words (`lstrip`, `rstrip`,
-`single_word`), `train_new_from_iterator`, and file name prefixes.
+Unsupported, with an error: the flags `lstrip`, `rstrip` and `single_word` of added tokens, `train_new_from_iterator`,
+and file name prefixes.
 """
 
 from __future__ import annotations
@@ -42,20 +43,20 @@ from tokenizer.hf.encoding import TextEncoder, backend, template_ids
 from tokenizer.preparation import Preparation
 from tokenizer.tokenizer import Tokenizer
 
-_AROUND = (0, 0)  # the span of what is not in the text
+_AROUND = (0, 0)  # the span of tokens that are not in the text
 
 
 class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
     """A `PreTrainedTokenizerFast` that encodes with our core.
 
     Args:
-        superbpe: The tokenizer; `from_pretrained` reads it from `superbpe_file`.
-        superbpe_file: `superbpe.json` in a folder that `Tokenizer.save` or `save_pretrained` wrote.
-        tokenizer_file: `tokenizer.json` beside it, if there is one.
-        **kwargs: As `PreTrainedTokenizerFast` takes them: `bos_token`, `pad_token`, `padding_side`, ...
+        superbpe: the tokenizer; `from_pretrained` reads it from `superbpe_file`.
+        superbpe_file: `superbpe.json` in a folder written by `Tokenizer.save` or `save_pretrained`.
+        tokenizer_file: `tokenizer.json` in the same folder, if it exists.
+        **kwargs: arguments of `PreTrainedTokenizerFast`: `bos_token`, `pad_token`, `padding_side`, ...
 
     Raises:
-        UserError: There is no tokenizer of ours, or its folder is damaged.
+        UserError: the folder has no `superbpe.json`, or is damaged.
     """
 
     vocab_files_names = {"superbpe_file": formats.FILE, "tokenizer_file": formats.HF_FILE}  # noqa: RUF012
@@ -71,8 +72,8 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
         if superbpe is None:
             if superbpe_file is None:
                 raise UserError(
-                    f"{kwargs.get('name_or_path', 'the folder')} has no {formats.FILE}, so it is no tokenizer of ours; "
-                    "open it without tokenizer.hf.register(), or import it with Tokenizer.from_file and save that"
+                    f"{kwargs.get('name_or_path', 'the folder')} has no {formats.FILE}, so this class cannot open it; "
+                    "open it without tokenizer.hf.register(), or import it with Tokenizer.from_file and save the result"
                 )
             superbpe = Tokenizer.load(Path(superbpe_file).parent)
         self._text = TextEncoder(superbpe)
@@ -81,24 +82,24 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Tokenizer, **kwargs: Any) -> Self:
-        """The same for a tokenizer that is no folder yet; other settings as for the class."""
+        """Wrap a tokenizer without saving it to a folder first. Keyword arguments are those of the class."""
         config = hf_config(tokenizer.definition)
         del config["tokenizer_class"]
         return cls(superbpe=tokenizer, **{**config, **kwargs})
 
     @classmethod
     def convert_to_native_format(cls, **kwargs: Any) -> dict[str, Any]:
-        """Nothing to convert: `__init__` reads the files."""
+        """Return the arguments unchanged: `__init__` reads the files."""
         return kwargs
 
     @classmethod
     def _patch_mistral_regex(cls, tokenizer: Any, *_: Any, **__: Any) -> Any:
-        return tokenizer  # a question to the hub about other people's models
+        return tokenizer  # the stock method queries the hub, for other models
 
     # --- encoding ---
 
     def _encode_plus(self, text: Any, text_pair: Any = None, **options: Any) -> Any:
-        if options.get("sanitize_control_tokens"):  # of chats, piece by piece, each of which comes back here
+        if options.get("sanitize_control_tokens"):  # for chats: the stock method calls back for each piece
             return super()._encode_plus(text, text_pair, **options)
         call = Call.of(options)
         batched, rows = rows_of(text, text_pair, words=call.is_split_into_words)
@@ -126,7 +127,7 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
         return Padding(call.padding_strategy, call.max_length, call.pad_to_multiple_of, side, *token)
 
     def _columns(self, rows: Sequence[Any], call: Call, names: set[str]) -> Columns | None:
-        """The columns, straight from our encoder; None where only `tokenizers` knows what comes out."""
+        """The columns from our encoder; None if the call needs `tokenizers` (see `_encodings`)."""
         processor, longest = self._tokenizer.post_processor, call.longest
         template = template_ids(processor, add_special_tokens=call.add_special_tokens)
         if template is None or not all(isinstance(row, str) for row in rows):
@@ -169,13 +170,13 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
         return columns
 
     def _encodings(self, rows: Sequence[Any], call: Call) -> list[tuple[int, Any]]:
-        """(number of the row, `tokenizers.Encoding`), with what overflows, if that is asked for.
+        """Pairs of (index of the row, `tokenizers.Encoding`), including overflowing parts if requested.
 
-        Our ids go into encodings, and the backend does the rest: truncation, special tokens around them, padding.
+        Encodings are built from our ids; the backend does the rest: truncation, post-processing and padding.
         """
         encode = partial(self._text.encoding, backend=self._tokenizer, split_special_tokens=self._splits(call))
         made = []
-        self._tokenizer.no_padding()  # all rows together, below
+        self._tokenizer.no_padding()  # all rows are padded together, below
         try:
             if call.longest is not None:
                 self._tokenizer.enable_truncation(
@@ -191,7 +192,7 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
                 pair = None if second is None else encode(second, 1)
                 made.append(self._tokenizer.post_process(encode(first, 0), pair, call.add_special_tokens))
         finally:
-            self._tokenizer.no_truncation()  # what was encoded must not change what a pickle of this is
+            self._tokenizer.no_truncation()  # a call must not change the pickle of this object
         padding = self._padding(call)
         target = padding.target([len(encoding.ids) for encoding in made])
         for encoding in made:
@@ -214,18 +215,19 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
             flags = [name for name in ("lstrip", "rstrip", "single_word") if getattr(token, name, None) is True]
             if flags and (content not in its_own or tokenizer.preparation):
                 raise UserError(
-                    f"the added token {quoted(content)} has {flags[0]}=True, which is not supported: add it without"
+                    f"the added token {quoted(content)} has {flags[0]}=True, which is not supported: add it without "
+                    "the flag"
                 )
             if known is not None and known < tokenizer.vocab_size and content not in its_own:
                 raise UserError(
-                    f"{quoted(content)} is a token already (id {known}) and cannot be added; use another string"
+                    f"{quoted(content)} is already a token (id {known}) and cannot be added; use another string"
                 )
         added: int = super()._add_tokens(new_tokens, special_tokens)
         self._text.forget_added_tokens()
         return added
 
     def _with_added_tokens(self) -> Tokenizer:
-        """Our tokenizer with the backend's added tokens and post-processor, which then are in its files."""
+        """Our tokenizer with the backend's added tokens and post-processor, to be saved with it."""
         tokenizer = self._text.tokenizer
         added = self._tokenizer.get_added_tokens_decoder()
         processor = self._tokenizer.post_processor
@@ -253,28 +255,30 @@ class SuperBPETokenizerFast(PreTrainedTokenizerFast):  # type: ignore[misc]
         filename_prefix: str | None = None,
     ) -> tuple[str, ...]:
         if filename_prefix:
-            raise UserError(f"filename_prefix={quoted(filename_prefix)} is not supported: a folder holds one tokenizer")
+            raise UserError(
+                f"filename_prefix={quoted(filename_prefix)} is not supported: a folder contains one tokenizer"
+            )
         folder = Path(save_directory)
         config = files.read_json(folder / formats.HF_CONFIG_FILE)
-        # The stock class opens what it can; this one is found by its file.
+        # Name the stock class, so that it can open the folder too; `register` detects our file.
         config["tokenizer_class"] = "PreTrainedTokenizerFast"
         formats.save(self._with_added_tokens(), folder, config)
         written = [folder / name for name in (formats.FILE, formats.HF_FILE)]
         return (*file_names, *(str(path) for path in written if path.exists()))
 
     def train_new_from_iterator(self, *_: Any, **__: Any) -> Any:
-        """Not here: `tokenizer.train_bpe` and `superbpe.train_superbpe` train."""
+        """Not supported; use `tokenizer.train_bpe` or `superbpe.train_superbpe`."""
         raise UserError("train_new_from_iterator is not supported; train with tokenizer.train_bpe and load the result")
 
 
 _NOT_OURS = ("config", "tokenizer_type", "use_fast", "trust_remote_code", "code_revision", "mistral_format")
-"""What `AutoTokenizer.from_pretrained` takes to choose a class."""
+"""Arguments that only `AutoTokenizer.from_pretrained` uses, to choose a class."""
 _REGISTERED = "_opens_superbpe_folders"
 _ASKED = ("cache_dir", "force_download", "proxies", "token", "revision", "subfolder", "local_files_only")
 
 
 def _is_ours(name: Any, options: dict[str, Any]) -> bool:
-    """Whether a folder, or a repository of the hub, holds our file."""
+    """Whether a folder or a hub repository contains our file."""
     if options.get("tokenizer_type") or options.get("gguf_file") or Path(name).is_file():
         return False
     subfolder = options.get("subfolder") or ""
@@ -285,15 +289,15 @@ def _is_ours(name: Any, options: dict[str, Any]) -> bool:
     flags = {f"_raise_exceptions_for_{key}": value for key, value in quiet.items()}
     try:
         return cached_file(str(name), formats.FILE, **asked, **flags) is not None
-    except (OSError, ValueError):  # no such repository: the stock class says so better
+    except (OSError, ValueError):  # no such repository: the stock class reports the error
         return False
 
 
 def register() -> None:
-    """Make `AutoTokenizer.from_pretrained` open folders that hold our file with our class; others open as before.
+    """Make `AutoTokenizer.from_pretrained` open folders with our file as our class; others open as before.
 
     `AutoTokenizer.register` cannot do this: our folders name `PreTrainedTokenizerFast` as their class, so that they
-    also open without this project, and that name is never looked up.
+    open without this project too, and that name is never looked up in the registry.
     """
     stock = AutoTokenizer.from_pretrained.__func__
     if getattr(stock, _REGISTERED, False):

@@ -1,4 +1,4 @@
-"""A tokenizer that other software runs, with what shards, language models and reports need of one."""
+"""Tokenizers run by other software, with the interface that shards, language models and reports need."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from tokenizer.pretrained.software import Encoded, HuggingFace, SentencePiece, S
 FILE = "external.json"
 FORMAT, FORMAT_VERSION = "superbpe-external-tokenizer", 1
 _CHUNK = 1 << 18
-"""Characters of text that are encoded at a time: an id and its offsets take some 200 bytes as Python objects."""
+"""Characters to encode at a time: an id and its offsets take about 200 bytes as Python objects."""
 
 
 class ExternalTokenizer:
-    """A tokenizer whose ids are those of the software that made it; see `tokenizer.interface.TokenizerLike`.
+    """A tokenizer run by the software it was made with; see `tokenizer.interface.TokenizerLike`.
 
     Args:
-        software: Encodes and decodes.
-        special_tokens: Strings that must be special tokens. Where the tokenizer has none of that name, or finds it in
-            ordinary text, the string gets a new id after all others.
-        reason: Why our core does not run the tokenizer.
-        provenance: JSON about where it came from; not part of its identity.
+        software: encodes and decodes.
+        special_tokens: strings that must be special tokens. A string that is not one, or that the tokenizer also
+            finds in ordinary text, gets a new id after all others.
+        reason: why our core does not run the tokenizer.
+        provenance: JSON about the tokenizer's origin; not part of its identity.
     """
 
     changes_text = True
@@ -68,12 +68,12 @@ class ExternalTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """One more than the highest id."""
+        """Highest id plus 1."""
         return len(self.vocab)
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of the model and of the special tokens that were added to it."""
+        """Hash of the model and the added special tokens."""
         return hashlib.sha256(
             json.dumps([self.software.kind, self.added]).encode() + b"\n" + self.software.content
         ).hexdigest()
@@ -84,38 +84,38 @@ class ExternalTokenizer:
         return self.sha256[:12]
 
     def token_byte_lengths(self) -> npt.NDArray[np.int32]:
-        """int32 [vocab_size]: bytes of each token's name, 0 for special tokens.
+        """int32 [vocab_size]: length of each token in bytes; 0 for special tokens.
 
-        A token may cover other bytes of a text: see `encode_stream`.
+        A token may cover a different number of bytes in a text: see `encode_stream`.
         """
         lengths = np.fromiter(map(len, self.vocab), dtype=np.int32, count=self.vocab_size)
         lengths[list(self.special_tokens.values())] = 0
         return lengths
 
     def ordinary_ids(self) -> npt.NDArray[np.int64]:
-        """Ids of the tokens that are text."""
+        """Ids of all tokens except special tokens and unused ids."""
         return np.flatnonzero(self.token_byte_lengths()).astype(np.int64)
 
     def superword_ids(self) -> npt.NDArray[np.int64]:
-        """Ids of the tokens that span at least two words."""
+        """Ids of tokens of two or more words."""
         special = {*self.special_tokens.values()}
         return np.array([i for i in multiword_ids(self.vocab) if i not in special], np.int64)
 
     def encode_ordinary(self, text: str) -> list[int]:
-        """Ids of a text in which special strings are ordinary text."""
+        """Ids of a text. Special strings are encoded as ordinary text."""
         documents.check_text(text)
         ids: list[int] = self.software.encode([text])[0].ids.tolist()
         return ids
 
     def encode_batch(self, texts: Texts, *, threads: int | None = None) -> tuple[Ids, Offsets]:
-        """Ids of many texts, special strings in them as ordinary text.
+        """Ids of many texts. Special strings are encoded as ordinary text.
 
         Args:
-            texts: As in `Tokenizer.encode_batch`.
-            threads: Has no effect: the software chooses.
+            texts: see `Tokenizer.encode_batch`.
+            threads: ignored; the software chooses.
 
         Returns:
-            ids: uint32, of all texts in order.
+            ids: uint32, concatenated ids of all texts.
             offsets: int64 [len(texts) + 1]; text i has `ids[offsets[i]:offsets[i + 1]]`.
         """
         rows = [encoded.ids for _, encoded in self._encode(_strings(texts))]
@@ -125,13 +125,13 @@ class ExternalTokenizer:
     def encode_stream(
         self, batch: _native.Batch, mark: int, token_bytes: npt.NDArray[np.uint32], *, narrow: bool
     ) -> Stream:
-        """Documents as files of tokens hold them, with the bytes of the document that each token covers.
+        """Encode documents in the layout of token files, with the number of bytes that each token covers.
 
         Args:
-            batch: The documents.
-            mark: The id in front of each.
-            token_bytes: Not used: what a token covers depends on the text.
-            narrow: Whether ids are uint16, which the vocabulary must fit, or uint32.
+            batch: the documents.
+            mark: separator id, written before each document.
+            token_bytes: ignored; the bytes that a token covers depend on the text.
+            narrow: return uint16 ids, which must fit the vocabulary, rather than uint32.
         """
         ids: list[npt.NDArray[np.int64]] = []
         covers: list[npt.NDArray[np.int64]] = []
@@ -157,7 +157,7 @@ class ExternalTokenizer:
         )
 
     def decode(self, ids: Iterable[int] | npt.NDArray[np.integer], *, errors: str = "replace") -> str:
-        """The text that ids spell; added special tokens spell their strings."""
+        """The text that ids decode to; added special tokens decode to their strings."""
         row = documents.ids(ids, self.vocab_size).tolist()
         if row and max(row) >= self.vocab_size:
             raise UserError(f"the id {max(row)} is not in the vocabulary: ids are below {self.vocab_size}")
@@ -176,7 +176,7 @@ class ExternalTokenizer:
         return self.decode(ids).encode()
 
     def save(self, folder: Path | str) -> None:
-        """Write the folder that `tokenizer.pretrained.load_saved` reads."""
+        """Write a folder that `tokenizer.pretrained.load_saved` reads."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / self.software.file, self.software.content)
@@ -193,10 +193,10 @@ class ExternalTokenizer:
 
     @classmethod
     def load(cls, folder: Path | str) -> ExternalTokenizer:
-        """Read a folder that `save` wrote.
+        """Read a folder written by `save`.
 
         Raises:
-            UserError: It is missing or damaged, or its files were changed.
+            UserError: the folder is missing or damaged, or its files were changed.
         """
         path = Path(folder) / FILE
         about = read_json(path)
@@ -215,7 +215,7 @@ class ExternalTokenizer:
             file = path.with_name(HuggingFace.file)
             software = HuggingFace(read_json(file), str(file))
         else:
-            raise UserError(f"{path} was written for the software {kind!r}, which is not known; import it again")
+            raise UserError(f"{path} was written for the unknown software {kind!r}; import it again")
         found = cls(
             software,
             special_tokens=about["special_tokens"],
@@ -241,14 +241,14 @@ class ExternalTokenizer:
 
 
 def covered_bytes(text: bytes, encoded: Encoded, vocab: Sequence[bytes]) -> npt.NDArray[np.int64]:
-    """Bytes of a text that each of its tokens stands for: no byte twice, and none that no token's span contains.
+    """Number of bytes of a text that each token covers. Bytes inside a token's span count once, all others never.
 
-    Where several tokens share a character, each takes what it spells of it, and the last one takes the rest.
+    If several tokens share a character, each covers the part that it spells, and the last one covers the rest.
 
     Args:
         text: UTF-8.
-        encoded: The text's tokens.
-        vocab: Bytes of each token, by id.
+        encoded: the text's tokens.
+        vocab: bytes of each token, by id.
 
     Returns:
         int64 [tokens].

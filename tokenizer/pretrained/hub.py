@@ -1,4 +1,4 @@
-"""Tokenizer files of a Hugging Face repository."""
+"""Download of the tokenizer files of a Hugging Face repository."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ FILES = (
     *(FILE, "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "vocab.txt"),
     *("tokenizer.model", "spiece.model", "sentencepiece.model", "sentencepiece.bpe.model", "spm.model", "*.tiktoken"),
 )
-"""What is downloaded: the files that some tokenizer is read from, at the top of a repository."""
+"""Files to download: those that tokenizers are read from, at the top level of a repository."""
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 def is_repository_id(source: str) -> bool:
-    """Whether a string has the form of a repository's id, "org/name" or "name"."""
+    """Whether a string has the form of a repository id, "org/name" or "name"."""
     return _ID.fullmatch(source) is not None and Path(source).suffix not in (".json", ".model", ".tiktoken", ".txt")
 
 
 def snapshot(repository: str, revision: str | None = None, cache: Path | str | None = None) -> tuple[Path, str]:
     """Download the tokenizer files of a repository, or find them in the cache.
 
-    Without network, or with HF_HUB_OFFLINE=1, what the cache holds of the revision is used.
+    Without a network, or with HF_HUB_OFFLINE=1, cached files of the revision are used.
 
     Args:
-        repository: Its id.
-        revision: A branch, a tag or a commit hash; None for the main branch.
-        cache: Folder of the cache; None for the one of `huggingface_hub`.
+        repository: repository id.
+        revision: a branch, a tag or a commit hash; None for the main branch.
+        cache: cache folder; None for that of `huggingface_hub`.
 
     Returns:
-        The folder, and the hash of the commit.
+        The folder, and the commit hash.
 
     Raises:
-        UserError: The repository or the revision does not exist or cannot be read, or is not in the cache.
+        UserError: the repository or the revision does not exist, cannot be read, or is not in the cache.
     """
     try:
         from huggingface_hub import errors, snapshot_download
     except ImportError:
         raise UserError(
-            f"{quoted(repository)} is not a file or folder here, and to download a repository of that name the "
-            "package huggingface_hub is required; install it with: pip install 'superbpe-framework[hf]'"
+            f"{quoted(repository)} is not a local file or folder, and downloading a repository of that name requires "
+            "the package huggingface_hub; install it with: pip install 'superbpe-framework[hf]'"
         ) from None
     what = f"{repository}" + ("" if revision is None else f" at revision {revision}")
     try:
@@ -53,14 +53,14 @@ def snapshot(repository: str, revision: str | None = None, cache: Path | str | N
         ) from None
     except errors.RepositoryNotFoundError:
         raise UserError(
-            f"{quoted(repository)} is neither a file or folder here nor a repository that can be read from "
-            "huggingface.co; check the name, and run `hf auth login` if it is private"
+            f"{quoted(repository)} is neither a local file or folder nor a readable repository on huggingface.co; "
+            "check the name, and run `hf auth login` if it is private"
         ) from None
     except errors.RevisionNotFoundError:
         raise UserError(f"the repository {repository} has no revision {quoted(revision)}") from None
     except errors.LocalEntryNotFoundError:
         raise UserError(
-            f"{what} is neither a file or folder here nor in the cache of huggingface_hub, and huggingface.co cannot "
+            f"{what} is neither a local file or folder nor in the cache of huggingface_hub, and huggingface.co cannot "
             "be reached; run once with network access (and without HF_HUB_OFFLINE), or name a local folder"
         ) from None
     except (errors.HfHubHTTPError, errors.HFValidationError, ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Which tokenizer a path or a repository holds, and which software runs it: our core wherever it can."""
+"""Loading tokenizers from a path or a repository. Our core runs them where it can, other software elsewhere."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _BYT5 = "ByT5Tokenizer"
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A tokenizer that existed already.
+    """A loaded tokenizer and its origin.
 
     Attributes:
-        tokenizer: Run by our core (`Tokenizer`) or by other software (`ExternalTokenizer`).
-        source: What was loaded: a path, or a repository's id.
-        revision: Hash of the repository's commit; None for a path.
-        added: Special tokens that were added after all other ids.
+        tokenizer: run by our core (`Tokenizer`) or by other software (`ExternalTokenizer`).
+        source: path or repository id.
+        revision: commit hash of the repository; None for a path.
+        added: special tokens that were added after all other ids.
     """
 
     tokenizer: TokenizerLike
@@ -42,7 +42,7 @@ class Pretrained:
     added: tuple[str, ...]
 
     def about(self) -> dict[str, Any]:
-        """What a manifest should record, as JSON. `reason` is why our core does not run the tokenizer."""
+        """Record for a manifest, as JSON. `reason` is why our core does not run the tokenizer."""
         outside = self.tokenizer if isinstance(self.tokenizer, ExternalTokenizer) else None
         return {
             "source": self.source,
@@ -68,9 +68,9 @@ def load_pretrained(
 ) -> Pretrained:
     """Load a tokenizer from a path or the Hugging Face Hub.
 
-    Byte-level BPE is run by our core: our folders, tokenizer.json, vocab.json with merges.txt, tiktoken's ranks, and
-    ByT5. SentencePiece models are run by `sentencepiece`; any other tokenizer.json, and BERT's vocab.txt, by
-    `tokenizers`. No code of a repository is run.
+    Our core runs byte-level BPE: our folders, tokenizer.json, vocab.json with merges.txt, tiktoken's ranks, and
+    ByT5. The package `sentencepiece` runs SentencePiece models; `tokenizers` runs any other tokenizer.json and BERT's
+    vocab.txt. Code in a repository is never executed.
 
     Args:
         source: A file, a folder, or a repository's id, as "gpt2" or "org/name".
@@ -83,12 +83,12 @@ def load_pretrained(
         ignore: See `Tokenizer.from_file`.
 
     Raises:
-        UserError: Nothing is there, it is damaged, or a package is missing.
+        UserError: there is no tokenizer, it is damaged, or a package is missing.
     """
     path, commit = Path(source), None
     if not from_hub and (path.exists() or not hub.is_repository_id(str(source))):
         if revision is not None:
-            raise UserError(f"revision={quoted(revision)} is for repositories, and {source} is a path; leave it out")
+            raise UserError(f"revision={quoted(revision)} is for repositories, but {source} is a path; leave it out")
     else:
         path, commit = hub.snapshot(str(source), revision, cache)
     options = {"pattern": pattern, "special_tokens": special_tokens, "ignore": ignore}
@@ -102,10 +102,10 @@ def load_pretrained(
 
 
 def load_saved(folder: Path | str) -> TokenizerLike:
-    """Load a folder that `save` of a `Tokenizer` or an `ExternalTokenizer` wrote.
+    """Load a folder written by `save` of a `Tokenizer` or an `ExternalTokenizer`.
 
     Raises:
-        UserError: It is missing, damaged, or its files were changed.
+        UserError: the folder is missing or damaged, or its files were changed.
     """
     if (Path(folder) / external.FILE).exists():
         return ExternalTokenizer.load(folder)
@@ -114,7 +114,7 @@ def load_saved(folder: Path | str) -> TokenizerLike:
 
 def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Tokenizer | ExternalTokenizer:
     if not path.exists():
-        raise UserError(f"{path} does not exist; name a tokenizer's file or folder, or a repository as org/name")
+        raise UserError(f"{path} does not exist; name a tokenizer file or folder, or a repository such as org/name")
     file = _file(path)
     if file.name == external.FILE:
         if options:
@@ -127,7 +127,7 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Token
         config = file.with_name(HF_CONFIG_FILE)
         content = word_pieces(read_bytes(file), read_json(config) if config.exists() else {}, str(file))
         return _external(HuggingFace(content, str(file)), "it is WordPiece", specials)
-    if file.suffix == ".model" and read_bytes(file)[:1] == b"\n":  # a protocol buffer, and not a line of base64
+    if file.suffix == ".model" and read_bytes(file)[:1] == b"\n":  # a protocol buffer, not tiktoken's base64
         return _external(SentencePiece(read_bytes(file), str(file)), "it is a SentencePiece model", specials)
     try:
         return Tokenizer.from_file(path, **options)
@@ -145,7 +145,7 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Token
 
 
 def _file(path: Path) -> Path:
-    """The file that decides which software reads a path; the path itself where that is for our core to say."""
+    """The file that determines which software reads a path; the path itself if our core detects its format."""
     if not path.is_dir():
         return path.with_name(external.FILE) if path.name == external.FILE else path
     for name in (FILE, external.FILE, HF_FILE):
@@ -158,7 +158,7 @@ def _file(path: Path) -> Path:
         return path
     models = sorted(path.glob("*.model"))
     if len(models) > 1:
-        raise UserError(f"{path} holds several models ({listed(file.name for file in models)}); name one of them")
+        raise UserError(f"{path} contains several models ({listed(file.name for file in models)}); name one of them")
     return next((file for file in (*models, path / _WORD_PIECES) if file.exists()), path)
 
 
@@ -169,9 +169,9 @@ def _external(
 
 
 def _byt5(config: dict[str, Any], path: Path) -> Tokenizer:
-    """ByT5, whose ids are bytes after some special tokens."""
+    """ByT5: a few special tokens, then the 256 bytes."""
     if config.get("tokenizer_class") != _BYT5:
-        raise UserError(f"{path} does not hold a tokenizer; name its folder, or tokenizer.json")
+        raise UserError(f"{path} does not contain a tokenizer; name its folder, or tokenizer.json")
     specials = {"<pad>": 0, "</s>": 1, "<unk>": 2}
     try:
         for i, token in (config.get("added_tokens_decoder") or {}).items():
@@ -193,7 +193,7 @@ def _byt5(config: dict[str, Any], path: Path) -> Tokenizer:
 
 
 def _with_special_tokens(tokenizer: Tokenizer, strings: Sequence[str]) -> Tokenizer:
-    """The tokenizer with more special tokens: an added token of that name becomes one, others get new ids."""
+    """Add special tokens. An added token with the same string becomes special; other strings get new ids."""
     missing = [string for string in strings if string not in tokenizer.special_tokens]
     if not missing:
         return tokenizer

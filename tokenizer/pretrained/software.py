@@ -1,4 +1,4 @@
-"""Software that runs the tokenizers our core cannot: the packages `tokenizers` and `sentencepiece`."""
+"""Software for tokenizers that our core cannot run: the packages `tokenizers` and `sentencepiece`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 class Encoded(NamedTuple):
-    """One text as the software encodes it.
+    """One encoded text.
 
     Attributes:
         ids: int64 [n].
         spans: int64 [n, 2]: start and end of each token in the text's UTF-8. Tokens that share a character may have the
-            same span, and dropped text is in none.
+            same span; dropped text is in no span.
     """
 
     ids: npt.NDArray[np.int64]
@@ -36,14 +36,14 @@ class Software(ABC):
     """A tokenizer opened by other software.
 
     Attributes:
-        kind: "tokenizers" or "sentencepiece": the package, and what a saved folder says.
-        file: Name of the file that `content` is written to.
-        content: That file; it decides all ids.
-        version: Package and version.
-        vocab: Bytes of each token, by id, as it stands in text; b"" for an unused id.
-        special_tokens: String to id of the tokens that are not text, the unknown token included.
-        byte_ids: Ids of the 256 bytes, -1 where there is none.
-        unknown_id: Id of the unknown token; None if there is none.
+        kind: name of the package: "tokenizers" or "sentencepiece"; recorded in saved folders.
+        file: name of the file for `content`.
+        content: content of the model file; it determines all ids.
+        version: package and version.
+        vocab: bytes of each token in text, by id; b"" for an unused id.
+        special_tokens: string to id of the tokens that are not text, including the unknown token.
+        byte_ids: ids of the 256 bytes; -1 where a byte has no token.
+        unknown_id: id of the unknown token; None if there is none.
     """
 
     kind: str
@@ -57,7 +57,7 @@ class Software(ABC):
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """Encode texts, special strings in them as ordinary text, nothing added around them."""
+        """Encode texts. Special strings are ordinary text, and no tokens are added around the texts."""
 
     @abstractmethod
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
@@ -65,10 +65,10 @@ class Software(ABC):
 
 
 class SentencePiece(Software):
-    """A SentencePiece model, Unigram or BPE, run by the package that made it.
+    """A SentencePiece model, Unigram or BPE, run by the package `sentencepiece`.
 
     Raises:
-        UserError: The package is missing, or the content is not a model.
+        UserError: the package is missing, or the content is not a model.
     """
 
     kind, file = "sentencepiece", "tokenizer.model"
@@ -79,7 +79,7 @@ class SentencePiece(Software):
         except ImportError:
             raise UserError(f"{name} is a SentencePiece model; to read it, {_missing('sentencepiece')}") from None
         if not hasattr(sentencepiece.SentencePieceProcessor, "encode_as_offset_mapping"):
-            raise UserError(f"sentencepiece {sentencepiece.__version__} gives no offsets; {_INSTALL}")
+            raise UserError(f"sentencepiece {sentencepiece.__version__} does not return offsets; {_INSTALL}")
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=content)
         except (RuntimeError, ValueError, TypeError) as error:
@@ -104,7 +104,7 @@ class SentencePiece(Software):
         ]
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """Encode texts; bytes in give offsets in bytes."""
+        """Encode texts. They are passed as bytes, so that offsets are in bytes."""
         found = (self._processor.encode_as_offset_mapping(text.encode()) for text in texts)
         return [Encoded(_row(one["ids"]), _row(one["offsets"]).reshape(-1, 2)) for one in found]
 
@@ -116,14 +116,14 @@ class SentencePiece(Software):
 class HuggingFace(Software):
     """A tokenizer.json, run by Hugging Face `tokenizers`.
 
-    Post-processing, truncation and padding are left out: they add or drop tokens around a text, or shorten offsets.
+    Post-processing, truncation and padding are disabled: they add or drop tokens, or trim offsets.
 
     Args:
-        config: Content of a tokenizer.json.
-        name: What the messages call it.
+        config: content of a tokenizer.json.
+        name: name of the file for messages.
 
     Raises:
-        UserError: The package is missing, it cannot read the file, or the tokenizer gives random ids.
+        UserError: the package is missing or cannot read the file, or the tokenizer gives random ids.
     """
 
     kind, file = "tokenizers", "tokenizer.json"
@@ -141,7 +141,7 @@ class HuggingFace(Software):
         self.version = f"tokenizers {tokenizers.__version__}"
         try:
             self._tokenizer = tokenizers.Tokenizer.from_str(self.content.decode())
-        except Exception as error:  # it has no class of its own
+        except Exception as error:  # tokenizers raises plain Exception
             raise UserError(f"tokenizers cannot read {name} ({shortened(error)})") from None
         self._tokenizer.encode_special_tokens = True
         added = self._tokenizer.get_added_tokens_decoder()
@@ -165,7 +165,7 @@ class HuggingFace(Software):
         self.byte_ids = _byte_ids(in_bytes)
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """Encode texts; offsets in characters become offsets in bytes."""
+        """Encode texts, converting character offsets to byte offsets."""
         found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [
             Encoded(_row(one.ids), _character_starts(text)[_row(one.offsets)].reshape(-1, 2))
@@ -182,9 +182,9 @@ def word_pieces(vocabulary: bytes, config: dict[str, Any], name: str) -> dict[st
     """The tokenizer.json of BERT's vocab.txt, as `transformers` builds it.
 
     Args:
-        vocabulary: Content of vocab.txt: a token per line.
-        config: Content of tokenizer_config.json; {} for the defaults of `transformers`.
-        name: What the messages call the file.
+        vocabulary: content of vocab.txt: one token per line.
+        config: content of tokenizer_config.json; {} for the defaults of `transformers`.
+        name: name of the file for messages.
     """
     try:
         tokens = vocabulary.decode().removesuffix("\n").split("\n")
@@ -244,7 +244,7 @@ def _byte_ids(in_bytes: dict[int, int]) -> tuple[int, ...]:
 
 
 def _character_starts(text: str) -> npt.NDArray[np.int64]:
-    """int64 [characters + 1]: where each character starts in the text's UTF-8, and its end."""
+    """int64 [characters + 1]: start of each character in the text's UTF-8, and the end of the text."""
     data = np.frombuffer(text.encode(), np.uint8)
     return np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
 
@@ -257,7 +257,7 @@ def _unknown_id(model: dict[str, Any], names: dict[str, int]) -> int | None:
 
 
 def _spelling(config: dict[str, Any]) -> Callable[[str], bytes]:
-    """What a token's name in the vocabulary stands for in text."""
+    """Returns a function from a token's name in the vocabulary to its bytes in text."""
     model = config["model"]
     if _has(config, "ByteLevel"):
         return lambda name: name.encode() if (found := unprintable(name)) is None else found
@@ -276,7 +276,7 @@ def _spelling(config: dict[str, Any]) -> Callable[[str], bytes]:
             return bytes([_byte(name)])
         for space in spaces:
             name = name.replace(space, " ")
-        if prefix is not None:  # decoding puts a space in front of a word
+        if prefix is not None:  # decoding inserts a space before a word
             name = name.removeprefix(prefix) if name.startswith(prefix) else f" {name}"
         return (name.removesuffix(suffix) if suffix else name).encode()
 

@@ -1,11 +1,11 @@
-"""The specification of byte-level BPE in plain Python: what every fast implementation must equal.
+"""The specification of byte-level BPE in plain Python. Every fast implementation must give the same results.
 
-- `text`: special strings, units and the pattern cut text into pretokens, which are counted.
-- `naive`: training as it is defined.
+- `text`: cutting text into pretokens by special strings, units and the pattern, and counting them.
+- `naive`: training by its definition.
 - `fast`: the same merges with incremental counts.
 - `encoding`: one-pass encoding.
-- `two_pass`: encoding where phase-2 merges follow phase-1 merges.
-- `dropout`: both with merges left out at random.
+- `two_pass`: two-pass encoding: phase-1 merges, then phase-2 merges.
+- `dropout`: both encodings with merges dropped at random.
 """
 
 from tokenizer.reference.dropout import Coin, coins, distribution, encode_with_dropout, merge_with_dropout

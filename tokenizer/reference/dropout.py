@@ -1,4 +1,4 @@
-"""BPE dropout (Provilkov, Emelianenko and Voita 2020): encodings that leave merges out at random."""
+"""BPE dropout (Provilkov, Emelianenko and Voita 2020): encoding with merges dropped at random."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from tokenizer.reference.naive import Pair, Word
 
 Coin = Callable[[], bool]
-"""Whether one merge is dropped in one step."""
+"""Decides whether a merge is dropped in a step."""
 
 
 def merge_with_dropout(tokens: Iterable[bytes], ranks: Mapping[Pair, int], drops: Coin) -> list[bytes]:
-    """Algorithm 1 of the paper: in each step drop some of the merges that are possible, apply the first of the rest.
+    """Algorithm 1 of the paper: each step drops some of the possible merges and applies the first of the rest.
 
-    The first has the lowest rank; of several it is the leftmost. A step that drops all is the last. Merges after the
-    first that is kept get no coin, since it would not matter.
+    The first has the lowest rank, and is the leftmost among equal ranks. A step that drops all merges is the last.
+    No coins are drawn for merges after the first one kept, since they would have no effect.
     """
     merged = list(tokens)
     while True:
@@ -33,7 +33,7 @@ def merge_with_dropout(tokens: Iterable[bytes], ranks: Mapping[Pair, int], drops
 
 
 def distribution(tokens: Iterable[bytes], ranks: Mapping[Pair, int], p: float) -> dict[Word, float]:
-    """How likely each outcome of `merge_with_dropout` is, by following all coins; for a few tokens."""
+    """Probability of each outcome of `merge_with_dropout`, by enumeration; for a few tokens."""
     word = tuple(tokens)
     possible = sorted((ranks[pair], place) for place, pair in enumerate(pairwise(word)) if pair in ranks)
     outcomes = {word: p ** len(possible)}
@@ -45,7 +45,7 @@ def distribution(tokens: Iterable[bytes], ranks: Mapping[Pair, int], p: float) -
 
 
 def coins(p: float, seed: int, document: int) -> Coin:
-    """The coins of a document: SplitMix64 (Steele, Lea and Flood 2014)."""
+    """Random coins of a document: SplitMix64 (Steele, Lea and Flood 2014)."""
     state = document
 
     def following() -> int:
@@ -61,7 +61,7 @@ def coins(p: float, seed: int, document: int) -> Coin:
 
 
 def _chunks(symbols: Sequence[bytes], joins: Callable[[bytes, bytes], bool]) -> Iterator[Sequence[bytes]]:
-    """The symbols, cut between neighbours that do not join."""
+    """Split the symbols between neighbours that cannot join."""
     start = 0
     for place in range(1, len(symbols) + 1):
         if place == len(symbols) or not joins(symbols[place - 1], symbols[place]):
@@ -70,7 +70,7 @@ def _chunks(symbols: Sequence[bytes], joins: Callable[[bytes, bytes], bool]) -> 
 
 
 def _leaves(merges: Sequence[Pair], n_phase1: int) -> dict[bytes, Word]:
-    """The phase-1 tokens of every token."""
+    """The phase-1 tokens that each token consists of."""
     leaves: dict[bytes, Word] = {}
     for rank, (left, right) in enumerate(merges):
         parts = (*leaves.get(left, (left,)), *leaves.get(right, (right,)))
@@ -88,20 +88,20 @@ def encode_with_dropout(
     fence: str | None = None,
     two_pass: bool = False,
 ) -> list[bytes]:
-    """Encoding with dropout, step by step in each stretch of text that merges can join.
+    """Encode with dropout; steps apply to each stretch of text that merges can join.
 
-    Plain BPE: in each pretoken. Superwords with one pass: in bytes between which phase-1 merges can join, then in the
-    phase-1 tokens between which phase-2 merges can; the fence cuts first. Two passes: in each pretoken, then in the
-    runs of phase-1 tokens between closed seams, cut where no phase-2 merge can join.
+    Plain BPE: each pretoken. Superwords in one pass: after the fence cuts, each run of bytes that phase-1 merges can
+    join, then each run of phase-1 tokens that phase-2 merges can join. Two passes: each pretoken, then each run of
+    phase-1 tokens between closed seams, cut where no phase-2 merge can join.
 
     Args:
         text: ordinary text.
-        merges: by rank; every token is made by one of them, and after its parts.
-        n_phase1: how many of them are phase 1's.
+        merges: merges by rank; each token has one merge, which follows those of its parts.
+        n_phase1: number of phase-1 merges.
         drops: the coin.
-        pattern: the phase-1 pattern; the fence of a one-pass tokenizer with superwords.
-        fence: the pattern that cuts phase 2, with two passes.
-        two_pass: whether there are two.
+        pattern: the phase-1 pattern; for a one-pass tokenizer with superwords, the fence.
+        fence: with two passes, the pattern that cuts phase 2.
+        two_pass: whether to encode in two passes.
     """
     phase1, phase2 = merges[:n_phase1], merges[n_phase1:]
     ranks1, ranks2 = ranks_of(phase1), ranks_of(phase2)

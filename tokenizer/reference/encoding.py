@@ -1,6 +1,6 @@
 """One-pass encoding: the pattern cuts the text, then merges apply by rank inside the pieces.
 
-repeat: merge the neighbours whose merge was learned first, the leftmost of several
+repeat: merge the adjacent pair with the lowest rank, the leftmost if there are several
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _UNMERGEABLE = float("inf")
 
 
 def ranks_of(merges: Iterable[Pair]) -> dict[Pair, int]:
-    """Each pair's rank; of a pair listed twice the last place counts, as in HF."""
+    """Rank of each pair; the last rank if a pair is listed twice, as in HF."""
     return {pair: rank for rank, pair in enumerate(merges)}
 
 
 def as_bytes(text: str) -> list[bytes]:
-    """The UTF-8 bytes of a text, each a token."""
+    """The UTF-8 bytes of a text as single-byte tokens."""
     return [bytes([byte]) for byte in text.encode()]
 
 
 def merge_by_rank(tokens: Iterable[bytes], ranks: Mapping[Pair, int]) -> list[bytes]:
-    """Merges one pair at a time until none is left: the lowest rank, and of several the leftmost.
+    """Merge one pair at a time until none is left: the lowest rank, and the leftmost among equal ranks.
 
-    Ranks of pairs that a merge left alone are not looked up again.
+    Only the ranks of pairs next to a merge are looked up again.
     """
     merged = list(tokens)
     pair_ranks = [ranks.get(pair, _UNMERGEABLE) for pair in pairwise(merged)]
@@ -49,9 +49,9 @@ def encode(text: str, merges: Iterable[Pair], pattern: str | None) -> list[bytes
     """One-pass encoding of ordinary text.
 
     Args:
-        text: text whose special strings, if any, are ordinary text.
-        merges: all merges by rank, of both phases.
-        pattern: the phase-1 pattern of a plain tokenizer, the fence of one with superwords.
+        text: the text; special strings are ordinary text.
+        merges: merges of both phases, by rank.
+        pattern: the phase-1 pattern of a plain tokenizer, or the fence of a tokenizer with superwords.
     """
     ranks = ranks_of(merges)
     return [token for piece in split(text, pattern) for token in merge_by_rank(as_bytes(piece), ranks)]

@@ -1,7 +1,7 @@
-"""Fast BPE: the merges of `naive`, from counts that are updated instead of recounted.
+"""Fast BPE: the merges of `naive`, with incremental counts.
 
-Pairs are counted once. A merge rewrites only the words that hold its pair, which an index finds, and changes only the
-counts of their pairs. The most frequent pair is in the highest non-empty bucket of pairs by count; a heap finds it.
+Pairs are counted once. A merge rewrites only the words that contain its pair, found by an index, and updates only the
+counts of their pairs. Pairs are in buckets by count; a heap finds the highest non-empty bucket.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def train_words_fast(
     min_count: int,
     accept: Accept,
 ) -> list[Merge]:
-    """Learns the merges of `naive.train_words`, which has the same arguments."""
+    """Learn the merges of `naive.train_words`. The arguments are the same."""
     order = {token: place for place, token in enumerate(dict.fromkeys(tokens))}
     corpus, weights = list(words), list(words.values())
     counts: Counter[Pair] = Counter()
-    buckets: defaultdict[int, set[Pair]] = defaultdict(set)  # the pairs of each count
-    heap: list[int] = []  # the counts that have a bucket, negative; some are empty
-    holders: defaultdict[Pair, set[int]] = defaultdict(set)  # words that hold a pair, and some that held it
+    buckets: defaultdict[int, set[Pair]] = defaultdict(set)  # pairs by count
+    heap: list[int] = []  # negated counts with a bucket, which may be empty
+    holders: defaultdict[Pair, set[int]] = defaultdict(set)  # words that contain a pair, or contained it before
 
     dropped: set[Pair] = set()
 

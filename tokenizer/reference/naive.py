@@ -1,10 +1,10 @@
-"""Naive BPE: the definition of training, which every other trainer has to equal.
+"""Naive BPE: the definition of training. Every other trainer must give the same merges.
 
-    repeat: count all pairs of neighbouring tokens
+    repeat: count all adjacent pairs of tokens
             merge the most frequent pair everywhere, from left to right
 
-Tokens are byte strings and merges are pairs of byte strings, so that the rules can be read off the code. The corpus is
-a set of words (pieces of text that no merge leaves), each with the number of times it occurs.
+Tokens are byte strings and merges are pairs of byte strings, which keeps the code close to the rules. The corpus is a
+set of words (pieces of text that no merge crosses) with their counts.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ TIE_BREAKS = ("lowest-ids", "lexicographic-greatest", "lexicographic-smallest")
 
 
 def byte_alphabet() -> list[bytes]:
-    """The 256 bytes in the order of HF's alphabet: by the codepoint of the printable character that stands for each.
+    """The 256 bytes in the order of HF's alphabet: by the code point of each byte's printable character.
 
-    GPT-2's table writes the printable characters of Latin-1 as themselves and moves the other bytes, in order, to
-    U+0100 and up; so `!` comes first, and the space after the letters.
+    GPT-2's table maps printable Latin-1 characters to themselves and the other bytes, in order, to U+0100 and up. So
+    `!` comes first, and the space follows the letters.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     moved = [byte for byte in range(256) if byte not in printable]
@@ -43,7 +43,7 @@ def as_words(counts: Mapping[bytes, int]) -> dict[Word, int]:
 
 
 def count_pairs(words: Mapping[Word, int]) -> Counter[Pair]:
-    """How often each pair occurs, at every position: (a, a, a) holds (a, a) twice."""
+    """Count each pair at every position: (a, a, a) contains (a, a) twice."""
     counts: Counter[Pair] = Counter()
     for word, times in words.items():
         for pair in pairwise(word):
@@ -56,9 +56,9 @@ def break_tie(pairs: Iterable[Pair], order: Mapping[bytes, int], tie_break: str)
 
     Args:
         pairs: the candidates.
-        order: each token's place: bytes in the order of `byte_alphabet`, then merges by rank.
-        tie_break: one of `TIE_BREAKS`. "lowest-ids" compares places; the other two compare the tuples (left bytes,
-            right bytes), never the concatenation.
+        order: position of each token: bytes in the order of `byte_alphabet`, then merges by rank.
+        tie_break: one of `TIE_BREAKS`. "lowest-ids" compares positions; the other two compare the tuples (left bytes,
+            right bytes), not the concatenation.
     """
     if tie_break == "lowest-ids":
         return min(pairs, key=lambda pair: (order[pair[0]], order[pair[1]]))
@@ -74,7 +74,7 @@ def replace_pair(word: Word, pair: Pair) -> Word:
     """The word with every occurrence of the pair merged, from left to right: (a, a, a) becomes (aa, a)."""
     merged: list[bytes] = []
     for token in word:
-        # The result of a merge is longer than the left part, so it is never merged a second time.
+        # A merged token is longer than the left part of the pair, so it is never merged a second time.
         if merged and (merged[-1], token) == pair:
             merged[-1] += token
         else:
@@ -92,15 +92,15 @@ def train_words(
     accept: Accept,
     count: Callable[[Mapping[Word, int]], Counter[Pair]] = count_pairs,
 ) -> list[Merge]:
-    """Learns up to `n_merges` merges; fewer if no pair is left.
+    """Learn up to `n_merges` merges; fewer if no pair is left.
 
     Args:
-        words: words of any tokens, with the number of times each occurs.
-        n_merges: how many merges at most.
-        tokens: the tokens at the start, in the order that "lowest-ids" compares.
+        words: words of any tokens, with their counts.
+        n_merges: maximum number of merges.
+        tokens: the initial tokens, in the order that "lowest-ids" compares.
         tie_break: see `break_tie`.
         min_count: pairs that occur less often are not merged.
-        accept: a pair that it rejects is dropped for good, as is one that spells an existing token.
+        accept: decides about each pair. A rejected pair is dropped for good, as is one that spells an existing token.
         count: counts the pairs of words.
     """
     order = {token: place for place, token in enumerate(dict.fromkeys(tokens))}
@@ -127,7 +127,7 @@ def train_words(
 
 
 def phase1_rules(max_token_bytes: int | None, special_tokens: Sequence[str]) -> Accept:
-    """Phase 1 makes no token that is too long, and none that spells a special token."""
+    """Rules of phase 1: no token may be too long or spell a special token."""
     special, longest = {token.encode() for token in special_tokens}, longest_token(max_token_bytes)
     return lambda left, right, _: left + right not in special and len(left + right) <= longest
 

@@ -1,4 +1,4 @@
-"""Cutting text: special strings first, then units, then the pattern; what is left is counted."""
+"""Cutting text by special strings, then units, then the pattern, and counting the pieces."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def cut_at_special(text: str, special_tokens: Sequence[str]) -> list[str]:
-    """The ordinary text between special strings, which go first, before any unit or pattern.
+    """The ordinary text between special strings, which are cut out before units and the pattern apply.
 
-    Where several special strings match at one place, the longest is taken.
+    If several special strings match at one position, the longest is taken.
     """
     if not special_tokens:
         return [text] if text else []
@@ -24,7 +24,7 @@ def cut_at_special(text: str, special_tokens: Sequence[str]) -> list[str]:
 
 
 def cut_into_units(text: str, unit: str) -> list[str]:
-    r"""The units of a text, which joined give the text again.
+    r"""Cut a text into units. Joined, they give the text.
 
     Args:
         text: ordinary text.
@@ -42,11 +42,11 @@ def cut_into_units(text: str, unit: str) -> list[str]:
 
 
 def boundaries(text: str, pattern: str | None) -> list[int]:
-    """Where a pattern cuts a text: positions (in characters) of each match's start and end, 0 and the length.
+    """Positions (in characters) at which a pattern cuts a text: start and end of each match, 0 and the length.
 
-    The matches are "isolated": they are pieces, and so are the gaps between them. An empty match is also a cut;
-    after it the search continues one character further, as in Rust's engines. `None` cuts nowhere. A pattern of
-    several lines is a sequence of regexes: each cuts the pieces of the one before.
+    The matches are "isolated": both the matches and the gaps between them are pieces. An empty match also cuts; the
+    search continues one character after it, as in Rust's engines. `None` does not cut. A pattern of several lines is a
+    sequence of regexes: each cuts the pieces of the previous one.
     """
     if pattern is not None and "\n" in pattern:
         first, _, rest = pattern.partition("\n")
@@ -66,7 +66,7 @@ def boundaries(text: str, pattern: str | None) -> list[int]:
 
 
 def split(text: str, pattern: str | None) -> list[str]:
-    """The pieces of a text: the pattern's matches and the gaps between them, in order, none of them empty.
+    """The non-empty pieces of a text: the pattern's matches and the gaps between them, in order.
 
     >>> split("one two!", r" ?[a-z]+")
     ['one', ' two', '!']
@@ -81,7 +81,7 @@ def count_pretokens(
     unit: str = "document",
     special_tokens: Sequence[str] = (),
 ) -> Counter[bytes]:
-    """How often each pretoken (UTF-8) occurs: special strings cut first, then units, then the pattern."""
+    """Count of each pretoken (UTF-8): special strings cut first, then units, then the pattern."""
     counts: Counter[bytes] = Counter()
     for document in documents:
         for text in cut_at_special(document, special_tokens):

@@ -1,6 +1,6 @@
-"""Two-pass encoding: phase-1 merges inside pretokens, then phase-2 merges across the seams that are open.
+"""Two-pass encoding: phase-1 merges inside pretokens, then phase-2 merges across open seams.
 
-A seam is the place between two tokens. Cuts of the fence, or of training units, close seams.
+A seam is the boundary between two tokens. Cuts of the fence or of training units close seams.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def open_runs(tokens: Sequence[bytes], cuts: Iterable[int]) -> list[Word]:
-    """Cut a sequence of tokens at its closed seams, into runs inside which phase 2 may merge.
+    """Split a sequence of tokens at its closed seams into runs. Phase 2 merges inside runs.
 
-    A seam between two tokens is closed if a cut is at it or inside either of the two.
+    A seam between two tokens is closed if there is a cut at the seam or inside either token.
 
     Args:
         tokens: the phase-1 tokens of a text.
@@ -52,9 +52,9 @@ def encode_two_pass(
     apply to the phase-1 tokens, across the seams that the fence leaves open.
 
     Args:
-        text: text whose special strings, if any, are ordinary text.
-        phase1: merges by rank.
-        phase2: merges by rank, all of which follow phase 1's.
+        text: the text; special strings are ordinary text.
+        phase1: phase-1 merges by rank.
+        phase2: phase-2 merges by rank.
         pattern: the phase-1 pattern.
         fence: the pattern that cuts phase 2.
     """

@@ -1,1 +1,1 @@
-"""Phase 1: from a corpus to merges."""
+"""Phase 1: pretoken counts and BPE training."""

@@ -41,34 +41,36 @@ def train_bpe(
     progress: Progress | None = None,
     on_counts: Callable[[npt.NDArray[np.uint64]], object] | None = None,
 ) -> Tokenizer:
-    """Trains byte-level BPE: the most frequent adjacent pair is merged until the vocabulary is full.
+    """Train byte-level BPE: merge the most frequent adjacent pair until the vocabulary is full.
 
-    Counts are 64-bit and over all adjacent positions, overlapping ones included. Stops early, with a warning
-    and a note in the provenance, when no pair is left.
+    Counts are 64-bit and cover all adjacent positions, including overlapping ones. If no pair is left, training stops
+    early, with a warning and an entry in the provenance.
 
     Args:
-        counts: what `count_pretokens` gave.
+        counts: result of `count_pretokens`.
         vocab_size: 256 bytes + merges + special tokens.
-        start: go on from this tokenizer, whose merges and special tokens are kept. One that was trained here on the
-            same counts becomes what one run to the larger size gives, special tokens behind the merges again.
-        keep_ids: leave all ids of `start` as they are, for a model that knows them, and give the new tokens the ids
-            behind the highest. So it is always for a tokenizer whose ids are not laid out as ours.
-        special_tokens: take the last ids; no merge may spell one. `start` has its own. Counts should be made with
-            the same, or parts of these strings count as text.
+        start: tokenizer to continue from; its merges and special tokens are kept. A tokenizer trained here on the
+            same counts becomes the result of a single run to the larger size, with the special tokens moved after the
+            new merges.
+        keep_ids: keep all ids of `start`, for a model trained with them, and give the new tokens the ids after the
+            highest one. Always on for a tokenizer whose ids follow another layout.
+        special_tokens: strings that get the last ids; no merge may spell one. Ignored with `start`, which has its own.
+            Count with the same strings, or parts of them count as text.
         tie_break: which of the most frequent pairs is merged: "lowest-ids" (HF's order: bytes in HF's alphabet
             order, then merges by rank), "lexicographic-greatest" or "lexicographic-smallest" (of left bytes,
             right bytes).
         min_count: pairs that occur less often are not merged.
-        max_token_bytes: longer tokens are not made; None for `LONGEST_TOKEN`, which is also the most.
-        checkpoint: a file that holds the merges so far. If it is there, training resumes from it, with the same result.
-            It is written now and then, when training is interrupted, and at the end: delete it once the tokenizer is
+        max_token_bytes: maximum token length; None for `LONGEST_TOKEN`, the upper limit.
+        checkpoint: checkpoint file of the merge loop. If it exists, training resumes from it, with the same result. It
+            is written periodically, when training is interrupted, and at the end: delete it once the tokenizer is
             saved.
-        checkpoint_seconds: time between two writes of it.
-        progress: called with merges done.
-        on_counts: called at the end with the count at which each new merge was made, by rank.
+        checkpoint_seconds: time between two checkpoints.
+        progress: called with the number of merges done.
+        on_counts: called at the end with the count of each new merge, by rank.
 
     Raises:
-        UserError: the vocabulary is too small, an argument is not possible, or the checkpoint is of another training.
+        UserError: the vocabulary is too small, an argument is out of range, or the checkpoint belongs to another
+            training.
     """
     for name, value in (("min_count", min_count), ("max_token_bytes", max_token_bytes)):
         if value is not None:
@@ -118,7 +120,7 @@ def train_bpe(
             "already_tokens": trained["already_tokens"],
             "too_long": trained["too_long"],
             "seconds": round(before.seconds + time.perf_counter() - began, 3),
-            # Of the last sitting alone it would be no share of the seconds.
+            # Unknown after a resume: the core reports it for the last run only.
             "selecting_seconds": None if len(before.ranks) else round(trained["selecting_seconds"], 3),
         }
     }
@@ -138,27 +140,26 @@ def train_bpe(
 
 
 def warn_of_long_tokens(n_pairs: int, option: str, *, stacklevel: int) -> None:
-    """Warns of pairs that were not merged, because no token may be as long."""
+    """Warn about pairs that were not merged because the token would exceed the length limit."""
     if n_pairs:
         warnings.warn(
-            f"{n_pairs} pair(s) were not merged, since a token has at most {LONGEST_TOKEN:,} bytes: the text repeats "
-            f"itself at great length. Set {option} to 100, for example, so that such tokens do not fill the vocabulary",
+            f"{n_pairs} pair(s) were not merged, since a token has at most {LONGEST_TOKEN:,} bytes: the text contains "
+            f"very long repetitions. Lower {option}, to 100 for example, to keep such tokens out of the vocabulary",
             stacklevel=stacklevel + 1,
         )
 
 
 def _merges_on_top(start: Tokenizer, vocab_size: int, counts: PretokenCounts) -> int:
-    """Merges between a tokenizer and a larger vocabulary; refuses one that phase 1 cannot go on from."""
+    """Number of merges to reach a larger vocabulary; rejects a tokenizer that phase 1 cannot continue from."""
     if start.fence is not None:
-        raise UserError("start has superwords, behind which phase 1 cannot go on; cut it at its transition first")
+        raise UserError("start has superwords, after which phase 1 cannot continue; cut it at its transition first")
     if start.pattern.regex != counts.pattern.regex:
         raise UserError(
-            f"start cuts text by the pattern {quoted(start.pattern.name)}, the counts by "
-            f"{quoted(counts.pattern.name)}; "
+            f"start has the pattern {quoted(start.pattern.name)}, the counts have {quoted(counts.pattern.name)}; "
             "count with the pattern of start"
         )
     if vocab_size < start.vocab_size:
-        raise UserError(f"vocab_size={vocab_size} is less than start has ({start.vocab_size}); use cut instead")
+        raise UserError(f"vocab_size={vocab_size} is less than start has ({start.vocab_size} tokens); use cut instead")
     return vocab_size - start.vocab_size
 
 
@@ -172,12 +173,12 @@ def _merge(
     saved: Checkpoint | None,
     progress: Progress | None,
 ) -> tuple[Merges, _native.MergeResult]:
-    """Goes on from `found` to `n_merges` merges on top of `start`; returns all, and what the core said."""
+    """Resume from `found` up to `n_merges` merges on top of `start`; returns all of them and the core's result."""
     before, began = len(found.ranks), time.perf_counter()
     tick = Throttle(progress, "merges", n_merges)
 
     def report(n: int, columns: _native.MergeColumns | None = None) -> bool:
-        """Returns whether it wants to be called again with the merges, to save them."""
+        """Return True to be called again with the merges, to save them."""
         if columns is not None and saved is not None:
             saved.save(found.then(columns, time.perf_counter() - began))
             return False
@@ -204,9 +205,9 @@ def _merge(
 def _segment(
     counts: PretokenCounts, start: Tokenizer, found: Merges
 ) -> tuple[list[bytes], npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """Tokens by rank, and every pretoken as such ranks, laid end to end with offsets.
+    """Tokens by rank, and all pretokens as ranks of tokens, concatenated with offsets.
 
-    Applying merges by rank leaves a pretoken as training leaves it, so that the merge loop can go on from there.
+    Encoding a pretoken gives the state that training leaves it in, so the merge loop can continue from there.
     """
     base = start.extended(_ids(start, found.ranks))
     uncut = Tokenizer(
@@ -227,7 +228,7 @@ def _segment(
 
 
 def _ids(start: Tokenizer, ranks: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Merges on top of a tokenizer, [n, 2] ranks, as the ids that `Tokenizer.extended` gives them."""
+    """Merges on top of a tokenizer, [n, 2] ranks, as ids that `Tokenizer.extended` accepts."""
     old = start.ordinary_ids()
     new = np.arange(start.vocab_size, start.vocab_size + len(ranks))
     ids: npt.NDArray[np.int64] = np.concatenate([old, new])[ranks]
@@ -242,7 +243,7 @@ def _identity(counts: PretokenCounts, rules: list[Any]) -> str:
 
 
 def merges_that_fit(vocab_size: int, special_tokens: Sequence[str]) -> int:
-    """Merges of a vocabulary of this size; refuses one that bytes and special tokens alone overfill."""
+    """Number of merges in a vocabulary of this size; rejects a size below the bytes and special tokens."""
     check_special_tokens(special_tokens)
     specials = list(special_tokens)
     if vocab_size < 256 + len(specials):

@@ -1,4 +1,4 @@
-"""Merges on disk while they are being found, so that an interrupted training goes on where it was."""
+"""Checkpoints of the merge loop, so that an interrupted training can resume."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Merges:
-    """Merges that training has found.
+    """Merges learned so far.
 
     Attributes:
         ranks: [n, 2], by rank; see `Tokenizer.from_ranks`.
         counts: [n], the count of each pair when it was merged.
-        seconds: time spent in earlier sittings.
+        seconds: training time of earlier runs, up to the checkpoint.
     """
 
     ranks: npt.NDArray[np.uint32]
@@ -40,7 +40,7 @@ class Merges:
         return cls(np.empty((0, 2), np.uint32), np.empty(0, np.uint64))
 
     def then(self, found: _native.MergeColumns, seconds: float = 0.0) -> Merges:
-        """These and the ones found after them, in so many more seconds."""
+        """Append merges that were found in `seconds` more seconds."""
         return Merges(
             np.concatenate([self.ranks, np.stack([found["left"], found["right"]], axis=1)]),
             np.concatenate([self.counts, found["count"]]),
@@ -48,20 +48,20 @@ class Merges:
         )
 
     def first(self, n: int) -> Merges:
-        """The first n of them: merges nest."""
+        """The first n merges."""
         return replace(self, ranks=self.ranks[:n], counts=self.counts[:n])
 
 
 class Checkpoint:
-    """A file of merges that belongs to one training.
+    """A checkpoint file of one training run.
 
     Attributes:
         seconds: time between two writes.
 
     Args:
-        path: the file (.npz); a partial one is never seen under this name.
-        identity: names the training: what it reads and its rules.
-        seconds: as the attribute.
+        path: the file (.npz), replaced atomically.
+        identity: hash of the training's input and rules.
+        seconds: time between two writes.
     """
 
     def __init__(self, path: Path, identity: str, seconds: float) -> None:
@@ -71,14 +71,14 @@ class Checkpoint:
         self._last = time.monotonic()
 
     def load(self) -> Merges:
-        """What the file holds, or nothing if there is none.
+        """Merges in the file; none if it does not exist.
 
         Raises:
-            UserError: the file is damaged or of another training, or there is no folder to write it to.
+            UserError: the file is damaged or belongs to another training, or its folder cannot be written.
         """
         if not self._path.exists():
             if not self._path.parent.is_dir() or not os.access(self._path.parent, os.W_OK):
-                raise UserError(f"checkpoint={str(self._path)!r} cannot be written; name a file in a folder of yours")
+                raise UserError(f"checkpoint={str(self._path)!r} cannot be written; use a file in a writable folder")
             return Merges.none()
         check_file(self._path)
         try:
@@ -86,20 +86,20 @@ class Checkpoint:
                 if str(saved["identity"]) != self._identity:
                     raise UserError(
                         f"{self._path} is the checkpoint of another training (other counts or settings); delete it to "
-                        "start anew"
+                        "start from scratch"
                     )
                 return Merges(saved["ranks"], saved["counts"], float(saved["seconds"]))
         except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
             if isinstance(error, UserError):
                 raise
-            raise UserError(f"{self._path} is damaged ({error}); delete it to start anew") from None
+            raise UserError(f"{self._path} is damaged ({error}); delete it to start from scratch") from None
 
     def due(self) -> bool:
-        """Whether it is time to write."""
+        """Whether the checkpoint is due to be written."""
         return time.monotonic() - self._last >= self.seconds
 
     def save(self, merges: Merges) -> None:
-        """Writes the file beside its name, and renames it."""
+        """Write the file atomically."""
         with replacing(self._path) as file:
             np.savez(file, identity=self._identity, ranks=merges.ranks, counts=merges.counts, seconds=merges.seconds)
         self._last = time.monotonic()

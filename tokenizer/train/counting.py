@@ -1,4 +1,4 @@
-"""Corpus to counts of distinct pretokens: what phase 1 trains on."""
+"""Counts of the distinct pretokens of a corpus: the input of phase 1."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tokenizer.special import check_special_tokens
 DEFAULT_MEMORY_BYTES = 4 << 30
 DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)
 
-_BATCH_BYTES = 1 << 20  # several are in memory per thread, and larger ones are not faster
+_BATCH_BYTES = 1 << 20  # several batches are in memory per thread; larger ones are not faster
 _METADATA_KEY = b"superbpe.counts"
 _FORMAT_VERSION = 2
 
@@ -37,14 +37,14 @@ class PretokenCounts:
     """Distinct pretokens, sorted by their bytes, and how often each occurs.
 
     Attributes:
-        data: uint8, all pretokens laid end to end.
+        data: uint8, all pretokens concatenated.
         offsets: int64 [n_distinct + 1] into `data`.
         counts: uint64 [n_distinct].
-        pattern: what cut them.
+        pattern: pretokenization pattern.
         unit: "document" or "line"; no pretoken crosses its end.
-        special_tokens: strings that cut the text first and are counted nowhere.
-        n_bytes: bytes of text that were counted, special strings included; in a mixture, as often as it counts.
-        n_documents: documents that were counted, likewise.
+        special_tokens: strings that are cut out of the text first and are not counted.
+        n_bytes: bytes of counted text, including special strings; multiplied by the weights in a mixture.
+        n_documents: number of counted documents; multiplied by the weights in a mixture.
     """
 
     data: npt.NDArray[np.uint8]
@@ -58,23 +58,23 @@ class PretokenCounts:
 
     @property
     def n_distinct(self) -> int:
-        """Distinct pretokens."""
+        """Number of distinct pretokens."""
         return len(self.counts)
 
     @property
     def n_total(self) -> int:
-        """Pretokens of the corpus."""
-        # In halves: mixtures may add up to more than 64 bits.
+        """Number of pretokens in the corpus."""
+        # High and low halves are summed separately: the total of a mixture may exceed 64 bits.
         return (int((self.counts >> np.uint64(32)).sum()) << 32) + int((self.counts & np.uint64(2**32 - 1)).sum())
 
     def items(self) -> Iterable[tuple[bytes, int]]:
-        """Pairs of (pretoken, count), in order of bytes; for inspection and tests."""
+        """Pairs of (pretoken, count), sorted by bytes; for inspection and tests."""
         data = self.data.tobytes()
         for i, count in enumerate(self.counts):
             yield data[self.offsets[i] : self.offsets[i + 1]], int(count)
 
     def save(self, path: Path) -> None:
-        """Writes a Parquet file with columns `bytes` and `count`."""
+        """Write a Parquet file with the columns `bytes` and `count`."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -96,7 +96,7 @@ class PretokenCounts:
             pq.write_table(table, file, compression="zstd")
 
     def _checksum(self, about: Mapping[str, Any]) -> str:
-        """XXH3-128 of everything that a file of counts says."""
+        """XXH3-128 of the counts and their metadata."""
         digest = xxhash.xxh3_128(json.dumps(about, sort_keys=True).encode())
         for array in (self.offsets, self.data, self.counts):
             digest.update(np.ascontiguousarray(array).data)
@@ -104,10 +104,10 @@ class PretokenCounts:
 
     @classmethod
     def load(cls, path: Path) -> PretokenCounts:
-        """Reads what `save` wrote.
+        """Read a file written by `save`.
 
         Raises:
-            UserError: the file is missing or is not such a file.
+            UserError: the file is missing, damaged, or not a file of pretoken counts.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -120,17 +120,18 @@ class PretokenCounts:
             table = pq.read_table(path)
         except (pa.ArrowException, OSError, ValueError):
             raise UserError(
-                f"{path} holds no pretoken counts, or damaged ones; they are in files called counts.parquet, as "
-                "`python -m experiments.count` makes them"
+                f"{path} is not a file of pretoken counts, or is damaged; `python -m experiments.count` writes them to "
+                "files named counts.parquet"
             ) from None
         try:
             about = json.loads((table.schema.metadata or {}).get(_METADATA_KEY, b"{}"))
             version = about.get("version")
         except (ValueError, AttributeError):
-            raise UserError(f"{path} is damaged: its description cannot be read; count again") from None
+            raise UserError(f"{path} is damaged: its metadata cannot be read; count again") from None
         if version not in (1, _FORMAT_VERSION):
             raise UserError(
-                f"{path} does not hold pretoken counts of format 1 to {_FORMAT_VERSION}, but {version}; count again"
+                f"{path} is not a file of pretoken counts of format version 1 to {_FORMAT_VERSION}, but {version}; "
+                "count again"
             )
         try:
             found = cls._of(table, about)
@@ -139,16 +140,16 @@ class PretokenCounts:
         except (ValueError, KeyError, TypeError, pa.ArrowException):
             whole = False
         if not whole:
-            raise UserError(f"{path} is damaged: it does not hold the counts that were written; count again")
+            raise UserError(f"{path} is damaged: its content does not match its checksum; count again")
         return found
 
     @classmethod
     def _of(cls, table: Any, about: Mapping[str, Any]) -> PretokenCounts:
-        """The content of a file."""
+        """Counts from the table and the metadata of a file."""
         import pyarrow as pa
 
         pretokens = pa.concat_arrays(table["bytes"].cast(pa.large_binary()).chunks)
-        # A lone array starts at offset 0 after concatenation, so that its buffers can be used as they are.
+        # After concatenation the array starts at offset 0, so its buffers can be used directly.
         _, offsets, data = pretokens.buffers()
         return cls(
             data=np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8),
@@ -173,28 +174,28 @@ def count_pretokens(
     spill_folder: Path | str | None = None,
     progress: Progress | None = None,
 ) -> PretokenCounts:
-    """Counts the distinct pretokens of a corpus. The result depends neither on threads nor on memory nor on batches.
+    """Count the distinct pretokens of a corpus. Threads, memory limit and batches do not change the result.
 
     Args:
-        text: a corpus, of which the training split is counted, or batches of documents.
+        text: a corpus, whose training split is counted, or batches of documents.
         pattern: a name of `tokenizer.patterns.NAMES`, or a regex.
-        unit: "document", or "line" (lines with their line feed, as HF reads files).
-        special_tokens: strings that cut the text before the pattern does.
+        unit: "document", or "line" (lines including their line feed, as HF reads files).
+        special_tokens: strings that are cut out of the text before the pattern applies.
         threads: worker threads; None for SUPERBPE_THREADS or all cores.
-        memory_bytes: what the tables of all threads may take; past it, sorted runs go to disk and are added up at
-            the end. The counts that are returned, and text that is being read, come on top. None for no limit.
-        spill_folder: where such runs go, in a folder of their own that is deleted at the end; None for the system's
-            folder of temporary files.
-        progress: called with bytes of text done.
+        memory_bytes: limit for the tables of all threads; above it, sorted runs are written to disk and merged at the
+            end. Does not include the returned counts and the text being read. None for no limit.
+        spill_folder: parent of the temporary folder for these runs, which is deleted at the end; None for the
+            system's temporary folder.
+        progress: called with the number of bytes done.
 
     Raises:
-        UserError: nothing to count, an unknown pattern or unit, a folder that cannot be written.
+        UserError: there is no text to count, the pattern or unit is unknown, or a folder cannot be written.
     """
     resolved = patterns.resolve(pattern)
     check_special_tokens(special_tokens)
     n_threads = thread_count(threads)
     if memory_bytes is not None and memory_bytes < 1:
-        raise UserError(f"memory_bytes={memory_bytes} is not possible; use a positive number, or None for no limit")
+        raise UserError(f"memory_bytes={memory_bytes} must be at least 1, or None for no limit")
     with _spill_folder(spill_folder) as folder:
         counter = _native.PretokenCounter(
             resolved.regex,
@@ -206,7 +207,7 @@ def count_pretokens(
         )
         try:
             if isinstance(text, Corpus):
-                # Reading a compressed file takes about half as long as counting it.
+                # Reading a compressed file takes about half the time of counting it.
                 readers = (n_threads + 1) // 2
                 text = text.batches(
                     "train", readers=readers, in_order=False, parts=counter.takes_parts, batch_bytes=_BATCH_BYTES
@@ -231,12 +232,12 @@ def _spill_folder(parent: Path | str | None) -> Iterator[Path]:
 
 
 def _feed(counter: _native.PretokenCounter, batches: Iterable[_native.Batch], tick: Throttle) -> tuple[int, int]:
-    """Gives the counter all batches; returns bytes and documents."""
+    """Feed all batches to the counter; returns the number of bytes and documents."""
     n_bytes = n_documents = 0
     for batch in batches:
         if not isinstance(batch, _native.Batch):
             raise UserError(
-                f"batches holds {type(batch).__name__}, not Batch; use [Batch.from_texts(texts)] for strings"
+                f"batches contains {type(batch).__name__}, not Batch; use [Batch.from_texts(texts)] for strings"
             )
         counter.add(batch)
         n_bytes += batch.n_bytes
@@ -249,48 +250,48 @@ def _feed(counter: _native.PretokenCounter, batches: Iterable[_native.Batch], ti
 
 
 def weighted(entry: str, what: str) -> tuple[str, int]:
-    """The path and the weight of an entry of a mixture: PATH or PATH:WEIGHT.
+    """Parse an entry of a mixture, PATH or PATH:WEIGHT, into path and weight.
 
     >>> weighted("web.parquet:3", "bpe.counts"), weighted("web.parquet", "bpe.counts")
     (('web.parquet', 3), ('web.parquet', 1))
 
     Args:
-        entry: what the user wrote.
-        what: where, for the message.
+        entry: PATH or PATH:WEIGHT.
+        what: name of the setting, for the message.
 
     Raises:
-        UserError: the weight is no positive integer.
+        UserError: the weight is not a positive integer.
     """
     path, _, weight = entry.rpartition(":")
     if not path or Path(entry).exists():
         path, weight = entry, "1"
     if not weight.isdigit() or int(weight) < 1:
-        raise UserError(f"{what} has {quoted(entry)}, whose weight is no positive integer; write PATH or PATH:3")
+        raise UserError(f"{what} has {quoted(entry)}, whose weight is not a positive integer; write PATH or PATH:3")
     return path, int(weight)
 
 
 def mix_counts(parts: Sequence[tuple[PretokenCounts, int]]) -> PretokenCounts:
-    """Adds up the counts of several corpora, each multiplied by its weight: a data mixture.
+    """Add up the counts of several corpora, each multiplied by its weight: a data mixture.
 
     Args:
         parts: (counts, weight); weights are positive integers, so that counts stay exact.
 
     Raises:
-        UserError: no parts, a weight that is not a positive integer, parts that were not counted alike, or a sum that
-            does not fit 64 bits.
+        UserError: there are no parts, a weight is not a positive integer, the parts were counted with different
+            settings, or a sum does not fit in 64 bits.
     """
     if not parts:
         raise UserError("there are no counts to add up")
     first = parts[0][0]
     for counts, weight in parts:
         if type(weight) is not int or weight < 1:
-            raise UserError(f"weight={weight!r} is no positive integer; scale all weights to whole numbers")
+            raise UserError(f"weight={weight!r} is not a positive integer; scale all weights to integers")
         for what in ("pattern.regex", "unit", "special_tokens"):
             one, other = attrgetter(what)(first), attrgetter(what)(counts)
             if one != other:
                 raise UserError(
                     f"the counts to add up differ in their {what}: {quoted(one)} and {quoted(other)}; count all "
-                    "corpora alike"
+                    "corpora with the same settings"
                 )
     data, offsets, totals = _native.sum_counts(
         [(counts.data, counts.offsets, counts.counts, weight) for counts, weight in parts]

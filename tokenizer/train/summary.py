@@ -1,4 +1,4 @@
-"""What a training run was like: speed, the longest tokens, the last merge's count."""
+"""Summary of a training run: speed, longest tokens, count of the last merge."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ if TYPE_CHECKING:
 
 
 def summary(tokenizer: Tokenizer, *, longest: int = 10) -> dict[str, Any]:
-    """What phase 1's provenance and vocabulary say of the training.
+    """Summarize phase-1 training from a tokenizer's provenance and vocabulary.
 
     Args:
-        tokenizer: a trained one. What its provenance does not say is None below; an imported tokenizer's says
-            nothing of training, and a cut one's is about the run that it was cut from.
-        longest: how many of the longest tokens to name.
+        tokenizer: a trained tokenizer. Values missing from its provenance are None. Imported tokenizers have no
+            training provenance; that of a cut tokenizer describes the run before the cut.
+        longest: number of longest tokens to list.
 
     Returns:
-        merges: phase-1 merges of that run.
-        seconds: of learning them.
-        merges_per_second: their quotient.
-        microseconds_per_merge: the same the other way round.
-        selecting_share: share of the seconds that went into finding the most frequent pair.
-        last_count: how often the pair of the last merge occurred.
-        too_long: pairs that were not merged, since their tokens would have been longer than tokens may be.
-        longest_tokens: the longest phase-1 tokens as text, the earlier learned of equally long ones first; bytes
-            that are no text show as U+FFFD.
-        longest_bytes: length of the longest of them.
+        merges: number of phase-1 merges of the run.
+        seconds: training time.
+        merges_per_second: `merges` / `seconds`.
+        microseconds_per_merge: `seconds` / `merges`, in microseconds.
+        selecting_share: fraction of the time spent finding the most frequent pair.
+        last_count: count of the last merged pair.
+        too_long: number of pairs not merged because the token would exceed the length limit.
+        longest_tokens: the longest phase-1 tokens as text, ties in training order; bytes that are not valid UTF-8
+            show as U+FFFD.
+        longest_bytes: length of the longest token.
     """
     about = tokenizer.provenance.get("phase1", {})
     made = tokenizer.merge_ids[: tokenizer.n_phase1_merges, 2].tolist()
