@@ -85,7 +85,7 @@ class Arm:
 
     @property
     def rules(self) -> tuple[str, str | None]:
-        """Digests of what decides the merges of both phases, sizes and the transition excepted; None without phase 2."""
+        """Digests of the settings of both phases, without sizes and the transition; None without a phase 2."""
         bpe = dataclasses.replace(self.bpe, vocab_size=0, train_size=None)
         phase1 = digest([self.phase1_pattern.regex, dataclasses.asdict(bpe)])
         if self.recipe == "bpe":
