@@ -37,7 +37,7 @@ def test_every_preset_has_a_phase_1():
 
 
 def test_the_old_name_of_a_preset_is_accepted_with_a_warning():
-    with pytest.warns(DeprecationWarning, match="the preset 'seed' is called 'spans' now"):
+    with pytest.warns(DeprecationWarning, match="the preset 'seed' is now called 'spans'"):
         assert preset("seed") is PRESETS["spans"]
 
 

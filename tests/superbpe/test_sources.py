@@ -137,7 +137,7 @@ def test_a_sample_is_one_of_what_the_corpus_leaves(tmp_path, phase1):
     [
         (lambda f: [f], r"write Source\(\.\.\.\) around"),
         (lambda f: list(f()), r"write Source\(\.\.\.\) around"),
-        (lambda f: lambda: ["a", "b"], r"the corpus gives str, not batches; use Batch\.from_texts"),
+        (lambda f: lambda: ["a", "b"], r"the corpus yields str, not batches; use Batch\.from_texts"),
         (lambda f: f(), "the text for superwords is read more than once: pass a callable"),
     ],
 )

@@ -181,7 +181,7 @@ def _used_before_made():
         (None, {"vocab_size": 270}, "vocab_size=270 is less than the 281 ids that are kept"),
         (None, {"rules": "boundless"}, "interleave=True choose which phase-1 tokens to keep"),
         (None, {"keep_ids": False, "transition": 280}, "transition 280 does not fit the tokenizer, which has 279"),
-        (None, {"keep_ids": False, "transition": 256}, "cannot be cut"),
+        (None, {"keep_ids": False, "transition": 256}, "cannot cut a vocabulary of"),
     ],
 )
 def test_what_cannot_be_exact_is_refused_with_the_reason(base, options, message):

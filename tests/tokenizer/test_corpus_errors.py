@@ -130,7 +130,7 @@ def test_truncated_files_are_errors(name, sample, tmp_path):
 def test_a_file_that_ends_too_soon_says_what_to_do(name, tmp_path):
     path = tmp_path / name
     path.write_bytes(gzip.compress(b'{"text": "%s"}' % bytes(range(97, 123)) * 1000)[:-30])
-    with pytest.raises(UserError, match=r"may be damaged or incomplete; download or write it again"):
+    with pytest.raises(UserError, match=r"may be damaged or incomplete; fetch or write it again"):
         documents(path)
 
 

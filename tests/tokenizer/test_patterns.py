@@ -107,7 +107,7 @@ def test_names_resolve_to_themselves_and_regexes_to_their_names():
 
 @pytest.mark.parametrize("name", patterns.RENAMED)
 def test_old_names_are_accepted_with_a_warning(name):
-    with pytest.warns(DeprecationWarning, match=f"'{name}' is called '{patterns.RENAMED[name]}' now"):
+    with pytest.warns(DeprecationWarning, match=f"'{name}' is now called '{patterns.RENAMED[name]}'"):
         assert resolve(name) == resolve(patterns.RENAMED[name])
     assert name not in patterns.NAMES
 
