@@ -421,7 +421,7 @@ def test_no_merge_makes_a_token_that_is_too_long():
     messages = sorted(str(warning.message) for warning in warned)
     assert len(messages) == 2
     assert messages[0].startswith("2 pair(s) were not merged, since a token has at most 65,536 bytes")
-    assert "Set max_token_bytes to" in messages[0]
+    assert "Lower max_token_bytes, to" in messages[0]
     assert "ran out of pairs after 16 of 39 merges" in messages[1]
     assert max(map(len, tokenizer.vocab)) == spelling.LONGEST_TOKEN == 65_536
     assert tokenizer.provenance["phase1"]["too_long"] == summary(tokenizer)["too_long"] == 2
