@@ -137,11 +137,11 @@ def test_old_names_are_accepted_with_a_warning(monkeypatch: pytest.MonkeyPatch) 
 
 def test_cfg_job_shows_every_arm(tiny: list[str]) -> None:
     command = [sys.executable, "-m", "experiments.pipeline", "--cfg", "job", *tiny]
-    command += ["arms=[bpe,mine]", "arms.mine.recipe=superbpe", "arms.mine.bpe.vocab_size=300"]
+    command += ["arms=[bpe,mine]", "arms.mine.recipe=superbpe", "arms.mine.bpe.vocab_size=500"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "  mine:\n" in shown
     assert "    recipe: superbpe\n" in shown
-    assert "      vocab_size: 300" in shown
+    assert "      vocab_size: 500" in shown
 
 
 def test_six_arms_from_tokenizers_to_the_report(tiny: list[str], tmp_path: Path) -> None:

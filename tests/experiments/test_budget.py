@@ -55,7 +55,7 @@ def test_equal_bytes_of_contexts_equal_in_tokens_take_other_steps(monkeypatch: p
 
 
 def test_a_budget_that_cannot_be_met(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match=r"take in 1,000,000 and 1,004,000 bytes.*budget.tolerance=0.01 accepts"):
+    with pytest.raises(UserError, match=r"train on 1,000,000 and 1,004,000 bytes.*budget.tolerance=0.01 accepts"):
         planned(monkeypatch, ["budget.tolerance=0.001"])
     monkeypatch.setitem(STEPS, "superbpe", Amounts(1, 1e9, 1, 1))
     with pytest.raises(UserError, match="less than one step of superbpe"):

@@ -25,7 +25,7 @@ from tokenizer.errors import UserError
         (["wandb=offlin"], "did you mean 'offline'"),
         (["bpe.vocab_size=200"], "use at least 257"),
         (["superbpe.transition=9000"], "transition at 9000"),
-        (["superbpe.transition=1.5"], "transition=1.5 is neither a share"),
+        (["superbpe.transition=1.5"], "transition=1.5 is neither a fraction"),
         (["superbpe.unit=lin"], "document, line"),
         (["superbpe.transition_merges=8100"], "transition at 8356"),
         (["lm.model.hidden_size=100"], "head_dim"),

@@ -126,10 +126,10 @@ def test_an_imported_tokenizer_json(folders: Path, tmp_path: Path) -> None:
         (["{root}/nothing"], "nothing"),
         (["{root}/gpt2", "--against", "{root}/gpt2"], "--against-label"),
         (["{root}/gpt2", "--text", "{root}/none.txt"], "none.txt"),
-        (["{root}/gpt2", "--text", "{root}/text.txt", "--alpha", "-1"], "use 0 or more"),
-        (["{root}/gpt2", "--text", "embedded", "{root}/text.txt"], "name either"),
+        (["{root}/gpt2", "--text", "{root}/text.txt", "--alpha", "-1"], "must be at least 0"),
+        (["{root}/gpt2", "--text", "embedded", "{root}/text.txt"], "use one of them"),
         (["{root}/gpt2", "--words", "gtp2"], "did you mean"),
-        (["{root}/gpt2", "--contexts", "0"], "--contexts 0 is too small"),
+        (["{root}/gpt2", "--contexts", "0"], "--contexts 0 must be at least 1"),
     ],
 )
 def test_mistakes_are_told_in_a_line(

@@ -265,7 +265,7 @@ def test_counts_of_several_corpora_make_a_mixture(
     for overrides, message in [
         ([*tiny, f"bpe.counts=[{counted}:0]"], "write PATH or PATH:3"),
         ([*tiny, f"bpe.counts=[{counted.with_name('manifest.json')}]"], "is not a file of pretoken counts"),
-        ([*tiny, "bpe.counts=[nowhere.parquet]"], "no such file"),
+        ([*tiny, "bpe.counts=[nowhere.parquet]"], "does not exist"),
         ([*mixture, "pattern=llama3"], "were counted with pattern"),
         (
             [*mixture, "superbpe=none", "bpe.unit=document"],

@@ -327,7 +327,7 @@ def test_what_is_not_supported_is_refused(hf, folders):
     ours = hf.SuperBPETokenizerFast.from_pretrained(folders / "two_pass")
     with pytest.raises(UserError, match="lstrip=True, which is not supported"):
         ours.add_tokens([tokenizers.AddedToken("<x>", lstrip=True)])
-    with pytest.raises(UserError, match="'a' is a token already"):
+    with pytest.raises(UserError, match="'a' is already a token"):
         ours.add_tokens(["a"])
     with pytest.raises(UserError, match="train_new_from_iterator is not supported"):
         ours.train_new_from_iterator([["a"]], 300)

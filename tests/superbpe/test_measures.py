@@ -62,7 +62,7 @@ def test_renyi_entropy_of_a_high_order_does_not_underflow() -> None:
 
 @pytest.mark.parametrize("alpha", [-1.0, math.nan])
 def test_an_order_that_is_none(alpha: float) -> None:
-    with pytest.raises(UserError, match=r"use 0 or more"):
+    with pytest.raises(UserError, match=r"must be at least 0"):
         measures.renyi_entropy([1, 2], alpha)
 
 

@@ -85,11 +85,11 @@ def test_no_set_of_strings(name, value):
         (lambda: TOKENIZER.cut("300"), "vocab_size='300' must be"),
         (lambda: TOKENIZER.extended([(1, 2, 3)]), r"new merges are pairs of ids: integers of shape \[n, 2\], not"),
         (lambda: TOKENIZER.extended("ab"), "new merges are pairs of ids"),
-        (lambda: Tokenizer.from_ranks([(0, 999)], pattern=TOKENIZER.pattern), r"merge 0 joins ranks \[0, 999\]"),
-        (lambda: Tokenizer.from_ranks([], pattern=TOKENIZER.pattern, special_tokens="<s>"), "'<s>' is no list of"),
+        (lambda: Tokenizer.from_ranks([(0, 999)], pattern=TOKENIZER.pattern), r"merge 0 joins the ranks \[0, 999\]"),
+        (lambda: Tokenizer.from_ranks([], pattern=TOKENIZER.pattern, special_tokens="<s>"), "'<s>' is not a list of"),
         (lambda: patterns.resolve(None), "the pattern None is not a string"),
-        (lambda: Corpus(CorpusConfig(paths=[5])), "the path 5 is no string"),
-        (lambda: train_bpe(None, "300"), "vocab_size='300' is not possible; use a whole number"),
+        (lambda: Corpus(CorpusConfig(paths=[5])), "the path 5 is not a string"),
+        (lambda: train_bpe(None, "300"), "vocab_size='300' must be a whole number"),
     ],
 )
 def test_no_such_argument(call, message):
