@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
-from experiments.config import BpeConfig, PatternConfig, SuperbpeConfig, build, did_you_mean, part
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from experiments.config import BpeConfig, PatternConfig, SuperbpeConfig, build, check_choice, did_you_mean, part, schema
 from superbpe.rules import PHASE1, PRESETS, RENAMED, TRANSITION, Rules
 from superbpe.transition import AUTO, competes, resolve_transition
 from tokenizer.durable import digest
@@ -64,11 +67,16 @@ class Arm:
         return (self.superbpe.vocab_size if self.recipe == "superbpe" else None) or self.bpe.vocab_size
 
     @property
+    def competing(self) -> bool:
+        """Whether superwords compete with phase-1 merges, so that training determines the transition."""
+        return self.superbpe.transition == AUTO and self.superbpe.transition_merges is None
+
+    @property
     def transition_size(self) -> int:
         """The transition as a number of tokens without special tokens; its maximum if training determines it."""
-        given, merges = self.superbpe.transition, self.superbpe.transition_merges
-        if given == AUTO and merges is None:
+        if self.competing:
             return self.vocab_size - len(self.bpe.special_tokens)
+        given, merges = self.superbpe.transition, self.superbpe.transition_merges
         return resolve_transition(self.vocab_size, given if merges is None else None, merges)
 
     @property
@@ -139,8 +147,7 @@ def _resolve(name: str, chosen: ArmConfig, config: Config) -> Arm:
             f"{at} has no recipe{near}; add {at}.recipe={'|'.join(RECIPES[:3])}, {at}.file=PATH or "
             f"{at}.pretrained=REPOSITORY"
         )
-    if recipe not in RECIPES:
-        raise UserError(f"{at}.recipe={recipe} is not one of {', '.join(RECIPES)}{did_you_mean(recipe, RECIPES)}")
+    check_choice(f"{at}.recipe", recipe, RECIPES)
     sources = {"file": chosen.file, "pretrained": chosen.pretrained}
     for key, value in sources.items():
         if value is None and recipe == key:
@@ -179,8 +186,7 @@ def _preset(at: str, preset: str | None, config: Config) -> tuple[PatternConfig,
     if preset is None:
         return config.pattern, config.bpe, config.superbpe
     preset = RENAMED.get(preset, preset)
-    if preset not in PRESETS:
-        raise UserError(f"{at}.preset={preset} is not one of {', '.join(PRESETS)}{did_you_mean(preset, PRESETS)}")
+    check_choice(f"{at}.preset", preset, PRESETS)
     rules, phase1 = PRESETS[preset], PHASE1[preset]
     superbpe = dataclasses.replace(
         config.superbpe, **vars(rules), transition=TRANSITION[preset], transition_merges=None
@@ -190,11 +196,6 @@ def _preset(at: str, preset: str | None, config: Config) -> tuple[PatternConfig,
 
 def _overridden(settings: Any, changes: dict[str, Any], at: str) -> Any:
     """Settings with some keys changed, type-checked like the experiment's."""
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    from experiments.config import schema
-
     if not changes:
         return settings
     names = [field.name for field in dataclasses.fields(settings)]
@@ -222,11 +223,7 @@ def _check(arm: Arm) -> None:
     if arm.pattern.regex is None:
         if arm.pattern.name == "custom":
             raise UserError("pattern=custom needs its regex: add 'pattern.regex=\"REGEX\"'")
-        if arm.pattern.name not in NAMES:
-            raise UserError(
-                f"pattern.name={arm.pattern.name} is not one of {', '.join(NAMES)}"
-                f"{did_you_mean(arm.pattern.name, NAMES)}"
-            )
+        check_choice("pattern.name", arm.pattern.name, NAMES)
     resolve(arm.pattern.regex or arm.pattern.name)
     check_special_tokens(arm.bpe.special_tokens)
     specials = len(arm.bpe.special_tokens)
@@ -244,8 +241,9 @@ def _check(arm: Arm) -> None:
 
 def _check_phase2(arm: Arm, specials: int) -> None:
     superbpe = arm.superbpe
-    part(Rules, superbpe).check()
-    competes(part(Rules, superbpe), superbpe.transition, superbpe.transition_merges)
+    rules = part(Rules, superbpe)
+    rules.check()
+    competes(rules, superbpe.transition, superbpe.transition_merges)
     for entry in superbpe.sources:
         weighted(entry, "superbpe.sources")
     if not 256 <= arm.transition_size <= arm.vocab_size - specials:

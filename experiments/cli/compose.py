@@ -180,16 +180,6 @@ def largest_size(sizes: Sequence[str], overrides: Sequence[str]) -> list[str]:
     return [f"bpe.train_size={max(map(int, sizes))}"]
 
 
-def parse(overrides: Sequence[str]) -> list[Override]:
-    """Parse overrides as Hydra does.
-
-    Raises:
-        UserError: If an override cannot be parsed.
-    """
-    with initialize_config_module("configs", version_base="1.3"):
-        return _parse(overrides, _loader())
-
-
 def known_keys() -> list[str]:
     """Return every key and group that an override may name."""
     with initialize_config_module("configs", version_base="1.3"):

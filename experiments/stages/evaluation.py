@@ -49,12 +49,12 @@ def evaluate(context: Context, text: Text, arms: Sequence[ArmModels], documents:
         check_heldout(text.hash, arm)
     for models in zip(*(arm.lms for arm in arms), strict=True):
         budget.check(context, [budget.Amounts.of(model.contents.summary) for model in models])
-    scored = [_score_seeds(context, arm, documents) for arm in arms]
-    comparisons = compare_all([each.evaluations for each in scored]) if len(scored) > 1 else {}
+    results = [_score_seeds(context, arm, documents) for arm in arms]
+    comparisons = compare_all([each.evaluations for each in results]) if len(results) > 1 else {}
     for (i, j), comparison in comparisons.items():
-        names = {"a": scored[i].key, "b": scored[j].key}
+        names = {"a": results[i].key, "b": results[j].key}
         context.tracker.log("comparison", {**names, **comparison.summary()})
-    return Result(scored, comparisons, fixed_reference=True)
+    return Result(results, comparisons, fixed_reference=True)
 
 
 def check_heldout(corpus: str, arm: ArmModels) -> None:

@@ -96,13 +96,12 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
 def _prefix(arm: Arm, whole: Tokenizer) -> tuple[int | str, Tokenizer]:
     """Return the transition and the tokenizer with the phase-1 merges before it."""
     specials = len(arm.bpe.special_tokens)
-    competing = arm.superbpe.transition == AUTO and arm.superbpe.transition_merges is None
     size = arm.transition_size
-    if competing:
+    if arm.competing:
         size = min(size, whole.vocab_size - specials)
     if whole.vocab_size < size + specials:
         raise UserError(
             f"the corpus has only enough pairs for a phase-1 vocabulary of {whole.vocab_size - specials}, below "
             f"the transition at {size}; lower {arm.transition_key} or bpe.vocab_size, or use more text"
         )
-    return (AUTO if competing else size), whole.cut(size + specials)
+    return (AUTO if arm.competing else size), whole.cut(size + specials)
