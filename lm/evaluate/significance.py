@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +19,8 @@ def t_quantile(confidence: float, degrees: float) -> float:
     >>> round(t_quantile(0.95, 2), 3)
     4.303
     """
+    from scipy.special import stdtrit  # here because the import is slow, and most commands need no interval
+
     return float(stdtrit(degrees, (1 + confidence) / 2))
 
 
