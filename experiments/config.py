@@ -162,12 +162,33 @@ class BudgetConfig:
             `equal_steps`: the same number of steps.
             In every mode, contexts are equal in bytes unless `lm.train.context_tokens` is set.
         train_bytes: Bytes of training text that the first model reads.
+        ladder: Smaller budgets at which models are trained and compared too, as shares of `train_bytes` (below 1) or
+            in bytes. All budgets of one arm and seed share a trunk if `lm.train.warmup_steps` and
+            `lm.train.context_sample_bytes` are set and `lm.train.decay` is not `cosine`.
         tolerance: Accepted relative difference between two models in the equal quantity.
     """
 
     mode: str = "equal_bytes"
     train_bytes: int = 12_000_000
+    ladder: list[float] = field(default_factory=list)
     tolerance: float = 0.01
+
+    def rungs(self) -> list[int]:
+        """Bytes of every budget of the ladder, smallest first; the last is `train_bytes`.
+
+        Raises:
+            UserError: If an entry of the ladder is not a budget between 0 and `train_bytes`.
+        """
+        found = {self.train_bytes}
+        for entry in self.ladder:
+            n_bytes = round(entry * self.train_bytes if entry <= 1 else entry)
+            if not 0 < n_bytes <= self.train_bytes:
+                raise UserError(
+                    f"budget.ladder has {entry:g}: use shares of budget.train_bytes below 1, or bytes up to "
+                    f"{self.train_bytes:,}"
+                )
+            found.add(n_bytes)
+        return sorted(found)
 
 
 @dataclass(frozen=True)

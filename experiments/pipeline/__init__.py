@@ -36,10 +36,17 @@ STAGES = ("count", "train_bpe", "train_superbpe", "shard_corpus", "train_lm", "e
 
 
 class Outcome(NamedTuple):
-    """Result of a run: set from the stage `evaluate` on, with the page from `report` on."""
+    """Result of a run: set from the stage `evaluate` on, with the page from `report` on.
+
+    Attributes:
+        result: Comparison at the full budget.
+        page: Path of the report.
+        rungs: Comparison at every budget of the ladder, smallest first; the last is `result`.
+    """
 
     result: Result | None = None
     page: Path | None = None
+    rungs: Sequence[Result] = ()
 
 
 def run(
@@ -124,25 +131,31 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     if last < STAGES.index("train_lm"):
         return Outcome()
     pairs = list(zip(tokenizers, training, strict=True))
-    seeds = context.seeds()
-    plans = [budget.plan(seeded, pairs) for seeded in seeds]  # before training, so that errors appear early
+    rungs, seeds = context.rungs(), context.seeds()
+    # Plan before training, so that errors appear early.
+    plans = [[budget.plan(seeded, pairs) for seeded in rung.seeds()] for rung in rungs]
     # Train seed by seed: all arms can then be compared long before the last seed is trained.
     by_seed = [
         [
-            models.train_lm(seeded, of_seed(arm, i), shards, plan)
-            for (arm, shards), plan in zip(pairs, plans[i], strict=True)
+            models.train_lms(seeded, of_seed(arm, i), shards, [rung[i][place] for rung in plans])
+            for place, (arm, shards) in enumerate(pairs)
         ]
         for i, seeded in enumerate(seeds)
     ]
     if last < STAGES.index("evaluate"):
         return Outcome()
-    arms = [ArmModels(*made) for made in zip(tokenizers, training, heldout, zip(*by_seed, strict=True), strict=True)]
-    result = evaluation.evaluate(context, corpus, arms, described)
+    results = []
+    for number, rung in enumerate(rungs):
+        lms = [[models[number] for models in of_arm] for of_arm in zip(*by_seed, strict=True)]
+        arms = [ArmModels(*made) for made in zip(tokenizers, training, heldout, lms, strict=True)]
+        name = f"rung {number + 1}" if len(rungs) > 1 else ""
+        results.append(evaluation.evaluate(rung, corpus, arms, described, name))
+    result = results[-1]
     page = _report(context, corpus, result) if last >= STAGES.index("report") else None
     verdict.show(context, result)
     if page is not None:
         context.reporter.say(f"report: {page}")
-    return Outcome(result, page)
+    return Outcome(result, page, results)
 
 
 def _report(context: Context, corpus: Text, result: Result) -> Path:

@@ -80,7 +80,7 @@ def one_step(context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder]
     """Size of one training step on these shards; the bytes are an average."""
     config, opened = context.config.lm.train, open_shards(shards, arm)
     stream = DocumentStream(opened, seed=config.seed, shuffle=config.shuffle)
-    positions = config.context_tokens or stream.context_tokens(config.context_bytes, config.train_bytes)
+    positions = config.tokens_per_row(stream)
     with torch.device("meta"):  # shapes only, no weights
         model = Transformer(context.config.lm.model, opened.vocab_size, positions)
     tokens = config.batch_size * positions

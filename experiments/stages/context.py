@@ -38,6 +38,21 @@ class Context:
             for i in range(lm.n_seeds)
         ]
 
+    def rungs(self) -> list[Context]:
+        """Return one context per rung of `budget.ladder`, smallest budget first."""
+        budget, lm = self.config.budget, self.config.lm
+        return [
+            dataclasses.replace(
+                self,
+                config=dataclasses.replace(
+                    self.config,
+                    budget=dataclasses.replace(budget, train_bytes=n_bytes, ladder=[]),
+                    lm=dataclasses.replace(lm, train=dataclasses.replace(lm.train, train_bytes=n_bytes)),
+                ),
+            )
+            for n_bytes in budget.rungs()
+        ]
+
     def done(self, stage: str, artifact: Artifact[Any], what: str, row: Mapping[str, Any] | None = None) -> None:
         """Report that a stage is done, and log it.
 

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 _DECODED_SHARE, _MOST_DECODED = 8, 32
 
 
-def evaluate(context: Context, text: Text, arms: Sequence[ArmModels], documents: Artifact[HeldoutDocuments]) -> Result:
+def evaluate(
+    context: Context, text: Text, arms: Sequence[ArmModels], documents: Artifact[HeldoutDocuments], rung: str = ""
+) -> Result:
     """Score every arm's models on the held-out documents, and compare the arms.
 
     Args:
@@ -41,6 +43,7 @@ def evaluate(context: Context, text: Text, arms: Sequence[ArmModels], documents:
         text: The corpus.
         arms: The tokenizers and their models, with the same number of seeds each; the reference comes first.
         documents: Sources and scripts of the held-out documents.
+        rung: Name of the rung of the ladder of budgets, if there are several.
 
     Raises:
         UserError: If held-out text may have been trained on, or the models were not trained on equal budgets.
@@ -49,10 +52,10 @@ def evaluate(context: Context, text: Text, arms: Sequence[ArmModels], documents:
         check_heldout(text.hash, arm)
     for models in zip(*(arm.lms for arm in arms), strict=True):
         budget.check(context, [budget.Amounts.of(model.contents.summary) for model in models])
-    results = [_score_seeds(context, arm, documents) for arm in arms]
+    results = [_score_seeds(context, arm, documents, rung) for arm in arms]
     comparisons = compare_all([each.evaluations for each in results]) if len(results) > 1 else {}
     for (i, j), comparison in comparisons.items():
-        names = {"a": results[i].key, "b": results[j].key}
+        names = {"a": results[i].key, "b": results[j].key, "train_bytes": context.config.budget.train_bytes}
         context.tracker.log("comparison", {**names, **comparison.summary()})
     return Result(results, comparisons, fixed_reference=True)
 
@@ -82,8 +85,10 @@ def check_heldout(corpus: str, arm: ArmModels) -> None:
             raise UserError(f"{model.path} was trained on other shards than this experiment's; delete it and run again")
 
 
-def _score_seeds(context: Context, arm: ArmModels, documents: Artifact[HeldoutDocuments]) -> ArmResult:
-    artifacts = [_score(context, of_seed(arm.arm, i), model, arm.heldout, documents) for i, model in enumerate(arm.lms)]
+def _score_seeds(context: Context, arm: ArmModels, documents: Artifact[HeldoutDocuments], rung: str) -> ArmResult:
+    artifacts = [
+        _score(context, of_seed(arm.arm, i), model, arm.heldout, documents, rung) for i, model in enumerate(arm.lms)
+    ]
     return scored(arm, artifacts)
 
 
@@ -93,6 +98,7 @@ def _score(
     model: Artifact[TrainedModel],
     heldout: Artifact[ShardsFolder],
     documents: Artifact[HeldoutDocuments],
+    rung: str,
 ) -> Artifact[Scores]:
     config = context.config.eval
 
@@ -112,7 +118,7 @@ def _score(
         cost = _cost(transformer, shards, summary["bytes_per_token"], config.context_bytes)
         return Scores.load({**summary, "cost": cost})
 
-    stage = f"evaluate {arm.key}"
+    stage = f"evaluate {arm.key} {rung}".rstrip()
     with context.reporter.stage(stage):
         artifact = context.store.make(
             Scores,

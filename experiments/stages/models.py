@@ -18,6 +18,7 @@ from tokenizer.durable import read_sealed
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from experiments.stages.context import Context
@@ -102,40 +103,79 @@ def open_shards(artifact: Artifact[ShardsFolder], arm: ArmTokenizer) -> Shards:
     return Shards.open(artifact.path / _SHARDS, arm.tokenizer, verify="never")  # `path` has verified them
 
 
-def train_lm(
-    context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder], train_config: TrainConfig
-) -> Artifact[TrainedModel]:
-    """Train one language model; an interrupted run resumes from its checkpoint.
+def train_lms(
+    context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder], plans: Sequence[TrainConfig]
+) -> list[Artifact[TrainedModel]]:
+    """Train one language model per rung of the ladder of budgets; an interrupted run resumes from its checkpoint.
+
+    Rungs whose schedules allow it (`TrainConfig.trunk`) share a trunk: every rung costs only its decay, and the trunk
+    as much as the longest run without its decay. This does not change the models.
 
     Args:
         context: Context of the run.
         arm: The tokenizer.
         shards: Shards of the training text.
-        train_config: Training settings from `experiments.stages.budget.plan`.
+        plans: Training settings of every rung, from `experiments.stages.budget.plan`, shortest first.
     """
-    model = context.config.lm.model
+    made: list[Artifact[TrainedModel]] = []
+    trunk: Artifact[TrainedModel] | None = None
+    for number, config in enumerate(plans, 1):
+        rung = f" rung {number}" if len(plans) > 1 else ""
+        if rung and config.trunk is not None:
+            trunk = _train(context, arm, shards, config.trunk, f"trunk {arm.key}{rung}", trunk)
+        made.append(_train(context, arm, shards, config, f"lm {arm.key}{rung}", trunk if config.trunk else None))
+    return made
+
+
+def _train(
+    context: Context,
+    arm: ArmTokenizer,
+    shards: Artifact[ShardsFolder],
+    train_config: TrainConfig,
+    stage: str,
+    trunk: Artifact[TrainedModel] | None,
+) -> Artifact[TrainedModel]:
+    """Train one model.
+
+    Args:
+        context: Context of the run.
+        arm: The tokenizer.
+        shards: Shards of the training text.
+        train_config: Settings of this run.
+        stage: `lm` or `trunk`, and a name for this model. A trunk keeps its last checkpoint.
+        trunk: The run to start from, if any.
+    """
+    model, kind = context.config.lm.model, stage.partition(" ")[0]
 
     def build(folder: Path) -> TrainedModel:
+        if trunk is not None and not (folder / METRICS).exists():
+            shutil.copyfile(trunk.path / METRICS, folder / METRICS)
         _drop_half_line(folder / METRICS)
         # Line-buffered: after a kill, the log must contain every step before the checkpoint.
         with (folder / METRICS).open("a", encoding="utf-8", buffering=1) as file:
 
             def log(row: dict[str, Any]) -> None:
                 file.write(json.dumps(row, allow_nan=False) + "\n")
-                context.tracker.log(f"lm/{arm.key}", row)
+                context.tracker.log(f"lm/{stage.partition(' ')[2].replace(' ', '-')}", row)
 
-            progress = context.reporter.progress
-            data = open_shards(shards, arm)
-            summary = train(model, train_config, data, folder, log=log, progress=progress)
+            summary = train(
+                model,
+                train_config,
+                open_shards(shards, arm),
+                folder,
+                trunk=None if trunk is None else trunk.path,
+                keep_checkpoint=kind == "trunk",
+                log=log,
+                progress=context.reporter.progress,
+            )
         return TrainedModel(tokenizer=arm.tokenizer.sha256, summary=summary)
 
     device = resolve_device(train_config.device)
     settings = train_config.fixed() | arithmetic(train_config.precision, train_config.compile, device)
-    stage = f"lm {arm.key}"
     with context.reporter.stage(stage):
         artifact = context.store.make(
             TrainedModel,
-            "lm",
+            kind,
             config={"model": dataclasses.asdict(model), "train": settings, "initialization": initialization.VERSION},
             inputs={"shards": shards.hash},
             build=build,
@@ -172,7 +212,7 @@ def loss_curve(artifact: Artifact[TrainedModel], points: int) -> list[LossPoint]
     """Return the training loss curve of a model.
 
     Args:
-        artifact: Artifact returned by `train_lm`.
+        artifact: Artifact returned by `train_lms`.
         points: Maximum number of points; the steps between two points are averaged, weighted by their bytes.
     """
     rows: dict[int, dict[str, Any]] = {}

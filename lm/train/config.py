@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from lm.train.schedule import DECAYS, Schedule
 from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from lm.data.stream import DocumentStream
 
 # These do not affect the result, so a resumed run may change them.
 FREE_TO_CHANGE = ("device", "threads", "checkpoint_seconds", "log_every", "diagnostics_every", "peak_flops")
 # Recorded by their effect on the device instead (`lm.model.device.arithmetic`).
 _RESOLVED = ("precision", "compile")
 # Later settings are recorded only if they differ from the default, so that earlier runs keep their names.
-_LATER = ("document_mask", "context_tokens", "max_steps")
+_LATER = ("document_mask", "context_tokens", "context_sample_bytes", "max_steps", "warmup_steps", "decay")
+# Settings that may differ between a run and the trunk that it starts from.
+LENGTH = ("train_bytes", "max_steps", "decay_fraction", "decay")
 
 PRECISIONS = ("auto", "fp32", "bf16", "probe")
 
@@ -30,6 +36,8 @@ class TrainConfig:
         context_bytes: Text of one row, which has `context_bytes` over the measured bytes per token tokens.
         context_tokens: Tokens of one row, for contexts that are equal in tokens instead of bytes. Bytes are then
             nominal: they only give the batch size and the number of steps.
+        context_sample_bytes: Text at the beginning of the run on which the bytes per token of `context_bytes` are
+            measured; None for the whole run. Runs of several lengths share a trunk only if it is set.
         max_steps: Steps of the run, instead of `train_bytes // bytes_per_step`; set by budgets other than bytes.
         document_mask: Tokens attend within their own document only. Position numbers do not restart, since rotary
             attention depends only on their differences.
@@ -40,7 +48,11 @@ class TrainConfig:
         weight_decay: Decoupled weight decay of the matrices.
         grad_clip: Maximum norm of the gradient; 0 disables clipping.
         warmup_fraction: Share of the steps over which the learning rates rise.
+        warmup_steps: Steps over which they rise, instead of `warmup_fraction`. Runs of several lengths share a trunk
+            only if it is set.
         decay_fraction: Share of the steps, at the end, over which they fall to zero.
+        decay: Shape of the decay: `linear`, `sqrt` or `cosine` (`lm.train.schedule`); `cosine` decays from the end of
+            the warm-up, whatever `decay_fraction` is.
         seed: Seed of the weights and of the order of documents.
         shuffle: Draw a new document order for every epoch; False reads the shards in order.
         microbatch_size: Rows per forward pass of each process, to save memory; None for the whole step.
@@ -60,6 +72,7 @@ class TrainConfig:
     bytes_per_step: int = 8192
     context_bytes: int = 1024
     context_tokens: int | None = None
+    context_sample_bytes: int | None = None
     max_steps: int | None = None
     document_mask: bool = False
     matrix_lr: float = 0.02
@@ -69,7 +82,9 @@ class TrainConfig:
     weight_decay: float = 0.0
     grad_clip: float = 1.0
     warmup_fraction: float = 0.02
+    warmup_steps: int | None = None
     decay_fraction: float = 0.5
+    decay: str = "linear"
     seed: int = 0
     shuffle: bool = True
     microbatch_size: int | None = None
@@ -96,11 +111,16 @@ class TrainConfig:
         for name, otherwise in (
             ("microbatch_size", "the whole step"),
             ("context_tokens", "contexts equal in bytes"),
+            ("context_sample_bytes", "the text of the whole run"),
             ("max_steps", "the number that train_bytes gives"),
         ):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"{name}={value}: use 1 or more, or null for {otherwise}")
+        if self.warmup_steps is not None and self.warmup_steps < 0:
+            raise UserError(f"warmup_steps={self.warmup_steps}: use 0 or more, or null for warmup_fraction")
+        if self.decay not in DECAYS:
+            raise UserError(f"decay={self.decay} is not one of {', '.join(DECAYS)}")
         if self.precision not in PRECISIONS:
             raise UserError(f"precision={self.precision} is not one of {', '.join(PRECISIONS)}")
         if self.compile not in (True, False, "auto"):
@@ -121,6 +141,11 @@ class TrainConfig:
                 f"warmup_fraction={self.warmup_fraction} and decay_fraction={self.decay_fraction} overlap; "
                 "they must be at least 0 and add up to at most 1"
             )
+        if self.decay != "cosine" and (self.warmup_steps or 0) > self.steps * (1 - self.decay_fraction):
+            raise UserError(
+                f"warmup_steps={self.warmup_steps} and decay_fraction={self.decay_fraction} overlap in a run of "
+                f"{self.steps} steps; use a longer run or fewer warmup_steps"
+            )
 
     @property
     def steps(self) -> int:
@@ -128,9 +153,34 @@ class TrainConfig:
         return self.max_steps or self.train_bytes // self.bytes_per_step
 
     @property
+    def schedule(self) -> Schedule:
+        """Learning-rate schedule of the run."""
+        warmup = self.warmup_fraction * self.steps if self.warmup_steps is None else self.warmup_steps
+        return Schedule(self.steps, warmup, self.decay_fraction * self.steps, self.decay)
+
+    @property
+    def trunk(self) -> TrainConfig | None:
+        """The run's part before the decay, as a run at constant rates of its own; None if it depends on the length.
+
+        Runs that differ only in their length (`LENGTH`) have trunks that differ only in their length, and a longer
+        trunk begins with a shorter one.
+        """
+        steps = self.schedule.constant_steps
+        if self.warmup_steps is None or self.context_sample_bytes is None or not self.warmup_steps < steps < self.steps:
+            return None
+        text = steps * self.bytes_per_step
+        return dataclasses.replace(self, train_bytes=text, max_steps=steps, decay_fraction=0.0, decay="linear")
+
+    @property
     def batch_size(self) -> int:
         """Sequences of one step."""
         return self.bytes_per_step // self.context_bytes
+
+    def tokens_per_row(self, stream: DocumentStream) -> int:
+        """Tokens of one row of the batch, as many as `context_bytes` of the stream's text have."""
+        return self.context_tokens or stream.context_tokens(
+            self.context_bytes, self.context_sample_bytes or self.train_bytes
+        )
 
     def fixed(self) -> dict[str, Any]:
         """The settings that determine the result and identify the run."""

@@ -38,6 +38,8 @@ def train(
     shards: Shards,
     folder: Path,
     *,
+    trunk: Path | None = None,
+    keep_checkpoint: bool = False,
     log: Log | None = None,
     progress: Progress | None = None,
 ) -> TrainingSummary:
@@ -55,6 +57,9 @@ def train(
         config: Budget and learning rates.
         shards: Training text.
         folder: Target of `model.safetensors` (for `load_model`) and `summary.json`; holds a checkpoint until then.
+        trunk: Folder of a run to start from instead of step 0: the trunk of this run (`TrainConfig.trunk`) or a shorter
+            one, trained with `keep_checkpoint`. On one machine's CPU, this does not change the result.
+        keep_checkpoint: Keep the checkpoint of the last step, so that longer runs can start from it.
         log: Called every `log_every` steps with step (from 1), loss (nats per token, EOS included),
             train_bits_per_byte (text tokens of this step), bytes_seen, tokens_seen, flops, tokens_per_second,
             lr (the schedule's factor times `matrix_lr`), grad_norm (before clipping) and seconds; every
@@ -68,18 +73,24 @@ def train(
         UserError: If the settings are invalid, the folder has another run, or the loss is not finite.
         KeyboardInterrupt: After Ctrl-C or SIGTERM, once the checkpoint is written.
     """
-    trainer = Trainer(model, config, shards, folder)
+    trainer = Trainer(model, config, shards, folder, trunk)
     if (folder / SUMMARY).exists():
         summary = TrainingSummary.load(folder)
-        trainer.check_identity(summary.run)
+        trainer.check_identity(summary.run, folder)
         load_tensors(folder / MODEL)  # raises an error if the file is damaged
         return summary
-    job = {"model": asdict(model), "train": asdict(config), "shards": str(shards.folder), "folder": str(folder)}
+    job = {
+        "model": asdict(model),
+        "train": asdict(config),
+        "shards": str(shards.folder),
+        "folder": str(folder),
+        "trunk": None if trunk is None else str(trunk),
+    }
     world = current()
     world.broadcast(job)
     if world.any(False):
         raise UserError("training aborted: another rank failed during setup (see its log)")
-    return _train(trainer, log, progress)
+    return _train(trainer, log, progress, keep_checkpoint=keep_checkpoint)
 
 
 def join(job: dict[str, Any]) -> None:
@@ -87,7 +98,8 @@ def join(job: dict[str, Any]) -> None:
     world = current()
     try:
         shards = Shards.open(Path(job["shards"]), verify="never")  # the first process has verified them
-        trainer = Trainer(ModelConfig(**job["model"]), TrainConfig(**job["train"]), shards, Path(job["folder"]))
+        trunk = job["trunk"] and Path(job["trunk"])
+        trainer = Trainer(ModelConfig(**job["model"]), TrainConfig(**job["train"]), shards, Path(job["folder"]), trunk)
     except UserError as error:  # no such device or file on this machine
         _logger.error("process %d: %s", world.rank, error)  # noqa: TRY400  (no traceback for a user's mistake)
         world.any(True)
@@ -96,7 +108,9 @@ def join(job: dict[str, Any]) -> None:
         _train(trainer, None, None)
 
 
-def _train(trainer: Trainer, log: Log | None, progress: Progress | None) -> TrainingSummary:
+def _train(
+    trainer: Trainer, log: Log | None, progress: Progress | None, *, keep_checkpoint: bool = False
+) -> TrainingSummary:
     config, world = trainer.config, trainer.world
     threads = torch.get_num_threads()
     try:
@@ -116,6 +130,6 @@ def _train(trainer: Trainer, log: Log | None, progress: Progress | None) -> Trai
                         trainer.save_checkpoint()
                         saved = time.monotonic()
                     interrupt.raise_if_pending()
-            return trainer.finish()
+            return trainer.finish(keep_checkpoint=keep_checkpoint)
     finally:
         torch.set_num_threads(threads)

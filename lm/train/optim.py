@@ -1,4 +1,4 @@
-"""Muon for the hidden matrices, AdamW for the rest, and a warm-up-stable-decay schedule."""
+"""Muon for the hidden matrices, AdamW for the rest."""
 
 from __future__ import annotations
 
@@ -137,21 +137,3 @@ def build_optimizers(
         for group in optimizer.param_groups:
             group["peak_lr"] = group["lr"]
     return optimizers
-
-
-def wsd(progress: float, warmup_fraction: float, decay_fraction: float) -> float:
-    """Factor on the peak learning rate: linear warm-up, stable, linear decay to zero.
-
-    Args:
-        progress: Steps done over the steps of the whole run, 0 .. 1.
-        warmup_fraction: Share of the run that warms up.
-        decay_fraction: Share of the run, at its end, that decays.
-
-    >>> [wsd(p, 0.1, 0.5) for p in (0.05, 0.3, 0.75)]
-    [0.5, 1.0, 0.5]
-    """
-    if progress < warmup_fraction:
-        return progress / warmup_fraction
-    if progress > 1 - decay_fraction:
-        return max(0.0, (1 - progress) / decay_fraction)
-    return 1.0

@@ -21,19 +21,21 @@ from lm.model.loss import Objective
 from lm.model.transformer import ModelConfig, Transformer
 from lm.model.weights import load_tensors, save_model, save_tensors
 from lm.train.checkpoint import load_training_tensors, training_tensors
+from lm.train.config import LENGTH
 from lm.train.diagnostics import Diagnostics
 from lm.train.distributed import current
-from lm.train.optim import build_optimizers, wsd
+from lm.train.optim import build_optimizers
 from lm.train.summary import FLOPS_FORMULA, TrainingSummary
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from lm.data.shards import Shards
     from lm.train.config import TrainConfig
 
-_CHECKPOINT = "checkpoint.safetensors"
+CHECKPOINT = "checkpoint.safetensors"
 _logger = logging.getLogger(__name__)
 
 
@@ -44,8 +46,10 @@ class Trainer:
     not depend on their number. The first process writes the files.
     """
 
-    def __init__(self, model: ModelConfig, config: TrainConfig, shards: Shards, folder: Path) -> None:
-        self.config, self.shards, self.folder = config, shards, folder
+    def __init__(
+        self, model: ModelConfig, config: TrainConfig, shards: Shards, folder: Path, trunk: Path | None = None
+    ) -> None:
+        self.config, self.shards, self.folder, self.trunk = config, shards, folder, trunk
         self.world = current()
         if config.batch_size % self.world.size:
             raise UserError(
@@ -54,10 +58,9 @@ class Trainer:
             )
         self.device = resolve_device(config.device, self.world.local_rank if self.world.size > 1 else None)
         self.stream = DocumentStream(shards, seed=config.seed, shuffle=config.shuffle)
+        self.schedule = config.schedule
         self.bytes_per_token = self.stream.bytes_per_token(config.train_bytes)
-        self.context_tokens = config.context_tokens or self.stream.context_tokens(
-            config.context_bytes, config.train_bytes
-        )
+        self.context_tokens = config.tokens_per_row(self.stream)
         self.tokens_per_step = config.batch_size * self.context_tokens
         self.model = Transformer(model, shards.vocab_size, self.context_tokens, shards.tokenizer_sha256)
         self.model.initialize(config.seed, shards.token_hashes)
@@ -90,17 +93,16 @@ class Trainer:
             config.diagnostics_every, config.peak_flops, self.identity["precision"], processes=self.world.size
         )
 
-    def check_identity(self, identity: dict[str, Any]) -> None:
-        """Raise an error if the run that is already in the folder has other settings."""
-        if identity == self.identity:
-            return
+    def check_identity(self, identity: dict[str, Any], folder: Path, ignored: Sequence[str] = ()) -> None:
+        """Raise an error if the run that is already in a folder has other settings."""
         mine, theirs = _flat(self.identity), _flat(identity)
-        keys = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
-        differ = ", ".join(f"{key} ({theirs.get(key)} there, {mine.get(key)} now)" for key in keys)
-        raise UserError(f"{self.folder} has a run with other settings: {differ}; use another folder or delete it")
+        keys = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key) and key not in ignored]
+        if keys:
+            differ = ", ".join(f"{key} ({theirs.get(key)} there, {mine.get(key)} now)" for key in keys)
+            raise UserError(f"{folder} has a run with other settings: {differ}; use another folder or delete it")
 
     def begin(self) -> None:
-        """Load the checkpoint if there is one; compile and distribute the model."""
+        """Load the checkpoint or the trunk if there is one; compile and distribute the model."""
         self._resume()
         if self.identity.get("compile"):
             self.model.model.compile(dynamic=False)
@@ -121,10 +123,13 @@ class Trainer:
             )
 
     def _resume(self) -> None:
-        path = self.folder / _CHECKPOINT
-        if path.exists():
-            tensors, meta = load_tensors(path, str(self.device))
-            self.check_identity(meta["run"])
+        own = (self.folder / CHECKPOINT).exists()
+        folder = self.folder if own else self.trunk
+        if folder is not None:
+            tensors, meta = load_tensors(folder / CHECKPOINT, str(self.device))
+            self.check_identity(meta["run"], folder, () if own else LENGTH)
+            if meta["step"] > (self.config.steps if own else self.schedule.constant_steps):
+                raise UserError(f"{folder} has {meta['step']} steps, too many for a run of {self.config.steps}")
             load_training_tensors(self.model, self.optimizers, tensors)
             self.step, self.seconds = meta["step"], meta["seconds"]
             self.data_seconds = meta.get("data_seconds", 0.0)
@@ -153,7 +158,7 @@ class Trainer:
         self.data_seconds += time.perf_counter() - began
         inputs = ids[:-1].view(config.batch_size, -1)
         targets = ids[1:].view(config.batch_size, -1)
-        factor = wsd((self.step + 0.5) / config.steps, config.warmup_fraction, config.decay_fraction)
+        factor = self.schedule.factor(self.step)
         sums = self._backward(inputs, targets)
         limit = config.grad_clip or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
@@ -247,15 +252,18 @@ class Trainer:
             "bytes_seen": int(self.bytes_seen.item()),
             "last_bits_per_byte": self.last_bits_per_byte,
         }
-        save_tensors(self.folder / _CHECKPOINT, training_tensors(self.model, self.optimizers), meta)
+        save_tensors(self.folder / CHECKPOINT, training_tensors(self.model, self.optimizers), meta)
 
-    def finish(self) -> TrainingSummary:
-        """Write the model and the summary, and remove the checkpoint."""
+    def finish(self, *, keep_checkpoint: bool = False) -> TrainingSummary:
+        """Write the model and the summary; remove the checkpoint, or write that of the last step."""
         summary = self.summary()
+        if keep_checkpoint:
+            self.save_checkpoint()
         if self.world.rank == 0:
             save_model(self.model, self.folder)
             summary.save(self.folder)
-            (self.folder / _CHECKPOINT).unlink(missing_ok=True)
+            if not keep_checkpoint:
+                (self.folder / CHECKPOINT).unlink(missing_ok=True)
         return summary
 
     def summary(self) -> TrainingSummary:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lm.model.transformer import ModelConfig, Transformer
-from lm.train.optim import Muon, build_optimizers, orthogonalize, wsd
+from lm.train.optim import Muon, build_optimizers, orthogonalize
 
 
 @pytest.mark.parametrize("shape", [(32, 32), (24, 64), (64, 24)])
@@ -66,15 +66,6 @@ def test_every_parameter_has_one_optimizer(tied):
     assert rate[id(model.model.embed_tokens.weight)] == (3.0 if tied else 2.0)
     assert rate[id(model.model.norm.weight)] == 4.0
     assert rate[id(model.model.layers[0].mlp.up_proj.weight)] == 1.0
-
-
-def test_schedule():
-    assert wsd(0.0, 0.1, 0.2) == 0.0
-    assert wsd(0.05, 0.1, 0.2) == pytest.approx(0.5)
-    assert wsd(0.1, 0.1, 0.2) == wsd(0.8, 0.1, 0.2) == 1.0
-    assert wsd(0.9, 0.1, 0.2) == pytest.approx(0.5)
-    assert wsd(1.0, 0.1, 0.2) == 0.0
-    assert wsd(0.0, 0.0, 0.0) == wsd(1.0, 0.0, 0.0) == 1.0
 
 
 def test_adamw_has_the_tables_and_the_vectors_without_decay():

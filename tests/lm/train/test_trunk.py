@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+import signal
+
+import pytest
+
+from lm.model.transformer import ModelConfig
+from lm.train.config import TrainConfig
+from lm.train.loop import train
+from tokenizer.errors import UserError
+
+MODEL = ModelConfig(n_layers=1, hidden_size=32, head_dim=16)
+CONFIG = TrainConfig(
+    train_bytes=20 * 256,
+    bytes_per_step=256,
+    context_bytes=64,
+    context_sample_bytes=1024,
+    warmup_steps=3,
+    decay_fraction=0.2,
+    decay="sqrt",
+    device="cpu",
+    threads=1,
+    checkpoint_seconds=1e9,
+)
+LONGER = dataclasses.replace(CONFIG, train_bytes=40 * 256)
+MEASURED = ("seconds", "data_seconds", "tokens_per_second")
+
+
+@pytest.fixture
+def shards(make_shards):
+    rng = random.Random(0)
+    words = ["the", "of", "in", "town", "hill", "history", "naïve", "beginning", "end"]
+    return make_shards([" ".join(rng.choices(words, k=rng.randint(1, 60))) for _ in range(60)])
+
+
+def weights(folder):
+    return (folder / "model.safetensors").read_bytes()
+
+
+def result(summary):
+    return {key: value for key, value in dataclasses.asdict(summary).items() if key not in MEASURED}
+
+
+def test_cooldowns_from_one_trunk_equal_runs_of_their_own(shards, tmp_path):
+    direct = [train(MODEL, config, shards, tmp_path / f"direct{config.steps}") for config in (CONFIG, LONGER)]
+    trunk = None
+    for config, expected in zip((CONFIG, LONGER), direct, strict=True):
+        assert config.trunk is not None
+        folder = tmp_path / f"trunk{config.steps}"
+        train(MODEL, config.trunk, shards, folder, trunk=trunk, keep_checkpoint=True)
+        trunk, entries = folder, []
+        made = train(MODEL, config, shards, tmp_path / f"rung{config.steps}", trunk=trunk, log=entries.append)
+        assert [entry["step"] for entry in entries] == list(range(config.trunk.steps + 1, config.steps + 1))
+        assert weights(tmp_path / f"rung{config.steps}") == weights(tmp_path / f"direct{config.steps}")
+        assert result(made) == result(expected)
+
+
+def test_interrupted_cooldown_resumes_from_its_own_checkpoint(shards, tmp_path):
+    train(MODEL, CONFIG, shards, tmp_path / "direct")
+    train(MODEL, CONFIG.trunk, shards, tmp_path / "trunk", keep_checkpoint=True)
+
+    def interrupt(entry):
+        if entry["step"] == 18:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(MODEL, CONFIG, shards, tmp_path / "rung", trunk=tmp_path / "trunk", log=interrupt)
+    steps = []
+    train(MODEL, CONFIG, shards, tmp_path / "rung", trunk=tmp_path / "trunk", log=lambda e: steps.append(e["step"]))
+    assert steps == [19, 20]
+    assert weights(tmp_path / "rung") == weights(tmp_path / "direct")
+
+
+@pytest.mark.parametrize(
+    "change", [{"warmup_steps": None}, {"context_sample_bytes": None}, {"decay": "cosine"}, {"decay_fraction": 0.0}]
+)
+def test_runs_that_depend_on_their_length_from_the_start_have_no_trunk(change):
+    assert dataclasses.replace(CONFIG, **change).trunk is None
+
+
+def test_trunk_of_other_settings_is_rejected(shards, tmp_path):
+    trunk = dataclasses.replace(CONFIG.trunk, matrix_lr=0.01)
+    train(MODEL, trunk, shards, tmp_path / "trunk", keep_checkpoint=True)
+    with pytest.raises(UserError, match=r"matrix_lr \(0.01 there, 0.02 now\)"):
+        train(MODEL, CONFIG, shards, tmp_path / "rung", trunk=tmp_path / "trunk")
+
+
+def test_trunk_that_is_longer_than_the_run_is_rejected(shards, tmp_path):
+    train(MODEL, LONGER.trunk, shards, tmp_path / "trunk", keep_checkpoint=True)
+    with pytest.raises(UserError, match="has 32 steps, too many for a run of 20"):
+        train(MODEL, CONFIG, shards, tmp_path / "rung", trunk=tmp_path / "trunk")
+
+
+def test_warmup_that_reaches_into_the_decay_is_rejected():
+    with pytest.raises(UserError, match=r"warmup_steps=17 and decay_fraction=0\.2 overlap in a run of 20 steps"):
+        dataclasses.replace(CONFIG, warmup_steps=17)
