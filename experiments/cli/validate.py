@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing
 
 from experiments.arms import check_arms
@@ -34,4 +35,6 @@ def validate(config: Config) -> None:
         )
     if config.runner.memory_mb is not None and config.runner.memory_mb < 1:
         raise UserError(f"runner.memory_mb={config.runner.memory_mb} must be at least 1, or null for no limit")
+    for n_bytes in config.budget.rungs():
+        dataclasses.replace(config.lm.train, train_bytes=n_bytes)  # checks the settings of every run
     check_arms(config)

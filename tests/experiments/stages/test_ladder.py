@@ -1,0 +1,61 @@
+"""A ladder of budgets: models at several budgets from one trunk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments import pipeline
+from experiments.cli.compose import load
+from experiments.store.artifacts import Artifact
+from tokenizer.errors import UserError
+
+LADDER = [
+    "lm.train.warmup_steps=2",
+    "lm.train.context_sample_bytes=10_000",
+    "lm.train.decay=sqrt",
+    "lm.train.bytes_per_step=1024",
+]
+
+
+def run(overrides: list[str], folder: Path) -> tuple[pipeline.Outcome, list[Artifact]]:
+    made: list[Artifact] = []
+    outcome = pipeline.run(load([*overrides, *LADDER]), "evaluate", folder, on_artifact=made.append)
+    return outcome, made
+
+
+def fresh(made: list[Artifact], kind: str) -> list[int]:
+    """Steps of the models of this kind that the run trained."""
+    models = {each.name: each for each in made if each.fresh and each.name.startswith(f"{kind}-")}
+    return [each.contents.summary.steps for each in models.values()]
+
+
+def test_rungs_are_the_models_of_single_budgets(tiny: list[str], tmp_path: Path) -> None:
+    train_bytes = load(tiny).budget.train_bytes
+    single, made = run([*tiny, f"budget.train_bytes={train_bytes // 2}"], tmp_path)
+    (steps,) = set(fresh(made, "lm"))
+    ladder, made = run([*tiny, "budget.ladder=[0.5]"], tmp_path)
+    assert fresh(made, "lm") == [2 * steps, 2 * steps]  # the smaller budget is reused
+    half, whole = ladder.rungs
+    assert [arm.lm.name for arm in half.arms] == [arm.lm.name for arm in single.result.arms]
+    assert whole is ladder.result
+    assert all(each.lm.contents.summary.steps == 2 * steps for each in whole.arms)
+
+
+def test_longer_ladder_extends_the_trunk(tiny: list[str], tmp_path: Path) -> None:
+    train_bytes = load(tiny).budget.train_bytes
+    _, made = run([*tiny, f"budget.train_bytes={train_bytes // 2}", "budget.ladder=[0.5]"], tmp_path)
+    trunks = fresh(made, "trunk")
+    assert len(trunks) == 4
+    ladder, made = run([*tiny, f"budget.ladder=[{train_bytes // 4},{train_bytes // 2}]"], tmp_path)
+    assert len(fresh(made, "trunk")) == len(fresh(made, "lm")) == 2
+    assert len(ladder.rungs) == 3
+    budgets = [[arm.lm.contents.summary.flops for arm in each.arms] for each in ladder.rungs]
+    assert budgets == sorted(budgets)
+
+
+@pytest.mark.parametrize("entry", ["0", "-1", "1e12"])
+def test_ladder_beyond_the_budget_is_rejected(tiny: list[str], tmp_path: Path, entry: str) -> None:
+    with pytest.raises(UserError, match=r"budget.ladder has .*: use shares of budget.train_bytes below 1, or bytes up"):
+        run([*tiny, f"budget.ladder=[{entry}]"], tmp_path)
