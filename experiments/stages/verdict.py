@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.cli.console import duration, si
 from experiments.results import GROUPS
@@ -16,11 +16,24 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
     from tokenizer.interface import TokenizerLike
 
-_GROUPS_SHOWN = 8
-_LOST = "held-out text lost"
-# With more arms than this, the table has one row per arm and a selection of the columns.
+# With more arms than this, tables have one row per arm, and a selection of the quantities.
 _COLUMNS = 3
-_ONE_ROW_PER_ARM = ("vocabulary", "bytes per token", "bits per byte", "training FLOPs", _LOST)
+# Groups of documents in tables with one column per arm, and with one row per arm.
+_GROUP_ROWS, _GROUP_COLUMNS = 8, 4
+
+
+class _Quantity(NamedTuple):
+    """A quantity and its value for each arm, as text.
+
+    Attributes:
+        name: Name of the quantity.
+        values: A value per arm; with two arms, also the change.
+        brief: A value per arm for the table with one row per arm; None to leave the quantity out.
+    """
+
+    name: str
+    values: list[str]
+    brief: list[str] | None = None
 
 
 def show(context: Context, result: Result) -> None:
@@ -32,20 +45,17 @@ def show(context: Context, result: Result) -> None:
     say("")
     labels = result.labels
     change = ["change"] if len(labels) == 2 else []
-    rows = _table(result)
+    found = _table(result)
     if len(labels) <= _COLUMNS:
-        table(title, ["", *labels, *change], rows)
+        table(title, ["", *labels, *change], [[each.name, *each.values] for each in found])
     else:
-        chosen = [row for row in rows if row[0] in _ONE_ROW_PER_ARM or row[0].startswith("change")]
-        # What exactly is lost is in the detail below the table.
-        columns = zip(*(_short(*row) for row in chosen), strict=True)
-        by_arm = [[label, *values] for label, values in zip(labels, columns, strict=True)]
-        table(title, ["", *(row[0] for row in chosen)], by_arm)
+        chosen = {each.name: each.brief for each in found if each.brief is not None}
+        by_arm = [[label, *values] for label, *values in zip(labels, *chosen.values(), strict=True)]
+        table(title, ["", *chosen], by_arm)
         say("The report has all numbers of every arm.", style="dim")
     for name in GROUPS:
-        rows = _groups(result, name)
-        if len(rows) > 1:
-            table(f"Bits per byte by {name}", [name, "share of bytes", *labels, *change], rows)
+        if len(result.arms[0].scores.by(name)) > 1:
+            table(*_groups(result, name))
     if len(labels) > 2:
         table("All pairs", ["", "difference", "interval", "p, after Holm", "better"], _pairs(result))
     say(verdict(result), style="bold")
@@ -58,13 +68,8 @@ def show(context: Context, result: Result) -> None:
     context.tracker.summary({f"{each.key}/bits_per_byte": each.scores.bits_per_byte for each in result.arms})
 
 
-def _short(name: str, *values: str) -> Sequence[str]:
-    """Shorten the values of a row for a narrow column."""
-    return ["" if value == "none" else "yes" for value in values] if name == _LOST else values
-
-
-def _table(result: Result) -> list[list[str]]:
-    """One row per quantity and one column per arm; with two arms, also the change from the first to the second."""
+def _table(result: Result) -> list[_Quantity]:
+    """All quantities of the result."""
     scores = [each.scores for each in result.arms]
     models = [each.lm.contents.summary for each in result.arms]
     tokenizers = [each.tokenizer for each in result.arms]
@@ -72,25 +77,28 @@ def _table(result: Result) -> list[list[str]]:
     two = len(scores) == 2
     others = [_others(tokenizer) for tokenizer in tokenizers]
 
-    def row(name: str, values: Sequence[float], form: Callable[[float], str], *, compared: bool = True) -> list[str]:
+    def row(
+        name: str, values: Sequence[float], form: Callable[[float], str], *, compared: bool = True, brief: bool = False
+    ) -> _Quantity:
         change = percent(values[1], values[0]) if two and compared and values[0] else ""
-        return [name, *map(form, values), *([change] if two else [])]
+        cells = list(map(form, values))
+        return _Quantity(name, [*cells, *([change] if two else [])], cells if brief else None)
 
-    def text(name: str, values: Sequence[str]) -> list[str]:
-        return [name, *values, *([""] if two else [])]
+    def text(name: str, values: Sequence[str], brief: list[str] | None = None) -> _Quantity:
+        return _Quantity(name, [*values, *([""] if two else [])], brief)
 
     intervals = [score.bits_per_byte_interval for score in scores]
     rows = [
-        row("vocabulary", [t.vocab_size for t in tokenizers], "{:,}".format, compared=False),
+        row("vocabulary", [t.vocab_size for t in tokenizers], "{:,}".format, compared=False, brief=True),
         row("superwords", [len(t.superword_ids()) for t in tokenizers], "{:,}".format, compared=False),
         *([row("other tokens across pretokens", others, "{:,}".format, compared=False)] if any(others) else []),
-        row("bytes per token", [score.bytes_per_token for score in scores], "{:.3f}".format),
-        row("bits per byte", [score.bits_per_byte for score in scores], "{:.4f}".format),
+        row("bytes per token", [score.bytes_per_token for score in scores], "{:.3f}".format, brief=True),
+        row("bits per byte", [score.bits_per_byte for score in scores], "{:.4f}".format, brief=True),
         text(f"{100 * scores[0].confidence:g} % interval", [f"{i[0]:.4f}–{i[1]:.4f}" if i else "–" for i in intervals]),
     ]
     if not two and len(scores) > 1:
-        changes = [percent(score.bits_per_byte, scores[0].bits_per_byte) for score in scores[1:]]
-        rows.append(text(f"change from {result.labels[0]}", ["", *changes]))
+        changes = ["", *(percent(score.bits_per_byte, scores[0].bits_per_byte) for score in scores[1:])]
+        rows.append(text(f"change from {result.labels[0]}", changes, changes))
     seeds = [score.seeds for score in scores if score.seeds is not None]
     if seeds:
         spread = [f"± {seed.standard_deviation:.4f}" for seed in seeds]
@@ -99,7 +107,7 @@ def _table(result: Result) -> list[list[str]]:
         row("training bytes", [m.bytes for m in models], si),
         row("training steps", [m.steps for m in models], "{:,}".format),
         row("training tokens", [m.tokens for m in models], si),
-        row("training FLOPs", [m.flops for m in models], si),
+        row("training FLOPs", [m.flops for m in models], si, brief=True),
         row("training time", [m.seconds for m in models], duration),
         row("parameters", [m.parameters_total for m in models], si),
         row("reading: FLOPs per byte", [c.prefill_flops_per_byte for c in costs], si),
@@ -108,7 +116,9 @@ def _table(result: Result) -> list[list[str]]:
     ]
     losses = [lost_text(each) for each in result.arms]
     if any(losses):
-        rows.append(text(_LOST, [loss or "none" for loss in losses]))
+        # The detail below the tables describes what is lost.
+        brief = ["yes" if loss else "" for loss in losses]
+        rows.append(text("held-out text lost", [loss or "none" for loss in losses], brief))
     seconds = [cost.decode_seconds_per_byte for cost in costs if cost.decode_seconds_per_byte is not None]
     if len(seconds) == len(costs):
         rows.append(row("decoding: µs per byte", [1e6 * value for value in seconds], "{:.0f}".format))
@@ -132,16 +142,25 @@ def lost_text(each: ArmResult) -> str:
     return f"{loss.changed_documents:,} documents changed{unknown}{lacking}"
 
 
-def _groups(result: Result, name: str) -> list[list[str]]:
-    """Bits per byte of the largest groups of documents."""
+def _groups(result: Result, name: str) -> tuple[str, list[str], list[list[str]]]:
+    """Title, header and rows of a table of bits per byte of the largest groups of documents."""
     tables = [{row.name: row for row in each.scores.by(name)} for each in result.arms]
-    whole = result.arms[0].scores.n_bytes
-    rows = []
-    for group, first in list(tables[0].items())[:_GROUPS_SHOWN]:
-        values = [table[group].bits_per_byte for table in tables]
-        change = [percent(values[1], values[0])] if len(values) == 2 else []
-        rows.append([group, f"{first.n_bytes / whole:.1%}", *(f"{value:.4f}" for value in values), *change])
-    return rows
+    found = list(tables[0].values())
+    by_arm = len(tables) > _COLUMNS
+    shown = found[: _GROUP_COLUMNS if by_arm else _GROUP_ROWS]
+    title = f"Bits per byte by {name}" + (f", the {len(shown)} largest" if len(shown) < len(found) else "")
+    shares = [f"{group.n_bytes / result.arms[0].scores.n_bytes:.1%}" for group in shown]
+    values = [[table[group.name].bits_per_byte for table in tables] for group in shown]
+    cells = [[f"{value:.4f}" for value in row] for row in values]
+    if by_arm:
+        header = ["", *(f"{group.name} ({share})" for group, share in zip(shown, shares, strict=True))]
+        return title, header, [list(row) for row in zip(result.labels, *cells, strict=True)]
+    header = [name, "share of bytes", *result.labels]
+    rows = [[group.name, share, *row] for group, share, row in zip(shown, shares, cells, strict=True)]
+    if len(tables) == 2:
+        header.append("change")
+        rows = [[*row, percent(second, first)] for row, (first, second) in zip(rows, values, strict=True)]
+    return title, header, rows
 
 
 def _pairs(result: Result) -> list[list[str]]:

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from experiments.stages.comparison import FEWEST_DOCUMENTS, ArmResult, Result
-from experiments.stages.verdict import detail, verdict
+from experiments.stages.verdict import detail, show, verdict
 from lm.data.shards import TextLoss
 from lm.evaluate.bits_per_byte import Comparison
 
@@ -143,3 +143,66 @@ def test_an_arm_that_loses_text_is_named():
     cast("Any", found.arms[1]).heldout.contents.text_loss = loss
     assert "SuperBPE loses text (3 documents changed, 5 unknown tokens, 7 bytes in no token)" in detail(found)
     assert verdict(found).endswith("(one training run each; it loses some text).")
+
+
+def _with_sources(label: str, bits: float, n_sources: int, **loss: int) -> ArmResult:
+    found = cast("Any", scored(label, bits))
+    model = {"bytes": 1, "steps": 1, "tokens": 1, "flops": 1000, "seconds": 1.0, "parameters_total": 1}
+    found.lm.contents.summary = SimpleNamespace(**model)
+    cost = dict.fromkeys(("prefill_flops_per_byte", "decode_flops_per_byte", "kv_bytes_per_byte"), 1.0)
+    groups = [SimpleNamespace(name=f"s{i}", n_bytes=10, bits_per_byte=bits + i) for i in range(n_sources)]
+    found.scores = SimpleNamespace(
+        bits_per_byte=bits,
+        bytes_per_token=4.0,
+        bits_per_byte_interval=None,
+        confidence=0.95,
+        seeds=None,
+        n_bytes=100,
+        by=lambda name: groups if name == "source" else [],
+        cost=SimpleNamespace(kv_dtype="bf16", decode_seconds_per_byte=None, **cost),
+        save=dict,
+    )
+    found.tokenizer.superword_ids = list
+    found.heldout.contents.text_loss = TextLoss(**loss)
+    found.key = label
+    return found
+
+
+def _tables(*arms: ArmResult) -> dict[str, list[list[str]]]:
+    """The tables of the console, with their headers, by the start of their titles."""
+    tables: dict[str, list[list[str]]] = {}
+    pairs = {
+        (i, j): compared(0.0, "no significant difference") for i in range(len(arms)) for j in range(i + 1, len(arms))
+    }
+    reporter = SimpleNamespace(
+        say=lambda *_, **__: None, table=lambda title, header, rows: tables.update({title: [header, *rows]})
+    )
+    tracker = SimpleNamespace(log=lambda *_: None, summary=lambda *_: None)
+    config = SimpleNamespace(
+        budget=SimpleNamespace(mode="equal_bytes", train_bytes=1), report=SimpleNamespace(demonstration=False)
+    )
+    show(cast("Any", SimpleNamespace(reporter=reporter, tracker=tracker, config=config)), Result(arms, pairs))
+    return tables
+
+
+def test_many_arms_are_rows_of_every_table():
+    arms = [_with_sources(label, 2.0, 9, changed_documents=label == "d") for label in "abcd"]
+    tables = _tables(*arms)
+    names = ["vocabulary", "bytes per token", "bits per byte", "change from a", "training FLOPs", "held-out text lost"]
+    header, *rows = tables["Held-out text, equal bytes of training text"]
+    assert header == ["", *names]
+    assert rows[0] == ["a", "8,192", "4.000", "2.0000", "", "1k", ""]
+    assert rows[3] == ["d", "8,192", "4.000", "2.0000", "+0.0 %", "1k", "yes"]
+    header, *rows = tables["Bits per byte by source, the 4 largest"]
+    assert header == ["", *(f"s{i} (10.0%)" for i in range(4))]
+    assert rows[0] == ["a", "2.0000", "3.0000", "4.0000", "5.0000"]
+
+
+def test_few_arms_are_columns_of_every_table():
+    tables = _tables(*(_with_sources(label, bits, 2) for label, bits in (("a", 2.0), ("b", 1.0))))
+    header, *rows = tables["Bits per byte by source"]
+    assert header == ["source", "share of bytes", "a", "b", "change"]
+    assert rows[0] == ["s0", "10.0%", "2.0000", "1.0000", "−50.0 %"]
+    header, *rows = tables["Held-out text, equal bytes of training text"]
+    assert header == ["", "a", "b", "change"]
+    assert ["bits per byte", "2.0000", "1.0000", "−50.0 %"] in rows
