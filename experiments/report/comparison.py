@@ -63,7 +63,7 @@ def figures(report: dict[str, Any]) -> list[Figure]:
             "Where the loss is",
             charts.length(report["by_length"], labels),
             "Share of the held-out loss by the length of the predicted token; the last point includes all longer "
-            "tokens. Tokens of one length cover different text in different tokenizers.",
+            "tokens. Tokens of one length cover different text in different tokenizers." + _mean_lengths(report),
             source,
         ),
         *_transitions(report, source),
@@ -114,6 +114,14 @@ def figures(report: dict[str, Any]) -> list[Figure]:
         words = charts.words(arm["by_words"])
         found.append(Figure(f"words_{i}", f"Words per superword, {arm['label']}", words, source=source))
     return found
+
+
+def _mean_lengths(report: dict[str, Any]) -> str:
+    """Explain the length of tokens that stand for different bytes in different places."""
+    labels = [row["label"] for row in report["tokenizers"] if row["software"]]
+    if not labels:
+        return ""
+    return f" The length of a token of {', '.join(labels)} is the mean length of the text that it stands for."
 
 
 def _named(names: Sequence[str], what: str) -> str:

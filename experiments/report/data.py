@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.report import diagnostics, texts
 from experiments.results import GROUPS
-from experiments.stages.models import loss_curve
+from experiments.stages.models import loss_curve, open_shards
 from experiments.stages.verdict import conditions, detail, lost_text, percent, signed, verdict
 from lm.evaluate.token_statistics import TokenFacts, loss_by_bytes, loss_by_phase
 from superbpe.inspection import history
@@ -45,7 +45,7 @@ def gather(
     heldout = texts.heldout(result, settings.curve_bytes)
     compared = result.shown if len(result.arms) > 1 else None
     winner = result.winner
-    labels = result.labels
+    by_kind = [_by_kind(each) for each in result.arms]
     return {
         "title": settings.title or _title(result.labels),
         "demonstration": demonstration,
@@ -72,8 +72,8 @@ def gather(
             for size, density in _compression(each.tokenizer, heldout, settings.curve_points, threads)
         ],
         "loss": [row for each in result.arms for row in _loss(each)],
-        "by_length": [row for each in result.arms for row in _by_length(each)],
-        "by_phase": [row for each in result.arms for row in _by_phase(each)],
+        "by_length": [row for rows, _ in by_kind for row in rows],
+        "by_phase": [row for _, rows in by_kind for row in rows],
         "superwords": texts.superwords(result, heldout, settings.n_superwords, threads),
         "early": _early(result),
         "sample": texts.segmented(result, settings),
@@ -201,18 +201,14 @@ def _loss(each: ArmResult) -> list[dict[str, Any]]:
     return rows
 
 
-def _by_length(each: ArmResult) -> list[dict[str, Any]]:
+def _by_kind(each: ArmResult) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Loss by length and by phase of the predicted tokens."""
     found = each.evaluations[0]
-    facts = TokenFacts.of(each.tokenizer)
-    rows = loss_by_bytes(found.token_nats, found.token_counts, facts)
-    return [{"tokenizer": each.label, **row} for row in rows]
-
-
-def _by_phase(each: ArmResult) -> list[dict[str, Any]]:
-    found = each.evaluations[0]
-    facts = TokenFacts.of(each.tokenizer)
-    rows = loss_by_phase(found.token_nats, found.token_counts, facts)
-    return [{"tokenizer": each.label, **row} for row in rows]
+    facts = TokenFacts.of(each.tokenizer, open_shards(each.heldout, each.arm))
+    by_length = loss_by_bytes(found.token_nats, found.token_counts, facts)
+    by_phase = loss_by_phase(found.token_nats, found.token_counts, facts)
+    by_length, by_phase = ([{"tokenizer": each.label, **row} for row in rows] for rows in (by_length, by_phase))
+    return by_length, by_phase
 
 
 def _early(result: Result) -> list[dict[str, Any]]:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from lm.data.shards import Shards
     from tokenizer.interface import TokenizerLike
 
-PHASES = ("byte", "subword", "superword", "special")
-"""Single bytes; tokens of at most one word, of either phase; phase-2 tokens of several words; special tokens."""
+PHASES = ("byte", "subword", "superword", "special", "unknown")
+"""Single bytes; tokens of at most one word, of either phase; phase-2 tokens of several words; special tokens; the token
+for text that the vocabulary cannot spell."""
 _CHUNK = 1 << 22
 _EVERY_STEP = ("grad_norm", "tokens_per_second")
 _DIAGNOSTICS = ("residual_rms/", "gate_rms/", "weight_norm/", "weight_rms/", "mfu")
@@ -34,26 +35,38 @@ class TokenFacts:
     """Length and phase of every token of a vocabulary.
 
     Attributes:
-        n_bytes: int64[vocab_size], bytes of each token; 0 for special tokens.
+        n_bytes: float64[vocab_size], bytes of text that each token stands for, on average; 0 for special tokens.
         phase: int64[vocab_size], index into `PHASES`.
     """
 
-    n_bytes: NDArray[np.int64]
+    n_bytes: NDArray[np.float64]
     phase: NDArray[np.int64]
 
     @classmethod
-    def of(cls, tokenizer: TokenizerLike) -> TokenFacts:
-        """Facts about the tokens of a tokenizer."""
+    def of(cls, tokenizer: TokenizerLike, shards: Shards | None = None) -> TokenFacts:
+        """Facts about the tokens of a tokenizer.
+
+        Args:
+            tokenizer: The tokenizer.
+            shards: The text that is analysed. It is needed if the bytes of a token depend on the text
+                (`Shards.covered_bytes`).
+        """
         special = list(tokenizer.special_tokens.values())
         phase = np.full(tokenizer.vocab_size, PHASES.index("subword"))
         phase[[i for i in tokenizer.byte_ids if i >= 0]] = PHASES.index("byte")
         phase[tokenizer.superword_ids()] = PHASES.index("superword")
         phase[special] = PHASES.index("special")
-        return cls(tokenizer.token_byte_lengths().astype(np.int64), phase)
+        if tokenizer.unknown_id is not None:
+            phase[tokenizer.unknown_id] = PHASES.index("unknown")
+        n_bytes = tokenizer.token_byte_lengths().astype(np.float64)
+        if shards is not None and shards.covered_bytes is not None:
+            counts, covered = token_counts(shards), _covered_bytes(shards)
+            n_bytes = np.where(counts > 0, covered / np.maximum(counts, 1), n_bytes)
+        return cls(n_bytes, phase)
 
 
 def loss_by_phase(nats: NDArray[np.float64], counts: NDArray[np.int64], facts: TokenFacts) -> list[dict[str, Any]]:
-    """Loss by phase: bytes, subwords, superwords and special tokens, if they occur.
+    """Loss by phase, for each of `PHASES` that occurs.
 
     Args:
         nats: float64[vocab_size], summed loss of each id as a target.
@@ -70,18 +83,18 @@ def loss_by_phase(nats: NDArray[np.float64], counts: NDArray[np.int64], facts: T
 def loss_by_bytes(
     nats: NDArray[np.float64], counts: NDArray[np.int64], facts: TokenFacts, longest: int = 24
 ) -> list[dict[str, Any]]:
-    """Loss by length of the target in bytes, without special tokens; arguments as for `loss_by_phase`.
+    """Loss by length of the target in bytes, rounded, without special tokens; arguments as for `loss_by_phase`.
 
     Returns:
         Rows of `_table`, with `n_bytes`; `longest` includes all longer tokens.
     """
-    groups = np.minimum(facts.n_bytes, longest)
+    groups = np.minimum(np.rint(facts.n_bytes).astype(np.int64), longest)
     groups[facts.phase == PHASES.index("special")] = -1
     return [{"n_bytes": group, **row} for group, row in _table(nats, counts, facts.n_bytes, groups)]
 
 
 def _table(
-    nats: NDArray[np.float64], counts: NDArray[np.int64], n_bytes: NDArray[np.int64], groups: NDArray[np.int64]
+    nats: NDArray[np.float64], counts: NDArray[np.int64], n_bytes: NDArray[np.float64], groups: NDArray[np.int64]
 ) -> list[tuple[int, dict[str, Any]]]:
     """For each group of ids that occurs, in order: `tokens`, `share_of_tokens`, `bytes`, `share_of_bytes`,
     `share_of_nats`, `nats_per_token`, `bits_per_byte` (None for groups without bytes). Negative groups are left out.
@@ -101,7 +114,7 @@ def _table(
             {
                 "tokens": int(tokens[group]),
                 "share_of_tokens": tokens[group] / tokens.sum(),
-                "bytes": int(text[group]),
+                "bytes": round(text[group]),
                 "share_of_bytes": text[group] / max(text.sum(), 1.0),
                 "share_of_nats": loss[group] / max(loss.sum(), 1e-300),
                 "nats_per_token": loss[group] / tokens[group],
@@ -115,6 +128,16 @@ def _table(
 def token_counts(shards: Shards) -> NDArray[np.int64]:
     """Occurrences of each id in the shards, int64[vocab_size]; <|endoftext|> counts once per document."""
     return _count(shards.tokens, 0, shards.n_tokens, shards.vocab_size)
+
+
+def _covered_bytes(shards: Shards) -> NDArray[np.float64]:
+    """Bytes of text that all occurrences of each id stand for, float64[vocab_size]."""
+    assert shards.covered_bytes is not None
+    total = np.zeros(shards.vocab_size)
+    for start in range(0, shards.n_tokens, _CHUNK):
+        stop = min(start + _CHUNK, shards.n_tokens)
+        total += np.bincount(shards.tokens(start, stop), shards.covered_bytes[start:stop], shards.vocab_size)
+    return total
 
 
 def trained_counts(shards: Shards, n_tokens: int, *, seed: int, shuffle: bool) -> NDArray[np.int64]:

@@ -15,7 +15,7 @@ from lm.data.sharding import ShardConfig, write_shards
 from lm.data.shards import Shards, TextLoss
 from lm.data.stream import DocumentStream
 from lm.evaluate.bits_per_byte import EvalConfig, evaluate
-from lm.evaluate.token_statistics import TokenFacts, loss_by_phase, token_counts
+from lm.evaluate.token_statistics import TokenFacts, loss_by_bytes, loss_by_phase, token_counts
 from lm.evaluate.undertrained import categories, unused_ids
 from lm.evaluate.windows import plan_windows
 from lm.hf.export import export_hf
@@ -189,10 +189,13 @@ def test_samples_and_tables_of_tokens(opened, make_shards, name):
     for sample in generate(lm, ["the fox ", "", "É ﬁ 🙂"], SamplingConfig(max_new_bytes=40)):
         assert tokenizer.unknown_id not in sample.ids
         assert len(sample.data) <= 40
-    facts = TokenFacts.of(tokenizer)
-    counts = token_counts(make_shards(TEXTS, tokenizer))
+    shards = make_shards(TEXTS, tokenizer)
+    facts, counts = TokenFacts.of(tokenizer, shards), token_counts(shards)
     rows = loss_by_phase(counts * 2.0, counts, facts)
     assert sum(row["tokens"] for row in rows) == counts.sum()
+    covered = shards.n_bytes - shards.text_loss.unaccounted_bytes
+    assert sum(row["bytes"] for row in rows) == covered
+    assert sum(row["bytes"] for row in loss_by_bytes(counts * 2.0, counts, facts)) == covered
     assert len(categories(tokenizer)) == tokenizer.vocab_size
     assert all(not tokenizer.vocab[i] or i in tokenizer.byte_ids for i in unused_ids(tokenizer))
 
