@@ -13,7 +13,6 @@ from omegaconf.errors import OmegaConfBaseException
 from experiments.config import BpeConfig, PatternConfig, SuperbpeConfig, build, check_choice, did_you_mean, part, schema
 from superbpe.rules import PHASE1, PRESETS, RENAMED, TRANSITION, Rules
 from superbpe.transition import AUTO, competes, resolve_transition
-from tokenizer.durable import digest
 from tokenizer.errors import UserError
 from tokenizer.patterns import NAMES, resolve
 from tokenizer.special import check_special_tokens
@@ -90,15 +89,6 @@ class Arm:
         if self.recipe == "bpe":
             return self.bpe.vocab_size
         return self.transition_size + len(self.bpe.special_tokens)
-
-    @property
-    def rules(self) -> tuple[str, str | None]:
-        """Digests of the settings of both phases, without sizes and the transition; None without a phase 2."""
-        bpe = dataclasses.replace(self.bpe, vocab_size=0, train_size=None)
-        phase1 = digest([self.phase1_pattern.regex, dataclasses.asdict(bpe)])
-        if self.recipe == "bpe":
-            return phase1, None
-        return phase1, digest([dataclasses.asdict(part(Rules, self.superbpe)), self.superbpe.sources])
 
 
 def resolve_arms(config: Config) -> list[Arm]:

@@ -182,10 +182,12 @@ class HeldoutDocuments(Reading):
     Attributes:
         n_documents: Documents.
         names: Names of the groups of documents, by `source` and `script`.
+        sha256: Hash of the documents in their order; None in artifacts of version 0.1.
     """
 
     n_documents: int
     names: dict[str, list[str]]
+    sha256: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -385,6 +387,7 @@ class ArmRecord(Contents):
         interval: Confidence interval of the loss.
         difference: Bits per byte minus those of the first arm.
         difference_interval: Confidence interval of the difference.
+        settings: Settings of the arm and its models (`experiments.settings.resolved`); empty in records of version 0.1.
     """
 
     key: str
@@ -402,6 +405,7 @@ class ArmRecord(Contents):
     interval: tuple[float, float] | None = None
     difference: float | None = None
     difference_interval: tuple[float, float] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def trained_phase2(self) -> bool:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from experiments.store.runs import Run
 
 _INTERVALS = {"interval": ("low", "high"), "difference_interval": ("difference_low", "difference_high")}
+_NOT_NUMBERS = ("key", "label", "settings")
 SUMMARY, TABLE = "sweep.json", "sweep.csv"
 
 
@@ -134,7 +135,7 @@ def flat(cell: Run) -> dict[str, Any]:
     if cell.results is not None:
         for arm in cell.results.arms:
             found = dataclasses.asdict(arm)
-            numbers = {name: value for name, value in found.items() if name not in ("key", "label", *_INTERVALS)}
+            numbers = {name: value for name, value in found.items() if name not in (*_NOT_NUMBERS, *_INTERVALS)}
             for interval, ends in _INTERVALS.items():
                 numbers |= dict(zip(ends, found[interval] or (None, None), strict=True))
             row |= {f"{arm.key}.{name}": value for name, value in numbers.items()}

@@ -5,12 +5,20 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from experiments.report.labels import Told, name_all, settings
-from experiments.report.texts import documents
-from experiments.results import ArmRecord, Counts, Scores, ShardsFolder, TokenizerFolder, TrainedModel, TrainedTokenizer
-from experiments.stages.comparison import ArmModels, ArmResult, Result, scored
+from experiments.report.labels import label_all
+from experiments.results import (
+    ArmRecord,
+    Counts,
+    HeldoutDocuments,
+    Scores,
+    ShardsFolder,
+    TokenizerFolder,
+    TrainedModel,
+    TrainedTokenizer,
+)
+from experiments.stages.comparison import ArmModels, ArmResult, Result, TaskScore, scored
 from experiments.stages.tokenizers import ArmTokenizer
 from experiments.stages.verdict import LEAST_EVIDENCE
 from experiments.store import runs
@@ -22,19 +30,27 @@ from tokenizer.files import read_json
 from tokenizer.pretrained import load_saved
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from experiments.store.runs import Run
 
 
 @dataclass
 class _Group:
-    """Models that differ only in their seed, and the runs that contain them."""
+    """Models that differ only in their seed, and the runs that contain them.
+
+    Attributes:
+        entry: The arm of the first of these runs.
+        store: Artifacts of that run.
+        settings: The arm's settings that all of these runs share.
+        models: The models and their scores by seed.
+        folders: Folders of the runs.
+    """
 
     entry: ArmRecord
     store: Store
+    settings: dict[str, Any]
     models: dict[int, tuple[Artifact[TrainedModel], Artifact[Scores]]] = field(default_factory=dict)
-    overrides: list[list[str]] = field(default_factory=list)
     folders: set[str] = field(default_factory=set)
 
 
@@ -67,7 +83,7 @@ def combine(
     """Return all tokenizers of the runs as one result, and notes about what was left out.
 
     A model that several runs share appears once. Models that differ only in their seed are seeds of one arm. Arms are
-    labelled by the overrides on which all runs with that model agree: `SuperBPE t=0.8`.
+    labelled by the settings in which they differ: `SuperBPE t=0.8`.
 
     Args:
         done: Runs that finished a comparison.
@@ -82,24 +98,26 @@ def combine(
         store = Store(artifacts or Path(run.store))
         assert run.results is not None
         for entry in run.results.arms:
-            asked = settings(run.overrides, entry).get("lm.train.max_steps")
             models = _open(store, entry.lms, TrainedModel)
+            steps = _steps(run, entry, models)
             for model, evaluation in zip(models, _open(store, entry.evaluations, Scores), strict=True):
-                key = digest([entry.key, model.manifest.inputs, model.contents.settings, asked])
-                group = groups.setdefault(key, _Group(entry, store))
+                key = digest([entry.key, model.manifest.inputs, model.contents.settings, steps])
+                group = groups.setdefault(key, _Group(entry, store, entry.settings))
                 group.models[model.contents.seed] = (model, evaluation)
-            group.overrides.append(run.overrides)
-            group.folders.add(run.folder)
+                group.settings = _shared(group.settings, entry.settings)
+                group.folders.add(run.folder)
     ordered = sorted(groups.values(), key=lambda group: group.entry.trained_phase2)
-    named = _named(ordered)
-    labels = [told.label for told in named]
+    labels = label_all(
+        [group.entry.label for group in ordered],
+        [group.settings for group in ordered],
+        [group.entry.lms[0] for group in ordered],
+    )
     if reference is not None:
         if reference not in labels:
             raise UserError(f"there is no tokenizer {reference!r} to compare with; there are: {', '.join(labels)}")
         first = labels.index(reference)
         order = [first, *(i for i in range(len(labels)) if i != first)]
-        ordered, named = [ordered[i] for i in order], [named[i] for i in order]
-        labels = [told.label for told in named]
+        ordered, labels = [ordered[i] for i in order], [labels[i] for i in order]
     if len(ordered) < 2:
         raise UserError("these runs contain only one tokenizer; add a run of another tokenizer")
     seeds = set.intersection(*(set(group.models) for group in ordered))
@@ -111,43 +129,49 @@ def combine(
         for seed in sorted(set(group.models) - seeds)
     ]
     arms = [
-        dataclasses.replace(_scored(told.label, group, sorted(seeds)), series=told.series, partner=_partner(ordered, i))
-        for i, (told, group) in enumerate(zip(named, ordered, strict=True))
+        dataclasses.replace(_scored(label, group, sorted(seeds)), partner=_partner(ordered, i))
+        for i, (label, group) in enumerate(zip(labels, ordered, strict=True))
     ]
-    _same_text(arms)
+    _check_text([group.store for group in ordered], arms)
     comparisons = compare_all([each.evaluations for each in arms])
     return Result(arms, comparisons, fixed_reference=reference is not None), notes
 
 
-def _same_text(arms: Sequence[ArmResult]) -> None:
-    """Raise a UserError unless all arms were scored on the same held-out documents."""
+def _steps(run: Run, entry: ArmRecord, models: Sequence[Artifact[TrainedModel]]) -> Any:
+    """What decided the number of training steps, if not the amount of text, which is among the models' settings."""
+    if all(model.contents.summary.run["train"].get("max_steps") is None for model in models):
+        return None
+    # An older version did not record the settings: the models are not seeds of the same arm in another run.
+    return [entry.settings.get(key) for key in ("budget.mode", "lm.train.max_steps")] if entry.settings else run.folder
+
+
+def _shared(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """The settings that two runs share; an older version recorded none."""
+    if not one or not other:
+        return one or other
+    return {key: value for key, value in one.items() if key in other and other[key] == value}
+
+
+def _check_text(stores: Sequence[Store], arms: Sequence[ArmResult]) -> None:
+    """Raise a UserError unless all arms were scored on the same held-out documents.
+
+    Corpora with different training text may have the same held-out documents. They have the same hash, unless an older
+    version described them.
+    """
+    found = [
+        store.find(f"documents-{arm.artifacts[0].manifest.inputs['documents'][:12]}", HeldoutDocuments)
+        for store, arm in zip(stores, arms, strict=True)
+    ]
+    hashes = [None if each is None else each.contents.sha256 for each in found]
     first = arms[0]
-    corpus, text = first.heldout.contents.corpus, ""
-    for other in arms[1:]:
-        if other.heldout.contents.corpus == corpus:
-            continue
-        text = text or digest(list(documents(first)))
-        if digest(list(documents(other))) != text:
+    for other, documents in zip(arms, hashes, strict=True):
+        same_corpus = other.heldout.contents.corpus == first.heldout.contents.corpus
+        if not same_corpus and (documents is None or documents != hashes[0]):
             one, two = first.label, other.label
             raise UserError(
                 f"{one} and {two} were scored on different held-out documents ({first.scores.n_documents} and "
                 f"{other.scores.n_documents}); compare runs with the same held-out text (corpus.heldout_paths)"
             )
-
-
-def _named(groups: Sequence[_Group]) -> list[Told]:
-    """Name each group by the overrides that all of its runs share and that distinguish it from other groups."""
-    told = []
-    for group in groups:
-        runs_told = [settings(overrides, group.entry) for overrides in group.overrides]
-        told.append(dict(set.intersection(*(set(each.items()) for each in runs_told))))
-    entries = [group.entry for group in groups]
-    return name_all(
-        [entry.label for entry in entries],
-        [entry.trained_phase2 for entry in entries],
-        told,
-        [entry.lms[0] for entry in entries],
-    )
 
 
 def _partner(groups: Sequence[_Group], place: int) -> int | None:
@@ -172,6 +196,7 @@ def _scored(label: str, group: _Group, seeds: Sequence[int]) -> ArmResult:
         artifact=artifact,
         record=next(iter(_open(store, [entry.training] if entry.training else [], TrainedTokenizer)), None),
         counts=next(iter(_open(store, [entry.counts] if entry.counts else [], Counts)), None),
+        settings=group.settings,
     )
     training, heldout = _open(store, [entry.shards, entry.heldout], ShardsFolder)
     return scored(ArmModels(arm, training, heldout, models), evaluations)
@@ -213,35 +238,34 @@ def demonstration(result: Result) -> bool:
     return any(each.lm.contents.summary.bytes < LEAST_EVIDENCE for each in result.arms)
 
 
-_SCORE = ("task", "metric", "value", "stderr", "straddle_share")
-
-
 def with_downstream(result: Result, path: Path) -> Result:
     """Return the result with the task scores of a `downstream.json`, which identifies models by their artifacts.
 
     Raises:
         UserError: If `experiments.downstream` did not write the file, or it has none of these models.
     """
+    found: dict[str, list[TaskScore]] = {}
     try:
         content = read_json(path)
-        labels = {model["lm"]: model["label"] for model in content["models"]}
-        rows = {
-            label: [{key: row[key] for key in _SCORE} for row in content["rows"] if row["model"] == label]
-            for label in labels.values()
-        }
+        models = {model["label"]: model["lm"] for model in content["models"]}
+        for row in content["rows"]:
+            score = TaskScore(row["task"], row["metric"], row["value"], row["stderr"], row["straddle_share"])
+            found.setdefault(models[row["model"]], []).append(score)
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{path} was not written by experiments.downstream; name a downstream.json") from None
-    arms = [
-        dataclasses.replace(
-            each,
-            downstream=[row for model in each.lms for row in rows.get(labels.get(model.name, ""), [])],
-        )
-        for each in result.arms
-    ]
+    arms = [dataclasses.replace(each, downstream=_over_seeds(each, found)) for each in result.arms]
     if not any(each.downstream for each in arms):
         known = ", ".join(each.lm.name for each in arms)
-        raise UserError(f"{path} has scores of {', '.join(labels)}, but the models of these runs are {known}")
+        raise UserError(f"{path} has scores of {', '.join(found)}, but the models of these runs are {known}")
     return dataclasses.replace(result, arms=arms)
+
+
+def _over_seeds(each: ArmResult, found: Mapping[str, Sequence[TaskScore]]) -> list[TaskScore]:
+    by_task: dict[tuple[str, str], list[TaskScore]] = {}
+    for model in each.lms:
+        for score in found.get(model.name, []):
+            by_task.setdefault((score.task, score.metric), []).append(score)
+    return [TaskScore.mean(scores) for scores in by_task.values()]
 
 
 def rename(result: Result, labels: Sequence[str]) -> Result:

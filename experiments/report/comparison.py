@@ -21,7 +21,7 @@ def version() -> str:
     """Return a hash of the files that render the page."""
     drawn = ("comparison.html", "comparison.py", "charts.py", "diagnostics_charts.py")
     return page.version(
-        *drawn, "data.py", "texts.py", "diagnostics.py", "../stages/verdict.py", "../stages/comparison.py"
+        *drawn, "data.py", "labels.py", "texts.py", "diagnostics.py", "../stages/verdict.py", "../stages/comparison.py"
     )
 
 
@@ -132,30 +132,21 @@ def _beside(rows: list[dict[str, Any]], report: dict[str, Any]) -> list[tuple[di
     return list(zip(rows, report["tokenizers"], strict=True))
 
 
-def _line(row: dict[str, Any]) -> str:
-    """Key shared by tokenizers that differ only in their transition."""
-    return f"{row['vocab_size']:,} {row['series']}".strip()
-
-
 def _transitions(report: dict[str, Any], source: str) -> list[Figure]:
     """Loss and compression against the transition, if at least three transitions were tried with equal settings.
 
     A tokenizer without phase 2 counts as a transition at the end of the vocabulary.
     """
-    by_size: dict[str, list[dict[str, Any]]] = {}
-    belongs: dict[str, set[str]] = {}  # tokenizer without phase 2 -> the lines that end with it
-    for row in report["tokenizers"]:
-        if row["transition"]:
-            belongs.setdefault(row["partner"] or "", set()).add(_line(row))
+    by_line: dict[str, list[dict[str, Any]]] = {}
     for row in report["tokenizers"]:
         transition = row["transition"] or row["vocab_size"]
         found = {key: row[key] for key in ("bits_per_byte", "bytes_per_token")}
         spread = {} if row["low"] is None else {"low": row["low"], "high": row["high"]}
         place = {"transition": transition, "share": transition / row["vocab_size"]}
-        for line in {_line(row)} if row["transition"] else belongs.get(row["label"], {_line(row)}):
+        for line in row["lines"]:
             point = {"tokenizer": row["label"], "vocabulary": line, **place, **found, **spread}
-            by_size.setdefault(line, []).append(point)
-    swept = {size: rows for size, rows in by_size.items() if len({row["transition"] for row in rows}) > 2}
+            by_line.setdefault(line, []).append(point)
+    swept = {line: rows for line, rows in by_line.items() if len({row["transition"] for row in rows}) > 2}
     if not swept:
         return []
     rows = [row for found in swept.values() for row in found]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from experiments.report import diagnostics, texts
+from experiments.report.labels import lines
 from experiments.results import GROUPS
 from experiments.stages.models import loss_curve, open_shards
 from experiments.stages.verdict import conditions, detail, lost_text, percent, signed, verdict
@@ -62,8 +64,9 @@ def gather(
         },
         "conditions": conditions(result),
         "tiles": _tiles(result),
-        "tokenizers": [_row(each, labels, _series(each, result)) for each in result.arms],
+        "tokenizers": [_row(each, on) for each, on in zip(result.arms, _lines(result), strict=True)],
         "pairs": _pairs(result),
+        "downstream": _downstream(result),
         "groups": {name: _groups(result, name) for name in GROUPS},
         "measured_bytes": sum(len(document.encode()) for document in heldout),
         "compression": [
@@ -123,32 +126,28 @@ def _tiles(result: Result) -> list[dict[str, str]]:
     ]
 
 
-def _series(each: ArmResult, result: Result) -> str:
-    """What tells an arm's line in the charts of the transition from others: of one run, empty for the first line.
-
-    A line holds arms that differ in their transition alone, and the BPE arm with their phase 1, where it ends.
-    """
-    if each.series or each.partner is not None or not result.fixed_reference:
-        return each.series
-    first = next((arm.arm.rules for arm in result.arms if arm.arm.rules is not None and arm.arm.rules[1]), None)
-    rules = each.arm.rules
-    same = first is not None and rules is not None and rules[0] == first[0] and rules[1] in (None, first[1])
-    return "" if same else each.label
+def _lines(result: Result) -> list[list[str]]:
+    """The lines of each arm in the transition chart."""
+    tokenizers = [each.tokenizer for each in result.arms]
+    return lines(
+        result.labels,
+        [tokenizer.vocab_size for tokenizer in tokenizers],
+        [each.arm.settings for each in result.arms],
+        [_transition(tokenizer) is not None for tokenizer in tokenizers],
+    )
 
 
-def _row(each: ArmResult, labels: Sequence[str], series: str) -> dict[str, Any]:
+def _row(each: ArmResult, on: Sequence[str]) -> dict[str, Any]:
     tokenizer, model, scores = each.tokenizer, each.lm.contents.summary, each.scores
     low, high = scores.bits_per_byte_interval or (None, None)
-    two_phases = isinstance(tokenizer, Tokenizer) and len(tokenizer.merges) > tokenizer.n_phase1_merges
     return {
         "key": each.key,
         "label": each.label,
-        "series": series,
-        "partner": None if each.partner is None else labels[each.partner],
+        "lines": on,
         "sha256": tokenizer.sha256,
         "vocab_size": tokenizer.vocab_size,
         "vocab_used": int((each.evaluations[0].token_counts > 0).sum()),
-        "transition": 256 + tokenizer.n_phase1_merges if two_phases else None,  # type: ignore[attr-defined]
+        "transition": _transition(tokenizer),
         "software": each.arm.artifact.contents.software,
         "text_lost": lost_text(each),
         "superwords": len(tokenizer.superword_ids()),
@@ -165,8 +164,14 @@ def _row(each: ArmResult, labels: Sequence[str], series: str) -> dict[str, Any]:
         "parameters": model.parameters_total,
         "context_tokens": model.context_tokens,
         "cost": scores.cost.save(),
-        "downstream": each.downstream,
     }
+
+
+def _transition(tokenizer: TokenizerLike) -> int | None:
+    """Size of the vocabulary at which phase 2 starts, without special tokens; None for a tokenizer without phase 2."""
+    if not isinstance(tokenizer, Tokenizer) or len(tokenizer.merges) == tokenizer.n_phase1_merges:
+        return None
+    return 256 + tokenizer.n_phase1_merges
 
 
 def _pairs(result: Result) -> list[dict[str, Any]]:
@@ -183,6 +188,12 @@ def _pairs(result: Result) -> list[dict[str, Any]]:
         }
         for (i, j), found in result.comparisons.items()
     ]
+
+
+def _downstream(result: Result) -> list[dict[str, Any]]:
+    """Scores on downstream tasks; those of one task and metric follow each other."""
+    rows = [{"tokenizer": each.label, **dataclasses.asdict(score)} for each in result.arms for score in each.downstream]
+    return sorted(rows, key=lambda row: (row["task"], row["metric"]))
 
 
 def _groups(result: Result, name: str) -> list[dict[str, Any]]:

@@ -1,115 +1,151 @@
-"""Labels for the arms of several runs, made of the settings in which the runs differ."""
+"""Labels for the arms of several runs, and lines of the transition chart, by the settings in which the arms differ."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import dataclasses
+import json
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from superbpe.rules import PHASE1, PRESETS
+from tokenizer.durable import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from experiments.results import ArmRecord
+    Settings = Mapping[str, Any]
+    """Settings of an arm, see `experiments.settings.resolved`; empty if an earlier version recorded the run."""
 
-_SHORT = {"transition": "t", "transition_merges": "merges", "vocab_size": "vocab", "superbpe": "preset"}
-# Settings that are not part of a label: folders, devices, output, and seeds.
-_SILENT = (
-    "arms",
-    "reference",
-    "artifacts",
-    "wandb",
-    "project",
-    "experiment",
-    "lm.train.seed",
-    "lm.n_seeds",
-    "lm.train.device",
-)
-_SILENT_GROUPS = ("runner", "report", "hydra")
+_SHORT = {"transition": "t", "transition_merges": "merges", "vocab_size": "vocab"}
 _TRANSITION = ("superbpe.transition", "superbpe.transition_merges")
-_SIZE = ("bpe.vocab_size", "superbpe.vocab_size")
+# Arms on one line of the transition chart may differ in these.
+_WITHIN_A_LINE = ("vocab_size", *_TRANSITION)
 _LONGEST = 32
 
 
-class Told(NamedTuple):
-    """What distinguishes a tokenizer from others.
-
-    Attributes:
-        label: Label of the tokenizer.
-        series: The label without kind, transition and size.
-    """
-
-    label: str
-    series: str
-
-
-def settings(overrides: Iterable[str], arm: ArmRecord) -> dict[str, str]:
-    """Return the overrides that affect an arm and its model; the last of repeated keys counts.
-
-    Settings of phase 2 do not affect an arm without phase 2, except for the preset, which also sets phase 1.
+def label_all(kinds: Sequence[str], settings: Sequence[Settings], unique: Sequence[str]) -> list[str]:
+    """Give every arm a distinct label: its kind, and the settings in which it differs from others of that kind.
 
     Args:
-        overrides: Overrides as on the command line.
-        arm: The arm.
+        kinds: Kind of each arm: `BPE`, `SuperBPE`.
+        settings: Settings of each.
+        unique: A unique string for each, used where the settings are the same or unknown.
     """
-    found = {}
-    for text in overrides:
-        key, _, value = text.lstrip("+~").partition("=")
-        group, name, *_ = [*key.split("."), ""]
-        silent = key in _SILENT or key == "bpe.train_size" or group in _SILENT_GROUPS
-        other_arm = group == "arms" and name != arm.key
-        if not silent and not other_arm and (arm.trained_phase2 or key == "superbpe" or group != "superbpe"):
-            found[key] = value
+    labels = list(kinds)
+    for kind in set(kinds):
+        places = [i for i, each in enumerate(kinds) if each == kind]
+        for i, text in zip(places, _differences([settings[i] for i in places]), strict=True):
+            labels[i] = f"{kind} {text}".strip()
+    return _distinct(labels, unique)
+
+
+def lines(
+    labels: Sequence[str], sizes: Sequence[int], settings: Sequence[Settings], superwords: Sequence[bool]
+) -> list[list[str]]:
+    """Find the lines of the transition chart that each arm is on.
+
+    The superword arms on a line differ only in their transition. A BPE arm is the end of every line with its vocabulary
+    size and settings.
+
+    Args:
+        labels: Distinct labels of the arms.
+        sizes: Size of each vocabulary.
+        settings: Settings of each arm; an arm without settings has a line of its own.
+        superwords: Whether each arm has a phase 2.
+    """
+    rest = [{key: value for key, value in each.items() if key not in _WITHIN_A_LINE} for each in settings]
+    members: dict[str, list[int]] = {}
+    for i, phase2 in enumerate(superwords):
+        if phase2:
+            members.setdefault(digest([sizes[i], rest[i] or labels[i]]), []).append(i)
+    firsts = [line[0] for line in members.values()]
+    texts = _differences([rest[i] for i in firsts])
+    names = _distinct(
+        [f"{sizes[i]:,} {text}".strip() for i, text in zip(firsts, texts, strict=True)], [labels[i] for i in firsts]
+    )
+    found: list[list[str]] = [[] for _ in labels]
+    for name, line in zip(names, members.values(), strict=True):
+        first = line[0]
+        ends = [i for i, each in enumerate(settings) if sizes[i] == sizes[first] and _ends_line(each, settings[first])]
+        for i in (*line, *ends):
+            found[i].append(name)
     return found
 
 
-def name_all(
-    kinds: Sequence[str], superwords: Sequence[bool], told: Sequence[Mapping[str, str]], unique: Sequence[str]
-) -> list[Told]:
-    """Give every tokenizer a distinct label.
+def _ends_line(arm: Settings, superword: Settings) -> bool:
+    """Whether an arm is the BPE arm with a superword arm's settings of phase 1 and of the model."""
+    ignored = ("recipe", *_WITHIN_A_LINE)
+    return arm.get("recipe") == "bpe" and all(
+        superword.get(key) == value for key, value in arm.items() if key not in ignored
+    )
 
-    Args:
-        kinds: Kind of each tokenizer: `BPE`, `SuperBPE`.
-        superwords: Whether each has a second phase.
-        told: Settings of each.
-        unique: A unique string for each, used where the settings are the same.
+
+def _differences(group: Sequence[Settings]) -> list[str]:
+    """The settings of each arm in which it differs from others that have the same setting.
+
+    Where presets differ, the name of the preset replaces all settings that follow from it.
     """
-    # Settings of phase 2 are compared among superword tokenizers only; the others have none.
-    two_phases = [each for each, second in zip(told, superwords, strict=True) if second] or [{}]
-    common = set.intersection(*(set(each.items()) for each in told))
-    common |= {
-        (key, value)
-        for key, value in set.intersection(*(set(each.items()) for each in two_phases))
-        if key.partition(".")[0] == "superbpe"
-    }
-    apart = [{key: value for key, value in each.items() if (key, value) not in common} for each in told]
-    short = _names({key for each in apart for key in each})
-    parts = [[(key, f"{short[key]}={_shown(value)}") for key, value in sorted(each.items())] for each in apart]
-    # The transition comes first: it is swept most often.
-    parts = [sorted(each, key=lambda part: part[0] not in _TRANSITION) for each in parts]
-    labels = [" ".join([kind, *(text for _, text in each)]) for kind, each in zip(kinds, parts, strict=True)]
-    labels = [
-        f"{label} ({name})" if labels.count(label) > 1 else label for label, name in zip(labels, unique, strict=True)
+    presets = [_preset(each) for each in group]
+    group = [{**each, "preset": name} if name else each for each, name in zip(group, presets, strict=True)]
+    values: dict[str, set[str]] = {}
+    for each in group:
+        for key, value in each.items():
+            values.setdefault(key, set()).add(json.dumps(value))
+    differing = {key for key, found in values.items() if len(found) > 1}
+    short = _names(differing)
+    texts = []
+    for each, name in zip(group, presets, strict=True):
+        implied = _preset_settings(name) if name and "preset" in differing else {}
+        told = [(key, each[key]) for key in differing & each.keys() if key not in implied or each[key] != implied[key]]
+        # The transition comes first: it is swept most often.
+        told.sort(key=lambda item: (item[0] not in _TRANSITION, item[0]))
+        texts.append(" ".join(f"{short[key]}={_shown(value)}" for key, value in told))
+    return texts
+
+
+def _preset(settings: Settings) -> str | None:
+    """The preset with the fewest differences from an arm's settings; None for an arm that trains no phase 2."""
+    if settings.get("recipe") != "superbpe":
+        return None
+    return min(
+        PRESETS, key=lambda name: sum(settings.get(key) != value for key, value in _preset_settings(name).items())
+    )
+
+
+@cache
+def _preset_settings(name: str) -> Settings:
+    """The settings that a preset sets, apart from the transition."""
+    rules = {f"superbpe.{key}": value for key, value in dataclasses.asdict(PRESETS[name]).items()}
+    found: Settings = json.loads(
+        json.dumps({**rules, "pattern": PHASE1[name]["pattern"], "bpe.unit": PHASE1[name]["unit"]})
+    )
+    return found
+
+
+def _distinct(texts: Sequence[str], unique: Sequence[str]) -> list[str]:
+    """Append the unique string to every text that occurs more than once."""
+    return [
+        f"{text} ({name})".lstrip() if texts.count(text) > 1 else text for text, name in zip(texts, unique, strict=True)
     ]
-    series = [" ".join(text for key, text in each if key not in (*_TRANSITION, *_SIZE)) for each in parts]
-    return [Told(*each) for each in zip(labels, series, strict=True)]
 
 
 def _names(keys: Iterable[str]) -> dict[str, str]:
     """Shorten keys to their last part where that is unambiguous.
 
-    >>> _names(["superbpe.transition", "superbpe"])
-    {'superbpe.transition': 't', 'superbpe': 'preset'}
+    >>> _names(["superbpe.transition", "preset"])
+    {'superbpe.transition': 't', 'preset': 'preset'}
     """
     found = {key: _SHORT.get(last, last) for key in keys for last in [key.rpartition(".")[2]]}
-    names: list[Any] = list(found.values())
+    names = list(found.values())
     return {key: name if names.count(name) == 1 else key for key, name in found.items()}
 
 
-def _shown(value: str) -> str:
-    """A value without surrounding quotes; the middle of a long value is left out.
+def _shown(value: Any) -> str:
+    """A value as on the command line; the middle of a long value is left out.
 
-    >>> _shown("'a b'")
-    'a b'
+    >>> _shown("a b"), _shown(None), _shown([": "])
+    ('a b', 'null', '[": "]')
     """
-    if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
-        value = value[1:-1]
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     half = _LONGEST // 2
-    return value if len(value) <= _LONGEST else f"{value[: half - 1]}…{value[-half:]}"
+    return text if len(text) <= _LONGEST else f"{text[: half - 1]}…{text[-half:]}"

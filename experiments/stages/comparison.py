@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from experiments.results import Scores
@@ -61,6 +63,44 @@ class ArmModels:
 
 
 @dataclass(frozen=True)
+class TaskScore:
+    """Score of an arm's models on a downstream task.
+
+    Attributes:
+        task: Name of the task.
+        metric: Name of the metric.
+        value: Mean over the seeds.
+        stderr: Standard error of the mean; None if it is unknown.
+        straddle_share: Share of requests in which a token spans prompt and answer, mean over the seeds.
+        n_seeds: Number of seeds.
+    """
+
+    task: str
+    metric: str
+    value: float
+    stderr: float | None
+    straddle_share: float | None
+    n_seeds: int = 1
+
+    @classmethod
+    def mean(cls, seeds: Sequence[TaskScore]) -> TaskScore:
+        """Average the scores of one task and metric over seeds.
+
+        All seeds answer the same items, so averaging does not reduce the error from the choice of items; its upper
+        bound is the seeds' mean standard error. The variance between seeds is added.
+        """
+        first, n = seeds[0], len(seeds)
+        values = [each.value for each in seeds]
+        errors = [each.stderr for each in seeds if each.stderr is not None]
+        shares = [each.straddle_share for each in seeds if each.straddle_share is not None]
+        stderr = None
+        if len(errors) == n:
+            between = stdev(values) ** 2 / n if n > 1 else 0.0
+            stderr = math.sqrt(fmean(errors) ** 2 + between)
+        return cls(first.task, first.metric, fmean(values), stderr, fmean(shares) if shares else None, n)
+
+
+@dataclass(frozen=True)
 class ArmResult(ArmModels):
     """An arm with its scores on held-out text.
 
@@ -68,16 +108,14 @@ class ArmResult(ArmModels):
         artifacts: The evaluations, one per seed.
         evaluations: The loaded evaluations, one per seed.
         scores: Scores over all seeds.
-        downstream: Scores on downstream tasks, if `experiments.downstream` measured any.
-        series: When several runs are compared: the settings, other than size and transition, in which its run differs.
+        downstream: Scores on downstream tasks over all seeds, if `experiments.downstream` measured any.
         partner: When several runs are compared: index of the BPE arm in the same run.
     """
 
     artifacts: Sequence[Artifact[Scores]]
     evaluations: Sequence[Evaluation]
     scores: Scores
-    downstream: Sequence[Mapping[str, Any]] = ()
-    series: str = ""
+    downstream: Sequence[TaskScore] = ()
     partner: int | None = None
 
 

@@ -1,7 +1,8 @@
-"""Source and script of each held-out document. They do not depend on the tokenizer."""
+"""Hash of the held-out documents, and source and script of each. They do not depend on the tokenizer."""
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +30,7 @@ _VERSION = 1
 
 
 def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
-    """Find the source and the script of every held-out document.
+    """Find the source and the script of every held-out document, and hash the documents.
 
     Raises:
         UserError: If the records do not have the field that `corpus.source_field` names.
@@ -40,17 +41,22 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
         sources: list[str] = []
         scripts: list[str] = []
         sizes: list[int] = []
+        found = hashlib.sha256()
         for source, document in documents_by_origin(text.corpus, "heldout"):
             sources.append(source)
             scripts.append(script(document))
-            sizes.append(len(document.encode()))
+            data = document.encode()
+            sizes.append(len(data))
+            found.update(sizes[-1].to_bytes(8, "little") + data)
         names: dict[str, list[str]] = {}
         arrays: dict[str, Any] = {"bytes": np.array(sizes, np.int64)}
         for key, values in (("source", sources), ("script", scripts)):
             names[key], arrays[key] = _indexed(values)
         with replacing(folder / _ARRAYS) as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
-        return HeldoutDocuments(corpus=text.hash, split="heldout", n_documents=len(sizes), names=names)
+        return HeldoutDocuments(
+            corpus=text.hash, split="heldout", n_documents=len(sizes), names=names, sha256=found.hexdigest()
+        )
 
     with context.reporter.stage("documents"):
         artifact = context.store.make(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
+from experiments.settings import resolved
 from experiments.stages import existing, phase1, phase2
 from experiments.stages.tokenizers import Sources, bytes_only
 
@@ -48,4 +50,9 @@ def make_tokenizers(context: Context, corpus: Text, arms: Sequence[Arm], stages:
             found[arm.name] = phase1.cut(context, arm, lists[arm.name])
         elif "train_superbpe" in stages:
             found[arm.name] = phase2.train(context, arm, sources.mixture(arm), lists[arm.name])
-    return [found[arm.name] for arm in arms if arm.name in found]
+    return [_with_settings(context, arm, found[arm.name]) for arm in arms if arm.name in found]
+
+
+def _with_settings(context: Context, arm: Arm, made: ArmTokenizer) -> ArmTokenizer:
+    settings = resolved(context.config, arm, made.artifact.contents.revision)
+    return dataclasses.replace(made, settings=settings)

@@ -136,7 +136,7 @@ def cut(context: Context, arm: Arm, merges: MergeList) -> ArmTokenizer:
     artifact = keep(context, tokenizer, {"counts": merges.counts.hash})
     say_if_short(context, merges.record, tokenizer, arm.vocab_size)
     context.done(arm.name, artifact, f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}")
-    return ArmTokenizer(arm.name, arm.label, tokenizer, artifact, merges.record, merges.counts, rules=arm.rules)
+    return ArmTokenizer(arm.name, arm.label, tokenizer, artifact, merges.record, merges.counts)
 
 
 def _rules(arm: Arm) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
     if record.fresh:
         for line in superword_summary(found.training, found.early):
             context.reporter.say(f"  {line}", style="dim")
-    return ArmTokenizer(arm.name, arm.label, tokenizer, artifact, record, phase1.counts, rules=arm.rules)
+    return ArmTokenizer(arm.name, arm.label, tokenizer, artifact, record, phase1.counts)
 
 
 def _prefix(arm: Arm, whole: Tokenizer) -> tuple[int | str, Tokenizer]:

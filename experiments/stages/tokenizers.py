@@ -37,7 +37,7 @@ class ArmTokenizer:
         artifact: Its folder, named by its content.
         record: Its training: inputs, rules, cost; None if it was not trained here.
         counts: Counts of pretokens that phase 1 trained on; None likewise.
-        rules: What decides its merges (`Arm.rules`); None if it was not trained here.
+        settings: Settings of the arm and its models (`experiments.settings.resolved`); empty if they are unknown.
     """
 
     key: str
@@ -46,7 +46,7 @@ class ArmTokenizer:
     artifact: Artifact[TokenizerFolder]
     record: Artifact[TrainedTokenizer] | None = None
     counts: Artifact[Counts] | None = None
-    rules: tuple[str, str | None] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def reading(self) -> list[Artifact[Any]]:

@@ -138,6 +138,7 @@ def results(result: Result) -> ComparisonRecord:
                 interval=each.scores.bits_per_byte_interval,
                 difference=None if compared is None else compared.difference,
                 difference_interval=None if compared is None else compared.interval,
+                settings=each.arm.settings,
             )
         )
     return ComparisonRecord(arms=rows, confidence=result.arms[0].scores.confidence)

@@ -39,12 +39,11 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
     ]
     rows = [
         {
-            "key": key, "label": label, "series": "", "partner": None, "software": None, "text_lost": "", "sha256": "ab" * 32, "vocab_size": 8192, "transition": transition, "superwords": n,
+            "key": key, "label": label, "lines": [], "software": None, "text_lost": "", "sha256": "ab" * 32, "vocab_size": 8192, "transition": transition, "superwords": n,
             "bytes_per_token": bpt, "bits_per_byte": bpb, "low": bpb - 0.03, "high": bpb + 0.03,
             "train_tokens": int(12e6 / bpt), "train_bytes": 12_000_000, "train_flops": 1.4e14 / bpt, "parameters": 7_400_000,
             "train_seconds": 98.2 * 4.4 / bpt, "train_steps": 1464, "context_tokens": int(1024 / bpt), "vocab_used": 7777,
             "cost": {"kv_dtype": "bf16", "decode_flops_per_byte": 2e7 / bpt, "kv_bytes_per_byte": 4096 / bpt, "decode_seconds_per_byte": 3e-4},
-            "downstream": [{"task": hostile[0], "metric": "acc_bytes", "value": 0.25, "stderr": None, "straddle_share": 0.5}],
         }
         for key, label, transition, n, bpt, bpb in [("bpe", "BPE", None, 0, 4.41, 1.702), ("superbpe", "SuperBPE", 6554, 1421, 5.52, 1.695)]
     ]  # fmt: skip
@@ -66,6 +65,7 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
         "conditions": "All models read the same documents in the same order and in the same number of steps, and see the same number of bytes of context.",
         "tokenizers": rows,
         "pairs": [{"a": "BPE", "b": "SuperBPE", "difference": -0.0071, "low": -0.0152, "high": 0.0011, "p_adjusted": 0.09, "verdict": "no significant difference"}],
+        "downstream": [{"tokenizer": "BPE", "task": hostile[0], "metric": "acc_bytes", "value": 0.25, "stderr": None, "straddle_share": 0.5, "n_seeds": 1}],
         "groups": {
             "script": [],
             "source": [{"tokenizer": label, "name": name, "n_bytes": 5000, "bytes_per_token": 4.5, "bits_per_byte": 1.7} for label in ("BPE", "SuperBPE") for name in ("a.jsonl", hostile[1])],

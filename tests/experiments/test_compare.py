@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,9 @@ import pytest
 from experiments import compare
 from experiments.cli.main import run
 from experiments.report.combining import combine, find
+from experiments.report.labels import lines
+from experiments.stages.comparison import TaskScore
+from tests import other_tokenizers
 
 
 @pytest.fixture(scope="module")
@@ -74,20 +79,76 @@ def test_seeds_of_several_runs_are_put_together(sweep: Path, tiny_module: list[s
     ]
 
 
+def test_settings_of_an_arm_are_in_its_label(sweep: Path, tiny_module: list[str], tmp_path: Path) -> None:
+    own = ["superbpe.transition=0.75", "arms.superbpe.superbpe.transition=0.8", f"hydra.run.dir={tmp_path}"]
+    assert run("evaluate", [*tiny_module, *own]) == 0
+    result, _ = combine(find([sweep, tmp_path])[0])
+    assert result.labels == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9", "SuperBPE t=0.8"]
+    settings = [each.arm.settings for each in result.arms]
+    assert lines(result.labels, [400] * 4, settings, [False, True, True, True]) == [["400"]] * 4
+
+
+def test_runs_with_different_budgets_are_different_arms(sweep: Path, tiny_module: list[str], tmp_path: Path) -> None:
+    flops = ["superbpe.transition=0.7", "budget.mode=equal_flops", f"hydra.run.dir={tmp_path}"]
+    assert run("evaluate", [*tiny_module, *flops]) == 0
+    result, _ = combine(find([sweep / "0", tmp_path])[0])
+    assert result.labels == ["BPE", "SuperBPE mode=equal_bytes", "SuperBPE mode=equal_flops"]
+
+
+def test_runs_of_an_older_version_are_labelled_by_their_models(sweep: Path, tmp_path: Path) -> None:
+    for cell in ("0", "1"):
+        record = json.loads((sweep / cell / "run.json").read_text())
+        for arm in record["results"]["arms"]:
+            assert arm.pop("settings")["lm.model.n_layers"] == 1
+        (tmp_path / cell).mkdir()
+        (tmp_path / cell / "run.json").write_text(json.dumps(record))
+    result, _ = combine(find([tmp_path])[0])
+    assert result.labels == ["BPE", *(f"SuperBPE ({each.lm.name})" for each in result.arms[1:])]
+
+
+def test_runs_with_the_same_held_out_documents_are_compared(
+    tiny_module: list[str], corpus: Path, tmp_path: Path
+) -> None:
+    """The training text and thereby the corpus differ, and the WordPiece arm decodes to other text."""
+    documents = corpus.read_text().splitlines(keepends=True)
+    for name, some in (("heldout", documents[:30]), ("a", documents[30:]), ("b", documents[31:])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(some))
+    pieces = other_tokenizers.write(tmp_path, "word_pieces")
+    heldout = f"corpus.heldout_paths=[{tmp_path / 'heldout.jsonl'}]"
+    for name, arms in (("a", ["arms=[bpe]"]), ("b", ["arms=[pieces]", f"arms.pieces.file={pieces}"])):
+        own = [f"corpus.paths=[{tmp_path / name}.jsonl]", heldout, f"hydra.run.dir={tmp_path / 'runs' / name}"]
+        assert run("evaluate", [*tiny_module, "budget.train_bytes=8192", *own, *arms]) == 0
+    result, _ = combine(find([tmp_path / "runs"])[0])
+    assert result.labels == ["BPE", "pieces"]
+    assert result.arms[0].heldout.contents.corpus != result.arms[1].heldout.contents.corpus
+
+
 def test_downstream_scores_are_shown(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result, _ = combine(find([sweep])[0])
     lm = result.arms[1].lm.name
-    row = {"task": "cloze", "model": "x", "metric": "acc", "value": 0.25, "stderr": None, "straddle_share": 0.5}
+    score = {"model": "x", "metric": "acc", "value": 0.25, "stderr": None, "straddle_share": 0.5}
+    rows = [{**score, "task": f"cloze{i}"} for i in range(5)]
     scores = tmp_path / "downstream.json"
-    scores.write_text(json.dumps({"models": [{"lm": lm, "label": "x"}], "rows": [row]}))
+    scores.write_text(json.dumps({"models": [{"lm": lm, "label": "x"}], "rows": rows}))
     out = tmp_path / "out"
     assert compare.run([str(sweep), "--out", str(out), "--samples", "0", "--downstream", str(scores)]) == 0
     page = (out / "comparison.html").read_text()
-    assert "cloze" in page
+    for i in range(5):
+        assert f"<td>cloze{i}</td>" in page
     assert "0.2500" in page
-    scores.write_text(json.dumps({"models": [{"lm": "lm-0", "label": "x"}], "rows": [row]}))
+    scores.write_text(json.dumps({"models": [{"lm": "lm-0", "label": "x"}], "rows": rows}))
     assert compare.run([str(sweep), "--out", str(out), "--downstream", str(scores)]) == 2
     assert "has scores of lm-0" in capsys.readouterr().err
+
+
+def test_a_downstream_score_is_the_mean_over_seeds() -> None:
+    one, two = (TaskScore("cloze", "acc", value, stderr, 0.5) for value, stderr in ((0.2, 0.03), (0.4, 0.05)))
+    found = TaskScore.mean([one, two])
+    assert (found.value, found.n_seeds, found.straddle_share) == (pytest.approx(0.3), 2, 0.5)
+    # 0.04 from the items and 0.1 from the seeds: the standard deviation 0.1414 over the square root of 2
+    assert found.stderr == pytest.approx(math.hypot(0.04, 0.1))
+    assert TaskScore.mean([one]) == one
+    assert TaskScore.mean([one, dataclasses.replace(two, stderr=None)]).stderr is None
 
 
 @pytest.mark.parametrize(

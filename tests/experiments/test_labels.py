@@ -1,76 +1,76 @@
-"""What tokenizers of several runs are called."""
-
 from __future__ import annotations
 
-from experiments.report.labels import name_all, settings
-from experiments.results import ArmRecord
+from dataclasses import asdict
+from typing import Any
+
+from experiments.report.labels import label_all, lines
+from superbpe.rules import PHASE1, PRESETS
+
+BPE = {"recipe": "bpe", "vocab_size": 400, "pattern": "superbpe", "bpe.unit": "line", "lm.model.n_layers": 1}
 
 
-def _arm(superwords: bool, key: str = "superbpe") -> ArmRecord:
-    return ArmRecord(
-        key=key if superwords else "bpe", label="", tokenizer="", training="superbpe-1" if superwords else "bpe-1",
-        shards="", heldout="", lms=[], evaluations=[], vocab_size=1, bytes_per_token=1, bits_per_byte=1,
-    )  # fmt: skip
+def superword(preset: str = "uw-2025", **changes: Any) -> dict[str, Any]:
+    """Settings of an arm with phase 2; `changes` has `_` for the dot of a key."""
+    rules = {f"superbpe.{key}": value for key, value in asdict(PRESETS[preset]).items()}
+    rules["superbpe.forbid"] = list(PRESETS[preset].forbid)
+    phase1 = {"pattern": PHASE1[preset]["pattern"], "bpe.unit": PHASE1[preset]["unit"]}
+    changed = {key.replace("__", "."): value for key, value in changes.items()}
+    return {**BPE, "recipe": "superbpe", "superbpe.transition": 0.8, **rules, **phase1, **changed}
 
 
-def _named(told: list[list[str]]) -> list[tuple[str, str]]:
-    """Of the first, a BPE tokenizer, and of the others, superword tokenizers."""
-    second = [i > 0 for i in range(len(told))]
-    kinds = ["SuperBPE" if each else "BPE" for each in second]
-    found = [settings(each, _arm(two)) for each, two in zip(told, second, strict=True)]
-    return [tuple(each) for each in name_all(kinds, second, found, [f"lm-{i}" for i in range(len(told))])]
+def labelled(*settings: dict[str, Any]) -> list[str]:
+    kinds = ["BPE" if each.get("recipe") == "bpe" else "SuperBPE" for each in settings]
+    return label_all(kinds, settings, [f"lm-{i}" for i in range(len(settings))])
 
 
-def test_only_what_tells_tokenizers_apart_is_in_a_name() -> None:
-    common = ["corpus=files", "superbpe.max_words=3", "lm.train.seed=4", "runner.threads=1", "bpe.train_size=900"]
-    found = _named([[*common, *more] for more in ([], ["superbpe.transition=0.7"], ["superbpe.transition=0.9"])])
-    assert found == [("BPE", ""), ("SuperBPE t=0.7", ""), ("SuperBPE t=0.9", "")]
+def test_a_label_has_only_the_settings_that_differ() -> None:
+    found = labelled(BPE, superword(superbpe__transition=0.7), superword(superbpe__transition=0.9))
+    assert found == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
+    assert labelled(BPE, superword(superbpe__transition=0.7)) == ["BPE", "SuperBPE"]
 
 
-def test_one_superword_tokenizer_needs_no_settings() -> None:
-    assert _named([["superbpe.transition=0.7"], ["superbpe.transition=0.7"]]) == [("BPE", ""), ("SuperBPE", "")]
-
-
-def test_a_series_is_all_but_size_and_transition() -> None:
-    a, b = ["pattern=gpt2", "superbpe.transition=0.7"], ["pattern=llama3", "superbpe=runs", "bpe.vocab_size=900"]
-    assert _named([["pattern=gpt2"], a, b]) == [
-        ("BPE pattern=gpt2", "pattern=gpt2"),
-        ("SuperBPE t=0.7 pattern=gpt2", "pattern=gpt2"),
-        ("SuperBPE vocab=900 pattern=llama3 preset=runs", "pattern=llama3 preset=runs"),
+def test_the_size_and_the_model_are_in_a_label() -> None:
+    assert labelled(BPE, {**BPE, "vocab_size": 900, "lm.model.n_layers": 2}) == [
+        "BPE n_layers=1 vocab=400",
+        "BPE n_layers=2 vocab=900",
     ]
 
 
-def test_a_preset_names_the_bpe_whose_phase_1_it_brings() -> None:
-    one, two = ["superbpe=uw-2025"], ["superbpe=runs", "superbpe.max_words=3"]
-    found = [settings(each, _arm(second)) for each in (one, two) for second in (False, True)]
-    told = name_all(["BPE", "SuperBPE"] * 2, [False, True] * 2, found, ["a", "b", "c", "d"])
-    assert [each.label for each in told] == [
-        "BPE preset=uw-2025", "SuperBPE preset=uw-2025", "BPE preset=runs", "SuperBPE preset=runs max_words=3",
-    ]  # fmt: skip
+def test_a_preset_replaces_the_rules_that_it_sets() -> None:
+    runs = superword("runs", superbpe__max_words=3)
+    assert labelled(superword(), runs) == ["SuperBPE preset=uw-2025", "SuperBPE preset=runs max_words=3"]
+    assert labelled(superword(), superword(superbpe__max_words=3)) == ["SuperBPE max_words=4", "SuperBPE max_words=3"]
 
 
-def test_keys_that_end_alike_are_given_whole_and_values_without_quotes() -> None:
-    told = [
-        "bpe.vocab_size=400",
-        "superbpe.vocab_size=500",
-        "+pattern.regex='a b'",
-        "superbpe.forbid=['" + 50 * "x" + "']",
-    ]
-    ((_, _), (label, _)) = _named([[], told[:3]])
-    assert label == "SuperBPE vocab=400 regex=a b"
-    (_, (label, _), _) = _named([[], told, []])
-    assert "bpe.vocab_size=400" in label
-    assert "superbpe.vocab_size=500" in label
+def test_a_key_is_shortened_unless_another_ends_the_same_way() -> None:
+    one = superword(superbpe__min_count=1, bpe__min_count=1, superbpe__forbid=["a"])
+    two = superword(superbpe__min_count=2, bpe__min_count=2, superbpe__forbid=["x" * 50])
+    _, label = labelled(one, two)
+    assert "bpe.min_count=2" in label
+    assert "superbpe.min_count=2" in label
     assert "…" in label
     assert len(label) < 130
 
 
-def test_what_settings_do_not_tell_apart_is_named_by_its_model() -> None:
-    assert [label for label, _ in _named([[], [], []])] == ["BPE", "SuperBPE (lm-1)", "SuperBPE (lm-2)"]
+def test_arms_without_settings_have_a_unique_suffix() -> None:
+    assert labelled(BPE, {}, superword(), {}) == ["BPE", "SuperBPE (lm-1)", "SuperBPE (lm-2)", "SuperBPE (lm-3)"]
+    assert labelled(BPE, {}) == ["BPE", "SuperBPE"]
 
 
-def test_an_arm_is_named_by_its_own_settings_alone() -> None:
-    told = ["arms=[bpe,a,b]", "++arms.a.superbpe.max_words=2", "++arms.b.superbpe.max_words=3", "reference=a"]
-    assert settings(told, _arm(True, "a")) == {"arms.a.superbpe.max_words": "2"}
-    assert settings(told, _arm(True, "b")) == {"arms.b.superbpe.max_words": "3"}
-    assert settings(told, _arm(False)) == {}
+def test_arms_that_differ_in_their_transition_are_on_one_line() -> None:
+    arms = [BPE, *(superword(superbpe__transition=t) for t in (0.7, 0.9)), superword(superbpe__max_words=2)]
+    labels, sizes, second = ["a", "b", "c", "d"], [400] * 4, [False, True, True, True]
+    four, two = "400 max_words=4", "400 max_words=2"
+    assert lines(labels, sizes, arms, second) == [[four, two], [four], [four], [two]]
+    assert lines(labels[:3], sizes[:3], arms[:3], second[:3]) == [["400"]] * 3
+
+
+def test_a_line_ends_with_the_bpe_arm_of_its_size_and_settings() -> None:
+    arms = [BPE, {**BPE, "lm.model.n_layers": 2}, superword()]
+    second = [False, False, True]
+    assert lines(["a", "b", "c"], [400] * 3, arms, second) == [["400"], [], ["400"]]
+    assert lines(["a", "b", "c"], [300, 400, 400], arms, second) == [[], [], ["400"]]
+
+
+def test_arms_without_settings_are_not_joined_by_a_line() -> None:
+    assert lines(["a", "b", "c"], [400] * 3, [{}, {}, {}], [False, True, True]) == [[], ["400 (b)"], ["400 (c)"]]

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from experiments.arms import resolve_arms
+from experiments.cli.compose import load
+from experiments.settings import resolved
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def settings(corpus: Path) -> Any:
+    """The settings of every arm of a command line, by the arm's name."""
+
+    def of(*overrides: str) -> dict[str, dict[str, Any]]:
+        config = load(["corpus=files", f"corpus.paths=[{corpus}]", *overrides])
+        return {arm.name: resolved(config, arm) for arm in resolve_arms(config)}
+
+    return of
+
+
+def test_an_arm_has_the_settings_that_it_uses(settings: Any) -> None:
+    found = settings(
+        "arms=[bpe,superbpe,bytes,gpt]", "arms.gpt.file=gpt.json", "superbpe=runs", "superbpe.vocab_size=900"
+    )
+    bpe, superbpe = found["bpe"], found["superbpe"]
+    assert not any(key.startswith("superbpe.") for key in bpe)
+    assert (superbpe["superbpe.atoms"], superbpe["superbpe.transition"]) == ("pretokens", 0.8)
+    assert "superbpe.transition_merges" not in superbpe
+    assert (bpe["pattern"], superbpe["pattern"]) == ("o200k", "o200k")
+    assert superbpe["vocab_size"] == 900
+    assert found["gpt"]["file"] == "gpt.json"
+    assert not any(key in found["gpt"] for key in ("pattern", "vocab_size", "bpe.unit"))
+    assert "pattern" not in found["bytes"]
+    for each in found.values():
+        assert {"lm.model.n_layers", "lm.train.context_bytes", "budget.mode", "corpus.heldout_salt"} <= each.keys()
+        assert not {"lm.train.seed", "lm.train.device", "bpe.train_size"} & each.keys()
+        assert json.loads(json.dumps(each)) == each
+
+
+def test_the_settings_of_an_arm_replace_those_of_the_experiment(settings: Any) -> None:
+    found = settings(
+        "arms=[bpe,superbpe,a]",
+        "arms.a.recipe=superbpe",
+        "arms.a.superbpe.transition_merges=40",
+        "superbpe.max_words=3",
+        "superbpe.transition=0.7",
+        "arms.superbpe.superbpe.max_words=2",
+    )
+    assert (found["superbpe"]["superbpe.max_words"], found["a"]["superbpe.max_words"]) == (2, 3)
+    assert found["superbpe"]["superbpe.transition"] == 0.7
+    assert found["a"]["superbpe.transition_merges"] == 40
+    assert "superbpe.transition" not in found["a"]
