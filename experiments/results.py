@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import types
+import typing
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
 from lm.data.shards import TextLoss
 from lm.train.summary import TrainingSummary
+from superbpe.inspection.history import Progressed
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,15 +29,37 @@ class Contents:
         Raises:
             UserError: If an entry is missing.
         """
-        known = {each.name for each in dataclasses.fields(cls)}
+        hints = _hints(cls)
         try:
-            return cls(**{name: value for name, value in values.items() if name in known})
+            return cls(**{name: _typed(hints[name], value) for name, value in values.items() if name in hints})
         except TypeError as error:
             raise UserError(f"it was made by another version of this program ({error})") from None
 
     def save(self) -> dict[str, Any]:
         """Return the entries for the manifest: all attributes that are not None."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+
+
+@cache
+def _hints(cls: type[Contents]) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def _typed(kind: Any, value: Any) -> Any:
+    """Convert a JSON value to the type of an attribute: dataclasses, lists of them, and tuples."""
+    choices = typing.get_args(kind)
+    origin = typing.get_origin(kind)
+    if value is None:
+        return None
+    if origin is types.UnionType:  # of a type and None
+        return _typed(choices[0], value)
+    if origin is list:
+        return [_typed(choices[0], each) for each in value]
+    if origin is tuple:
+        return tuple(value)
+    if isinstance(value, dict) and dataclasses.is_dataclass(kind):
+        return kind.load(value) if issubclass(kind, Contents) else kind(**value)
+    return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +85,23 @@ class Reading(Contents):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SplitSize(Contents):
+    """Size of a split of the embedded corpus; a group is a service or topic."""
+
+    documents: int
+    groups: int
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlap(Contents):
+    """Share of the held-out sentences, and of their bytes, that occur in the training split."""
+
+    shared_sentences: float
+    shared_sentence_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class CorpusFiles(Contents):
     """The embedded corpus, written to files.
 
@@ -66,17 +109,17 @@ class CorpusFiles(Contents):
         package: Package that the text comes from.
         version: Version of the package.
         fallback: Whether it is the small corpus for machines without that package.
-        train: Documents, bytes and groups of the training split.
-        heldout: Documents, bytes and groups of the held-out split.
+        train: Size of the training split.
+        heldout: Size of the held-out split.
         overlap: Sentences that occur in both splits.
     """
 
     package: str
     version: str
     fallback: bool
-    train: dict[str, int]
-    heldout: dict[str, int]
-    overlap: dict[str, float]
+    train: SplitSize
+    heldout: SplitSize
+    overlap: Overlap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +165,35 @@ class TokenizerFolder(Contents):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Phase2Training(Contents):
+    """Statistics of the training of phase 2, from the tokenizer's provenance.
+
+    Attributes:
+        corpus_bytes: Bytes of its text.
+        corpus_documents: Documents of its text.
+        phase1_tokens: Tokens of its text before phase 2.
+        threshold: Seams between tokens that occur less often are cut.
+        stages: Passes over the text, with falling thresholds.
+        seams: Number of seams.
+        dead_seams: Number of seams that are cut.
+        fragments: Number of distinct fragments between cuts.
+        fragment_tokens: Tokens of these fragments.
+        last_count: Count of the last merge; None if there was no merge.
+    """
+
+    corpus_bytes: int
+    corpus_documents: int
+    phase1_tokens: int
+    threshold: int
+    stages: int
+    seams: int
+    dead_seams: int
+    fragments: int
+    fragment_tokens: int
+    last_count: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainedTokenizer(Reading):
     """Training record of phase 1 or phase 2.
 
@@ -130,16 +202,16 @@ class TrainedTokenizer(Reading):
         sha256: Hash of the tokenizer.
         vocab_size: Size of its vocabulary.
         exhausted: Phase 1: whether the corpus ran out of pairs.
-        training: Phase 2: entry of the tokenizer's provenance.
-        early: Phase 2: effect of the first merges, rows of `superbpe.inspection.history.training_statistics`.
+        training: Phase 2: statistics of the training.
+        early: Phase 2: effect of the first merges (`superbpe.inspection.history.training_statistics`).
     """
 
     tokenizer: str
     sha256: str
     vocab_size: int
     exhausted: bool = False
-    training: dict[str, Any] | None = None
-    early: list[dict[str, Any]] = field(default_factory=list)
+    training: Phase2Training | None = None
+    early: list[Progressed] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,12 +234,6 @@ class ShardsFolder(Reading):
     dtype: str
     vocab_size: int
     text_loss: TextLoss | None = None
-
-    @classmethod
-    def load(cls, values: Mapping[str, Any]) -> Self:
-        """Load the result, see `Contents.load`."""
-        found = values.get("text_loss")
-        return super().load({**values, "text_loss": None if found is None else TextLoss(**found)})
 
     @property
     def bytes_per_token(self) -> float:
@@ -201,14 +267,6 @@ class TrainedModel(Contents):
 
     tokenizer: str
     summary: TrainingSummary
-
-    @classmethod
-    def load(cls, values: Mapping[str, Any]) -> Self:
-        """Load the result, see `Contents.load`."""
-        try:
-            return super().load({**values, "summary": TrainingSummary(**values["summary"])})
-        except (KeyError, TypeError) as error:
-            raise UserError(f"it was made by another version of this program ({error})") from None
 
     @property
     def seed(self) -> int:
@@ -335,18 +393,6 @@ class Scores(Contents):
     by_script: list[GroupScores] = field(default_factory=list)
     seeds: SeedScores | None = None
 
-    @classmethod
-    def load(cls, values: Mapping[str, Any]) -> Self:
-        """Load the result, see `Contents.load`."""
-        interval, seeds = values.get("bits_per_byte_interval"), values.get("seeds")
-        nested = {
-            "bits_per_byte_interval": None if interval is None else tuple(interval),
-            "cost": InferenceCost.load(values["cost"]),
-            "seeds": None if seeds is None else SeedScores.load(seeds),
-            **{f"by_{name}": [GroupScores.load(row) for row in values.get(f"by_{name}", [])] for name in GROUPS},
-        }
-        return super().load({**values, **nested})
-
     def by(self, name: str) -> list[GroupScores]:
         """Scores by `source` or `script`."""
         return self.by_source if name == "source" else self.by_script
@@ -435,5 +481,4 @@ class ComparisonRecord(Contents):
     @classmethod
     def load(cls, values: Mapping[str, Any]) -> Self:
         """Load the result, see `Contents.load`; version 0.1 called the arms `tokenizers`."""
-        rows = values.get("arms", values.get("tokenizers", []))
-        return cls(arms=[ArmRecord.load(row) for row in rows], confidence=values["confidence"])
+        return super().load({"arms": values.get("tokenizers", []), **values})

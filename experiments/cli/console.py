@@ -27,8 +27,10 @@ from tokenizer.errors import UserError
 from tokenizer.train.summary import summary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from experiments.results import Phase2Training
+    from superbpe.inspection.history import Progressed
     from tokenizer.tokenizer import Tokenizer
 
 # Seconds before a progress bar appears.
@@ -145,28 +147,28 @@ def training_summary(tokenizer: Tokenizer) -> str:
     )
 
 
-def superword_summary(facts: Mapping[str, Any], early: Sequence[Mapping[str, Any]]) -> list[str]:
+def superword_summary(training: Phase2Training, early: Sequence[Progressed]) -> list[str]:
     """Summarize phase 2's training, and the tokens that its first merges save, in a few lines.
 
     Args:
-        facts: Entry `phase2` of the tokenizer's provenance.
-        early: Rows of `superbpe.inspection.history.training_statistics`.
+        training: Statistics of the training.
+        early: Result of `superbpe.inspection.history.training_statistics`.
     """
-    dead = facts["dead_seams"] / max(facts["seams"], 1)
+    dead = training.dead_seams / max(training.seams, 1)
     cut = (
-        f"{si(facts['phase1_tokens'])} tokens of {si(facts['corpus_bytes'])}B, cut at seams that occur fewer than "
-        f"{facts['threshold']} times ({dead:.0%}): {si(facts['fragments'])} distinct fragments of "
-        f"{si(facts['fragment_tokens'])} tokens"
-        + (f" in the last of {facts['stages']} stages" if facts["stages"] > 1 else "")
+        f"{si(training.phase1_tokens)} tokens of {si(training.corpus_bytes)}B, cut at seams that occur fewer than "
+        f"{training.threshold} times ({dead:.0%}): {si(training.fragments)} distinct fragments of "
+        f"{si(training.fragment_tokens)} tokens"
+        + (f" in the last of {training.stages} stages" if training.stages > 1 else "")
     )
-    if facts["last_count"] is None:
+    if training.last_count is None:
         return [cut]
     saved = "; ".join(
-        f"{row['merges']:,} merges ({row['superword_share']:.0%} superwords) save {row['saved']:.1%} of the tokens"
+        f"{row.merges:,} merges ({row.superword_share:.0%} superwords) save {row.saved:.1%} of the tokens"
         for row in early
-        if row["merges"]
+        if row.merges
     )
-    return [f"{cut}; the last merge occurred {facts['last_count']:,} times", saved]
+    return [f"{cut}; the last merge occurred {training.last_count:,} times", saved]
 
 
 class _Rate(ProgressColumn):

@@ -225,9 +225,9 @@ def _by_kind(each: ArmResult) -> tuple[list[dict[str, Any]], list[dict[str, Any]
 def _early(result: Result) -> list[dict[str, Any]]:
     """Effect of the first merges of phase 2, for every arm with a phase 2."""
     return [
-        {"tokenizer": each.label, **row}
+        {"tokenizer": each.label, **dataclasses.asdict(row)}
         for each in result.arms
         if each.arm.record is not None
         for row in each.arm.record.contents.early
-        if row["merges"]
+        if row.merges
     ]

@@ -206,5 +206,5 @@ def scored(arm: ArmModels, artifacts: Sequence[Artifact[Scores]], **more: Any) -
         **more: Further attributes of `ArmResult`.
     """
     evaluations = [Evaluation.load(artifact.path) for artifact in artifacts]
-    scores = Scores.load({**aggregate(evaluations), "cost": artifacts[0].contents.cost.save()})
+    scores = Scores.load({**aggregate(evaluations), "cost": artifacts[0].contents.cost})
     return ArmResult(arm.arm, arm.training, arm.heldout, arm.lms, artifacts, evaluations, scores, **more)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from experiments.cli.console import si
-from experiments.results import Scores
+from experiments.results import InferenceCost, Scores
 from experiments.stages import budget
 from experiments.stages.comparison import ArmModels, ArmResult, Result, of_seed, scored
 from experiments.stages.documents import groupings
@@ -114,9 +114,8 @@ def _score(
             progress=context.reporter.progress,
         )
         evaluation.save(folder)
-        summary = evaluation.summary()
-        cost = _cost(transformer, shards, summary["bytes_per_token"], config.context_bytes)
-        return Scores.load({**summary, "cost": cost})
+        cost = _cost(transformer, shards, heldout.contents.bytes_per_token, config.context_bytes)
+        return Scores.load({**evaluation.summary(), "cost": cost})
 
     stage = f"evaluate {arm.key} {rung}".rstrip()
     with context.reporter.stage(stage):
@@ -132,14 +131,14 @@ def _score(
     return artifact
 
 
-def _cost(model: Transformer, shards: Shards, bytes_per_token: float, context_bytes: int) -> dict[str, Any]:
+def _cost(model: Transformer, shards: Shards, bytes_per_token: float, context_bytes: int) -> InferenceCost:
     """Cost of inference, and the measured decoding time per byte on this machine at the end of the context."""
     counted = inference_cost(model, bytes_per_token=bytes_per_token, context_bytes=context_bytes)
-    cost = {**dataclasses.asdict(counted), "formulas": FORMULAS}
-    n = min(model.context_tokens, shards.n_tokens, round(cost["context_tokens"]))
+    cost = InferenceCost(**dataclasses.asdict(counted), formulas=FORMULAS)
+    n = min(model.context_tokens, shards.n_tokens, round(cost.context_tokens))
     if n < 2:
         return cost
     decoded = min(_MOST_DECODED, max(1, n // _DECODED_SHARE))
     seconds = decode_seconds(model, shards.tokens(0, n), tokens=decoded)
-    device = next(model.parameters()).device
-    return cost | {"decode_seconds_per_byte": seconds / bytes_per_token, "decode_device": str(device)}
+    device = str(next(model.parameters()).device)
+    return dataclasses.replace(cost, decode_seconds_per_byte=seconds / bytes_per_token, decode_device=device)

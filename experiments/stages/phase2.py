@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from experiments.cli.console import superword_summary
 from experiments.config import part
-from experiments.results import TrainedTokenizer
+from experiments.results import Phase2Training, TrainedTokenizer
 from experiments.stages.tokenizers import ArmTokenizer, keep, load, points, say_if_short, trained
 from superbpe.inspection.history import merge_log, training_statistics
 from superbpe.rules import Rules
@@ -58,8 +58,8 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
             keep(context, tokenizer, inputs),
             tokenizer,
             mixture.read,
-            training=tokenizer.provenance["phase2"],
-            early=[dataclasses.asdict(row) for row in training_statistics(tokenizer, counts[0])],
+            training=Phase2Training.load(tokenizer.provenance["phase2"]),
+            early=training_statistics(tokenizer, counts[0]),
         )
 
     inputs = {"phase1": prefix.sha256, "corpus": mixture.hash}
@@ -87,7 +87,7 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
     superwords = len(tokenizer.superword_ids())
     what = f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}, {superwords:,} superwords"
     context.done(arm.name, record, what)
-    if record.fresh:
+    if record.fresh and found.training is not None:
         for line in superword_summary(found.training, found.early):
             context.reporter.say(f"  {line}", style="dim")
     return ArmTokenizer(arm.name, arm.label, tokenizer, artifact, record, phase1.counts)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from experiments.arms import Arm
     from experiments.config import BpeConfig
+    from experiments.results import SplitSize
     from experiments.stages.context import Context
     from tokenizer.patterns import Pattern
 
@@ -89,7 +90,7 @@ def prepare(context: Context) -> Text:
     with context.reporter.stage("corpus"):
         artifact = context.store.make(CorpusFiles, "corpus", config=chosen, inputs={}, build=build)
     facts = _embedded_facts(artifact.contents)
-    context.done("corpus", artifact, dict(facts)["training text"])
+    context.done("corpus", artifact, _size(artifact.contents.train))
     files = dataclasses.replace(
         part(CorpusConfig, config),
         paths=[str(artifact.path / "train.jsonl.zst")],
@@ -237,13 +238,15 @@ def _embedded_facts(contents: CorpusFiles) -> list[tuple[str, str]]:
     facts = [("corpus", f"embedded: the documentation texts of {name}")]
     if contents.fallback:
         facts.append(("note", "a small fallback; `pip install 'superbpe-framework[demo]'` installs the full corpus"))
-    for found, label in ((contents.train, "training text"), (contents.heldout, "held-out text")):
-        size = f"{si(found['bytes'])}B in {found['documents']:,} documents of {found['groups']} services"
-        facts.append((label, size))
+    facts += [("training text", _size(contents.train)), ("held-out text", _size(contents.heldout))]
     shared = contents.overlap
     overlap = (
-        f"{shared['shared_sentences']:.1%} of the held-out sentences ({shared['shared_sentence_bytes']:.1%} of "
+        f"{shared.shared_sentences:.1%} of the held-out sentences ({shared.shared_sentence_bytes:.1%} of "
         "their bytes) also occur somewhere in the training text"
     )
     facts.append(("remaining overlap", overlap))
     return facts
+
+
+def _size(split: SplitSize) -> str:
+    return f"{si(split.bytes)}B in {split.documents:,} documents of {split.groups} services"

@@ -46,7 +46,7 @@ class ArmTokenizer:
     artifact: Artifact[TokenizerFolder]
     record: Artifact[TrainedTokenizer] | None = None
     counts: Artifact[Counts] | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def reading(self) -> list[Artifact[Any]]:

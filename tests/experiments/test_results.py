@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from experiments.results import ComparisonRecord, CorpusFiles, Overlap, Phase2Training, SplitSize, TrainedTokenizer
+from superbpe.inspection.history import Progressed
+from tokenizer.errors import UserError
+
+TRAINING = dict.fromkeys(Phase2Training.__dataclass_fields__, 3)
+ROW = {"merges": 2, "superword_share": 0.5, "saved": 0.1, "bytes_per_token": None}
+TRAINED: dict[str, Any] = {"tokenizer": "tokenizer-1", "sha256": "ab", "vocab_size": 400}
+
+
+def test_nested_results_are_loaded_and_saved() -> None:
+    found = TrainedTokenizer.load({**TRAINED, "training": {**TRAINING, "more": 1}, "early": [ROW]})
+    assert found.training == Phase2Training(**TRAINING)
+    assert found.early == [Progressed(**ROW)]
+    assert TrainedTokenizer.load(json.loads(json.dumps(found.save()))) == found
+    assert TrainedTokenizer.load(TRAINED).training is None
+
+
+def test_the_embedded_corpus_has_sizes() -> None:
+    size = {"documents": 1, "groups": 2, "bytes": 3}
+    overlap = {"heldout_sentences": 9, "shared_sentences": 0.1, "shared_sentence_bytes": 0.2}
+    values = {"package": "p", "version": "1", "fallback": False, "train": size, "heldout": size, "overlap": overlap}
+    found = CorpusFiles.load(values)
+    assert found.train == SplitSize(documents=1, groups=2, bytes=3)
+    assert found.overlap == Overlap(shared_sentences=0.1, shared_sentence_bytes=0.2)
+
+
+def test_a_missing_entry_is_named() -> None:
+    with pytest.raises(UserError, match=r"made by another version of this program .*vocab_size"):
+        TrainedTokenizer.load({"tokenizer": "tokenizer-1", "sha256": "ab"})
+    with pytest.raises(UserError, match=r"made by another version of this program .*last_count"):
+        TrainedTokenizer.load({**TRAINED, "early": [{"last_count": 1}]})
+
+
+def test_a_record_of_version_0_1_is_loaded() -> None:
+    row = {"key": "bpe", "label": "BPE", "tokenizer": "t", "heldout": "h", "lms": [], "evaluations": []}
+    numbers = {"vocab_size": 1, "bytes_per_token": 1.0, "bits_per_byte": 2.0, "interval": [1.9, 2.1]}
+    (arm,) = ComparisonRecord.load({"tokenizers": [{**row, **numbers, "readers": ["c", "s"]}], "confidence": 0.9}).arms
+    assert (arm.counts, arm.shards, arm.interval, arm.settings) == ("c", "s", (1.9, 2.1), {})
