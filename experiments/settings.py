@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LEFT_OUT = {
     *("bpe.vocab_size", "bpe.train_size", "superbpe.vocab_size"),
     *("corpus.batch_bytes", "corpus.document_limit_bytes", "shards.tokens_per_shard"),
-    *("budget.train_bytes", "budget.tolerance", "lm.train.seed"),
+    *("budget.train_bytes", "budget.ladder", "budget.tolerance", "lm.train.seed"),
     *(f"lm.train.{name}" for name in FREE_TO_CHANGE),
 }
 

@@ -13,7 +13,7 @@ import pytest
 
 from experiments import compare
 from experiments.cli.main import run
-from experiments.report.combining import combine, find
+from experiments.report.combining import combine, find, with_downstream
 from experiments.report.labels import lines
 from experiments.stages.comparison import TaskScore
 from tests import other_tokenizers
@@ -69,6 +69,19 @@ def test_seeds_of_several_runs_are_put_together(sweep: Path, tiny_module: list[s
     assert notes == []
     assert {len(each.evaluations) for each in result.arms} == {2}
     assert result.n_seeds == 2
+    rows = [
+        {"task": task, "model": lm.name, "metric": "acc", "value": value, "stderr": 0.03, "straddle_share": None}
+        for lm, value in zip(result.arms[1].lms, (0.2, 0.4), strict=True)
+        for task in ("cloze", "choice")
+    ]
+    models = [{"lm": lm.name, "label": lm.name} for lm in result.arms[1].lms]
+    (tmp_path / "downstream.json").write_text(json.dumps({"models": models, "rows": rows}))
+    _, scores, none = (each.downstream for each in with_downstream(result, tmp_path / "downstream.json").arms)
+    assert [(score.task, score.value, score.n_seeds) for score in scores] == [
+        ("cloze", pytest.approx(0.3), 2),
+        ("choice", pytest.approx(0.3), 2),
+    ]
+    assert none == []
     # One cell without its second seed: what is not common to all is left out, and said.
     shutil.rmtree(other / "1")
     result, notes = combine(find([sweep, other])[0])
