@@ -6,7 +6,6 @@ import dataclasses
 import types
 import typing
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
 from lm.data.shards import TextLoss
@@ -29,7 +28,7 @@ class Contents:
         Raises:
             UserError: If an entry is missing.
         """
-        hints = _hints(cls)
+        hints = typing.get_type_hints(cls)
         try:
             return cls(**{name: _typed(hints[name], value) for name, value in values.items() if name in hints})
         except TypeError as error:
@@ -38,11 +37,6 @@ class Contents:
     def save(self) -> dict[str, Any]:
         """Return the entries for the manifest: all attributes that are not None."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
-
-
-@cache
-def _hints(cls: type[Contents]) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
 
 
 def _typed(kind: Any, value: Any) -> Any:
@@ -57,7 +51,7 @@ def _typed(kind: Any, value: Any) -> Any:
         return [_typed(choices[0], each) for each in value]
     if origin is tuple:
         return tuple(value)
-    if isinstance(value, dict) and dataclasses.is_dataclass(kind):
+    if isinstance(value, dict) and isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return kind.load(value) if issubclass(kind, Contents) else kind(**value)
     return value
 

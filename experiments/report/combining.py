@@ -155,19 +155,23 @@ def _shared(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 def _check_text(stores: Sequence[Store], arms: Sequence[ArmResult]) -> None:
     """Raise a UserError unless all arms were scored on the same held-out documents.
 
-    Corpora with different training text may have the same held-out documents. They have the same hash, unless an older
-    version described them.
+    Corpora with different training text may have the same held-out documents, which then have the same hash.
     """
-    found = [
-        store.find(f"documents-{arm.artifacts[0].manifest.inputs['documents'][:12]}", HeldoutDocuments)
-        for store, arm in zip(stores, arms, strict=True)
-    ]
+    names = [f"documents-{arm.artifacts[0].manifest.inputs['documents'][:12]}" for arm in arms]
+    found = [store.find(name, HeldoutDocuments) for store, name in zip(stores, names, strict=True)]
     hashes = [None if each is None else each.contents.sha256 for each in found]
     first = arms[0]
     for other, documents in zip(arms, hashes, strict=True):
-        same_corpus = other.heldout.contents.corpus == first.heldout.contents.corpus
-        if not same_corpus and (documents is None or documents != hashes[0]):
-            one, two = first.label, other.label
+        if other.heldout.contents.corpus == first.heldout.contents.corpus:
+            continue
+        one, two = first.label, other.label
+        if documents is None or hashes[0] is None:
+            place = hashes.index(None)
+            raise UserError(
+                f"{one} and {two} have different corpora, and {stores[place].root / names[place]} has no hash of the "
+                "held-out documents; delete that folder and run the command of its run again"
+            )
+        if documents != hashes[0]:
             raise UserError(
                 f"{one} and {two} were scored on different held-out documents ({first.scores.n_documents} and "
                 f"{other.scores.n_documents}); compare runs with the same held-out text (corpus.heldout_paths)"

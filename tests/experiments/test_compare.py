@@ -17,6 +17,9 @@ from experiments.report.combining import combine, find, with_downstream
 from experiments.report.labels import lines
 from experiments.stages.comparison import TaskScore
 from tests import other_tokenizers
+from tokenizer import Corpus, CorpusConfig
+from tokenizer.durable import read_sealed, write_sealed
+from tokenizer.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -120,20 +123,27 @@ def test_runs_of_an_older_version_are_labelled_by_their_models(sweep: Path, tmp_
 
 
 def test_runs_with_the_same_held_out_documents_are_compared(
-    tiny_module: list[str], corpus: Path, tmp_path: Path
+    sweep: Path, tiny_module: list[str], corpus: Path, tmp_path: Path
 ) -> None:
-    """The training text and thereby the corpus differ, and the WordPiece arm decodes to other text."""
-    documents = corpus.read_text().splitlines(keepends=True)
-    for name, some in (("heldout", documents[:30]), ("a", documents[30:]), ("b", documents[31:])):
-        (tmp_path / f"{name}.jsonl").write_text("".join(some))
+    """The corpora differ, and the WordPiece arm decodes to other text."""
+    batches = Corpus(CorpusConfig(paths=[str(corpus)], heldout_fraction=0.1)).batches("heldout")
+    heldout = [batch.text(i) for batch in batches for i in range(len(batch))]
+    file = tmp_path / "heldout.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in heldout))
     pieces = other_tokenizers.write(tmp_path, "word_pieces")
-    heldout = f"corpus.heldout_paths=[{tmp_path / 'heldout.jsonl'}]"
-    for name, arms in (("a", ["arms=[bpe]"]), ("b", ["arms=[pieces]", f"arms.pieces.file={pieces}"])):
-        own = [f"corpus.paths=[{tmp_path / name}.jsonl]", heldout, f"hydra.run.dir={tmp_path / 'runs' / name}"]
-        assert run("evaluate", [*tiny_module, "budget.train_bytes=8192", *own, *arms]) == 0
-    result, _ = combine(find([tmp_path / "runs"])[0])
-    assert result.labels == ["BPE", "pieces"]
+    own = ["arms=[pieces]", f"arms.pieces.file={pieces}", f"corpus.heldout_paths=[{file}]", f"hydra.run.dir={tmp_path}"]
+    assert run("evaluate", [*tiny_module, *own]) == 0
+    both = find([sweep / "0", tmp_path])[0]
+    result, _ = combine(both)
+    assert result.labels == ["BPE", "pieces", "SuperBPE"]
     assert result.arms[0].heldout.contents.corpus != result.arms[1].heldout.contents.corpus
+    scores = result.arms[1].artifacts[0]
+    documents = scores.folder.with_name(f"documents-{scores.manifest.inputs['documents'][:12]}")
+    manifest = read_sealed(documents / "manifest.json")
+    del manifest["contents"]["sha256"]  # as in version 0.1
+    write_sealed(documents / "manifest.json", manifest)
+    with pytest.raises(UserError, match=f"{documents.name} has no hash of the held-out documents; delete that folder"):
+        combine(both)
 
 
 def test_downstream_scores_are_shown(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
