@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
@@ -108,8 +109,11 @@ def resolve_arms(config: Config) -> list[Arm]:
         The arms in the configured order, with the reference first.
 
     Raises:
-        UserError: If an arm has no recipe, a setting has a wrong value, or two arms have the same label.
+        UserError: If an arm has no recipe or an invalid name, a setting has a wrong value, or two arms have the same
+            label.
     """
+    for name in config.arms:
+        check_name(name)
     if not config.arms:
         raise UserError("there are no arms to compare; choose some, such as arms=[bpe,superbpe]")
     arms = [_resolve(name, arm, config) for name, arm in config.arms.items()]
@@ -124,6 +128,12 @@ def resolve_arms(config: Config) -> list[Arm]:
             f"(there are: {', '.join(config.arms)})"
         )
     return sorted(arms, key=lambda arm: arm.name != config.reference)
+
+
+def check_name(name: str) -> None:
+    """Raise a UserError unless `name` is a valid name for an arm."""
+    if not re.fullmatch(r"[A-Za-z][\w-]*", name):
+        raise UserError(f"arms={name}: the name of an arm consists of letters, digits, '_' and '-'")
 
 
 def check_arms(config: Config) -> None:

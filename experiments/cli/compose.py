@@ -20,6 +20,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from experiments.arms import check_name
 from experiments.cli import presets, renamed
 from experiments.cli.validate import validate
 from experiments.config import ArmConfig, BpeConfig, Config, PatternConfig, SuperbpeConfig, build, did_you_mean, schema
@@ -247,8 +248,7 @@ def _define_arms(override: Override, loader: ConfigLoader) -> None:
     """Register every arm that an override chooses with Hydra; an arm without a file starts empty."""
     known = _options(loader, "arms")
     for name in _flat(override.value()):
-        if not re.fullmatch(r"[A-Za-z][\w-]*", name):
-            raise UserError(f"arms={name}: the name of an arm consists of letters, digits, '_' and '-'")
+        check_name(name)
         if name not in known:
             ConfigStore.instance().store(group="arms", name=name, package=f"arms.{name}", node={"recipe": None})
 

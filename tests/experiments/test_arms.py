@@ -6,13 +6,16 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from experiments.arms import resolve_arms
+from experiments.arms import check_name, resolve_arms
 from experiments.cli.compose import check, load
 from experiments.cli.main import run
 from experiments.config import part
+from experiments.stages.comparison import of_seed
+from experiments.stages.tokenizers import ArmTokenizer
 from experiments.store import runs
 from superbpe.rules import PHASE1, PRESETS, Rules
 from tokenizer.errors import UserError
@@ -57,6 +60,18 @@ def test_a_preset_brings_its_phase_1() -> None:
     arm = resolve_arms(load(["arms=[bpe,runs]", "arms.runs.recipe=superbpe", "arms.runs.preset=runs"]))[1]
     assert part(Rules, arm.superbpe) == PRESETS["runs"]
     assert (arm.pattern.name, arm.bpe.unit) == (PHASE1["runs"]["pattern"], PHASE1["runs"]["unit"])
+
+
+def test_no_arm_can_have_the_name_of_another_arm_and_seed(tmp_path: Path) -> None:
+    arm = ArmTokenizer("bpe", "BPE", cast("Any", None), cast("Any", None))
+    assert of_seed(arm, 0).key == "bpe"
+    for seed in (1, 2):
+        with pytest.raises(UserError, match="the name of an arm consists of letters"):
+            check_name(of_seed(arm, seed).key)
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\narms:\n  'bpe:seed1': {recipe: bytes}\n")
+    with pytest.raises(UserError, match="arms=bpe:seed1: the name of an arm"):
+        load(["experiment=mine"], config_dir=str(tmp_path))
 
 
 @pytest.mark.parametrize(
