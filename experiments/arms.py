@@ -14,9 +14,10 @@ from omegaconf.errors import OmegaConfBaseException
 from experiments.config import BpeConfig, PatternConfig, SuperbpeConfig, build, check_choice, did_you_mean, part, schema
 from superbpe.rules import PHASE1, PRESETS, RENAMED, TRANSITION, Rules
 from superbpe.transition import AUTO, competes, resolve_transition
+from tokenizer import patterns
 from tokenizer.durable import digest
 from tokenizer.errors import UserError
-from tokenizer.patterns import NAMES, resolve
+from tokenizer.patterns import resolve
 from tokenizer.special import check_special_tokens
 from tokenizer.train.counting import weighted
 
@@ -233,7 +234,7 @@ def _check(arm: Arm) -> None:
     if arm.pattern.regex is None:
         if arm.pattern.name == "custom":
             raise UserError("pattern=custom needs its regex: add 'pattern.regex=\"REGEX\"'")
-        check_choice("pattern.name", arm.pattern.name, NAMES)
+        check_choice("pattern.name", patterns.RENAMED.get(arm.pattern.name, arm.pattern.name), patterns.NAMES)
     resolve(arm.pattern.regex or arm.pattern.name)
     check_special_tokens(arm.bpe.special_tokens)
     specials = len(arm.bpe.special_tokens)

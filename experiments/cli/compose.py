@@ -40,6 +40,8 @@ _LAUNCHERS = {
     "submitit_slurm": _SWEEP_EXTRA,
     "ray": "pip install hydra-ray-launcher (large, and not tested here)",
 }
+# What the keys of an arm begin with.
+_ARM = re.compile(r"^arms\.[^.]+\.")
 # Keys of earlier versions, with the remedy.
 _REMOVED = {
     "superbpe.drop_unused": "remove it: phase 2 keeps every phase-1 merge up to the transition",
@@ -196,12 +198,13 @@ def current_names(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
     for text in overrides:
         key, equals, value = text.partition("=")
         bare = key.lstrip("+~")
-        new = renamed.KEYS.get(bare, bare)
-        new_choices = renamed.CHOICES.get(bare, {})
+        own = _ARM.sub("", bare)
+        new = bare.removesuffix(own) + renamed.KEYS.get(own, own)
+        new_choices = renamed.CHOICES.get(own, {})
         values = ",".join(new_choices.get(each, each) for each in value.split(","))
         if (new, values) != (bare, value):
             notes.append(f"{bare}{equals}{value} is now {new}{equals}{values}; the old name will be removed")
-        prefix = "++" if re.match(r"arms\.[^.]+\.[^.]+\.", new) and key == bare else key[: len(key) - len(bare)]
+        prefix = "++" if own != bare == key and "." in own else key.removesuffix(bare)
         found.append(f"{prefix}{new}{equals}{values}")
     return found, notes
 
