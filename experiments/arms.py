@@ -22,11 +22,16 @@ from tokenizer.special import check_special_tokens
 from tokenizer.train.counting import weighted
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from experiments.config import ArmConfig, Config
     from tokenizer.patterns import Pattern
 
 Recipe = Literal["bpe", "superbpe", "bytes", "file", "pretrained"]
 RECIPES: tuple[str, ...] = get_args(Recipe)
+_GROUPS = ("pattern", "bpe", "superbpe")
+# What applies to the arms of a recipe.
+_USEFUL = {"bpe": ("preset", "pattern", "bpe"), "superbpe": ("preset", *_GROUPS), "bytes": ("bpe",)}
 
 
 @dataclass(frozen=True)
@@ -149,6 +154,21 @@ def check_arms(config: Config) -> None:
             raise UserError(f"arm {arm.name}: {error}") from None
 
 
+def override_presets(values: dict[str, Any], keys: Collection[str]) -> None:
+    """Let settings of the experiment that were given explicitly override the presets of arms.
+
+    Args:
+        values: The configuration as plain values; the settings become those of each arm with a preset.
+        keys: The keys that were given, such as `superbpe.max_words`, or `pattern`.
+    """
+    for arm in values["arms"].values():
+        for group in _GROUPS:
+            if arm["preset"] and group in _USEFUL.get(arm["recipe"], ()):
+                whole = group == "pattern" and group in keys
+                given = {key: value for key, value in values[group].items() if whole or f"{group}.{key}" in keys}
+                arm[group] = _decisive(given) | _decisive(arm[group])
+
+
 def _resolve(name: str, chosen: ArmConfig, config: Config) -> Arm:
     at = f"arms.{name}"
     recipe = chosen.recipe or ("file" if chosen.file else "pretrained" if chosen.pretrained else None)
@@ -167,18 +187,12 @@ def _resolve(name: str, chosen: ArmConfig, config: Config) -> Arm:
             raise UserError(f"{at}.{key}={value} and {at}.recipe={recipe} exclude each other; remove one of them")
     if chosen.revision is not None and recipe != "pretrained":
         raise UserError(f"{at}.revision={chosen.revision} is for {at}.pretrained; remove it")
-    useful = {
-        "bpe": ("preset", "pattern", "bpe"),
-        "superbpe": ("preset", "pattern", "bpe", "superbpe"),
-        "bytes": ("bpe",),
-    }
-    for key in ("preset", "pattern", "bpe", "superbpe"):
-        if getattr(chosen, key) and key not in useful.get(recipe, ()):
+    for key in ("preset", *_GROUPS):
+        if getattr(chosen, key) and key not in _USEFUL.get(recipe, ()):
             raise UserError(f"{at}.{key} has no effect on an arm with recipe={recipe}; remove it")
     base = _preset(at, chosen.preset, config)
     pattern, bpe, superbpe = (
-        _overridden(settings, getattr(chosen, key), f"{at}.{key}")
-        for key, settings in zip(("pattern", "bpe", "superbpe"), base, strict=True)
+        _overridden(settings, getattr(chosen, key), f"{at}.{key}") for key, settings in zip(_GROUPS, base, strict=True)
     )
     return Arm(
         name=name,
@@ -213,19 +227,21 @@ def _overridden(settings: Any, changes: dict[str, Any], at: str) -> Any:
     for key in changes:
         if key not in names:
             raise UserError(f"there is no configuration key '{at}.{key}'{did_you_mean(key, names)}")
-    # What is given replaces the setting that would otherwise decide instead of it.
-    for given, other in (("name", "regex"), ("transition", "transition_merges")):
-        if given in changes and other in names and other not in changes:
-            changes = {**changes, other: None}
     try:
         merged = OmegaConf.merge(
-            OmegaConf.structured(schema(settings.__class__)), dataclasses.asdict(settings), changes
+            OmegaConf.structured(schema(settings.__class__)), dataclasses.asdict(settings), _decisive(changes)
         )
         values = cast("dict[str, Any]", OmegaConf.to_container(merged, throw_on_missing=True))
     except OmegaConfBaseException as error:
         key = str(getattr(error, "full_key", "") or "")
         raise UserError(f"{at}.{key}: {str(error).splitlines()[0]}") from None
     return build(type(settings), values, f"{at}.")
+
+
+def _decisive(changes: dict[str, Any]) -> dict[str, Any]:
+    """Add None for every setting that would otherwise decide instead of a given one."""
+    pairs = {"name": "regex", "transition": "transition_merges"}
+    return {other: None for given, other in pairs.items() if given in changes} | changes
 
 
 def _check(arm: Arm) -> None:

@@ -20,7 +20,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.arms import check_name
+from experiments.arms import check_name, override_presets
 from experiments.cli import presets, renamed
 from experiments.cli.validate import validate
 from experiments.config import ArmConfig, BpeConfig, Config, PatternConfig, SuperbpeConfig, build, did_you_mean, schema
@@ -51,8 +51,12 @@ ConfigStore.instance().store(name="schema", node=schema(Config))
 presets.register(ConfigStore.instance())
 
 
-def to_config(cfg: DictConfig) -> Config:
+def to_config(cfg: DictConfig, overrides: Sequence[str]) -> Config:
     """Convert the configuration that Hydra composed into the typed one.
+
+    Args:
+        cfg: The composed configuration.
+        overrides: The overrides that it was composed with.
 
     Raises:
         UserError: If a value is missing or not allowed.
@@ -63,6 +67,7 @@ def to_config(cfg: DictConfig) -> Config:
         raise _explained(error) from None
     assert isinstance(values, dict)
     values.pop("hydra", None)
+    override_presets(values, {text.partition("=")[0].lstrip("+") for text in overrides})  # type: ignore[arg-type]
     config = build(Config, values)  # type: ignore[arg-type]
     validate(config)
     return config
@@ -85,7 +90,7 @@ def load(overrides: Sequence[str] = (), config_name: str | None = None, config_d
     with initialize_config_module("configs", version_base="1.3"):
         loader = _loader()
         _check_keys(_parse(current, loader), loader, custom=config_dir is not None)
-        return to_config(_compose(current, config_name, config_dir))
+        return to_config(_compose(current, config_name, config_dir), current)
 
 
 def check(
@@ -124,7 +129,7 @@ def check(
             cells.extend([*firsts[:i], other, *firsts[i + 1 :]] for other in choices[1:])
         given = {override.key_or_group for override in parsed}
         for cell in cells:
-            config = to_config(_compose(cell, config_name, config_dir))
+            config = to_config(_compose(cell, config_name, config_dir), cell)
             merges = config.superbpe.transition_merges
             if merges is not None and "superbpe.transition" in given and "superbpe.transition_merges" not in given:
                 raise UserError(
