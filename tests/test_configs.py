@@ -195,6 +195,8 @@ def test_old_names_in_ones_own_files(tmp_path: Path) -> None:
     arms = "arms:\n  superbpe:\n    preset: seed\n"
     (tmp_path / "experiment" / "mine.yaml").write_text(f"# @package _global_\npattern:\n  name: seed-plus\n{arms}")
     with pytest.warns(DeprecationWarning, match="'seed-plus' is now called 'spans-plus'"):
-        bpe, superbpe = resolve_arms(load(["experiment=mine"], config_dir=str(tmp_path)))
+        config = load(["experiment=mine"], config_dir=str(tmp_path))
+    bpe, superbpe = resolve_arms(config)
+    with pytest.warns(DeprecationWarning, match="'seed-plus' is now called 'spans-plus'"):
         assert bpe.phase1_pattern.name == "spans-plus"
     assert part(Rules, superbpe.superbpe) == PRESETS["spans"]
