@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
@@ -13,17 +14,23 @@ from omegaconf.errors import OmegaConfBaseException
 from experiments.config import BpeConfig, PatternConfig, SuperbpeConfig, build, check_choice, did_you_mean, part, schema
 from superbpe.rules import PHASE1, PRESETS, RENAMED, TRANSITION, Rules
 from superbpe.transition import AUTO, competes, resolve_transition
+from tokenizer import patterns
 from tokenizer.errors import UserError
-from tokenizer.patterns import NAMES, resolve
+from tokenizer.patterns import resolve
 from tokenizer.special import check_special_tokens
 from tokenizer.train.counting import weighted
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from experiments.config import ArmConfig, Config
     from tokenizer.patterns import Pattern
 
 Recipe = Literal["bpe", "superbpe", "bytes", "file", "pretrained"]
 RECIPES: tuple[str, ...] = get_args(Recipe)
+_GROUPS = ("pattern", "bpe", "superbpe")
+# What applies to the arms of a recipe.
+_USEFUL = {"bpe": ("preset", "pattern", "bpe"), "superbpe": ("preset", *_GROUPS), "bytes": ("bpe",)}
 
 
 @dataclass(frozen=True)
@@ -98,8 +105,11 @@ def resolve_arms(config: Config) -> list[Arm]:
         The arms in the configured order, with the reference first.
 
     Raises:
-        UserError: If an arm has no recipe, a setting has a wrong value, or two arms have the same label.
+        UserError: If an arm has no recipe or an invalid name, a setting has a wrong value, or two arms have the same
+            label.
     """
+    for name in config.arms:
+        check_name(name)
     if not config.arms:
         raise UserError("there are no arms to compare; choose some, such as arms=[bpe,superbpe]")
     arms = [_resolve(name, arm, config) for name, arm in config.arms.items()]
@@ -116,6 +126,12 @@ def resolve_arms(config: Config) -> list[Arm]:
     return sorted(arms, key=lambda arm: arm.name != config.reference)
 
 
+def check_name(name: str) -> None:
+    """Raise a UserError unless `name` is a valid name for an arm."""
+    if not re.fullmatch(r"[A-Za-z][\w-]*", name):
+        raise UserError(f"arms={name}: the name of an arm consists of letters, digits, '_' and '-'")
+
+
 def check_arms(config: Config) -> None:
     """Raise a UserError for every mistake in the arms that can be found before any text is read."""
     for arm in resolve_arms(config):
@@ -126,6 +142,21 @@ def check_arms(config: Config) -> None:
             if not (chosen.preset or chosen.pattern or chosen.bpe or chosen.superbpe):  # the experiment's settings
                 raise
             raise UserError(f"arm {arm.name}: {error}") from None
+
+
+def override_presets(values: dict[str, Any], keys: Collection[str]) -> None:
+    """Let settings of the experiment that were given explicitly override the presets of arms.
+
+    Args:
+        values: The configuration as plain values; the settings become those of each arm with a preset.
+        keys: The keys that were given, such as `superbpe.max_words`, or `pattern`.
+    """
+    for arm in values["arms"].values():
+        for group in _GROUPS:
+            if arm["preset"] and group in _USEFUL.get(arm["recipe"], ()):
+                whole = group == "pattern" and group in keys
+                given = {key: value for key, value in values[group].items() if whole or f"{group}.{key}" in keys}
+                arm[group] = _decisive(given) | _decisive(arm[group])
 
 
 def _resolve(name: str, chosen: ArmConfig, config: Config) -> Arm:
@@ -146,18 +177,12 @@ def _resolve(name: str, chosen: ArmConfig, config: Config) -> Arm:
             raise UserError(f"{at}.{key}={value} and {at}.recipe={recipe} exclude each other; remove one of them")
     if chosen.revision is not None and recipe != "pretrained":
         raise UserError(f"{at}.revision={chosen.revision} is for {at}.pretrained; remove it")
-    useful = {
-        "bpe": ("preset", "pattern", "bpe"),
-        "superbpe": ("preset", "pattern", "bpe", "superbpe"),
-        "bytes": ("bpe",),
-    }
-    for key in ("preset", "pattern", "bpe", "superbpe"):
-        if getattr(chosen, key) and key not in useful.get(recipe, ()):
+    for key in ("preset", *_GROUPS):
+        if getattr(chosen, key) and key not in _USEFUL.get(recipe, ()):
             raise UserError(f"{at}.{key} has no effect on an arm with recipe={recipe}; remove it")
     base = _preset(at, chosen.preset, config)
     pattern, bpe, superbpe = (
-        _overridden(settings, getattr(chosen, key), f"{at}.{key}")
-        for key, settings in zip(("pattern", "bpe", "superbpe"), base, strict=True)
+        _overridden(settings, getattr(chosen, key), f"{at}.{key}") for key, settings in zip(_GROUPS, base, strict=True)
     )
     return Arm(
         name=name,
@@ -192,13 +217,9 @@ def _overridden(settings: Any, changes: dict[str, Any], at: str) -> Any:
     for key in changes:
         if key not in names:
             raise UserError(f"there is no configuration key '{at}.{key}'{did_you_mean(key, names)}")
-    # What is given replaces the setting that would otherwise decide instead of it.
-    for given, other in (("name", "regex"), ("transition", "transition_merges")):
-        if given in changes and other in names and other not in changes:
-            changes = {**changes, other: None}
     try:
         merged = OmegaConf.merge(
-            OmegaConf.structured(schema(settings.__class__)), dataclasses.asdict(settings), changes
+            OmegaConf.structured(schema(settings.__class__)), dataclasses.asdict(settings), _decisive(changes)
         )
         values = cast("dict[str, Any]", OmegaConf.to_container(merged, throw_on_missing=True))
     except OmegaConfBaseException as error:
@@ -207,13 +228,19 @@ def _overridden(settings: Any, changes: dict[str, Any], at: str) -> Any:
     return build(type(settings), values, f"{at}.")
 
 
+def _decisive(changes: dict[str, Any]) -> dict[str, Any]:
+    """Add None for every setting that would otherwise decide instead of a given one."""
+    pairs = {"name": "regex", "transition": "transition_merges"}
+    return {other: None for given, other in pairs.items() if given in changes} | changes
+
+
 def _check(arm: Arm) -> None:
     if not arm.trained:
         return
     if arm.pattern.regex is None:
         if arm.pattern.name == "custom":
             raise UserError("pattern=custom needs its regex: add 'pattern.regex=\"REGEX\"'")
-        check_choice("pattern.name", arm.pattern.name, NAMES)
+        check_choice("pattern.name", patterns.RENAMED.get(arm.pattern.name, arm.pattern.name), patterns.NAMES)
     resolve(arm.pattern.regex or arm.pattern.name)
     check_special_tokens(arm.bpe.special_tokens)
     specials = len(arm.bpe.special_tokens)

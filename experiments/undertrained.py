@@ -25,8 +25,10 @@ _ENOUGH = 0.5
 
 def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
     folder, out = Path(arguments.model), arguments.out and Path(arguments.out)
-    if out and (out.exists() or not out.parent.is_dir()):
-        raise UserError(f"{out} already exists, or its folder does not; choose a new file in an existing folder")
+    if out and out.exists():
+        raise UserError(f"{out} already exists; choose a new file")
+    if out and not out.parent.is_dir():
+        raise UserError(f"the folder {out.parent} does not exist; choose a file in an existing folder")
     if arguments.top < 0:
         raise UserError(f"--top={arguments.top} must be at least 0")
     model, tokenizer = open_model(folder, arguments.tokenizer and Path(arguments.tokenizer), device=arguments.device)

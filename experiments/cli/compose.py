@@ -20,6 +20,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from experiments.arms import check_name, override_presets
 from experiments.cli import presets, renamed
 from experiments.cli.validate import validate
 from experiments.config import ArmConfig, BpeConfig, Config, PatternConfig, SuperbpeConfig, build, did_you_mean, schema
@@ -39,6 +40,8 @@ _LAUNCHERS = {
     "submitit_slurm": _SWEEP_EXTRA,
     "ray": "pip install hydra-ray-launcher (large, and not tested here)",
 }
+# What the keys of an arm begin with.
+_ARM = re.compile(r"^arms\.[^.]+\.")
 # Keys of earlier versions, with the remedy.
 _REMOVED = {
     "superbpe.drop_unused": "remove it: phase 2 keeps every phase-1 merge up to the transition",
@@ -48,8 +51,12 @@ ConfigStore.instance().store(name="schema", node=schema(Config))
 presets.register(ConfigStore.instance())
 
 
-def to_config(cfg: DictConfig) -> Config:
+def to_config(cfg: DictConfig, overrides: Sequence[str]) -> Config:
     """Convert the configuration that Hydra composed into the typed one.
+
+    Args:
+        cfg: The composed configuration.
+        overrides: The overrides that it was composed with.
 
     Raises:
         UserError: If a value is missing or not allowed.
@@ -60,6 +67,7 @@ def to_config(cfg: DictConfig) -> Config:
         raise _explained(error) from None
     assert isinstance(values, dict)
     values.pop("hydra", None)
+    override_presets(values, {text.partition("=")[0].lstrip("+") for text in overrides})  # type: ignore[arg-type]
     config = build(Config, values)  # type: ignore[arg-type]
     validate(config)
     return config
@@ -82,7 +90,7 @@ def load(overrides: Sequence[str] = (), config_name: str | None = None, config_d
     with initialize_config_module("configs", version_base="1.3"):
         loader = _loader()
         _check_keys(_parse(current, loader), loader, custom=config_dir is not None)
-        return to_config(_compose(current, config_name, config_dir))
+        return to_config(_compose(current, config_name, config_dir), current)
 
 
 def check(
@@ -121,7 +129,7 @@ def check(
             cells.extend([*firsts[:i], other, *firsts[i + 1 :]] for other in choices[1:])
         given = {override.key_or_group for override in parsed}
         for cell in cells:
-            config = to_config(_compose(cell, config_name, config_dir))
+            config = to_config(_compose(cell, config_name, config_dir), cell)
             merges = config.superbpe.transition_merges
             if merges is not None and "superbpe.transition" in given and "superbpe.transition_merges" not in given:
                 raise UserError(
@@ -195,12 +203,13 @@ def current_names(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
     for text in overrides:
         key, equals, value = text.partition("=")
         bare = key.lstrip("+~")
-        new = renamed.KEYS.get(bare, bare)
-        new_choices = renamed.CHOICES.get(bare, {})
+        own = _ARM.sub("", bare)
+        new = bare.removesuffix(own) + renamed.KEYS.get(own, own)
+        new_choices = renamed.CHOICES.get(own, {})
         values = ",".join(new_choices.get(each, each) for each in value.split(","))
         if (new, values) != (bare, value):
             notes.append(f"{bare}{equals}{value} is now {new}{equals}{values}; the old name will be removed")
-        prefix = "++" if re.match(r"arms\.[^.]+\.[^.]+\.", new) and key == bare else key[: len(key) - len(bare)]
+        prefix = "++" if own != bare == key and "." in own else key.removesuffix(bare)
         found.append(f"{prefix}{new}{equals}{values}")
     return found, notes
 
@@ -247,8 +256,7 @@ def _define_arms(override: Override, loader: ConfigLoader) -> None:
     """Register every arm that an override chooses with Hydra; an arm without a file starts empty."""
     known = _options(loader, "arms")
     for name in _flat(override.value()):
-        if not re.fullmatch(r"[A-Za-z][\w-]*", name):
-            raise UserError(f"arms={name}: the name of an arm consists of letters, digits, '_' and '-'")
+        check_name(name)
         if name not in known:
             ConfigStore.instance().store(group="arms", name=name, package=f"arms.{name}", node={"recipe": None})
 

@@ -202,7 +202,7 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
     try:
         with unmasked():
             outcome = pipeline.run(
-                to_config(cfg),
+                to_config(cfg, overrides),
                 stage,
                 folder,
                 # Processes that share a terminal do not draw progress bars.

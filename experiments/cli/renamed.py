@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from superbpe import rules
+from tokenizer import patterns
+
 KEYS: dict[str, str] = {
     "lm.model.depth": "lm.model.n_layers",
     "lm.model.head_width": "lm.model.head_dim",
@@ -11,9 +14,11 @@ KEYS: dict[str, str] = {
 """Maps old keys to new keys: `lm.model.old=1` is read as `lm.model.new=1`."""
 
 CHOICES: dict[str, dict[str, str]] = {
-    "pattern": {"seed": "spans", "seed-plus": "spans-plus"},
-    "superbpe": {"seed": "spans"},
+    "pattern": patterns.RENAMED,
+    "pattern.name": patterns.RENAMED,
+    "preset": rules.RENAMED,
+    "superbpe": rules.RENAMED,
     "lm": {"seed_004": "spans"},
     "experiment": {"seed_004": "spans", "seed_004_debug": "spans_debug"},
 }
-"""Maps each group's old choices to new choices."""
+"""Maps the old choices of each group or key to new choices; `arms.NAME.preset` is here as `preset`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -21,6 +21,7 @@ from tokenizer.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from experiments.config import BudgetConfig
     from experiments.results import ShardsFolder
     from experiments.stages.context import Context
     from experiments.stages.tokenizers import ArmTokenizer
@@ -43,13 +44,27 @@ class Amounts:
         """Amounts of a trained model."""
         return cls(*(float(getattr(model, field.name)) for field in dataclasses.fields(cls)))
 
-    def times(self, steps: int) -> Amounts:
-        """Amounts of `steps` steps."""
-        return Amounts(*(value * steps for value in dataclasses.astuple(self)))
-
     def of_mode(self, mode: str) -> float:
         """The quantity that a budget mode such as `equal_bytes` equalizes."""
         return float(getattr(self, mode.removeprefix("equal_")))
+
+
+class Run(NamedTuple):
+    """The training run of one arm.
+
+    Attributes:
+        stream: The documents in the order of training.
+        step: Amounts of one step; the bytes are an average.
+    """
+
+    stream: DocumentStream
+    step: Amounts
+
+    def total(self, mode: str, steps: int) -> float:
+        """What a run of `steps` steps has of the quantity that a budget mode equalizes, as its training counts it."""
+        if mode == "equal_bytes":
+            return self.stream.run_bytes(steps, int(self.step.tokens))
+        return steps * self.step.of_mode(mode)
 
 
 def plan(context: Context, pairs: Sequence[tuple[ArmTokenizer, Artifact[ShardsFolder]]]) -> list[TrainConfig]:
@@ -59,25 +74,25 @@ def plan(context: Context, pairs: Sequence[tuple[ArmTokenizer, Artifact[ShardsFo
         UserError: If the budget cannot be met within its tolerance.
     """
     config, budget = context.config.lm.train, context.config.budget
-    each = [one_step(context, *pair) for pair in pairs]
-    target = each[0].times(config.steps).of_mode(budget.mode)
+    runs = [open_run(context, *pair) for pair in pairs]
+    target = config.steps * runs[0].step.of_mode(budget.mode)
     plans = []
-    for (arm, _), step in zip(pairs, each, strict=True):
+    for (arm, _), run in zip(pairs, runs, strict=True):
         # Contexts of equal bytes: equal steps give equal bytes, up to rounding to whole tokens.
-        as_it_is = step is each[0] or (budget.mode == "equal_bytes" and config.context_tokens is None)
-        steps = config.steps if as_it_is else int(target / step.of_mode(budget.mode) + 1e-6)
+        as_it_is = run is runs[0] or (budget.mode == "equal_bytes" and config.context_tokens is None)
+        steps = config.steps if as_it_is else int(target / run.step.of_mode(budget.mode) + 1e-6)
         if steps < 1:
             raise UserError(
                 f"budget.mode={budget.mode}: {target:.4g} is less than one step of {arm.label}'s model; use a "
                 "larger budget.train_bytes"
             )
         plans.append(config if steps == config.steps else dataclasses.replace(config, max_steps=steps))
-    check(context, [step.times(plan.steps) for step, plan in zip(each, plans, strict=True)])
+    _check(budget, [run.total(budget.mode, plan.steps) for run, plan in zip(runs, plans, strict=True)])
     return plans
 
 
-def one_step(context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder]) -> Amounts:
-    """Size of one training step on these shards; the bytes are an average."""
+def open_run(context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder]) -> Run:
+    """Return the training run of an arm on these shards."""
     config, opened = context.config.lm.train, open_shards(shards, arm)
     stream = DocumentStream(opened, seed=config.seed, shuffle=config.shuffle)
     positions = config.tokens_per_row(stream)
@@ -85,20 +100,22 @@ def one_step(context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder]
         model = Transformer(context.config.lm.model, opened.vocab_size, positions)
     tokens = config.batch_size * positions
     per_token = stream.bytes_per_token(config.train_bytes)
-    return Amounts(tokens * per_token, tokens, 1, tokens * model.flops_per_token())
+    return Run(stream, Amounts(tokens * per_token, tokens, 1, tokens * model.flops_per_token()))
 
 
 def check(context: Context, runs: Sequence[Amounts]) -> None:
-    """Raise a UserError unless these runs, planned or finished, have equal budgets within the tolerance."""
-    mode, tolerance = context.config.budget.mode, context.config.budget.tolerance
-    amounts = [run.of_mode(mode) for run in runs]
-    if max(amounts) > min(amounts) * (1 + tolerance):
-        what = {"flops": "FLOPs"}.get(mode.removeprefix("equal_"), mode.removeprefix("equal_"))
+    """Raise a UserError unless these finished runs have the equal budgets that `plan` found."""
+    budget = context.config.budget
+    _check(budget, [run.of_mode(budget.mode) for run in runs])
+
+
+def _check(budget: BudgetConfig, amounts: Sequence[float]) -> None:
+    if max(amounts) > min(amounts) * (1 + budget.tolerance):
+        what = {"flops": "FLOPs"}.get(budget.mode.removeprefix("equal_"), budget.mode.removeprefix("equal_"))
         values = " and ".join(f"{amount:,.0f}" for amount in amounts)
         raise UserError(
-            f"budget.mode={mode}, but the models train on {values} {what}; a longer lm.train.context_bytes or a larger "
-            f"budget.train_bytes reduces the difference, and budget.tolerance={_rounded_up(amounts):g} accepts it "
-            "without training again"
+            f"budget.mode={budget.mode}, but the models train on {values} {what}; a longer lm.train.context_bytes or a "
+            f"larger budget.train_bytes reduces the difference, or budget.tolerance={_rounded_up(amounts):g} accepts it"
         )
 
 

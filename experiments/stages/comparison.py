@@ -193,8 +193,11 @@ class Result:
 
 
 def of_seed(arm: ArmTokenizer, number: int) -> ArmTokenizer:
-    """Return the arm under the name that stages use for one of several seeds; the first seed keeps the arm's name."""
-    return dataclasses.replace(arm, key=f"{arm.key}-seed{number}") if number else arm
+    """Return the arm under the name that stages use for one of several seeds; the first seed keeps the arm's name.
+
+    No arm has such a name, because the names of arms contain no colon (`experiments.arms.check_name`).
+    """
+    return dataclasses.replace(arm, key=f"{arm.key}:seed{number}") if number else arm
 
 
 def scored(arm: ArmModels, artifacts: Sequence[Artifact[Scores]], **more: Any) -> ArmResult:

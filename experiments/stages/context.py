@@ -62,6 +62,5 @@ class Context:
             what: The result in a few words.
             row: Metrics to log besides the artifact's cost.
         """
-        self.store.use(artifact)
         self.reporter.line(stage, fresh=artifact.fresh, seconds=artifact.seconds, artifact=artifact.name, what=what)
         self.tracker.done(stage, artifact, row or {})

@@ -156,7 +156,7 @@ def _train(
 
             def log(row: dict[str, Any]) -> None:
                 file.write(json.dumps(row, allow_nan=False) + "\n")
-                context.tracker.log(f"lm/{stage.partition(' ')[2].replace(' ', '-')}", row)
+                context.tracker.log(f"lm/{stage.partition(' ')[2]}", row)
 
             summary = train(
                 model,

@@ -122,6 +122,8 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
             wanted = max(family.size, *(arm.bpe.train_size or 0 for arm in family.arms))
             sized = {**identity, "hash": digest({**identity, "vocab_size": wanted})}
             record = context.store.write(TrainedTokenizer, f"{name}-{wanted}", sized, build, resumable=True)
+        else:
+            context.store.use(record)
         tokenizer, artifact = load(context, record)
     context.done(stage, record, f"{artifact.name}, {len(tokenizer.merges):,} merges")
     if record.fresh:

@@ -81,7 +81,6 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
                     context.store.remove(record.name)
             record = make()
         tokenizer, artifact = load(context, record)
-    context.store.use(artifact)
     found = record.contents
     say_if_short(context, record, tokenizer, arm.vocab_size)
     superwords = len(tokenizer.superword_ids())

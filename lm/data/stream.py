@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from lm.data.shards import Shards
 
+_CHUNK = 1 << 20
+"""Tokens to read at a time."""
+
 
 class DocumentStream:
     """Documents of `shards`, epoch after epoch.
@@ -47,6 +50,26 @@ class DocumentStream:
         found = self._gather(lambda first, last: covered[first:last].astype(np.int64), start, stop).sum()
         n_bytes = self._shards.n_bytes
         return round(int(found) * n_bytes / max(1, n_bytes - self._shards.text_loss.unaccounted_bytes))
+
+    def run_bytes(self, steps: int, tokens_per_step: int) -> int:
+        """Bytes of text of the tokens that a run predicts: those from position 1 to its last, as training counts them.
+
+        Takes time in proportion to the number of documents, or to the length of the run with `covered_bytes`.
+        """
+        n_tokens, shards = steps * tokens_per_step, self._shards
+        if shards.covered_bytes is not None:
+            starts = range(1, n_tokens + 1, tokens_per_step)
+            return sum(self.text_bytes(start, start + tokens_per_step) for start in starts)
+        spelled = np.where(shards.normalized_bytes, shards.normalized_bytes, shards.document_bytes).clip(0)
+        epochs, stop = divmod(n_tokens + 1, shards.n_tokens)  # position 0 is <|endoftext|>, which has no bytes
+        self._load(epochs)
+        whole = int(np.searchsorted(self._ends, stop, side="right"))
+        total = epochs * int(spelled.sum()) + int(spelled[self._order[:whole]].sum())
+        first, last = epochs * shards.n_tokens, n_tokens + 1
+        first += int(self._ends[whole - 1]) if whole else 0
+        for start in range(first, last, _CHUNK):  # the beginning of one more document
+            total += int(shards.token_byte_lengths[self.read(start, min(start + _CHUNK, last))].sum())
+        return total
 
     def _gather(self, source: Callable[[int, int], NDArray[np.int64]], start: int, stop: int) -> NDArray[np.int64]:
         """What `source` has of the stream from position `start` to `stop`."""

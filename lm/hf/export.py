@@ -83,7 +83,7 @@ def export_hf(model: Transformer, tokenizer: TokenizerLike, folder: Path, texts:
     try:
         note = _write(model, tokenizer, partial)
         compared = validate(model, tokenizer, partial, [*texts, *probes(tokenizer)], note)
-        partial.chmod(0o755)  # mkdtemp's is for its owner alone
+        partial.chmod(0o755)  # mkdtemp creates folders that only the owner can read
         partial.rename(folder)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
@@ -94,7 +94,7 @@ def export_hf(model: Transformer, tokenizer: TokenizerLike, folder: Path, texts:
 
 def _check(model: Transformer, tokenizer: Tokenizer, folder: Path) -> None:
     if folder.exists():
-        raise UserError(f"{folder} exists already; name a new folder")
+        raise UserError(f"{folder} already exists; choose a new folder")
     if model.tokenizer_sha256 != tokenizer.sha256:
         raise UserError(
             f"the model was trained with tokenizer {model.tokenizer_sha256[:12] or '(unknown)'}, not with "

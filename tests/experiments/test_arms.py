@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from experiments.arms import resolve_arms
+from experiments.arms import check_name, resolve_arms
 from experiments.cli.compose import check, load
 from experiments.cli.main import run
 from experiments.config import part
+from experiments.stages.comparison import of_seed
+from experiments.stages.tokenizers import ArmTokenizer
 from experiments.store import runs
 from superbpe.rules import PHASE1, PRESETS, Rules
 from tokenizer.errors import UserError
@@ -57,6 +61,41 @@ def test_a_preset_brings_its_phase_1() -> None:
     arm = resolve_arms(load(["arms=[bpe,runs]", "arms.runs.recipe=superbpe", "arms.runs.preset=runs"]))[1]
     assert part(Rules, arm.superbpe) == PRESETS["runs"]
     assert (arm.pattern.name, arm.bpe.unit) == (PHASE1["runs"]["pattern"], PHASE1["runs"]["unit"])
+
+
+def test_explicit_settings_override_the_preset_of_an_arm() -> None:
+    arms = ["arms=[bpe,runs]", "arms.runs.recipe=superbpe", "arms.runs.preset=runs"]
+    runs = resolve_arms(load([*arms, "superbpe.max_words=4", "bpe.unit=line", "pattern=gpt2"]))[1]
+    assert part(Rules, runs.superbpe) == replace(PRESETS["runs"], max_words=4)
+    assert (runs.pattern.name, runs.bpe.unit) == ("gpt2", "line")
+    runs = resolve_arms(load([*arms, "superbpe.max_words=4", "arms.runs.superbpe.max_words=5"]))[1]
+    assert runs.superbpe.max_words == 5
+    runs = resolve_arms(load([*arms, "superbpe.transition_merges=100", "arms.runs.superbpe.transition=0.5"]))[1]
+    assert (runs.superbpe.transition, runs.superbpe.transition_merges) == (0.5, None)
+    runs = resolve_arms(load([*arms, "superbpe.transition=0.6", "arms.runs.superbpe.transition_merges=100"]))[1]
+    assert runs.transition_size == 356
+    # Settings of phase 2 do not concern an arm without one.
+    bpe = resolve_arms(load(["arms.bpe.preset=runs", "superbpe.max_words=4"]))[0]
+    assert (bpe.recipe, bpe.pattern.name) == ("bpe", PHASE1["runs"]["pattern"])
+
+
+def test_each_cell_of_a_sweep_overrides_the_preset_of_an_arm(tiny: list[str], tmp_path: Path) -> None:
+    arms = ["arms=[runs]", "arms.runs.recipe=superbpe", "arms.runs.preset=runs"]
+    assert run("train_superbpe", [*tiny, *arms, "superbpe.max_words=2,3", "--multirun"]) == 0
+    manifests = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("superbpe-*/manifest.json")]
+    assert sorted(manifest["config"]["rules"]["max_words"] for manifest in manifests) == [2, 3]
+
+
+def test_no_arm_can_have_the_name_of_another_arm_and_seed(tmp_path: Path) -> None:
+    arm = ArmTokenizer("bpe", "BPE", cast("Any", None), cast("Any", None))
+    assert of_seed(arm, 0).key == "bpe"
+    for seed in (1, 2):
+        with pytest.raises(UserError, match="the name of an arm consists of letters"):
+            check_name(of_seed(arm, seed).key)
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\narms:\n  'bpe:seed1': {recipe: bytes}\n")
+    with pytest.raises(UserError, match="arms=bpe:seed1: the name of an arm"):
+        load(["experiment=mine"], config_dir=str(tmp_path))
 
 
 @pytest.mark.parametrize(

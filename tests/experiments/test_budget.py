@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 
@@ -12,6 +13,7 @@ from experiments.cli.compose import load
 from experiments.cli.main import run
 from experiments.stages import budget
 from experiments.stages.budget import Amounts
+from tests.experiments.conftest import run_stages
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,10 +27,17 @@ STEPS = {
 }
 
 
+class FakeRun(NamedTuple):
+    step: Amounts
+
+    def total(self, mode: str, steps: int) -> float:
+        return steps * self.step.of_mode(mode)
+
+
 def planned(monkeypatch: pytest.MonkeyPatch, overrides: list[str]) -> list[int]:
     """Steps of each model's plan, where the base takes 1,000."""
     context = cast("Context", SimpleNamespace(config=load(["budget.train_bytes=8192000", *overrides])))
-    monkeypatch.setattr(budget, "one_step", lambda _, trained, __: STEPS[trained.key])
+    monkeypatch.setattr(budget, "open_run", lambda _, trained, __: FakeRun(STEPS[trained.key]))
     pairs = [(SimpleNamespace(key=key, label=key), None) for key in STEPS]
     plans = budget.plan(context, cast("Any", pairs))
     assert plans[0] is context.config.lm.train
@@ -60,6 +69,20 @@ def test_a_budget_that_cannot_be_met(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(STEPS, "superbpe", Amounts(1, 1e9, 1, 1))
     with pytest.raises(UserError, match="less than one step of superbpe"):
         planned(monkeypatch, ["budget=equal_tokens"])
+
+
+def test_the_budget_is_checked_before_training_with_the_bytes_that_training_counts(
+    tiny: list[str], tmp_path: Path
+) -> None:
+    more = [*tiny, "arms=[bpe,superbpe,bytes]", "lm.train.seed=5"]
+    with pytest.raises(UserError, match=r"budget\.tolerance=0\.[0-9]+ accepts it") as caught:
+        run_stages("train_lm", [*more, "budget.tolerance=0"], tmp_path)
+    assert not list((tmp_path / "artifacts").glob("lm-*"))
+    run_stages("train_lm", more, tmp_path)
+    found = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("lm-*/summary.json")]
+    checked = [int(number.replace(",", "")) for number in re.findall(r"[0-9,]{5,}", str(caught.value))]
+    assert len(checked) == 3
+    assert sorted(summary["bytes"] for summary in found) == sorted(checked)
 
 
 def test_runs_are_equal_in_flops(tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

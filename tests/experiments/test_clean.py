@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from experiments import clean, status
+from experiments import clean, pipeline, status
+from experiments.cli.compose import load
 from experiments.cli.main import run
 from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
@@ -128,6 +129,21 @@ def test_what_a_run_used_is_needed_until_its_folder_goes(tiny: list[str], tmp_pa
     assert clean.run([f"artifacts={store.root}", "--yes"]) == 0
     assert [path.name for path in store.root.glob("[!.]*")] == []
     assert registry.entries(store) == []
+
+
+def test_a_run_that_reuses_everything_uses_the_same_artifacts(tiny: list[str], tmp_path: Path) -> None:
+    """Among them is the tokenizer with all phase-1 merges, which is no arm's tokenizer."""
+    used = []
+    for name in ("first", "second"):
+        assert run("train_superbpe", [*tiny, "arms=[superbpe]", f"hydra.run.dir={tmp_path / name}"]) == 0
+        used.append(set(json.loads((tmp_path / name / "run.json").read_text())["artifacts"]))
+    assert used[0] == used[1] == {path.name for path in (tmp_path / "artifacts").glob("[!.]*")}
+
+
+def test_a_stage_reports_its_artifact_once(tiny: list[str], tmp_path: Path) -> None:
+    used = []
+    pipeline.run(load(tiny), "count", tmp_path, on_artifact=lambda artifact: used.append(artifact.name))
+    assert len(used) == len(set(used)) > 0
 
 
 def _hold(root: Path, folder: Path, started: Any) -> None:

@@ -219,7 +219,7 @@ def test_mistakes_are_told_and_nothing_is_written(tokenizers, tmp_path, capsys, 
         ([tmp_path / "other", out], "has no model.safetensors; name a language model's folder"),
         ([tmp_path / "alone" / "lm-0", out], "tokenizer is neither in"),
         ([model, out, "--tokenizer", tmp_path / "other"], f"but the model was trained with {bpe.name}"),
-        ([model, tmp_path / "other"], "exists already; name a new folder"),
+        ([model, tmp_path / "other"], "already exists; choose a new folder"),
         ([model, out, "--text", tmp_path / "none.txt"], "none.txt"),
     ):
         assert command.run([str(argument) for argument in arguments]) == 2

@@ -9,6 +9,7 @@ import pytest
 
 from lm.data.sharding import ShardConfig, write_shards
 from lm.data.shards import Shards
+from lm.data.stream import DocumentStream
 from tokenizer import Batch, Tokenizer, patterns
 from tokenizer.preparation import Preparation
 
@@ -39,6 +40,8 @@ def test_tokens_spell_the_normalised_text_and_sizes_are_the_originals(tmp_path, 
     assert sorted(spelled) == sorted(unicodedata.normalize("NFC", text) for text in TEXTS)
     assert [shards.spelled_bytes(i) for i in range(shards.n_documents)] == [len(text.encode()) for text in spelled]
     assert np.count_nonzero(shards.normalized_bytes) == 3
+    stream = DocumentStream(shards, seed=0)
+    assert stream.run_bytes(1, shards.n_tokens) == sum(len(text.encode()) for text in spelled)
     batches = [Batch.from_texts([text]) for text in TEXTS]
     for n in range(len(TEXTS)):
         folder = tmp_path / f"again{n}"

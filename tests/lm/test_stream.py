@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lm.data import stream as stream_module
 from lm.data.stream import DocumentStream
 
 
@@ -44,3 +45,13 @@ def test_bytes_per_token_is_measured_where_training_reads(make_shards, toy):
     assert stream.bytes_per_token(41) == 50 / 22
     assert stream.bytes_per_token(50 + 1) == 90 / 33
     assert stream.bytes_per_token(100) == 50 / 22
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(("steps", "tokens"), [(1, 1), (3, 7), (4, 25), (2, 500)])
+def test_the_bytes_of_a_run_are_those_of_the_tokens_that_it_predicts(make_shards, monkeypatch, steps, tokens, shuffle):
+    monkeypatch.setattr(stream_module, "_CHUNK", 3)
+    shards = make_shards(tokens_per_shard=20)
+    stream = DocumentStream(shards, seed=1, shuffle=shuffle)
+    predicted = stream.read(1, steps * tokens + 1)
+    assert stream.run_bytes(steps, tokens) == shards.token_byte_lengths[predicted].sum()

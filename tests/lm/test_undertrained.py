@@ -115,7 +115,8 @@ def test_command(planted, tmp_path, capsys):
     assert ("warning: the model repeats only" in printed) == (summary["control_share"] < 0.5)
     assert summary["tokenizer_sha256"] == tokenizer.sha256
     for arguments, message in (
-        ([folder, "--out", out], "already exists"),
+        ([folder, "--out", out], "already exists; choose a new file"),
+        ([folder, "--out", tmp_path / "none" / "found.json"], "none does not exist"),
         ([folder, "--share", "2"], "share=2.0"),
         ([folder, "--unused", "800"], "ids of this model are from 0 to 799"),
         ([folder, "--top", "-1"], "--top=-1"),

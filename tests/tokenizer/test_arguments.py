@@ -47,8 +47,8 @@ def test_no_batch(method, value, message):
     [
         (None, "a batch is made of a list of texts"),
         ("x", "put the one text in a list"),
-        (["a", 5], "text 1 is no string but int"),
-        (["\ud800"], "text 0 holds half a surrogate pair"),
+        (["a", 5], "text 1 is not a string but int"),
+        (["\ud800"], "text 0 contains a lone surrogate"),
     ],
 )
 def test_no_documents(value, message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from itertools import pairwise
@@ -139,6 +140,27 @@ def test_saved_folders_load_again(opened, tmp_path, name):
     (tmp_path / "saved" / "external.json").write_text(json.dumps(about | {"special_tokens": ["<other>"]}))
     with pytest.raises(UserError, match="changed after it was written"):
         load_saved(tmp_path / "saved")
+
+
+def test_another_version_of_the_software_is_another_tokenizer(opened, tmp_path):
+    tokenizer = opened("word_pieces")
+    software = copy.copy(tokenizer.software)
+    software.version = "tokenizers 0.0.1"
+    other = ExternalTokenizer(software, special_tokens=[END])
+    assert other.sha256 != tokenizer.sha256
+    other.save(tmp_path / "other")
+    with pytest.raises(UserError, match=r"written with tokenizers 0\.0\.1, but tokenizers [0-9.]+ is installed"):
+        load_saved(tmp_path / "other")
+
+
+def test_folders_without_the_version_of_the_software_load(opened, tmp_path):
+    tokenizer = opened("word_pieces")
+    tokenizer.save(tmp_path / "old")
+    path = tmp_path / "old" / "external.json"
+    about = json.loads(path.read_text())
+    del about["software_version"]
+    path.write_text(json.dumps(about | {"sha256": tokenizer._hash("tokenizers")}))
+    assert load_saved(tmp_path / "old").sha256 == tokenizer.sha256
 
 
 def test_end_of_text_keeps_its_id_or_gets_a_new_one(opened, files, tmp_path):

@@ -73,10 +73,12 @@ class ExternalTokenizer:
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of the model and the added special tokens."""
-        return hashlib.sha256(
-            json.dumps([self.software.kind, self.added]).encode() + b"\n" + self.software.content
-        ).hexdigest()
+        """Hash of the model, the added special tokens, and the software's version, which all affect the ids."""
+        return self._hash(self.software.version)
+
+    def _hash(self, software: str) -> str:
+        made_by = json.dumps([software, self.added]).encode()
+        return hashlib.sha256(made_by + b"\n" + self.software.content).hexdigest()
 
     @property
     def name(self) -> str:
@@ -184,6 +186,7 @@ class ExternalTokenizer:
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "software": self.software.kind,
+            "software_version": self.software.version,
             "special_tokens": self.added,
             "sha256": self.sha256,
             "reason": self.reason,
@@ -196,7 +199,8 @@ class ExternalTokenizer:
         """Read a folder written by `save`.
 
         Raises:
-            UserError: the folder is missing or damaged, or its files were changed.
+            UserError: the folder is missing or damaged, its files were changed, or another version of the software is
+                installed.
         """
         path = Path(folder) / FILE
         about = read_json(path)
@@ -222,8 +226,14 @@ class ExternalTokenizer:
             reason=str(about.get("reason", "")),
             provenance=about["provenance"],
         )
-        if found.sha256 != about["sha256"]:
+        version = about.get("software_version", kind)  # earlier folders do not have it
+        if found._hash(version) != about["sha256"]:
             raise UserError(f"{file} was changed after it was written; import the tokenizer again")
+        if version not in (kind, software.version):
+            raise UserError(
+                f"{path} was written with {version}, but {software.version} is installed, which may give other ids; "
+                "install that version, or import the tokenizer again"
+            )
         return found
 
     def _encode(self, texts: Sequence[str]) -> Iterator[tuple[str, Encoded]]:

@@ -39,10 +39,10 @@ impl Batch {
             let string = text.cast::<PyString>().map_err(|_| {
                 let kind =
                     text.get_type().name().map_or_else(|_| "something else".to_string(), |name| name.to_string());
-                user_error(format!("text {i} is no string but {kind}"))
+                user_error(format!("text {i} is not a string but {kind}"))
             })?;
             let utf8 = string.to_cow().map_err(|error| {
-                user_error(format!("text {i} holds half a surrogate pair, which is no text: {error}"))
+                user_error(format!("text {i} contains a lone surrogate, which UTF-8 cannot encode: {error}"))
             })?;
             core(|| {
                 batch.push(utf8.as_bytes());

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,8 @@ def test_rungs_are_the_models_of_single_budgets(tiny: list[str], tmp_path: Path)
     assert [arm.lm.name for arm in half.arms] == [arm.lm.name for arm in single.result.arms]
     assert whole is ladder.result
     assert all(each.lm.contents.summary.steps == 2 * steps for each in whole.arms)
+    rows = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    assert "lm/bpe rung 2" in {row["group"] for row in rows}  # no arm has a space in its name
 
 
 def test_longer_ladder_extends_the_trunk(tiny: list[str], tmp_path: Path) -> None:
