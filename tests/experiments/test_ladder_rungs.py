@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.benchmarks.ladder.chunks import chunk_boundaries, count_file, cutting_token
-from experiments.benchmarks.ladder.encoders import ENCODERS, merge_linked, replay
 from experiments.benchmarks.ladder.parallel import ParallelWords, Workers
 from experiments.benchmarks.ladder.selection import CachedTopPairs, SortedPairs, Ties
 from experiments.benchmarks.ladder.trainers import EXACT, TRAINERS, divergence, learn
 from experiments.benchmarks.ladder.words import InPlaceWords
 from tests import texts
+from tests.experiments.ladder_encoders import ENCODERS, merge_linked, replay
 from tokenizer.reference import (
     TIE_BREAKS,
     as_bytes,
@@ -80,8 +80,8 @@ def workers():
 
 
 def in_parallel(counts, n, workers, tie_break="lowest-ids", **options):
-    words = ParallelWords(as_words(counts), workers, **options)
-    pairs = SortedPairs(words.pair_counts(), Ties(byte_alphabet(), tie_break))
+    words = ParallelWords(as_words(counts).items(), workers, **options)
+    pairs = SortedPairs(words, Ties(byte_alphabet(), tie_break))
     return list(itertools.islice(learn(words, pairs), n)), words
 
 
@@ -96,8 +96,8 @@ def test_parallel_merges_are_the_same_wherever_it_turns_serial(counts, workers):
 def test_parallel_turns_serial_when_the_mean_of_the_window_falls(counts, workers):
     # Two readings of the clock for each merge: the merges take 9, 1, 1, 1... seconds.
     readings = itertools.accumulate(itertools.chain([0, 9], itertools.cycle([0, 1])))
-    words = ParallelWords(as_words(counts), workers, window=3, serial_below=3, clock=lambda: next(readings))
-    pairs = SortedPairs(words.pair_counts(), Ties(byte_alphabet(), "lowest-ids"))
+    words = ParallelWords(as_words(counts).items(), workers, window=3, serial_below=3, clock=lambda: next(readings))
+    pairs = SortedPairs(words, Ties(byte_alphabet(), "lowest-ids"))
     merges = learn(words, pairs)
     serial = []
     for _ in range(5):
@@ -145,7 +145,7 @@ def test_a_dead_worker_is_an_error():
 
 def cached(counts, n, refresh):
     words = InPlaceWords(as_words(counts).items())
-    pairs = CachedTopPairs(words.pair_counts(), Ties(byte_alphabet(), "lowest-ids"), refresh)
+    pairs = CachedTopPairs(words, Ties(byte_alphabet(), "lowest-ids"), refresh)
     return list(itertools.islice(learn(words, pairs), n))
 
 

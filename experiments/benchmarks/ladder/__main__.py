@@ -7,7 +7,6 @@ Parts:
   A rung stops after `--limit` seconds of merges; its later cells are extrapolated and marked. The share spent
   selecting is there too, and how far the approximate rung's merges are from the exact ones.
 - `chunks`: counting pretokens in worker processes, in chunks that begin with a special token (the CS336 trainer).
-- `engines`: split, and split and count, by engines of regexes and by the scanner.
 - `heaps`: distinct pretokens against the length of the text, with Heaps' law fitted.
 
 Writes each table as CSV and each plot as SVG and PNG. On 94 MB and two cores everything takes about a quarter of an
@@ -24,7 +23,7 @@ from rich.console import Console
 
 from experiments.benchmarks.ladder import output, pretokens, training
 
-PARTS = ("training", "chunks", "engines", "heaps")
+PARTS = ("training", "chunks", "heaps")
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -56,15 +55,12 @@ def main(arguments: list[str] | None = None) -> int:
         agree["the merges of all exact trainers"] = trained.agree
     if "chunks" in parsed.parts:
         rates, agree["the counts of all chunkings"], about = pretokens.chunks(parsed, progress)
-        console.print(output.rates_table("Counting pretokens in chunks", rates, parsed.out, "chunks"))
+        console.print(output.chunks_table(rates, parsed.out))
         word = next((token for token in about["longest_tokens"] if token.strip().isalpha()), "")
         console.print(
             f"vocabulary 10,000 with {pretokens.END}: {about['merges']:,} merges, the last of a pair that occurs "
             f"{about['last_count']} times; longest token {about['longest_bytes']} bytes, longest word {word!r}"
         )
-    if "engines" in parsed.parts:
-        rates, agree["the numbers of pieces of all engines"] = pretokens.engines(parsed, progress)
-        console.print(output.rates_table("Cutting text, one thread", rates, parsed.out, "engines"))
     if "heaps" in parsed.parts:
         console.print(output.heaps_table(pretokens.heaps(parsed), parsed.out))
     for what, equal in agree.items():

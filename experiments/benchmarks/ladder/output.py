@@ -133,9 +133,11 @@ def per_merge_table(result: Training, folder: Path) -> Table:
     return table
 
 
-def rates_table(title: str, rates: Sequence[Rate], folder: Path, name: str) -> Table:
-    """Seconds and megabytes per second; writes NAME.csv and a plot of bars."""
-    table = _table(title, ["", "MB", "seconds", "MB/s", "times the first", "peak MB", "result"])
+def chunks_table(rates: Sequence[Rate], folder: Path) -> Table:
+    """Seconds and megabytes per second; writes chunks.csv."""
+    table = _table(
+        "Counting pretokens in chunks", ["", "MB", "seconds", "MB/s", "times the first", "peak MB", "result"]
+    )
     for rate in rates:
         table.add_row(
             rate.name,
@@ -143,19 +145,11 @@ def rates_table(title: str, rates: Sequence[Rate], folder: Path, name: str) -> T
             f"{rate.seconds:.2f}",
             f"{rate.mb_per_second:,.1f}",
             f"{rate.mb_per_second / rates[0].mb_per_second:.1f}",
-            "" if rate.peak_mb is None else f"{rate.peak_mb:,.0f}",
+            f"{rate.peak_mb:,.0f}",
             rate.result,
         )
     lines = [[rate.name, rate.n_bytes, rate.seconds, rate.mb_per_second, rate.peak_mb, rate.result] for rate in rates]
-    header = ["name", "bytes", "seconds", "mb_per_second", "peak_mb", "result"]
-    write_csv(folder / f"{name}.csv", header, lines)
-    values = [{"name": rate.name, "rate": rate.mb_per_second} for rate in rates]
-    bars = alt.Chart(alt.Data(values=values)).encode(
-        x=alt.X("rate:Q", title="MB/s"),
-        y=alt.Y("name:N", title=None, sort=[rate.name for rate in rates], axis=alt.Axis(labelLimit=400)),
-    )
-    text = bars.mark_text(align="left", dx=4).encode(text=alt.Text("rate:Q", format=",.1f"))
-    _save((bars.mark_bar() + text).properties(title=title, width=_SIZE["width"]), folder, name)
+    write_csv(folder / "chunks.csv", ["name", "bytes", "seconds", "mb_per_second", "peak_mb", "result"], lines)
     return table
 
 

@@ -10,7 +10,7 @@ import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
-from experiments.benchmarks.ladder.words import InPlaceWords
+from experiments.benchmarks.ladder.words import InPlaceWords, Words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -101,7 +101,7 @@ def _sum(parts: Iterable[Mapping[Pair, int]]) -> Counter[Pair]:
     return total
 
 
-class ParallelWords:
+class ParallelWords(Words):
     """Words in worker processes at first, and in this one from when merges have become cheap.
 
     Each merge costs a message to every worker and back, whatever there is to do, and later merges touch few
@@ -119,7 +119,7 @@ class ParallelWords:
 
     def __init__(
         self,
-        words: Mapping[Word, int],
+        words: Iterable[tuple[Word, int]],
         workers: int | Workers = 2,
         *,
         window: int = 32,
@@ -128,7 +128,7 @@ class ParallelWords:
     ) -> None:
         self._own = isinstance(workers, int)
         self._workers = Workers(workers) if isinstance(workers, int) else workers
-        self._counts = self._workers.load(list(words.items()))
+        self._counts = self._workers.load(list(words))
         self._recent: deque[float] = deque(maxlen=window)
         self._serial_below = serial_below
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Before training: chunks in worker processes, engines of regexes, and how many distinct pretokens a text has."""
+"""Before training: counting in worker processes, and the number of distinct pretokens by length of the text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-import regex
-
 from experiments.benchmarks.ladder.chunks import count_file
 from experiments.benchmarks.ladder.measure import PATTERN, corpus, fresh, power_law
-from tokenizer import Batch, _native, count_pretokens, patterns, reference, train_bpe
+from tokenizer import Batch, count_pretokens, patterns, reference, train_bpe
 from tokenizer.train.summary import summary
 
 if TYPE_CHECKING:
@@ -26,11 +24,6 @@ if TYPE_CHECKING:
 END = "<|endoftext|>"
 CHUNK_BYTES = 22_000_000
 """Text for the chunks: as much as the source's validation set."""
-ENGINE_BYTES = 8_000_000
-"""Text for the engines; the slowest of them cuts some 2 MB a second."""
-
-# Cuts as the named pattern does, and is not its spelling: no fast path knows it.
-CUSTOM = f"{patterns.resolve(PATTERN).regex}|(?!)"
 
 
 @dataclass
@@ -41,7 +34,7 @@ class Rate:
     n_bytes: int
     seconds: float
     result: str
-    peak_mb: float | None = None
+    peak_mb: float
 
     @property
     def mb_per_second(self) -> float:
@@ -100,66 +93,6 @@ def chunks(arguments: argparse.Namespace, console: Console) -> tuple[list[Rate],
         batch = Batch.from_texts([path.read_bytes().decode()])
     tokenizer = train_bpe(count_pretokens([batch], PATTERN, special_tokens=[END]), 10_000, special_tokens=[END])
     return rates, equal, summary(tokenizer, longest=10_000)
-
-
-# --- Engines ---
-
-
-def _python_regex(texts: list[str], *, count: bool) -> tuple[float, int]:
-    pattern = regex.compile(patterns.resolve(PATTERN).regex)
-    started = time.perf_counter()
-    counts: Counter[str] = Counter()
-    n = 0
-    for text in texts:
-        pieces = pattern.findall(text)
-        n += len(pieces)
-        if count:
-            counts.update(pieces)
-    return time.perf_counter() - started, n
-
-
-def _oniguruma(texts: list[str], *, count: bool) -> tuple[float, int]:
-    from tokenizers import Regex, pre_tokenizers
-
-    splitter = pre_tokenizers.Split(Regex(patterns.resolve(PATTERN).regex), "isolated")
-    started = time.perf_counter()
-    counts: Counter[str] = Counter()
-    n = 0
-    for text in texts:
-        pieces = splitter.pre_tokenize_str(text)
-        n += len(pieces)
-        if count:
-            counts.update(piece for piece, _ in pieces)
-    return time.perf_counter() - started, n
-
-
-def _core(texts: list[str], pattern: str, *, count: bool) -> tuple[float, int]:
-    batch = Batch.from_texts(texts)
-    started = time.perf_counter()
-    if count:
-        n = count_pretokens([batch], pattern, threads=1).n_total
-    else:
-        n = _native.count_pieces(batch, patterns.resolve(pattern).regex)
-    return time.perf_counter() - started, n
-
-
-def engines(arguments: argparse.Namespace, console: Console) -> tuple[list[Rate], bool]:
-    """Split alone, and split and count, one thread each. Also returns whether all cut equally many pieces."""
-    texts = list(corpus(arguments, ENGINE_BYTES).documents())
-    size = sum(len(text.encode()) for text in texts)
-    jobs: dict[str, Callable[[bool], tuple[float, int]]] = {
-        "Oniguruma (HF Split)": lambda count: _oniguruma(texts, count=count),
-        "regex (Python)": lambda count: _python_regex(texts, count=count),
-        "fancy-regex (the core, any other pattern)": lambda count: _core(texts, CUSTOM, count=count),
-        "scanner (the core, named patterns)": lambda count: _core(texts, PATTERN, count=count),
-    }
-    rates = []
-    for name, job in jobs.items():
-        for what, count in (("split", False), ("split + count", True)):
-            seconds, n = job(count)
-            rates.append(Rate(f"{name}: {what}", size, seconds, f"{n:,} pieces"))
-            console.print(f"{name}: {what} ({seconds:.1f} s)", style="dim")
-    return rates, len({rate.result for rate in rates}) == 1
 
 
 # --- Heaps' law ---

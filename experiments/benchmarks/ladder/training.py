@@ -19,7 +19,7 @@ from experiments.benchmarks.ladder.measure import PATTERN, Curve, Seconds, Work,
 from experiments.benchmarks.ladder.native import as_tokenizer
 from experiments.benchmarks.ladder.native import train as train_native
 from experiments.benchmarks.ladder.selection import Ties
-from experiments.benchmarks.ladder.trainers import RUNGS, TRAINERS, divergence, learn
+from experiments.benchmarks.ladder.trainers import RUNGS, TRAINERS, divergence, learn, start
 from tokenizer import Batch, PretokenCounts, count_pretokens, patterns
 from tokenizer.alphabet import printable
 from tokenizer.reference import as_words, byte_alphabet
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from rich.console import Console
 
-    from experiments.benchmarks.ladder.selection import Selection
-    from experiments.benchmarks.ladder.words import Changes
-    from tokenizer.reference import Merge, Pair
+    from tokenizer.reference import Merge
 
 NAIVE_BYTES = 2_000_000
 """The naive rung works on the beginning of the text; its time is proportional to the number of pieces."""
@@ -41,44 +39,22 @@ NAIVE_BYTES = 2_000_000
 HF = "HF tokenizers"
 
 
-class _Timed:
-    """A selection that knows how long it took."""
-
-    def __init__(self, pairs: Selection) -> None:
-        self.ties = pairs.ties
-        self._pairs = pairs
-        self.seconds = 0.0
-
-    def best(self) -> tuple[int, Pair | None]:
-        started = time.perf_counter()
-        found = self._pairs.best()
-        self.seconds += time.perf_counter() - started
-        return found
-
-    def change(self, changes: Changes) -> None:
-        self._pairs.change(changes)
-
-    def drop(self, pair: Pair) -> None:
-        self._pairs.drop(pair)
-
-
 def run_rung(rung: str, path: Path, n_merges: int, limit: float) -> tuple[Curve, list[Merge]]:
     """Trains until the merges are done or the limit (seconds, without setup) is over."""
     words = as_words(dict(PretokenCounts.load(path).items()))
     started = time.perf_counter()
-    held, pairs = RUNGS[rung](words, Ties(byte_alphabet(), "lowest-ids"))
-    timed = _Timed(pairs)
+    stored, pairs = start(rung, words, Ties(byte_alphabet(), "lowest-ids"))
     begun = time.perf_counter()
     curve = Curve(begun - started, [], [], finished=True)
     merges: list[Merge] = []
-    for merge in itertools.islice(learn(held, timed), n_merges):
+    for merge in itertools.islice(learn(stored, pairs), n_merges):
         merges.append(merge)
         curve.at.append(time.perf_counter() - begun)
-        curve.selecting.append(timed.seconds)
+        curve.selecting.append(pairs.seconds)
         if curve.at[-1] > limit and len(merges) < n_merges:
             curve.finished = False
             break
-    held.close()
+    stored.close()
     return curve, merges
 
 
