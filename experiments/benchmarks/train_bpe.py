@@ -22,7 +22,7 @@ from rich.table import Table
 from experiments.benchmarks import common, peers
 from experiments.benchmarks.peers import Contender
 from experiments.cli.console import complain
-from tokenizer import Corpus, patterns
+from tokenizer import patterns
 from tokenizer.errors import UserError
 
 LINES, DOCUMENTS = "line", "document"
@@ -32,11 +32,6 @@ _KNOWN = {
     "gigabpe": "gigabpe starts from the bytes that occur, not from 256, so it makes some merges more.",
     "rustbpe": "rustbpe takes the lower byte value first among equal counts; ours, as HF, goes by HF's alphabet.",
 }
-
-
-def corpus(arguments: argparse.Namespace) -> Corpus:
-    """The text that the command line of another benchmark names."""
-    return common.corpus(arguments.paths, arguments.field, arguments.max_bytes)
 
 
 def ours(name: str, options: argparse.Namespace, **arguments: Any) -> Contender:

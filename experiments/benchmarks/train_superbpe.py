@@ -18,7 +18,7 @@ from typing import Any
 from rich.table import Table
 
 from experiments.benchmarks import common
-from experiments.benchmarks.train_bpe import corpus
+from experiments.cli.console import complain
 from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.transition import resolve_transition
 from tokenizer import UserError, count_pretokens, patterns, train_bpe
@@ -39,7 +39,7 @@ NAMES = {
 
 def ours(arguments: argparse.Namespace, max_bytes: int | None) -> dict[str, Any]:
     """Measure counting, phase 1, and both passes and the merges of phase 2, including all reading."""
-    text = corpus(argparse.Namespace(**vars(arguments) | {"max_bytes": max_bytes}))
+    text = common.corpus(arguments.paths, arguments.field, max_bytes)
     started = time.perf_counter()
     counts = count_pretokens(text, arguments.pattern, unit=PHASE1[arguments.rules]["unit"], threads=arguments.threads)
     phase1 = train_bpe(counts, arguments.vocab_size)
@@ -74,7 +74,7 @@ def hugging_face(arguments: argparse.Namespace) -> dict[str, Any]:
     """`BpeTrainer` on lines cut at the phase-2 fence, from bytes."""
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
-    text = corpus(argparse.Namespace(**vars(arguments) | {"max_bytes": arguments.hf_bytes}))
+    text = common.corpus(arguments.paths, arguments.field, arguments.hf_bytes)
     lines = [line for document in text.documents() for line in document.splitlines(keepends=True)]
     n_bytes = sum(len(line.encode()) for line in lines)
     started = time.perf_counter()
@@ -146,7 +146,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Check the arguments here, because errors in a contender's process are not readable."""
+    """Check the arguments before any training."""
     common.corpus(arguments.paths, arguments.field, None)
     patterns.resolve(arguments.pattern)
     t = resolve_transition(arguments.vocab_size, arguments.transition)
@@ -171,8 +171,6 @@ def main(argv: list[str]) -> int:
             runs["HF, from scratch"] = partial(common.run, hugging_face, arguments)
         results = common.in_turn(runs, arguments.rounds)
     except UserError as error:
-        from experiments.cli.console import complain
-
         complain(error)
         return 2
     mine = results[: len(sizes)]

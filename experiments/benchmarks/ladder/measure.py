@@ -1,26 +1,21 @@
-"""What the parts share: jobs in separate processes, curves of times, and what they say of merges not done."""
+"""Times of a training run, and their extrapolation to merges that were not done."""
 
 from __future__ import annotations
 
 import math
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from experiments.benchmarks import common
-from experiments.benchmarks.peers_jobs import memory_mb
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
 
     from tokenizer import Corpus
 
-T = TypeVar("T")
 PATTERN = "gpt2"
 """The pattern of the source documents."""
 
@@ -32,17 +27,6 @@ def corpus(arguments: argparse.Namespace, max_bytes: int | None = None) -> Corpu
     """The text that the command line names, or the beginning of it."""
     bounds = [bound for bound in (arguments.max_bytes, max_bytes) if bound is not None]
     return common.corpus(arguments.paths, arguments.field, min(bounds, default=None))
-
-
-def _with_peak(job: Callable[..., T], arguments: tuple[Any, ...]) -> tuple[T, float]:
-    result = job(*arguments)
-    return result, memory_mb("VmHWM")
-
-
-def fresh(job: Callable[..., T], *arguments: Any) -> tuple[T, float]:
-    """Runs a job in a new process, so that no other one's memory weighs on it; its result and its peak in MB."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_with_peak, job, arguments).result()
 
 
 @dataclass(frozen=True)
@@ -142,9 +126,3 @@ def _trend(at: list[float], n_merges: int) -> float:
     level = math.exp(float(np.mean(y - exponent * x)))
     power = exponent + 1
     return float(level / power * (n_merges**power - done**power))
-
-
-def power_law(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
-    """The factor k and the exponent beta of y = k x^beta, by least squares of the logarithms."""
-    beta, log_k = np.polyfit(np.log(x), np.log(y), 1)
-    return math.exp(float(log_k)), float(beta)

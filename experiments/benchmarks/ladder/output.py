@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from experiments.benchmarks.ladder.pretokens import Growth, Rate
     from experiments.benchmarks.ladder.training import Training
 
 # Pairs of light and dark for neighbouring rungs; black for the native core, red for HF.
@@ -130,48 +129,4 @@ def per_merge_table(result: Training, folder: Path) -> Table:
         )
     )
     _save(chart.properties(title="What a merge costs as training proceeds", **_SIZE), folder, "per_merge")
-    return table
-
-
-def chunks_table(rates: Sequence[Rate], folder: Path) -> Table:
-    """Seconds and megabytes per second; writes chunks.csv."""
-    table = _table(
-        "Counting pretokens in chunks", ["", "MB", "seconds", "MB/s", "times the first", "peak MB", "result"]
-    )
-    for rate in rates:
-        table.add_row(
-            rate.name,
-            f"{rate.n_bytes / 1e6:.1f}",
-            f"{rate.seconds:.2f}",
-            f"{rate.mb_per_second:,.1f}",
-            f"{rate.mb_per_second / rates[0].mb_per_second:.1f}",
-            f"{rate.peak_mb:,.0f}",
-            rate.result,
-        )
-    lines = [[rate.name, rate.n_bytes, rate.seconds, rate.mb_per_second, rate.peak_mb, rate.result] for rate in rates]
-    write_csv(folder / "chunks.csv", ["name", "bytes", "seconds", "mb_per_second", "peak_mb", "result"], lines)
-    return table
-
-
-def heaps_table(growth: Growth, folder: Path) -> Table:
-    """Distinct pretokens by length of the text; writes heaps.csv and a plot with the fitted law."""
-    table = _table(
-        f"Distinct pretokens, and Heaps' law: {growth.k:.3g} x pretokens^{growth.beta:.3f}",
-        ["MB", "pretokens", "distinct", "fitted"],
-        "fitted to the longer half of the beginnings",
-    )
-    fitted = [growth.k * total**growth.beta for total in growth.total]
-    lines = list(zip(growth.n_bytes, growth.total, growth.distinct, fitted, strict=True))
-    for n_bytes, total, distinct, law in lines:
-        table.add_row(f"{n_bytes / 1e6:.2f}", f"{total:,}", f"{distinct:,}", f"{law:,.0f}")
-    write_csv(folder / "heaps.csv", ["bytes", "pretokens", "distinct", "fitted"], lines)
-    values = [{"total": total, "distinct": distinct, "fitted": law} for _, total, distinct, law in lines]
-    chart = alt.Chart(alt.Data(values=values)).encode(
-        x=alt.X("total:Q", title="pretokens", scale=alt.Scale(type="log"))
-    )
-    title, scale = "distinct pretokens", alt.Scale(type="log")
-    dots = chart.mark_point(size=60, filled=True).encode(y=alt.Y("distinct:Q", title=title, scale=scale))
-    line = chart.mark_line(strokeDash=[5, 4]).encode(y=alt.Y("fitted:Q", title=title, scale=scale))
-    title = f"Distinct pretokens: {growth.k:.3g} x pretokens^{growth.beta:.3f}"
-    _save((line + dots).properties(title=title, **_SIZE), folder, "heaps")
     return table

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import regex
 
-from experiments.benchmarks.ladder.measure import PATTERN, Curve, Seconds, Work, corpus, fresh
+from experiments.benchmarks.common import fresh
+from experiments.benchmarks.ladder.measure import PATTERN, Curve, Seconds, Work, corpus
 from experiments.benchmarks.ladder.native import as_tokenizer
 from experiments.benchmarks.ladder.native import train as train_native
 from experiments.benchmarks.ladder.selection import Ties
@@ -242,7 +243,7 @@ def measure(arguments: argparse.Namespace, console: Console) -> Training:
         counts.save(whole)
         beginning = count_pretokens(corpus(arguments, NAIVE_BYTES).batches(), PATTERN)
         beginning.save(part)
-        (seconds, exact), peak = fresh(run_native, whole, [size - 256 for size in sizes])
+        (seconds, exact), usage = fresh(run_native, whole, [size - 256 for size in sizes])
         native = Row(
             "native",
             native_preprocessing,
@@ -250,19 +251,19 @@ def measure(arguments: argparse.Namespace, console: Console) -> Training:
             {},
             _between(seconds),
             len(exact),
-            peak_mb=peak,
+            peak_mb=usage["peak_mb"],
         )
         left = symbols_left(counts, exact)
         by_piece, _ = fresh(preprocess, arguments, counts.n_bytes, arguments.limit, False)
         by_distinct, _ = fresh(preprocess, arguments, counts.n_bytes, arguments.limit, True)
         for rung in RUNGS:
             naive = rung == "naive"
-            (curve, merges), peak = fresh(run_rung, rung, part if naive else whole, most, arguments.limit)
+            (curve, merges), usage = fresh(run_rung, rung, part if naive else whole, most, arguments.limit)
             curve.work = work_of(rung, counts.n_distinct, *left)
             if naive:
                 curve.scale = counts.n_total / max(beginning.n_total, 1)
             row = _rung_row(rung, curve, sizes, result.stretches, by_piece if naive else by_distinct)
-            row.peak_mb = peak
+            row.peak_mb = usage["peak_mb"]
             expected = TRAINERS["native"](dict(beginning.items()), len(merges)) if naive else exact
             if rung == "approximate":
                 row.remark = _say_divergence(merges, exact)
@@ -285,10 +286,11 @@ def _hugging_face_row(arguments: argparse.Namespace, sizes: list[int], exact: li
     rest = min(fresh(run_hugging_face, arguments, 256)[0][1] for _ in range(3))  # the quietest of three
     totals: dict[int, float] = {}
     before = []
-    peak, same, done = 0.0, True, 0
+    usage: dict[str, float] = {}
+    same, done = True, 0
     ours = [(printable(left), printable(right)) for left, right, _ in exact]
     for size in sizes:
-        (taking, after, merges), peak = fresh(run_hugging_face, arguments, size)
+        (taking, after, merges), usage = fresh(run_hugging_face, arguments, size)
         before.append(taking + rest)
         totals[size - 256] = max(after - rest, 0.0)  # a difference of times, which noise may turn round
         same = same and merges == ours[: size - 256]
@@ -297,4 +299,4 @@ def _hugging_face_row(arguments: argparse.Namespace, sizes: list[int], exact: li
     preprocessing = Seconds(statistics.median(before))
     training = {size: Seconds(totals[size - 256]) for size in sizes}
     remark = "" if same else "OTHER MERGES"
-    return Row(HF, preprocessing, training, {}, _between(totals), done, None, peak, remark, same)
+    return Row(HF, preprocessing, training, {}, _between(totals), done, None, usage["peak_mb"], remark, same)
