@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from experiments.config import BpeConfig, PatternConfig, SuperbpeConfig, build, check_choice, did_you_mean, part, schema
 from superbpe.rules import PHASE1, PRESETS, RENAMED, TRANSITION, Rules
 from superbpe.transition import AUTO, competes, resolve_transition
-from tokenizer.durable import digest
+from tokenizer.checksums import digest
 from tokenizer.errors import UserError
 from tokenizer.patterns import NAMES, resolve
 from tokenizer.special import check_special_tokens
