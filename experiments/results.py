@@ -264,7 +264,7 @@ class SeedScores(Contents):
 
 @dataclass(frozen=True, kw_only=True)
 class Scores(Contents):
-    """Held-out scores of one model, or of one tokenizer's models with several seeds (`lm.evaluate.aggregate`).
+    """Held-out scores of one model, or of one tokenizer's models with several seeds (`aggregate`).
 
     Attributes:
         bits_per_byte: Loss of the text, in bits per byte of the original documents.

@@ -26,7 +26,8 @@ from experiments.cli.console import exit_code, si
 from lm.data.sharding import write_shards
 from lm.data.shards import Shards
 from lm.data.stream import DocumentStream
-from lm.evaluate.bits_per_byte import EvalConfig, evaluate
+from lm.evaluate.config import EvalConfig
+from lm.evaluate.evaluation import evaluate
 from lm.model.transformer import ModelConfig, Transformer
 from tokenizer.tokenizer import Tokenizer
 
