@@ -91,7 +91,7 @@ def job(arguments: argparse.Namespace) -> dict[str, Any]:
     tokenizer = Tokenizer.load(arguments.folder)
     corpus = Corpus(CorpusConfig(paths=[str(arguments.text / f"text{run.form}")]))
     batches = partial(corpus.batches, readers=reading_threads(run.cores))
-    tokenizer.encode_batch(["What is built at first use"], threads=run.cores)
+    tokenizer.encode_batch(["warm-up"], threads=run.cores)  # builds the encoder
     next(batches())  # imports
     with tempfile.TemporaryDirectory(dir=arguments.text) as folder:
         works: dict[str, Callable[[], Any]] = {

@@ -27,15 +27,15 @@ from tokenizer.errors import UserError
 
 LINES, DOCUMENTS = "line", "document"
 
-# Known reasons for different merges.
+# Known reasons for other merges.
 _KNOWN = {
-    "gigabpe": "gigabpe starts from the bytes that occur, not from 256, so it makes some merges more.",
-    "rustbpe": "rustbpe takes the lower byte value first among equal counts; ours, as HF, goes by HF's alphabet.",
+    "gigabpe": "gigabpe starts with only the bytes that occur, not all 256, so it learns a few more merges.",
+    "rustbpe": "rustbpe breaks ties by byte value; ours, like HF, by HF's alphabet.",
 }
 
 
 def ours(name: str, options: argparse.Namespace, **arguments: Any) -> Contender:
-    """A row of ours: the files of the command line unless `arguments` says otherwise."""
+    """A row for our trainer, on the files of the command line unless `arguments` has others."""
     defaults = {
         "paths": options.paths,
         "field": options.field,
@@ -50,7 +50,7 @@ def ours(name: str, options: argparse.Namespace, **arguments: Any) -> Contender:
 
 
 def beside_peers(options: argparse.Namespace, vocab_size: int, python: Path | None) -> bool:
-    """Prints ours beside its peers; returns whether all merges are as expected."""
+    """Print ours beside its peers; return whether all merges are as expected."""
     max_bytes = max(options.max_bytes, key=_order)
     text = common.PlainText.of(common.corpus(options.paths, options.field, max_bytes), options.cache)
     _warm([text.lines, text.documents])
@@ -144,13 +144,13 @@ def _order(n_bytes: int | None) -> float:
 
 
 def _json_lines(options: argparse.Namespace) -> list[str]:
-    """The files as given, where gigatoken reads them: JSON lines, all of them."""
+    """The files of the command line if all are JSON lines, which gigatoken reads; otherwise none."""
     files = common.corpus(options.paths, options.field, None).files
     return [str(path) for path, form in files] if all(form == "jsonl" for _, form in files) else []
 
 
 def _agreement(job: str, common_ours_its: tuple[int, int, int]) -> tuple[str, bool]:
-    """What to say about a contender's merges, and whether they are as expected."""
+    """Description of a contender's merges, and whether they are as expected."""
     same, ours_made, its_made = common_ours_its
     if same == ours_made == its_made:
         return "all", True
@@ -208,13 +208,16 @@ def _warm(paths: list[Path]) -> None:
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """The command line."""
-    options = common.parser("Phase-1 training beside other people's trainers.", several_sizes=True)
+    """Parse the command line."""
+    options = common.parser("Phase-1 training beside other trainers.", several_sizes=True)
     options.add_argument("--vocab-size", type=common.positive, nargs="+", default=[32_000])
     options.add_argument("--patterns", nargs="*", default=["gpt2"], help="for the table by pattern (two or more)")
-    common.add_peers(options, list(peers.TRAINERS), "which to compare with", "plain text")
+    common.add_peers(options, list(peers.TRAINERS), "trainers to compare with", "plain text")
     options.add_argument(
-        "--threads", type=common.positive, default=None, help="ours (default: all cores, as the peers)"
+        "--threads",
+        type=common.positive,
+        default=None,
+        help="our threads (default: all cores, as the peers)",
     )
     return common.parse_peers(options, argv)
 

@@ -1,4 +1,4 @@
-"""Tables on the screen, the same as CSV, and plots as SVG and PNG."""
+"""Tables for the console, the same tables as CSV, and plots as SVG and PNG."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SIZE = {"width": 620, "height": 380}
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """One table as a file."""
+    """Write a table to a CSV file."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(header)
@@ -41,14 +41,14 @@ def _table(title: str, columns: Sequence[str], caption: str | None = None) -> Ta
 
 
 def training_table(result: Training, folder: Path) -> Table:
-    """Preprocessing and training by vocabulary size; writes training.csv and the plot of it."""
+    """Return the table of seconds by vocabulary size; write training.csv and its plot."""
     sizes = list(result.rows[0].training)
     table = _table(
         f"Seconds of training, {result.n_bytes / 1e6:.1f} MB, {result.n_distinct:,} distinct pretokens of "
         f"{result.n_total:,}",
         ["", "preprocessing", *(f"vocabulary {size:,}" for size in sizes), "merges done", "selecting", "peak MB", " "],
-        "~ extrapolated from what was done within the limit; selecting: share of the time after setup; peak MB: of "
-        "the main process",
+        "~ extrapolated from the merges within the limit; selecting: share of the time after setup; peak MB: of the "
+        "main process",
     )
     header = ["trainer", "preprocessing_seconds", "preprocessing_measured", "vocab_size", "training_seconds"]
     lines: list[list[Any]] = []
@@ -89,7 +89,7 @@ def _plot_training(result: Training, folder: Path) -> None:
     ]
     base = alt.Chart(alt.Data(values=values)).encode(
         x=alt.X("vocab_size:Q", title="vocabulary size", scale=alt.Scale(type="log", nice=False)),
-        y=alt.Y("seconds:Q", title="seconds of training, preprocessing apart", scale=alt.Scale(type="log")),
+        y=alt.Y("seconds:Q", title="seconds of training, without preprocessing", scale=alt.Scale(type="log")),
         color=_color(names),
     )
     dots = base.mark_point(size=70, filled=False).encode(
@@ -102,11 +102,11 @@ def _plot_training(result: Training, folder: Path) -> None:
 
 
 def per_merge_table(result: Training, folder: Path) -> Table:
-    """Milliseconds for each merge as training proceeds; writes per_merge.csv (finer stretches) and its plot."""
+    """Return the table of milliseconds per merge; write per_merge.csv, with finer intervals, and its plot."""
     table = _table(
-        "Milliseconds for a merge, as training proceeds",
+        "Milliseconds per merge, as training proceeds",
         ["", *(f"{first:,}–{stop - 1:,}" for first, stop in result.stretches)],
-        "empty: not all of these merges were done within the limit, or the trainer shows no single merges",
+        "empty: the limit was reached first, or the trainer does not report single merges",
     )
     for row in result.rows:
         cells = [row.per_merge.get(stretch) for stretch in result.stretches]
@@ -124,9 +124,9 @@ def per_merge_table(result: Training, folder: Path) -> Table:
         .mark_line(point=alt.OverlayMarkDef(size=18))
         .encode(
             x=alt.X("merge:Q", title="merge", scale=alt.Scale(type="log", nice=False)),
-            y=alt.Y("milliseconds:Q", title="milliseconds for a merge", scale=alt.Scale(type="log")),
+            y=alt.Y("milliseconds:Q", title="milliseconds per merge", scale=alt.Scale(type="log")),
             color=_color([row.name for row in result.rows]),
         )
     )
-    _save(chart.properties(title="What a merge costs as training proceeds", **_SIZE), folder, "per_merge")
+    _save(chart.properties(title="Milliseconds per merge, as training proceeds", **_SIZE), folder, "per_merge")
     return table

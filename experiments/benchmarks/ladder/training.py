@@ -1,4 +1,4 @@
-"""Training on every rung: total time by vocabulary size, and time for each merge as training proceeds."""
+"""Training with every rung: total time by vocabulary size, and time per merge as training proceeds."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from tokenizer.reference import Merge
 
 NAIVE_BYTES = 2_000_000
-"""The naive rung works on the beginning of the text; its time is proportional to the number of pieces."""
+"""The naive rung uses only the beginning of the text; its time is proportional to the number of pieces."""
 
 HF = "HF tokenizers"
 
 
 def run_rung(rung: str, path: Path, n_merges: int, limit: float) -> tuple[Curve, list[Merge]]:
-    """Trains until the merges are done or the limit (seconds, without setup) is over."""
+    """Train until the merges are done or the limit (seconds, without setup) is reached."""
     words = as_words(dict(PretokenCounts.load(path).items()))
     started = time.perf_counter()
     stored, pairs = start(rung, words, Ties(byte_alphabet(), "lowest-ids"))
@@ -60,9 +60,9 @@ def run_rung(rung: str, path: Path, n_merges: int, limit: float) -> tuple[Curve,
 
 
 def symbols_left(counts: PretokenCounts, merges: list[Merge]) -> tuple[npt.NDArray[np.float64], ...]:
-    """Symbols before each merge and after the last: of the whole corpus, and of its distinct pretokens.
+    """Number of symbols before each merge and after the last: in the corpus, and in its distinct pretokens.
 
-    Counted by encoding after about every tenth more merges; in between, a straight line.
+    The numbers come from encoding at about 20 points per factor of ten merges; between these they are interpolated.
     """
     tokenizer = as_tokenizer((left, right) for left, right, _ in merges)
     words = Batch.from_buffers(counts.data, counts.offsets)
@@ -76,10 +76,10 @@ def symbols_left(counts: PretokenCounts, merges: list[Merge]) -> tuple[npt.NDArr
 
 
 def work_of(rung: str, n_words: int, of_corpus: npt.NDArray[np.float64], of_distinct: npt.NDArray[np.float64]) -> Work:
-    """What a rung has to do for each merge. A place that is merged is a symbol less.
+    """Work of a rung for each merge. Each application of a merge removes one symbol.
 
-    Recounting and rewriting take time for each symbol; looking for a token in a word takes as long as six symbols
-    before the first is reached (measured: 0.04 microseconds, and 0.006 more for each).
+    Recounting and rewriting visit each symbol. Searching a word for a token costs as much as six symbols, plus its
+    symbols (measured: 0.04 microseconds, and 0.006 per symbol).
     """
     if rung == "naive":
         return Work(of_corpus[:-1], recounting=True)
@@ -91,7 +91,7 @@ def work_of(rung: str, n_words: int, of_corpus: npt.NDArray[np.float64], of_dist
 
 
 def run_native(path: Path, sizes: list[int]) -> tuple[dict[int, float], list[Merge]]:
-    """Seconds by number of merges, a run each, and the merges of the longest."""
+    """Seconds of a run with each number of merges, and the merges of the longest run."""
     counts = dict(PretokenCounts.load(path).items())
     seconds = {}
     merges: list[Merge] = []
@@ -103,7 +103,7 @@ def run_native(path: Path, sizes: list[int]) -> tuple[dict[int, float], list[Mer
 
 
 def run_hugging_face(arguments: argparse.Namespace, vocab_size: int) -> tuple[float, float, list[tuple[str, str]]]:
-    """Seconds until HF has taken the last document, seconds from then on, and the merges in HF's notation."""
+    """Seconds until HF has read the last document, seconds after that, and the merges in HF's notation."""
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
     documents = list(corpus(arguments).documents())
@@ -130,7 +130,7 @@ def run_hugging_face(arguments: argparse.Namespace, vocab_size: int) -> tuple[fl
 
 
 def preprocess(arguments: argparse.Namespace, n_bytes: int, limit: float, distinct: bool) -> Seconds:
-    """Pieces of the text by Python's `regex`, as lists of bytes: each one by itself, or each distinct one once."""
+    """Time to split the text with Python's `regex` into lists of bytes: all pieces, or each distinct piece once."""
     pattern = regex.compile(patterns.resolve(PATTERN).regex)
     texts = list(corpus(arguments, None if distinct else NAIVE_BYTES).documents())
     started = time.perf_counter()
@@ -152,13 +152,13 @@ def preprocess(arguments: argparse.Namespace, n_bytes: int, limit: float, distin
 
 @dataclass
 class Row:
-    """A trainer.
+    """Results of a trainer.
 
     Attributes:
-        per_merge: mean seconds of a merge in stretches (first, one after the last) that it did whole.
-        points: number of a merge and seconds of the merges around it, for a plot.
-        merges_done: merges that it did in the time it had.
-        selecting_share: share of the time after setup that went into finding the best pair.
+        per_merge: Mean seconds per merge, by half-open interval of merges; only complete intervals.
+        points: Number of a merge and mean seconds of the merges around it, for the plot.
+        merges_done: Number of merges within the limit.
+        selecting_share: Share of the time after setup that finding the best pair took.
     """
 
     name: str
@@ -175,7 +175,7 @@ class Row:
 
 @dataclass
 class Training:
-    """All rows, and the text they are about."""
+    """Results of all trainers, and statistics of the text."""
 
     n_bytes: int
     n_distinct: int
@@ -185,12 +185,12 @@ class Training:
 
     @property
     def agree(self) -> bool:
-        """Whether all trainers that claim to be exact gave the same merges."""
+        """Whether all exact trainers gave the same merges."""
         return all(row.same for row in self.rows)
 
 
 def stretches(n_merges: int) -> list[tuple[int, int]]:
-    """Stretches of merges, from a first number up to but not including a second: 1, 10, 100 and so on."""
+    """Half-open intervals of merges that start at 1, 10, 100 and so on."""
     edges = [1]
     while edges[-1] * 10 < n_merges + 1:
         edges.append(edges[-1] * 10)
@@ -198,7 +198,7 @@ def stretches(n_merges: int) -> list[tuple[int, int]]:
 
 
 def _between(totals: dict[int, float]) -> list[tuple[float, float]]:
-    """Number of a merge and seconds around it, of a trainer that tells only its totals."""
+    """Number of a merge and mean seconds around it, for a trainer that reports only totals."""
     known = sorted(({0: 0.0} | totals).items())
     return [
         (max(fewer, 1) ** 0.5 * more**0.5, (after - before) / (more - fewer))
@@ -224,15 +224,15 @@ def _rung_row(rung: str, curve: Curve, sizes: list[int], bins: list[tuple[int, i
 def _say_divergence(merges: list[Merge], exact: list[Merge]) -> str:
     found = divergence(exact[: len(merges)], merges)
     if found["first_difference"] is None:
-        return "no difference so far"
+        return "no difference"
     return f"differs from merge {found['first_difference'] + 1:,}; shares {found['shared']:.2%} of the merges"
 
 
 def measure(arguments: argparse.Namespace, console: Console) -> Training:
-    """Runs every rung, the native core and HF, one after the other."""
+    """Run every rung, the Rust core and HF, one after the other."""
     sizes = sorted(arguments.vocab_sizes)
     most = sizes[-1] - 256
-    batches = list(corpus(arguments).batches())  # the others' preprocessing begins with text in memory, too
+    batches = list(corpus(arguments).batches())  # the other preprocessing starts with text in memory, too
     started = time.perf_counter()
     counts = count_pretokens(batches, PATTERN)
     native_preprocessing = Seconds(time.perf_counter() - started)
@@ -279,11 +279,11 @@ def measure(arguments: argparse.Namespace, console: Console) -> Training:
 
 
 def _hugging_face_row(arguments: argparse.Namespace, sizes: list[int], exact: list[Merge], console: Console) -> Row:
-    """HF trains from text alone, and pretokenizes it while it is handed over.
+    """HF trains only from text, and pretokenizes it while reading.
 
-    What a run without merges does after the last document belongs to preprocessing, in the other runs too.
+    The time of a run without merges after the last document counts as preprocessing in all runs.
     """
-    rest = min(fresh(run_hugging_face, arguments, 256)[0][1] for _ in range(3))  # the quietest of three
+    rest = min(fresh(run_hugging_face, arguments, 256)[0][1] for _ in range(3))  # the fastest of three
     totals: dict[int, float] = {}
     before = []
     usage: dict[str, float] = {}
@@ -292,7 +292,7 @@ def _hugging_face_row(arguments: argparse.Namespace, sizes: list[int], exact: li
     for size in sizes:
         (taking, after, merges), usage = fresh(run_hugging_face, arguments, size)
         before.append(taking + rest)
-        totals[size - 256] = max(after - rest, 0.0)  # a difference of times, which noise may turn round
+        totals[size - 256] = max(after - rest, 0.0)  # noise can make the difference negative
         same = same and merges == ours[: size - 256]
         done = len(merges)
         console.print(f"{HF}: vocabulary {size:,}", style="dim")
