@@ -168,6 +168,20 @@ def size(text: str) -> int | None:
     return value
 
 
+def cached(cache: Path, name: str, key: Any, write: Callable[[Path], object]) -> Path:
+    """Return the folder of a JSON-able key in `cache`; `write` fills it if it does not exist."""
+    folder = cache / f"{name}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}"
+    if not folder.is_dir():
+        unfinished = folder.with_suffix(f".{os.getpid()}")
+        unfinished.mkdir(parents=True)
+        try:
+            write(unfinished)
+            unfinished.rename(folder)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    return folder
+
+
 @dataclass(frozen=True)
 class PlainText:
     """Documents as plain text, for contenders that cannot read other formats.
@@ -187,22 +201,14 @@ class PlainText:
         Raises:
             UserError: If the corpus cannot be read, or the separator occurs in it.
         """
-        key = hashlib.sha256(json.dumps([corpus.identity(), SEPARATOR]).encode()).hexdigest()[:16]
-        folder = cache / f"text-{key}"
-        text = cls(folder / "lines.txt", folder / "documents.txt", 0)
-        if not folder.is_dir():
-            unfinished = cache / f"text-{key}.{os.getpid()}"
-            unfinished.mkdir(parents=True)
-            try:
-                text._write(corpus, unfinished)
-                unfinished.rename(folder)
-            finally:
-                shutil.rmtree(unfinished, ignore_errors=True)
-        return cls(text.lines, text.documents, text.lines.stat().st_size)
+        folder = cached(cache, "text", [corpus.identity(), SEPARATOR], lambda folder: cls._write(corpus, folder))
+        lines = folder / "lines.txt"
+        return cls(lines, folder / "documents.txt", lines.stat().st_size)
 
-    def _write(self, corpus: Corpus, folder: Path) -> None:
+    @staticmethod
+    def _write(corpus: Corpus, folder: Path) -> None:
         separator = SEPARATOR.encode()
-        with (folder / self.lines.name).open("wb") as lines, (folder / self.documents.name).open("wb") as documents:
+        with (folder / "lines.txt").open("wb") as lines, (folder / "documents.txt").open("wb") as documents:
             between = b""
             for batch in corpus.batches():
                 data, offsets = batch.data.tobytes(), batch.offsets

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import json
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import sha256
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -96,18 +93,15 @@ def trained(name: str, options: argparse.Namespace) -> Path:
     recipe = RECIPES[name]
     size = options.vocab_size or recipe.vocab_size
     corpus = common.corpus(options.paths, options.field, options.max_bytes)
-    key = sha256(json.dumps([corpus.identity(), name, size]).encode()).hexdigest()[:16]
-    folder: Path = options.cache / f"tokenizer-{key}"
-    if not folder.is_dir():
+
+    def write_tokenizer(folder: Path) -> None:
         tokenizer = train_bpe(count_pretokens(corpus, recipe.pattern), size)
         if recipe.transition is not None:
             share = recipe.transition / recipe.vocab_size
             tokenizer = train_superbpe(tokenizer, corpus.batches, vocab_size=size, transition=share, rules="uw-2025")
-        unfinished = folder.with_suffix(".unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        tokenizer.save(unfinished)
-        unfinished.rename(folder)
-    return folder
+        tokenizer.save(folder)
+
+    return common.cached(options.cache, "tokenizer", [corpus.identity(), name, size], write_tokenizer)
 
 
 @dataclass(frozen=True)
