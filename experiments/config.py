@@ -19,8 +19,8 @@ from lm.evaluate.config import EvalConfig
 from lm.model.config import ModelConfig
 from lm.train.config import TrainConfig
 from superbpe.rules import Rules
+from tokenizer.checksums import Verify
 from tokenizer.corpus.corpus import CorpusConfig
-from tokenizer.durable import Verify
 from tokenizer.errors import UserError
 
 if typing.TYPE_CHECKING:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from lm.data.shards import TextLoss
+from lm.evaluate.cost import Cost
 from lm.train.summary import TrainingSummary
 from superbpe.inspection.history import Progressed
 from tokenizer.errors import UserError
@@ -280,31 +281,15 @@ class TrainedModel(Contents):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InferenceCost(Contents):
-    """Inference cost of a model per byte of text (`lm.evaluate.cost`).
+class InferenceCost(Contents, Cost):
+    """Inference cost of a model per byte of text.
 
     Attributes:
-        context_bytes: Length of the context in bytes.
-        context_tokens: Length of the context in tokens.
-        bytes_per_token: Bytes per token on the held-out text.
-        prefill_flops_per_byte: FLOPs of the prefill.
-        decode_flops_per_byte: FLOPs of decoding after the context.
-        kv_bytes_per_byte: Bytes of the KV cache per byte of context.
-        kv_dtype: Dtype of the KV cache.
-        parameters_total: Parameters of the model.
         formulas: Formulas of these numbers.
         decode_seconds_per_byte: Measured decoding time; None if the text was too short.
         decode_device: Device of the measurement.
     """
 
-    context_bytes: int
-    context_tokens: float
-    bytes_per_token: float
-    prefill_flops_per_byte: float
-    decode_flops_per_byte: float
-    kv_bytes_per_byte: float
-    kv_dtype: str
-    parameters_total: int
     formulas: dict[str, str]
     decode_seconds_per_byte: float | None = None
     decode_device: str | None = None
@@ -333,7 +318,7 @@ class SeedScores(Contents):
 
 @dataclass(frozen=True, kw_only=True)
 class Scores(Contents):
-    """Held-out scores of one model, or of one tokenizer's models with several seeds (`lm.evaluate.aggregate`).
+    """Held-out scores of one model, or of one tokenizer's models with several seeds (`aggregate`).
 
     Attributes:
         bits_per_byte: Loss of the text, in bits per byte of the original documents.

@@ -12,7 +12,6 @@ from superbpe.rules import Rules, script_aware
 from superbpe.transition import Merges, competes, resolve_transition
 from tokenizer import patterns
 from tokenizer.alphabet import ALPHABET
-from tokenizer.definition import Definition
 from tokenizer.errors import UserError, quoted
 from tokenizer.special import check_special_tokens
 from tokenizer.tokenizer import Tokenizer
@@ -237,19 +236,9 @@ def _ranked(tokenizer: Tokenizer, merges: npt.NDArray[np.int64]) -> tuple[npt.ND
 
 def _check_whole_pretokens(tokenizer: Tokenizer) -> None:
     """Reject `ignore_merges` if it changes ids: two-pass encoding cannot turn a whole pretoken into a token."""
-    merging = Tokenizer(
-        Definition(
-            byte_ids=tokenizer.byte_ids,
-            merge_ids=tokenizer.merge_ids,
-            n_phase1_merges=len(tokenizer.merge_ids),
-            pattern=patterns.resolve("none"),
-            unmerged=tokenizer.unmerged,
-        )
-    )
-    whole = [text for i in tokenizer.ordinary_ids().tolist() if (text := _text(tokenizer.vocab[i])) is not None]
-    _, offsets = merging.encode_batch(whole)
-    only = [text for text, n in zip(whole, np.diff(offsets).tolist(), strict=True) if n > 1]
-    if only:
+    ids = tokenizer.ordinary_ids()
+    unmerged = ids[tokenizer.definition.encoder.tokens_in_tokens()[ids] > 1].tolist()
+    if only := [text for i in unmerged if (text := _text(tokenizer.vocab[i])) is not None]:
         raise UserError(
             f"{len(only)} tokens, such as {quoted(only[0])}, come only from whole pretokens (ignore_merges), not from "
             "merges; with the phase-1 fence kept, phase 2 needs tokens that merges produce. Use rules with "

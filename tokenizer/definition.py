@@ -120,18 +120,11 @@ class Definition:
         mode: str = "one-pass",
         eligible: str | None = None,
     ) -> Definition:
-        """Build a definition from merges by rank. Ids are assigned by `special_layout`.
+        """Build a definition from merges as pairs of ranks: a byte's position in `ALPHABET`, or 256 + a merge's rank.
 
-        Args:
-            merges: [n, 2] ranks: a byte's position in `ALPHABET` below 256, then 256 + the rank of a merge.
-            special_tokens: strings, in the order of their ids.
-            special_layout: order of the ids. "last": bytes, merges, special tokens; "first": special tokens, bytes,
-                merges; "after-bytes": bytes, special tokens, merges.
-            n_phase1_merges: see the class; all merges by default.
-            pattern: see the class.
-            fence: see the class.
-            mode: see the class.
-            eligible: see the class.
+        `special_tokens` are in the order of their ids. `special_layout` is the order of all ids: "last" (bytes, merges,
+        special tokens), "first" (special tokens, bytes, merges) or "after-bytes" (bytes, special tokens, merges). By
+        default, all merges belong to phase 1. The other arguments are those of the class.
         """
         ranks = _rows(merges, "merges are pairs of ranks")
         if isinstance(special_tokens, str) or not all(isinstance(string, str) for string in special_tokens):

@@ -12,11 +12,11 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -25,6 +25,7 @@ from experiments.benchmarks.peers_jobs import memory_mb
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
 from tokenizer.errors import UserError
 
+T = TypeVar("T")
 Job = Callable[[argparse.Namespace], dict[str, Any]]
 """Does the work and returns its measurements: at least `seconds`, and `bytes` of text."""
 
@@ -52,27 +53,26 @@ class Result:
         return self.rounds[-1]
 
 
-def _child(job: Job, arguments: argparse.Namespace, out: Any) -> None:
-    facts = job(arguments)
+def _measured(job: Callable[..., T], arguments: tuple[Any, ...]) -> tuple[T, dict[str, float]]:
+    result = job(*arguments)
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    out.send(facts | {"cpu": usage.ru_utime + usage.ru_stime, "peak_mb": memory_mb("VmHWM")})
+    return result, {"cpu": usage.ru_utime + usage.ru_stime, "peak_mb": memory_mb("VmHWM")}
+
+
+def fresh(job: Callable[..., T], *arguments: Any) -> tuple[T, dict[str, float]]:
+    """Run a job in a fresh process, so that memory and caches of other jobs do not affect it.
+
+    Returns:
+        The job's result, and its CPU seconds and peak memory.
+    """
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_measured, job, arguments).result()
 
 
 def run(job: Job, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Run a job in a fresh process, so that memory and caches of other jobs do not affect it."""
-    context = multiprocessing.get_context("spawn")
-    receive, send = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(job, arguments, send))
-    process.start()
-    send.close()
-    try:
-        facts: dict[str, Any] = receive.recv()
-    except EOFError:
-        process.join()
-        message = f"the contender {job.__name__} died with exit code {process.exitcode}"
-        raise RuntimeError(message) from None
-    process.join()
-    return facts
+    """Run a job in a fresh process; return its measurements with `cpu` and `peak_mb`."""
+    facts, usage = fresh(job, arguments)
+    return facts | usage
 
 
 def in_turn(contenders: Mapping[str, Callable[[], dict[str, Any]]], rounds: int) -> list[Result]:
@@ -85,11 +85,6 @@ def in_turn(contenders: Mapping[str, Callable[[], dict[str, Any]]], rounds: int)
             result.rounds.append(contender())
             console.print(f"round {number + 1}: {result.name} ({time.perf_counter() - started:.1f} s)", style="dim")
     return results
-
-
-def compare(jobs: dict[str, Job], arguments: argparse.Namespace) -> list[Result]:
-    """Run jobs in this framework's own environment for `arguments.rounds` rounds."""
-    return in_turn({name: partial(run, job, arguments) for name, job in jobs.items()}, arguments.rounds)
 
 
 def table(title: str, results: Sequence[Result], extra: Sequence[str] = ()) -> Table:
@@ -173,6 +168,20 @@ def size(text: str) -> int | None:
     return value
 
 
+def cached(cache: Path, name: str, key: Any, write: Callable[[Path], object]) -> Path:
+    """Return the folder of a JSON-able key in `cache`; `write` fills it if it does not exist."""
+    folder = cache / f"{name}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}"
+    if not folder.is_dir():
+        unfinished = folder.with_suffix(f".{os.getpid()}")
+        unfinished.mkdir(parents=True)
+        try:
+            write(unfinished)
+            unfinished.rename(folder)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    return folder
+
+
 @dataclass(frozen=True)
 class PlainText:
     """Documents as plain text, for contenders that cannot read other formats.
@@ -192,22 +201,14 @@ class PlainText:
         Raises:
             UserError: If the corpus cannot be read, or the separator occurs in it.
         """
-        key = hashlib.sha256(json.dumps([corpus.identity(), SEPARATOR]).encode()).hexdigest()[:16]
-        folder = cache / f"text-{key}"
-        text = cls(folder / "lines.txt", folder / "documents.txt", 0)
-        if not folder.is_dir():
-            unfinished = cache / f"text-{key}.{os.getpid()}"
-            unfinished.mkdir(parents=True)
-            try:
-                text._write(corpus, unfinished)
-                unfinished.rename(folder)
-            finally:
-                shutil.rmtree(unfinished, ignore_errors=True)
-        return cls(text.lines, text.documents, text.lines.stat().st_size)
+        folder = cached(cache, "text", [corpus.identity(), SEPARATOR], lambda folder: cls._write(corpus, folder))
+        lines = folder / "lines.txt"
+        return cls(lines, folder / "documents.txt", lines.stat().st_size)
 
-    def _write(self, corpus: Corpus, folder: Path) -> None:
+    @staticmethod
+    def _write(corpus: Corpus, folder: Path) -> None:
         separator = SEPARATOR.encode()
-        with (folder / self.lines.name).open("wb") as lines, (folder / self.documents.name).open("wb") as documents:
+        with (folder / "lines.txt").open("wb") as lines, (folder / "documents.txt").open("wb") as documents:
             between = b""
             for batch in corpus.batches():
                 data, offsets = batch.data.tobytes(), batch.offsets

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import json
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import sha256
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -37,14 +34,14 @@ HF, OURS = "tokenizers", "ours"
 SLOW = (HF, "tiktoken")
 LONG, SHORT, FILES = "long", "short", "file"
 CALLS = {LONG: "batch", SHORT: "batch", FILES: "files"}
-"""The call for all documents."""
+"""Name of the call for all documents."""
 
 EQUAL = "equal"
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a tokenizer is trained; with a transition, superwords by the rules `uw-2025`."""
+    """Training of a tokenizer; with a transition, superwords are trained with the rules `uw-2025`."""
 
     pattern: str
     vocab_size: int
@@ -61,13 +58,13 @@ RECIPES = {
 
 @dataclass(frozen=True)
 class Run:
-    """What one process does.
+    """Work of one process.
 
     Attributes:
         encoder: "ours", or the distribution.
-        documents: as they are (`LONG`), cut (`SHORT`), or as they are and in a file (`FILES`).
-        call: "loop" (one call for each document), "batch" (one for all) or "files".
-        cores: that the process may use.
+        documents: Whole (`LONG`), cut (`SHORT`), or whole and in a file (`FILES`).
+        call: "loop" (one call per document), "batch" (one call for all) or "files".
+        cores: Number of cores that the process may use.
     """
 
     encoder: str
@@ -77,57 +74,54 @@ class Run:
 
 
 def runs(options: argparse.Namespace) -> list[Run]:
-    """All runs with one tokenizer, in order."""
+    """Return all runs with one tokenizer, in order."""
     found = []
     for documents in (LONG, SHORT):
         for encoder in (OURS, *options.peers, HF):
             found.append(Run(encoder, documents, "loop", 1))
             found += [Run(encoder, documents, "batch", cores) for cores in (1, options.cores)]
-    readers = [OURS, *(peer for peer in options.peers if peer == "gigatoken")]  # of the peers, the one that reads files
+    readers = [OURS, *(peer for peer in options.peers if peer == "gigatoken")]  # the only peer that reads files
     return found + [Run(encoder, FILES, "files", cores) for encoder in readers for cores in (1, options.cores)]
 
 
 def trained(name: str, options: argparse.Namespace) -> Path:
-    """The folder of a recipe's tokenizer, trained on the text unless it is there.
+    """Return the folder of a recipe's tokenizer, and train it on the text if the folder does not exist.
 
     Raises:
-        UserError: the text cannot be read.
+        UserError: If the text cannot be read.
     """
     recipe = RECIPES[name]
     size = options.vocab_size or recipe.vocab_size
     corpus = common.corpus(options.paths, options.field, options.max_bytes)
-    key = sha256(json.dumps([corpus.identity(), name, size]).encode()).hexdigest()[:16]
-    folder: Path = options.cache / f"tokenizer-{key}"
-    if not folder.is_dir():
+
+    def write_tokenizer(folder: Path) -> None:
         tokenizer = train_bpe(count_pretokens(corpus, recipe.pattern), size)
         if recipe.transition is not None:
             share = recipe.transition / recipe.vocab_size
             tokenizer = train_superbpe(tokenizer, corpus.batches, vocab_size=size, transition=share, rules="uw-2025")
-        unfinished = folder.with_suffix(".unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        tokenizer.save(unfinished)
-        unfinished.rename(folder)
-    return folder
+        tokenizer.save(folder)
+
+    return common.cached(options.cache, "tokenizer", [corpus.identity(), name, size], write_tokenizer)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """All runs with one tokenizer, and what to say about each one's ids."""
+    """Results of all runs with one tokenizer, and a comparison of each one's ids with HF's."""
 
     results: dict[Run, common.Result]
     ids: dict[Run, str]
 
     def refused(self, run: Run) -> bool:
-        """Whether the encoder cannot do it."""
+        """Whether the encoder rejects the tokenizer or the text."""
         return "refused" in self.results[run].facts
 
     def rate(self, run: Run, seconds: str) -> float:
-        """Megabytes a second. `seconds` are "cold" or "warm", by the clock, or "cold cpu" or "warm cpu"."""
+        """Megabytes per second. `seconds` is "cold" or "warm" for clock time, "cold cpu" or "warm cpu" for CPU time."""
         result = self.results[run]
         return float(result.facts["bytes"]) / result.median(seconds) / 1e6
 
     def cells(self, run: Run) -> tuple[str, str]:
-        """The rate on one core, and ours as a multiple of it; empty where the run is not among the results."""
+        """The rate on one core, and ours as a multiple of it; empty if there is no such run."""
         if run not in self.results:
             return "", ""
         rate, own = self.rate(run, "cold cpu"), self.rate(replace(run, encoder=OURS), "cold cpu")
@@ -135,13 +129,13 @@ class Measured:
 
 
 def measure(folder: Path, text: common.PlainText, options: argparse.Namespace, python: Path | None) -> Measured:
-    """Measurements of all runs with one tokenizer.
+    """Do all runs with one tokenizer.
 
     Raises:
-        UserError: the tokenizer has no tokenizer.json.
+        UserError: If the tokenizer has no tokenizer.json.
     """
     if not (folder / HF_FILE).is_file():
-        raise UserError(f"{folder} has no {HF_FILE}, which the others read: name a folder of a one-pass tokenizer")
+        raise UserError(f"{folder} has no {HF_FILE}, which the other encoders read; use a one-pass tokenizer")
     with tempfile.TemporaryDirectory() as work:
         arguments = {
             "folder": str(folder),
@@ -167,7 +161,7 @@ def measure(folder: Path, text: common.PlainText, options: argparse.Namespace, p
 
 
 def _ranks(tokenizer: Tokenizer, work: Path) -> dict[str, Any]:
-    """What those need who do not read tokenizer.json, or not with this pattern."""
+    """Arguments for encoders that cannot read tokenizer.json, or not with this pattern."""
     file, refusal = work / "ranks.tiktoken", None
     try:
         write(tokenizer, file, "tiktoken")
@@ -194,16 +188,16 @@ def _agreement(expected: Sequence[str], found: Sequence[str]) -> str:
 
 
 def show(title: str, measured: Measured, options: argparse.Namespace) -> bool:
-    """Prints a tokenizer's table, and who refuses it; returns whether our ids are HF's."""
+    """Print a tokenizer's table and the encoders that reject it; return whether our ids equal HF's."""
     columns = (
         *("", "text", "MB", "each", "ours / its", "batch", "ours / its", "again"),
         *(f"{options.cores} cores", "times", "load s", "peak MB", "per thread", "ids"),
     )
     table = Table(
         title=title,
-        caption="each: one call for each document; batch: one for all; MB/s of CPU time on one core, by the clock on "
-        f"{options.cores}; medians of {options.rounds}; text new to the process but for the column again; per thread: "
-        "MB that one more keeps (ours); ids: of how many documents, beside HF's",
+        caption="each: one call per document; batch: one call for all; MB/s by CPU time on one core, by the clock on "
+        f"{options.cores}; medians of {options.rounds}; again: the same text a second time; per thread: MB that each "
+        "additional thread keeps (ours); ids: documents with the same ids as HF's",
     )
     for column in columns:
         table.add_column(column, justify="left" if column in ("", "text", "ids") else "right", no_wrap=True)
@@ -228,30 +222,30 @@ def show(title: str, measured: Measured, options: argparse.Namespace) -> bool:
         )
     common.CONSOLE.print(table)
     for name, words in refusals.items():
-        common.CONSOLE.print(f"{name} refuses: {words}", markup=False)
+        common.CONSOLE.print(f"{name} rejects it: {words}", markup=False)
     return all(words.endswith(EQUAL) for run, words in measured.ids.items() if run.encoder == OURS)
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """The command line."""
-    options = common.parser("Encoding beside other people's encoders.")
+    """Parse the command line."""
+    options = common.parser("Encoding beside other encoders.")
     options.add_argument(
         "--tokenizers",
         nargs="+",
         default=list(RECIPES),
-        help=f"folders of one-pass tokenizers, or of {' '.join(RECIPES)} (default), trained on the text",
+        help=f"folders of one-pass tokenizers, or names of recipes to train on the text (default {' '.join(RECIPES)})",
     )
-    options.add_argument("--vocab-size", type=common.positive, help="of those that are trained (default: each its own)")
+    options.add_argument("--vocab-size", type=common.positive, help="size of trained ones (default: the recipe's)")
     names = [name for name in peers.ENCODERS if name != HF]
-    common.add_peers(options, names, "which to compare with, besides HF", "plain text and trained tokenizers")
-    options.add_argument("--cores", type=common.positive, default=2, help="beside one (default 2)")
+    common.add_peers(options, names, "encoders to compare with, besides HF", "plain text and trained tokenizers")
+    options.add_argument("--cores", type=common.positive, default=2, help="number of cores besides one (default 2)")
     options.add_argument("--length", type=common.positive, default=200, help="bytes of short documents (default 200)")
     options.add_argument(
         "--slow-bytes",
         type=common.size,
         default="5MB",
         metavar="SIZE",
-        help=f"text for {' and '.join(SLOW)}, and whose ids are compared (default 5MB)",
+        help=f"text for {' and '.join(SLOW)}, and for the comparison of ids (default 5MB)",
     )
     return common.parse_peers(options, argv)
 

@@ -7,7 +7,7 @@ lazy initialization, are not timed. Digests of the ids of the first documents ar
 No regex for the pattern `cl100k` works in HF's engine and in all these encoders; they get its name and ranks.
 """
 
-# ruff: noqa: PTH123 (the peers' environment holds no more than it must)
+# ruff: noqa: PTH123 (as in `peers_jobs`)
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))  # of an isolated interpreter, which leaves it out
+sys.path.insert(0, str(Path(__file__).parent))  # an isolated interpreter does not search the script's folder
 from peers_jobs import memory_mb  # type: ignore[import-not-found,unused-ignore]
 
 FIRST = "What is built at first use"
 Ids = Any
-"""Of one document: a list, an array, or bytes of little-endian uint32."""
+"""Ids of a document: a list, an array, or bytes of little-endian uint32."""
 
 
 @dataclass(frozen=True)
 class Library:
-    """What a library offers, each the fastest of its public ways.
+    """The fastest public functions of a library.
 
     Attributes:
-        one: encodes a document.
-        many: encodes a list of documents.
-        rows: the ids of each document out of what `many` or `files` gave.
-        files: encodes a file of documents with separators, if it reads by itself.
-        count: counts tokens on so many threads, whose memory is wanted, and keeps no ids.
+        one: Encodes a document.
+        many: Encodes a list of documents.
+        rows: Ids of each document in a result of `many` or `files`.
+        files: Encodes a file of documents with separators; None if the library does not read files.
+        count: Counts tokens on the given number of threads without keeping ids, to measure the memory of a thread.
     """
 
     one: Callable[[str], Ids]
@@ -71,7 +71,7 @@ def ours(arguments: dict[str, Any]) -> Library:
 
 
 def fastokens(arguments: dict[str, Any]) -> Library:
-    """Its flat batch makes no Python objects per token, of one document neither."""
+    """The flat batch creates no Python object per token, so it is used for single documents too."""
     library: Any = importlib.import_module("fastokens")
     if arguments["cl100k"]:
         loaded = library.Tokenizer.from_tiktoken(arguments["ranks"], encoding="cl100k_base")
@@ -81,7 +81,7 @@ def fastokens(arguments: dict[str, Any]) -> Library:
 
 
 def gigatoken(arguments: dict[str, Any]) -> Library:
-    """The one that reads files by itself."""
+    """Reads files itself."""
     library: Any = importlib.import_module("gigatoken")
     if arguments["cl100k"]:
         loaded = library.gigatoken_rs.BPETokenizer.from_tiktoken(arguments["ranks"], "gpt4")
@@ -96,7 +96,7 @@ def gigatoken(arguments: dict[str, Any]) -> Library:
 
 
 def splintr_rs(arguments: dict[str, Any]) -> Library:
-    """The distribution is splintr-rs, the package splintr."""
+    """The distribution is named splintr-rs, the package splintr."""
     library: Any = importlib.import_module("splintr")
     if arguments["cl100k"]:
         loaded = library.Tokenizer(arguments["ranks"], library.CL100K_BASE_PATTERN, {})
@@ -106,7 +106,7 @@ def splintr_rs(arguments: dict[str, Any]) -> Library:
 
 
 def tiktoken(arguments: dict[str, Any]) -> Library:
-    """From the ranks, with the pattern beside them."""
+    """Loads our ranks, and the pattern from the file beside them."""
     library: Any = importlib.import_module("tiktoken")
     if arguments["ranks"] is None:
         raise ValueError(arguments["no_ranks"])
@@ -123,7 +123,7 @@ def tiktoken(arguments: dict[str, Any]) -> Library:
 
 
 def tokenizers(arguments: dict[str, Any]) -> Library:
-    """HF, whose ids are the reference."""
+    """HF: its ids are the reference."""
     library: Any = importlib.import_module("tokenizers")
     loaded = library.Tokenizer.from_file(arguments["json"])
     return Library(
@@ -148,13 +148,13 @@ def _cut(ids: Any, offsets: Any) -> Iterator[Any]:
 
 
 def _flat(found: tuple[bytes, bytes]) -> Iterator[bytes]:
-    """Bytes of all ids, and of 64-bit offsets."""
+    """Rows of a pair of byte strings: all ids, and 64-bit offsets."""
     ids, offsets = memoryview(found[0]).cast("I"), memoryview(found[1]).cast("Q")
     return (bytes(row) for row in _cut(ids, offsets))
 
 
 def _arrays(found: Any) -> Iterator[Any]:
-    """Rows of an `awkward.Array`, by its two NumPy arrays."""
+    """Rows of an `awkward.Array`."""
     awkward: Any = importlib.import_module("awkward")
     return _cut(awkward.flatten(found).to_numpy(), [0, *awkward.num(found).to_numpy().cumsum().tolist()])
 
@@ -166,7 +166,7 @@ def digest(ids: Ids) -> str:
 
 
 def first(texts: list[str], n_bytes: int | None) -> list[str]:
-    """The first documents, up to about so many bytes of UTF-8."""
+    """The first documents, up to about `n_bytes` bytes of UTF-8."""
     if n_bytes is None:
         return texts
     found: list[str] = []
@@ -179,7 +179,7 @@ def first(texts: list[str], n_bytes: int | None) -> list[str]:
 
 
 def cut(texts: list[str], length: int) -> list[str]:
-    """Documents of at most `length` bytes of UTF-8, and of no less where it is possible.
+    """Cut texts into documents of at most `length` bytes of UTF-8, between characters.
 
     >>> cut(["naïve!"], 4)
     ['naï', 've!']
@@ -198,7 +198,7 @@ def cut(texts: list[str], length: int) -> list[str]:
 
 
 def passes(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
-    """Does the work twice; what the first pass gave, and seconds of both, by the clock and of the processor."""
+    """Do the work twice; return the result of the first pass, and clock and CPU seconds of both."""
     facts: dict[str, float] = {}
     given = None
     for name in ("cold", "warm"):
@@ -211,7 +211,7 @@ def passes(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
 
 
 def measure(name: str, arguments: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
-    """Digests of the first documents' ids, and what was measured."""
+    """Return digests of the first documents' ids, and the measurements."""
     with open(arguments["text"], encoding="utf-8", newline="") as file:
         texts = first(file.read().split(arguments["separator"]), arguments["max_bytes"])
     if arguments["length"] is not None:
@@ -250,7 +250,7 @@ _MORE_THREADS = 4
 
 
 def _memory_per_thread(count: Callable[[list[str], int], Any], texts: list[str], cores: int) -> float:
-    """MB that stay when more threads than before have worked on the text, for each of them."""
+    """Memory in MB that each additional thread keeps after working on the text."""
     count(texts, cores)
     before = memory_mb("VmRSS")
     count(texts, cores + _MORE_THREADS)
@@ -258,9 +258,9 @@ def _memory_per_thread(count: Callable[[list[str], int], Any], texts: list[str],
 
 
 def main() -> None:
-    """Runs the contender that the command line names, on as many cores as it says."""
+    """Run the contender that the command line names, on the given number of cores."""
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what a library prints is no part of the answer
+    os.dup2(2, 1)  # a library's own output must not mix with the answer
     name, arguments = sys.argv[1], json.loads(sys.argv[2])
     cores = arguments["cores"]
     os.environ["RAYON_NUM_THREADS"] = str(cores)
@@ -268,7 +268,7 @@ def main() -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     try:
         digests, facts = measure(name, arguments)
-    except BaseException as error:  # whatever a library raises, a panic in Rust too: it is what the table shows
+    except BaseException as error:  # any error of a library, including a panic in Rust, is shown below the table
         digests, facts = [], {"refused": str(error) or type(error).__name__}
     with open(arguments["out"], "w", encoding="ascii") as file:
         file.writelines(f"{line}\n" for line in digests)

@@ -26,7 +26,8 @@ from experiments.cli.console import exit_code, si
 from lm.data.sharding import write_shards
 from lm.data.shards import Shards
 from lm.data.stream import DocumentStream
-from lm.evaluate.bits_per_byte import EvalConfig, evaluate
+from lm.evaluate.config import EvalConfig
+from lm.evaluate.evaluation import evaluate
 from lm.model.transformer import ModelConfig, Transformer
 from tokenizer.tokenizer import Tokenizer
 
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measure what the command line says; return the exit code."""
+    """Parse the command line and measure; return the exit code."""
     options = common.parser(__doc__ or "")
     options.add_argument("--tokenizer", required=True, type=Path, help="folder of the tokenizer")
     options.add_argument("--n-layers", type=common.positive, default=4)
     options.add_argument("--hidden-size", type=common.positive, default=128)
-    options.add_argument("--context-bytes", type=common.positive, default=1024, help="of training and of evaluation")
+    options.add_argument("--context-bytes", type=common.positive, default=1024, help="in training and evaluation")
     options.add_argument("--min-context-bytes", type=int, nargs="+", default=[0, 256])
     options.add_argument("--batch-tokens", type=common.positive, default=8192)
     options.add_argument("--threads", type=common.positive, default=torch.get_num_threads())
@@ -69,7 +70,7 @@ def measure(options: argparse.Namespace) -> None:
         }
         for least in options.min_context_bytes:
             config = EvalConfig(
-                # Three quarters of the trained positions: few windows are then bounded by these.
+                # With three quarters of the trained positions, few windows are limited by them.
                 context_bytes=options.context_bytes * 3 // 4,
                 min_context_bytes=least,
                 batch_tokens=options.batch_tokens,
@@ -90,7 +91,7 @@ def _show(
         title=f"{size}, {si(shards.n_bytes)}B in {shards.n_documents} documents, {options.threads} threads",
         caption="medians; tokens read by the model, context included; CPU seconds of this process",
     )
-    for column in ("", "tokens", "tokens / CPU s", "of plain", "tokens / s", "of plain", "context again", "padding"):
+    for column in ("", "tokens", "tokens / CPU s", "of plain", "tokens / s", "of plain", "repeated context", "padding"):
         table.add_column(column, justify="left" if not column else "right")
     plain = {clock: median(_rate(found, clock) for found in rounds["plain forward"]) for clock in ("cpu", "seconds")}
     for name, found in rounds.items():
@@ -125,7 +126,7 @@ def _cpu() -> float:
 
 @torch.no_grad()
 def _plain(model: Transformer, shards: Shards, batch_tokens: int) -> dict[str, float]:
-    """All tokens of the shards through the model, in full rows; no loss."""
+    """Pass all tokens of the shards through the model in full rows, without a loss."""
     rows = max(1, batch_tokens // model.context_tokens)
     step = rows * model.context_tokens
     ids = shards.tokens(0, shards.n_tokens // step * step) if shards.n_tokens >= step else np.zeros(step, np.int64)

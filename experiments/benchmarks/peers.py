@@ -20,7 +20,7 @@ import tokenizer
 from tokenizer.errors import UserError
 
 TRAINERS = {"gigabpe": "0.1.0", "gigatoken": "0.10.0", "rustbpe": "0.1.0", "tokenizers": "0.23.3"}
-"""Distribution and version of each; `peers_jobs` says how each is called."""
+"""Distribution and version of each trainer; `peers_jobs` calls them."""
 
 ENCODERS = {
     "fastokens": "0.3.5",
@@ -29,7 +29,7 @@ ENCODERS = {
     "tiktoken": "0.14.0",
     "tokenizers": "0.23.3",
 }
-"""The same of those that encode; `encode_jobs` says how each is called."""
+"""Distribution and version of each encoder; `encode_jobs` calls them."""
 
 PINNED = TRAINERS | ENCODERS
 
@@ -42,11 +42,11 @@ class Contender:
     """A row of the table.
 
     Attributes:
-        name: what the table calls it.
-        job: which of the script's `CONTENDERS` it is.
-        arguments: what the job gets, as JSON.
-        python: the interpreter that has the library.
-        script: `peers_jobs.py`, or another that is called alike.
+        name: Name in the table.
+        job: Key in the script's `CONTENDERS`.
+        arguments: Arguments of the job, JSON-able.
+        python: Interpreter with the library.
+        script: `peers_jobs.py`, or a script with the same command line.
     """
 
     name: str
@@ -57,10 +57,10 @@ class Contender:
 
 
 def environment(folder: Path) -> Path:
-    """The interpreter of the peers' environment, which is made in `folder` if it is not there yet.
+    """Return the interpreter of the peers' environment; create the environment in `folder` if it does not exist.
 
     Raises:
-        UserError: the packages cannot be installed, or the folder holds something else.
+        UserError: If the packages cannot be installed, or the folder has other content.
     """
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     mark = folder / _MARK
@@ -71,7 +71,7 @@ def environment(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     wanted = [f"{name}=={version}" for name, version in PINNED.items()]
     steps = {
-        "making the environment": [sys.executable, "-m", "venv", "--clear", str(folder)],
+        "creating the environment": [sys.executable, "-m", "venv", "--clear", str(folder)],
         f"installing {', '.join(wanted)}": [
             *(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
             *wanted,
@@ -79,29 +79,29 @@ def environment(folder: Path) -> Path:
     }
     for what, command in steps.items():
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        # From here on the folder is ours to clear, also if it is left half made.
+        # From now on an unfinished folder is recognized as ours and cleared.
         mark.write_text("unfinished", encoding="utf-8")
         if done.returncode != 0:
             said = (done.stderr.strip() or done.stdout.strip()).splitlines()
             reason = said[-1] if said else f"exit code {done.returncode}"
             raise UserError(
-                f"{what} in {folder} failed: {reason}. This needs the package index once; "
-                "without it, use --peers none, or name an environment made elsewhere by this "
-                "benchmark with --peers-venv"
+                f"{what} in {folder} failed: {reason}. The first run needs the package index; "
+                "without it, use --peers none, or pass an environment that this benchmark created "
+                "elsewhere as --peers-venv"
             )
     mark.write_text(json.dumps(PINNED), encoding="utf-8")
     return python
 
 
 def run(contender: Contender, out: Path) -> dict[str, Any]:
-    """Runs a contender in a process of its own; what it made (merges, or digests of ids) is written to `out`.
+    """Run a contender in a separate process, which writes its merges or digests of ids to `out`.
 
     Returns:
-        What the job measured (of a trainer: `seconds`, `cpu` of the call; `peak_mb`, `bare_mb`, `imports_mb`), `wall`
-        seconds of the whole process, and `others`: cores that other processes kept busy meanwhile (nan where unknown).
+        The job's measurements (for a trainer: `seconds` and `cpu` of the call, `peak_mb`, `bare_mb`, `imports_mb`),
+        `wall` seconds of the whole process, and `others`: cores that other processes used meanwhile (nan if unknown).
     """
     arguments = contender.arguments | {"out": str(out)}
-    # Our own job must import the very packages that this process runs; a peer must not see them.
+    # Our own job must import the packages of this process; a peer must not see them.
     ours = contender.job == "ours"
     root = str(Path(tokenizer.__file__).parents[1])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
@@ -141,9 +141,9 @@ def _busy_seconds() -> float:
 
 
 def agreement(expected: Path, found: Path) -> tuple[int, int, int]:
-    """How many merges two files have in common from the first on, and how many each holds.
+    """Number of merges before the first difference between two files, and the number of merges in each file.
 
-    Where one of them gives tokens only, tokens are compared.
+    If one of them lists only tokens, tokens are compared.
     """
     counts = [0, 0]
     same = 0

@@ -65,7 +65,7 @@ class Row:
 def rows(pattern: Pattern, batches: Sequence[Batch], few: Sequence[Batch], threads: Sequence[int]) -> list[Row]:
     """Return all methods for a pattern: ours on `batches`, the slow ones on `few`."""
     texts = [batch.text(i) for batch in few for i in range(len(batch))]
-    sequence = pattern.regex.split("\n")  # one regex per line, each inside the pieces of the one before
+    sequence = pattern.regex.split("\n")  # one regex per line; each splits the pieces of the line before
     splitter = tokenizers.pre_tokenizers.Sequence(
         [tokenizers.pre_tokenizers.Split(tokenizers.Regex(part), "isolated") for part in sequence]
     )
@@ -119,7 +119,7 @@ def first(batches: Sequence[Batch], n_bytes: int) -> list[Batch]:
 def report(measured: Sequence[Row]) -> bool:
     """Print the table; return whether all agree on the pieces, except `regex`, which has another Unicode version."""
     table = Table(title="Text in memory", caption="medians; MB/s by the clock, and per second of CPU time (per core)")
-    for column in ("pattern", "", "MB", "MB/s", "MB/s per core", "scanning is faster", "pieces"):
+    for column in ("pattern", "", "MB", "MB/s", "MB/s per core", "speed-up of scanning", "pieces"):
         table.add_column(column, justify="left" if column in ("pattern", "") else "right")
     scanning = {row.pattern: row.rate(row.cpu) for row in measured if row.way == "scanning"}
     agree = True
@@ -147,7 +147,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     options.add_argument(
         "--threads", type=common.positive, nargs="+", default=[1, 2], help="threads for counting (default 1 2)"
     )
-    options.add_argument("--slow-bytes", type=common.size, default=5_000_000, help="text for the others (default 5MB)")
+    options.add_argument(
+        "--slow-bytes", type=common.size, default=5_000_000, help="text for HF and regex (default 5MB)"
+    )
     options.set_defaults(max_bytes=100_000_000)
     return options.parse_args(argv)
 

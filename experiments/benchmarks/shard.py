@@ -15,14 +15,12 @@ import argparse
 import json
 import os
 import resource
-import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -67,20 +65,16 @@ def runs(cores: int) -> list[Run]:
 
 def written(corpus: Corpus, cache: Path) -> Path:
     """Return the folder in `cache` with the text in every format (`text.jsonl` and so on)."""
-    key = sha256(repr(corpus.identity()).encode()).hexdigest()[:16]
-    folder = cache / f"forms-{key}"
-    if not folder.is_dir():
-        unfinished = folder.with_suffix(".unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
+
+    def write(folder: Path) -> None:
         table = pa.table({"text": pa.array(list(corpus.documents()), pa.large_string())})
-        pq.write_table(table, unfinished / "text.parquet", compression="zstd", row_group_size=4096)
+        pq.write_table(table, folder / "text.parquet", compression="zstd", row_group_size=4096)
         lines = b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in table.to_pylist())
-        (unfinished / "text.jsonl").write_bytes(lines)
-        with pa.CompressedOutputStream(str(unfinished / "text.jsonl.zst"), "zstd") as file:
+        (folder / "text.jsonl").write_bytes(lines)
+        with pa.CompressedOutputStream(str(folder / "text.jsonl.zst"), "zstd") as file:
             file.write(lines)
-        unfinished.rename(folder)
-    return folder
+
+    return common.cached(cache, "forms", corpus.identity(), write)
 
 
 def job(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -91,7 +85,7 @@ def job(arguments: argparse.Namespace) -> dict[str, Any]:
     tokenizer = Tokenizer.load(arguments.folder)
     corpus = Corpus(CorpusConfig(paths=[str(arguments.text / f"text{run.form}")]))
     batches = partial(corpus.batches, readers=reading_threads(run.cores))
-    tokenizer.encode_batch(["What is built at first use"], threads=run.cores)
+    tokenizer.encode_batch(["warm-up"], threads=run.cores)  # builds the encoder
     next(batches())  # imports
     with tempfile.TemporaryDirectory(dir=arguments.text) as folder:
         works: dict[str, Callable[[], Any]] = {

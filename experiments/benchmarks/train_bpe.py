@@ -12,6 +12,7 @@ import argparse
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,25 +22,20 @@ from rich.table import Table
 from experiments.benchmarks import common, peers
 from experiments.benchmarks.peers import Contender
 from experiments.cli.console import complain
-from tokenizer import Corpus, patterns
+from tokenizer import patterns
 from tokenizer.errors import UserError
 
 LINES, DOCUMENTS = "line", "document"
 
-# Known reasons for different merges.
+# Known reasons for other merges.
 _KNOWN = {
-    "gigabpe": "gigabpe starts from the bytes that occur, not from 256, so it makes some merges more.",
-    "rustbpe": "rustbpe takes the lower byte value first among equal counts; ours, as HF, goes by HF's alphabet.",
+    "gigabpe": "gigabpe starts with only the bytes that occur, not all 256, so it learns a few more merges.",
+    "rustbpe": "rustbpe breaks ties by byte value; ours, like HF, by HF's alphabet.",
 }
 
 
-def corpus(arguments: argparse.Namespace) -> Corpus:
-    """The text that the command line of another benchmark names."""
-    return common.corpus(arguments.paths, arguments.field, arguments.max_bytes)
-
-
 def ours(name: str, options: argparse.Namespace, **arguments: Any) -> Contender:
-    """A row of ours: the files of the command line unless `arguments` says otherwise."""
+    """A row for our trainer, on the files of the command line unless `arguments` has others."""
     defaults = {
         "paths": options.paths,
         "field": options.field,
@@ -54,7 +50,7 @@ def ours(name: str, options: argparse.Namespace, **arguments: Any) -> Contender:
 
 
 def beside_peers(options: argparse.Namespace, vocab_size: int, python: Path | None) -> bool:
-    """Prints ours beside its peers; returns whether all merges are as expected."""
+    """Print ours beside its peers; return whether all merges are as expected."""
     max_bytes = max(options.max_bytes, key=_order)
     text = common.PlainText.of(common.corpus(options.paths, options.field, max_bytes), options.cache)
     _warm([text.lines, text.documents])
@@ -91,86 +87,52 @@ def beside_peers(options: argparse.Namespace, vocab_size: int, python: Path | No
         ]
     bare = results[0].median("bare_mb")
     title = f"BPE, gpt2 pattern, vocabulary {vocab_size:,}, {text.n_bytes / 1e6:.3g} MB; bare interpreter {bare:.0f} MB"
-    columns = (
-        "reads, by",
-        "seconds",
-        "ours / its",
-        "CPU s",
-        "wall s",
-        "peak MB",
-        "above bare",
-        "merges as ours",
-        "others",
-    )
-    rows = _table(title, columns)
-    for result, (words, _) in zip(results, merges, strict=True):
-        rows.add_row(
-            *(result.name, f"{result.median('seconds'):.2f}"),
-            f"{results[0].median('seconds') / result.median('seconds'):.2f}",
-            *(f"{result.median('cpu'):.2f}", f"{result.median('wall'):.2f}"),
-            *(f"{result.median('peak_mb'):.0f}", _above(result)),
-            *(words, f"{result.median('others'):.2f}"),
-        )
-    common.CONSOLE.print(rows)
+    agreement = {result.name: words for result, (words, _) in zip(results, merges, strict=True)}
+    columns = {
+        "reads, by": lambda one: one.name,
+        **_some("seconds"),
+        "ours / its": lambda one: f"{results[0].median('seconds') / one.median('seconds'):.2f}",
+        **_some("CPU s", "wall s", "peak MB", "above bare"),
+        "merges as ours": lambda one: agreement[one.name],
+        **_some("others"),
+    }
+    _print(title, columns, results)
     for job in sorted({contender.job for _, contender in contenders} & _KNOWN.keys()):
         common.CONSOLE.print(_KNOWN[job])
     return all(right for _, right in merges)
 
 
 def by_pattern(options: argparse.Namespace) -> None:
-    """Prints ours with each pattern."""
+    """Print our times with each pattern."""
     max_bytes = max(options.max_bytes, key=_order)
     runs = {
         pattern: _alone(ours(pattern, options, pattern=pattern, max_bytes=max_bytes)) for pattern in options.patterns
     }
     results = common.in_turn(runs, options.rounds)
-    title = f"Ours by pattern, files as given, vocabulary {options.vocab_size[0]:,}"
-    rows = _table(title, ("", "seconds", "times the first", "counting", "merging", "CPU s", "distinct", "others"))
-    for result in results:
-        rows.add_row(
-            *(result.name, f"{result.median('seconds'):.2f}"),
-            f"{result.median('seconds') / results[0].median('seconds'):.2f}",
-            *(f"{result.median(key):.2f}" for key in ("counting", "merging", "cpu")),
-            *(f"{result.facts['distinct']:,}", f"{result.median('others'):.2f}"),
-        )
-    common.CONSOLE.print(rows)
+    columns = {
+        "": lambda one: one.name,
+        **_some("seconds"),
+        "times the first": lambda one: f"{one.median('seconds') / results[0].median('seconds'):.2f}",
+        **_some("counting", "merging", "CPU s", "distinct", "others"),
+    }
+    _print(f"Ours by pattern, files as given, vocabulary {options.vocab_size[0]:,}", columns, results)
 
 
 def by_size(options: argparse.Namespace, vocab_size: int) -> None:
-    """Prints ours with each amount of text."""
+    """Print our times with each amount of text."""
     sizes = sorted(options.max_bytes, key=_order)
     runs = {
         f"{n_bytes or 'all'} bytes": _alone(ours("", options, max_bytes=n_bytes, vocab_size=vocab_size))
         for n_bytes in sizes
     }
-    results = common.in_turn(runs, options.rounds)
+    columns = {
+        "MB": lambda one: f"{one.facts['bytes'] / 1e6:.3g}",
+        **_some("seconds"),
+        "s per 100 MB": lambda one: f"{one.median('seconds') / one.facts['bytes'] * 1e8:.2f}",
+        **_some("counting", "merging", "CPU s", "distinct", "peak MB", "above bare", "others"),
+    }
     title = f"Ours by amount of text, files as given, gpt2 pattern, vocabulary {vocab_size:,}"
-    columns = (
-        "MB",
-        "seconds",
-        "s per 100 MB",
-        "counting",
-        "merging",
-        "CPU s",
-        "distinct",
-        "peak MB",
-        "above bare",
-        "others",
-    )
-    rows = _table(title, columns)
-    for result in results:
-        megabytes = result.facts["bytes"] / 1e6
-        rows.add_row(
-            *(
-                f"{megabytes:.3g}",
-                f"{result.median('seconds'):.2f}",
-                f"{result.median('seconds') / megabytes * 100:.2f}",
-            ),
-            *(f"{result.median(key):.2f}" for key in ("counting", "merging", "cpu")),
-            *(f"{result.facts['distinct']:,}", f"{result.median('peak_mb'):.0f}", _above(result)),
-            f"{result.median('others'):.2f}",
-        )
-    common.CONSOLE.print(rows)
+    _print(title, columns, common.in_turn(runs, options.rounds))
 
 
 def _alone(contender: Contender) -> partial[dict[str, Any]]:
@@ -182,13 +144,13 @@ def _order(n_bytes: int | None) -> float:
 
 
 def _json_lines(options: argparse.Namespace) -> list[str]:
-    """The files as given, where gigatoken reads them: JSON lines, all of them."""
+    """The files of the command line if all are JSON lines, which gigatoken reads; otherwise none."""
     files = common.corpus(options.paths, options.field, None).files
     return [str(path) for path, form in files] if all(form == "jsonl" for _, form in files) else []
 
 
 def _agreement(job: str, common_ours_its: tuple[int, int, int]) -> tuple[str, bool]:
-    """What to say about a contender's merges, and whether they are as expected."""
+    """Description of a contender's merges, and whether they are as expected."""
     same, ours_made, its_made = common_ours_its
     if same == ours_made == its_made:
         return "all", True
@@ -198,12 +160,33 @@ def _agreement(job: str, common_ours_its: tuple[int, int, int]) -> tuple[str, bo
 
 
 def _above(result: common.Result) -> str:
-    """Memory above the interpreter's own, and how much of it imports took."""
+    """Memory above that of the bare interpreter, and the part of it that imports take."""
     above = result.median("peak_mb") - result.median("bare_mb")
     return f"{above:.0f} ({result.median('imports_mb'):.0f} imports)"
 
 
-def _table(title: str, columns: tuple[str, ...]) -> Table:
+def _median(key: str, digits: int = 2) -> Callable[[common.Result], str]:
+    return lambda result: f"{result.median(key):.{digits}f}"
+
+
+_COLUMNS: dict[str, Callable[[common.Result], str]] = {
+    "seconds": _median("seconds"),
+    "counting": _median("counting"),
+    "merging": _median("merging"),
+    "CPU s": _median("cpu"),
+    "wall s": _median("wall"),
+    "peak MB": _median("peak_mb", 0),
+    "above bare": _above,
+    "distinct": lambda result: f"{result.facts['distinct']:,}",
+    "others": _median("others"),
+}
+
+
+def _some(*names: str) -> dict[str, Callable[[common.Result], str]]:
+    return {name: _COLUMNS[name] for name in names}
+
+
+def _print(title: str, columns: dict[str, Callable[[common.Result], str]], results: list[common.Result]) -> None:
     table = Table(
         title=title,
         caption=f"{os.cpu_count()} cores; medians. seconds: the library call with reading, without imports; wall: the "
@@ -211,7 +194,9 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
     )
     for column in columns:
         table.add_column(column, justify="left" if column in ("", "reads, by") else "right", overflow="fold")
-    return table
+    for result in results:
+        table.add_row(*(cell(result) for cell in columns.values()))
+    common.CONSOLE.print(table)
 
 
 def _warm(paths: list[Path]) -> None:
@@ -223,13 +208,16 @@ def _warm(paths: list[Path]) -> None:
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """The command line."""
-    options = common.parser("Phase-1 training beside other people's trainers.", several_sizes=True)
+    """Parse the command line."""
+    options = common.parser("Phase-1 training beside other trainers.", several_sizes=True)
     options.add_argument("--vocab-size", type=common.positive, nargs="+", default=[32_000])
     options.add_argument("--patterns", nargs="*", default=["gpt2"], help="for the table by pattern (two or more)")
-    common.add_peers(options, list(peers.TRAINERS), "which to compare with", "plain text")
+    common.add_peers(options, list(peers.TRAINERS), "trainers to compare with", "plain text")
     options.add_argument(
-        "--threads", type=common.positive, default=None, help="ours (default: all cores, as the peers)"
+        "--threads",
+        type=common.positive,
+        default=None,
+        help="our threads (default: all cores, as the peers)",
     )
     return common.parse_peers(options, argv)
 

@@ -41,7 +41,7 @@ class Clock:
     seconds: dict[str, list[float]] = field(default_factory=dict)
 
     def time(self, name: str, work: Any) -> Any:
-        """Do it, and note how long it took."""
+        """Do the work and record how long it took."""
         began = self._now()
         result = work()
         self.seconds.setdefault(name, []).append(self._now() - began)
@@ -63,7 +63,7 @@ class Llama:
     """Hugging Face's model with the weights of ours, its own loss, and the same optimizers.
 
     Args:
-        run: Ours.
+        run: The training run of our model.
         bf16: Whether matrix products are in bf16.
     """
 
@@ -95,7 +95,7 @@ class Llama:
         self._bf16 = bf16
 
     def gradients(self, inputs: Tensor, targets: Tensor) -> float:
-        """Forward and backward pass; the mean loss."""
+        """Do the forward and backward pass; return the mean loss."""
         with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self._bf16):
             loss: Tensor = self.model(input_ids=inputs, labels=targets, shift_labels=targets, use_cache=False).loss
         torch.autograd.backward(loss)
@@ -103,7 +103,7 @@ class Llama:
 
 
 def update(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
-    """Clip, and step; the learning rates are small enough for both models to stay alike."""
+    """Clip the gradients and step. The learning rates are so small that the models stay nearly equal."""
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     for optimizer in optimizers:
         optimizer.step()
@@ -111,7 +111,7 @@ def update(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
 
 
 def measure(run: Trainer, rounds: int) -> tuple[Clock, float]:
-    """Take `rounds` steps of both models in turn; the clock, and the operations per second of a matrix product."""
+    """Take `rounds` steps of both models in turn; return the times and the FLOPs per second of a matrix product."""
     bf16 = run.identity["precision"] == "bf16"
     llama = Llama(run, bf16=bf16)
     clock = Clock(run.device)
@@ -142,7 +142,7 @@ def measure(run: Trainer, rounds: int) -> tuple[Clock, float]:
 
 
 def table(run: Trainer, clock: Clock, limit: float) -> Table:
-    """Tokens per second, without and with the optimizers' part, and how far they are from the limit."""
+    """Table of tokens per second, without and with the optimizers, and of FLOPs relative to the matrix product."""
     tokens = run.config.batch_size * run.context_tokens
     parameters = run.model.n_parameters()
     unit = "second" if run.device.type == "cuda" else f"CPU second of {torch.get_num_threads()} thread(s)"
@@ -153,11 +153,11 @@ def table(run: Trainer, clock: Clock, limit: float) -> Table:
             f"tokens, {run.config.batch_size} rows of {run.context_tokens}, {run.identity['precision']}, {run.device}"
         ),
         caption=(
-            f"medians; a matrix product: {si(limit)} operations per second; data loading: {data / (data + step):.2%} "
-            "of a step of ours"
+            f"medians; a matrix product: {si(limit)} FLOPs per second; data loading: {data / (data + step):.2%} "
+            "of our step"
         ),
     )
-    for column in ("", "gradients", "with optimizers", "of the product's speed"):
+    for column in ("", "gradients", "with optimizers", "FLOPs / matrix product"):
         rows.add_column(column, justify="left" if column == "" else "right")
     rates = {}
     for name in ("ours", "llama"):
@@ -167,7 +167,7 @@ def table(run: Trainer, clock: Clock, limit: float) -> Table:
         label = "ours" if name == "ours" else "Hugging Face Llama"
         rows.add_row(label, *(f"{rate:,.0f}" for rate in rates[name]), f"{share:.0%}")
     ratios = (f"{a / b:.2f}" for a, b in zip(rates["ours"], rates["llama"], strict=True))
-    rows.add_row("ours over theirs", *ratios, "")
+    rows.add_row("ours / Llama", *ratios, "")
     return rows
 
 
@@ -177,7 +177,7 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Trainer:
     tokenizer = train_bpe(count_pretokens(text.batches(), "gpt2"), arguments.vocab_size)
     write_shards(folder / "shards", tokenizer, text.batches())
     hidden_size = arguments.hidden_size or 0
-    # Unpadded: Llama would predict padding.
+    # No padding of the vocabulary: Llama would predict it.
     model = ModelConfig(
         n_layers=arguments.n_layers, hidden_size=hidden_size, head_dim=min(64, hidden_size or 64), vocab_multiple=1
     )
@@ -196,7 +196,7 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Trainer:
         vector_lr=1e-3,
     )
     run = Trainer(model, train, Shards.open(folder / "shards"), folder / "run")
-    with torch.no_grad():  # zero projections would hide what attention costs in gradients
+    with torch.no_grad():  # with zero projections, attention would have no gradients to compute
         for parameter in run.model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.01)
     run.begin()
@@ -204,19 +204,19 @@ def prepare(arguments: argparse.Namespace, folder: Path) -> Trainer:
 
 
 def main(argv: list[str]) -> int:
-    """Measure what the command line asks for; return the exit code."""
+    """Parse the command line, measure and print the table; return the exit code."""
     options = common.parser("Training steps beside Hugging Face's Llama.")
     options.set_defaults(rounds=7)
     options.add_argument("--n-layers", type=common.positive, default=4, help="layers (default 4)")
     options.add_argument("--hidden-size", type=common.positive, help="default 64 times the layers")
-    options.add_argument("--vocab-size", type=common.positive, default=8192, help="a round number (default 8192)")
+    options.add_argument("--vocab-size", type=common.positive, default=8192, help="default 8192")
     options.add_argument("--rows", type=common.positive, default=8, help="rows of a step (default 8)")
     options.add_argument("--context", type=common.positive, default=256, help="tokens of a row (default 256)")
     options.add_argument("--precision", choices=PRECISIONS, default="auto")
     options.add_argument("--compile", action="store_true", help="fuse both models' layers with torch.compile")
-    options.add_argument("--document-mask", action="store_true", help="ours attends within documents, theirs to all")
+    options.add_argument("--document-mask", action="store_true", help="only for ours: Llama attends to whole rows")
     options.add_argument("--device", default="auto")
-    options.add_argument("--threads", type=common.positive, help="of a CPU (default: Torch's)")
+    options.add_argument("--threads", type=common.positive, help="threads on a CPU (default: Torch's)")
     arguments = options.parse_args(argv)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)

@@ -18,7 +18,7 @@ from typing import Any
 from rich.table import Table
 
 from experiments.benchmarks import common
-from experiments.benchmarks.train_bpe import corpus
+from experiments.cli.console import complain
 from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.transition import resolve_transition
 from tokenizer import UserError, count_pretokens, patterns, train_bpe
@@ -39,7 +39,7 @@ NAMES = {
 
 def ours(arguments: argparse.Namespace, max_bytes: int | None) -> dict[str, Any]:
     """Measure counting, phase 1, and both passes and the merges of phase 2, including all reading."""
-    text = corpus(argparse.Namespace(**vars(arguments) | {"max_bytes": max_bytes}))
+    text = common.corpus(arguments.paths, arguments.field, max_bytes)
     started = time.perf_counter()
     counts = count_pretokens(text, arguments.pattern, unit=PHASE1[arguments.rules]["unit"], threads=arguments.threads)
     phase1 = train_bpe(counts, arguments.vocab_size)
@@ -74,7 +74,7 @@ def hugging_face(arguments: argparse.Namespace) -> dict[str, Any]:
     """`BpeTrainer` on lines cut at the phase-2 fence, from bytes."""
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
-    text = corpus(argparse.Namespace(**vars(arguments) | {"max_bytes": arguments.hf_bytes}))
+    text = common.corpus(arguments.paths, arguments.field, arguments.hf_bytes)
     lines = [line for document in text.documents() for line in document.splitlines(keepends=True)]
     n_bytes = sum(len(line.encode()) for line in lines)
     started = time.perf_counter()
@@ -96,7 +96,7 @@ def hugging_face(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def by_size(title: str, results: list[common.Result]) -> Table:
-    """Medians of ours for each amount of text."""
+    """Table of our medians for each amount of text."""
     table = Table(title=title)
     columns = ("threshold", "last count", "stages", "dead seams")
     for column in (*NAMES, *columns):
@@ -110,7 +110,7 @@ def by_size(title: str, results: list[common.Result]) -> Table:
 
 
 def growth_chart(results: list[common.Result]) -> Any:
-    """Seconds, peak memory and cells of the merge loop against the amount of text, a panel each."""
+    """Chart of seconds, peak memory and cells of the merge loop by amount of text."""
     import altair as alt
 
     rows = [{name: result.median(key) / unit for name, (key, unit) in NAMES.items()} for result in results]
@@ -127,13 +127,20 @@ def parse(argv: list[str]) -> argparse.Namespace:
     options = common.parser("Both training phases against stock HF tokenizers.", several_sizes=True)
     options.add_argument("--vocab-size", type=common.positive, default=50_000)
     options.add_argument(
-        "--transition", type=float, default=40_000, help="a share, or a number of tokens (default 40000)"
+        "--transition",
+        type=float,
+        default=40_000,
+        help="a share, or a number of tokens (default 40000)",
     )
     options.add_argument("--pattern", help="phase 1's pattern (default: that of the rules)")
     options.add_argument("--rules", default="uw-2025", choices=sorted(PRESETS), help="(default uw-2025)")
-    options.add_argument("--threads", type=common.positive, default=None, help="ours (default: all cores)")
+    options.add_argument("--threads", type=common.positive, default=None, help="our threads (default: all cores)")
     options.add_argument(
-        "--memory", type=common.size, default=None, metavar="SIZE", help="ours, in phase 2 (default: no limit)"
+        "--memory",
+        type=common.size,
+        default=None,
+        metavar="SIZE",
+        help="our limit in phase 2 (default: none)",
     )
     options.add_argument(
         "--hf-bytes", type=common.size, default="5MB", metavar="SIZE", help="text for HF (default 5MB)"
@@ -146,7 +153,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Check the arguments here, because errors in a contender's process are not readable."""
+    """Check the arguments before any training."""
     common.corpus(arguments.paths, arguments.field, None)
     patterns.resolve(arguments.pattern)
     t = resolve_transition(arguments.vocab_size, arguments.transition)
@@ -171,14 +178,12 @@ def main(argv: list[str]) -> int:
             runs["HF, from scratch"] = partial(common.run, hugging_face, arguments)
         results = common.in_turn(runs, arguments.rounds)
     except UserError as error:
-        from experiments.cli.console import complain
-
         complain(error)
         return 2
     mine = results[: len(sizes)]
     common.CONSOLE.print(by_size(f"BPE + SuperBPE, {job}; medians of {arguments.rounds}", mine))
     if not arguments.no_hf:
-        common.CONSOLE.print(common.table(f"The largest beside stock HF, {job}", [mine[-1], *results[len(sizes) :]]))
+        common.CONSOLE.print(common.table(f"Largest text beside stock HF, {job}", [mine[-1], *results[len(sizes) :]]))
     if arguments.plot is not None:
         growth_chart(mine).save(arguments.plot)
     return 0

@@ -3,9 +3,8 @@
 Each case is encoded at half and at full size. The table shows the time at full size and its growth: 2 is linear, and
 slightly more is n log n.
 
-TOKENIZER is a folder written by `Tokenizer.save`, or a file in another format. `--pattern` replaces the pattern or
-fence (none: no splitting), or supplies one for a format without a pattern. `--damaged` moves a merge after merges that
-depend on it, as in an unordered list. On a busy machine the ratios are noisy: run it again.
+TOKENIZER is a folder written by `Tokenizer.save`, or a file in another format. On a busy machine the ratios are noisy:
+run it again.
 """
 
 from __future__ import annotations
@@ -17,13 +16,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 from rich.table import Table
 
 from experiments.benchmarks import common
 from experiments.cli.console import complain
-from tokenizer import Tokenizer, UserError, patterns
-from tokenizer.definition import Definition
+from tokenizer import Tokenizer, UserError
 
 CASES: dict[str, Callable[[int, random.Random], str]] = {
     "one letter": lambda n, _: "a" * n,
@@ -41,7 +38,7 @@ CASES: dict[str, Callable[[int, random.Random], str]] = {
 
 
 def seconds(tokenizer: Tokenizer, case: Callable[[int, random.Random], str], n: int, rounds: int) -> float:
-    """CPU time of encoding n bytes on one thread, the least of the rounds; random text is another one each time."""
+    """CPU time to encode n bytes on one thread: the minimum of the rounds, each with other random text."""
     times = []
     for number in range(rounds):
         text = case(n, random.Random(f"{n} {number}"))
@@ -49,41 +46,17 @@ def seconds(tokenizer: Tokenizer, case: Callable[[int, random.Random], str], n: 
         ids, _ = tokenizer.encode_batch([text], threads=1)
         times.append(time.process_time() - started)
     if sum(tokenizer.token_byte_lengths()[ids]) != len(text.encode()):
-        message = "the ids do not spell the text"
-        raise AssertionError(message)
-    return min(times)  # what else runs on the machine only adds
-
-
-def variant(tokenizer: Tokenizer, pattern: str | None, damaged: bool) -> Tokenizer:
-    """The tokenizer with another pattern, or with a merge that comes late."""
-    merges, n_phase1 = tokenizer.merge_ids, tokenizer.n_phase1_merges
-    cut = patterns.resolve(pattern) if pattern else tokenizer.fence or tokenizer.pattern
-    if damaged:
-        at = int(np.flatnonzero(np.isin(merges[:, 2], merges[:, :2]))[0])
-        merges = np.concatenate([np.delete(merges, at, axis=0), merges[at : at + 1]])
-        n_phase1 = len(merges) - 1
-    return Tokenizer(
-        Definition(
-            byte_ids=tokenizer.byte_ids,
-            merge_ids=merges,
-            n_phase1_merges=n_phase1,
-            pattern=cut,
-            fence=cut,
-            special_tokens=tokenizer.special_tokens,
-            unmerged=tokenizer.unmerged,
-            ignore_merges=tokenizer.ignore_merges,
-        )
-    )
+        raise AssertionError("the ids do not spell the text")
+    return min(times)  # other processes can only add time
 
 
 def main(argv: list[str]) -> int:
-    """Runs the cases and prints a table for each tokenizer; 2 for a user's mistake."""
-    options = argparse.ArgumentParser(description="Time of encoding the worst text at two sizes.")
+    """Run the cases and print a table for each tokenizer; return 2 for a user error."""
+    options = argparse.ArgumentParser(description="Encoding time of worst-case text at two sizes.")
     options.add_argument("tokenizers", nargs="+")
     options.add_argument("--max-bytes", type=common.size, default="10MB", metavar="SIZE", help="full size (10MB)")
     options.add_argument("--rounds", type=common.positive, default=5)
-    options.add_argument("--pattern", help="another pattern or fence")
-    options.add_argument("--damaged", action="store_true", help="with a merge behind those that need it")
+    options.add_argument("--pattern", help="pattern for a format without one")
     arguments = options.parse_args(argv)
     n = arguments.max_bytes
     given = {"pattern": arguments.pattern} if arguments.pattern else {}
@@ -93,11 +66,9 @@ def main(argv: list[str]) -> int:
         except UserError as error:
             complain(error)
             return 2
-        if arguments.pattern or arguments.damaged:
-            tokenizer = variant(tokenizer, arguments.pattern, arguments.damaged)
         tokenizer.encode_ordinary("builds the encoder")
-        table = Table(title=f"{path}, pattern {arguments.pattern or 'its own'}")
-        for column in ("", "seconds", "MB/s", "times half the size's"):
+        table = Table(title=path)
+        for column in ("", "seconds", "MB/s", "time / time at half size"):
             table.add_column(column, justify="right")
         for name, case in CASES.items():
             half, full = (seconds(tokenizer, case, size, arguments.rounds) for size in (n // 2, n))

@@ -8,7 +8,7 @@ import typing
 from experiments.arms import check_arms
 from experiments.config import BUDGETS, check_choice
 from experiments.logging.tracking import MODES
-from tokenizer.durable import Verify
+from tokenizer.checksums import Verify
 from tokenizer.errors import UserError
 
 if typing.TYPE_CHECKING:

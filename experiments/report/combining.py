@@ -23,8 +23,8 @@ from experiments.stages.tokenizers import ArmTokenizer
 from experiments.stages.verdict import LEAST_EVIDENCE
 from experiments.store import runs
 from experiments.store.artifacts import Artifact, C, Store
-from lm.evaluate.bits_per_byte import compare_all
-from tokenizer.durable import digest
+from lm.evaluate.comparison import compare_all
+from tokenizer.checksums import digest
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
 from tokenizer.pretrained import load_saved

@@ -9,7 +9,8 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from experiments.results import Scores
-from lm.evaluate.bits_per_byte import Comparison, Evaluation, aggregate
+from lm.evaluate.bits_per_byte import Evaluation
+from lm.evaluate.comparison import Comparison, aggregate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

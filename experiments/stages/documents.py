@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.results import HeldoutDocuments
 from lm.data.scripts import script
-from lm.evaluate.evaluation import Grouping
+from lm.evaluate.bits_per_byte import Grouping
 from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError

@@ -11,8 +11,10 @@ from experiments.stages import budget
 from experiments.stages.comparison import ArmModels, ArmResult, Result, of_seed, scored
 from experiments.stages.documents import groupings
 from experiments.stages.models import open_shards
-from lm.evaluate.bits_per_byte import FORMAT_VERSION, compare_all
-from lm.evaluate.cost import FORMULAS, decode_seconds, inference_cost
+from lm.evaluate.bits_per_byte import FORMAT_VERSION
+from lm.evaluate.comparison import compare_all
+from lm.evaluate.cost import FORMULAS, inference_cost
+from lm.evaluate.decode_time import decode_seconds
 from lm.evaluate.distributed import load_and_evaluate
 from tokenizer.errors import UserError
 

@@ -14,7 +14,7 @@ from lm.data.shards import FORMAT_VERSION, MANIFEST, Shards
 from lm.model import initialization
 from lm.model.device import arithmetic, resolve_device
 from lm.train.loop import train
-from tokenizer.durable import read_sealed
+from tokenizer.checksums import read_sealed
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from experiments.cli.console import training_summary
 from experiments.results import TrainedTokenizer
 from experiments.stages.tokenizers import ArmTokenizer, keep, load, points, say_if_short, trained
 from experiments.store.manifest import FORMAT
-from tokenizer.durable import digest, write_whole
+from tokenizer.checksums import digest
+from tokenizer.durable import write_whole
 from tokenizer.train.bpe import train_bpe
 from tokenizer.train.counting import PretokenCounts
 

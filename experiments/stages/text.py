@@ -16,9 +16,9 @@ from experiments.store.artifacts import Artifact
 from superbpe.sources import Source
 from tokenizer import Batch
 from tokenizer._native import DocumentFilter
+from tokenizer.checksums import digest
 from tokenizer.corpus import embedded
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
-from tokenizer.durable import digest
 from tokenizer.errors import UserError
 from tokenizer.files import check_file
 from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts, weighted

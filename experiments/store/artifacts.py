@@ -24,7 +24,8 @@ from filelock import FileLock, Timeout
 from experiments.results import Contents
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin
 from experiments.store.measured import measured
-from tokenizer.durable import Verify, check_files, check_sizes, digest, naming, read_sealed, recorded, sync
+from tokenizer.checksums import Verify, check_files, check_sizes, digest, read_sealed, recorded
+from tokenizer.durable import naming, sync
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Store:
         on_wait: Called with an artifact's name when another process is making it and this one has to wait.
         on_use: Called with every artifact that is made or reused.
         verify: When files are compared with their checksums.
-        progress: Called while that takes place, as in `tokenizer.durable.check_files`.
+        progress: Called while that takes place, as in `tokenizer.checksums.check_files`.
     """
 
     def __init__(

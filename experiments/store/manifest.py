@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tokenizer.durable import read_sealed, write_sealed
+from tokenizer.checksums import read_sealed, write_sealed
 from tokenizer.files import read_json
 
 if TYPE_CHECKING:

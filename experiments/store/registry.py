@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.store.artifacts import Store
 from experiments.store.runs import RECORD
-from tokenizer.durable import digest, write_json
+from tokenizer.checksums import digest
+from tokenizer.durable import write_json
 from tokenizer.files import read_json
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 import xxhash
 
 from lm.data.shards import TextLoss
-from tokenizer.durable import remember_checksum
+from tokenizer.checksums import remember_checksum
 
 if TYPE_CHECKING:
     from pathlib import Path

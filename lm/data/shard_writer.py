@@ -14,7 +14,8 @@ import numpy as np
 
 from lm.data.shard_files import HashedFile, ShardFile, checksum_of_first
 from lm.data.shards import COVERED, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED, TextLoss, token_hashes
-from tokenizer.durable import check_files, checksum, read_sealed, recorded, write_sealed, write_whole
+from tokenizer.checksums import check_files, checksum, read_sealed, recorded, write_sealed
+from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from tokenizer.durable import Verify, check_files, read_sealed
+from tokenizer.checksums import Verify, check_files, read_sealed
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
 

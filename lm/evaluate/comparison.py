@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from lm.evaluate.bits_per_byte import Evaluation
 from lm.evaluate.bootstrap import multi_bootstrap, percentile_interval, percentile_p_value
-from lm.evaluate.evaluation import Evaluation
 from lm.evaluate.significance import estimate, holm, ratio_component, seed_component
 from tokenizer.errors import UserError
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lm.data.shards import Shards
-from lm.evaluate.bits_per_byte import evaluate
 from lm.evaluate.config import EvalConfig
+from lm.evaluate.evaluation import evaluate
 from lm.model.weights import load_model
 from lm.train.distributed import current, lockstep
 from tokenizer.errors import UserError
@@ -42,11 +42,11 @@ def load_and_evaluate(
     Args:
         folder: Folder of the model, which every process reads.
         shards: The held-out documents, which every process maps.
-        token_byte_lengths: As for `lm.evaluate.bits_per_byte.evaluate`.
+        token_byte_lengths: As for `lm.evaluate.evaluation.evaluate`.
         config: Windows and intervals.
         device: As in `TrainConfig`; each process uses its own CUDA device.
-        groups: As for `lm.evaluate.bits_per_byte.evaluate`.
-        progress: As for `lm.evaluate.bits_per_byte.evaluate`.
+        groups: As for `lm.evaluate.evaluation.evaluate`.
+        progress: As for `lm.evaluate.evaluation.evaluate`.
 
     Raises:
         UserError: As for `load_model` and `evaluate`.

@@ -1,237 +1,116 @@
-"""Result of an evaluation: losses by document, by token of the vocabulary and by group of documents."""
+"""Evaluation of a model: loss per byte on held-out documents.
+
+The rules (docs/evaluation.md explains why they make tokenizers comparable):
+
+- `<|endoftext|>` precedes every document. Every text token is scored exactly once. The `<|endoftext|>` that ends a
+  document is scored too, once per document, but reported separately: it has no bytes.
+- The denominator is the UTF-8 bytes of the original documents, asserted equal to the bytes of the tokens.
+- Averages are micro-averages: all nats over all bytes.
+- Contexts are measured in bytes (`lm.evaluate.windows`).
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm.evaluate.bootstrap import percentile_interval, resampled_ratios
+# Not all are used here: they are imported from `lm.evaluation`, the old name of this module, until version 0.3.
+from lm.evaluate.bits_per_byte import FEWEST_CLUSTERS, FORMAT_VERSION, Evaluation, Grouping  # noqa: F401
+from lm.evaluate.comparison import Comparison, Verdict, aggregate, compare, compare_all  # noqa: F401
 from lm.evaluate.config import EvalConfig
-from tokenizer.durable import replacing, write_json
+from lm.evaluate.scoring import score_documents
+from lm.evaluate.windows import plan_windows
 from tokenizer.errors import UserError
-from tokenizer.files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
-FORMAT_VERSION = 2
-FEWEST_CLUSTERS = 30
-"""`auto` resamples single documents if there are fewer clusters than this."""
-SOURCE = "source"
-"""Name of the grouping that `cluster: source` resamples."""
+    from lm.data.shards import Shards
+    from lm.model.transformer import Transformer
+    from tokenizer.progress import Progress
 
 
-@dataclass(frozen=True)
-class Grouping:
-    """Which group each document belongs to.
+def evaluate(
+    model: Transformer,
+    shards: Shards,
+    token_byte_lengths: NDArray[Any],
+    config: EvalConfig,
+    *,
+    groups: Mapping[str, Grouping] | None = None,
+    distributed: bool = False,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Score every document of `shards`.
 
-    Attributes:
-        names: Names of the groups.
-        index: int32[n_documents], index into `names`.
+    Args:
+        model: Anything with a `Transformer`'s forward, vocab_size, context_tokens and tokenizer_sha256.
+        shards: The held-out documents.
+        token_byte_lengths: int[vocab_size], raw bytes of each token, `Tokenizer.token_byte_lengths()`.
+        config: Windows and intervals.
+        groups: Groupings of the documents by name (`source`, `script`), for results per group.
+        distributed: All processes of `torch.distributed` call this with the same arguments and share the documents.
+            Each gets the whole result, which equals that of one process to the last bit on equal hardware.
+        progress: Called after every group of documents with ("evaluate", documents done, documents).
+
+    Raises:
+        UserError: If model and shards have different tokenizers, a token is longer than the context, or the tokens do
+            not have the documents' bytes.
     """
-
-    names: tuple[str, ...]
-    index: NDArray[np.int32]
-
-    def __post_init__(self) -> None:
-        if len(self.index) and not 0 <= int(self.index.min()) <= int(self.index.max()) < len(self.names):
-            raise UserError(f"the index of a group is out of range ({len(self.names)} names)")
-
-    def sums(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Sum of a per-document array over each group, float64[n_groups]."""
-        return np.bincount(self.index, weights=values, minlength=len(self.names)).astype(np.float64)
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Scores of one model on one set of documents.
-
-    Attributes:
-        config: How it was scored.
-        tokenizer_sha256: Hash of the tokenizer.
-        document_bytes: int64[n_documents], UTF-8 bytes of each original document.
-        document_tokens: int64[n_documents], text tokens of each.
-        text_nats: float64[n_documents], loss of the text tokens of each.
-        eos_nats: float64[n_documents], loss of the `<|endoftext|>` that ends each.
-        token_nats: float64[vocab_size], summed loss of each id as a target, `<|endoftext|>` included.
-        token_counts: int64[vocab_size], number of times each id was a target.
-        token_lengths: int64[vocab_size], raw bytes of each token, 0 for special tokens.
-        limited_bytes: Bytes scored in windows that were limited by the number of positions.
-        short_context_bytes: Bytes scored with less than the minimum context although the document had more.
-        context_bytes_sum: Sum over all scored bytes of the bytes of their context.
-        forward_tokens: Inputs of all forward passes, including tokens that were only context.
-        padded_tokens: Inputs of all forward passes, padding included.
-        groups: Groupings of the documents, by name: `source`, `script`.
-    """
-
-    config: EvalConfig
-    tokenizer_sha256: str
-    document_bytes: NDArray[np.int64]
-    document_tokens: NDArray[np.int64]
-    text_nats: NDArray[np.float64]
-    eos_nats: NDArray[np.float64]
-    token_nats: NDArray[np.float64]
-    token_counts: NDArray[np.int64]
-    token_lengths: NDArray[np.int64]
-    limited_bytes: int
-    short_context_bytes: int
-    context_bytes_sum: int
-    forward_tokens: int
-    padded_tokens: int
-    groups: Mapping[str, Grouping] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name, grouping in self.groups.items():
-            if len(grouping.index) != len(self.document_bytes):
-                raise UserError(
-                    f"the grouping by {name} has {len(grouping.index)} documents, but {len(self.document_bytes)} "
-                    "were scored; group the held-out documents of the shards"
-                )
-
-    @property
-    def bits_per_byte(self) -> float:
-        """Loss of all text tokens in bits over all original bytes."""
-        return float(self.text_nats.sum()) / math.log(2) / int(self.document_bytes.sum())
-
-    def cluster(self) -> tuple[str, Grouping | None]:
-        """Unit of resampling: `source` with its grouping, or `document` with None.
-
-        Raises:
-            UserError: If the configuration says `source`, but there are fewer than two known sources.
-        """
-        wanted, found = self.config.cluster, self.groups.get(SOURCE)
-        if wanted == "source" and (found is None or len(found.names) < 2):
-            raise UserError(
-                "cluster=source, but the documents have fewer than two known sources; set corpus.source_field, "
-                "use several files, or set eval.cluster=document"
-            )
-        if found is None or wanted == "document" or (wanted == "auto" and len(found.names) < FEWEST_CLUSTERS):
-            return "document", None
-        return SOURCE, found
-
-    def clustered(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Sum a per-document array over each unit of resampling."""
-        _, grouping = self.cluster()
-        return values.astype(np.float64) if grouping is None else grouping.sums(values)
-
-    def resampled_bits_per_byte(self) -> NDArray[np.float64]:
-        """float64[bootstrap_samples]: bits per byte of resampled documents (or sources)."""
-        bits, sizes = self.clustered(self.text_nats / math.log(2)), self.clustered(self.document_bytes)
-        return resampled_ratios(bits, sizes, samples=self.config.bootstrap_samples, seed=self.config.seed)
-
-    def summary(self) -> dict[str, Any]:
-        """Results as a JSON-able dictionary; the interval is None for fewer than two documents."""
-        n_bytes, n_tokens = int(self.document_bytes.sum()), int(self.document_tokens.sum())
-        nats, n_documents = float(self.text_nats.sum()), len(self.text_nats)
-        interval = None
-        if n_documents > 1:
-            interval = list(percentile_interval(self.resampled_bits_per_byte(), self.config.confidence))
-        return {
-            "bits_per_byte": self.bits_per_byte,
-            "bits_per_byte_interval": interval,
-            "confidence": self.config.confidence,
-            "nats_per_byte": nats / n_bytes,
-            "nats_per_token": nats / n_tokens,
-            "nats_per_document": nats / n_documents,
-            "eos_nats_per_document": float(self.eos_nats.mean()),
-            "bytes_per_token": n_bytes / n_tokens,
-            "n_documents": n_documents,
-            "n_bytes": n_bytes,
-            "n_tokens": n_tokens,
-            "context_bytes": self.config.context_bytes,
-            "min_context_bytes": self.config.min_context_bytes,
-            "mean_context_bytes": self.context_bytes_sum / n_bytes,
-            "position_limited_share": self.limited_bytes / n_bytes,
-            "short_context_share": self.short_context_bytes / n_bytes,
-            "overlap_share": 1 - (n_tokens + n_documents) / self.forward_tokens,
-            "padding_share": 1 - self.forward_tokens / self.padded_tokens,
-            "cluster": self.cluster()[0],
-            "tokenizer_sha256": self.tokenizer_sha256,
-            **{f"by_{name}": self.by(name) for name in self.groups},
-        }
-
-    def by(self, name: str) -> list[dict[str, Any]]:
-        """Loss and compression of the largest groups, by the same rules as for all documents."""
-        grouping = self.groups[name]
-        documents = np.bincount(grouping.index, minlength=len(grouping.names))
-        columns = (self.document_bytes, self.document_tokens, self.text_nats, self.eos_nats)
-        sizes, tokens, nats, eos = (grouping.sums(column) for column in columns)
-        order = sorted(range(len(sizes)), key=lambda i: (-sizes[i], grouping.names[i]))
-        return [
-            {
-                "name": grouping.names[i],
-                "bits_per_byte": nats[i] / math.log(2) / sizes[i],
-                "nats_per_byte": nats[i] / sizes[i],
-                "bytes_per_token": sizes[i] / tokens[i],
-                "eos_nats_per_document": eos[i] / documents[i],
-                "n_bytes": int(sizes[i]),
-                "n_documents": int(documents[i]),
-            }
-            for i in order[:_GROUPS_SHOWN]
-            if sizes[i]
-        ]
-
-    def save(self, folder: Path) -> None:
-        """Write `documents.npz` and `tokens.npz`, then `evaluation.json`, which marks the folder as complete."""
-        folder.mkdir(parents=True, exist_ok=True)
-        index = {f"group:{name}": grouping.index for name, grouping in self.groups.items()}
-        for file_name, arrays in (
-            ("documents.npz", {name: getattr(self, name) for name in _PER_DOCUMENT} | index),
-            ("tokens.npz", {name: getattr(self, name) for name in _PER_TOKEN}),
-        ):
-            with replacing(folder / file_name) as file:
-                np.savez_compressed(file, allow_pickle=False, **arrays)
-        content = {
-            "format_version": FORMAT_VERSION,
-            "config": dataclasses.asdict(self.config),
-            "groups": {name: list(grouping.names) for name, grouping in self.groups.items()},
-            **{name: getattr(self, name) for name in _SCALARS},
-            "summary": self.summary(),
-        }
-        write_json(folder / "evaluation.json", content)
-
-    @classmethod
-    def load(cls, folder: Path) -> Evaluation:
-        """Read what `save` wrote.
-
-        Raises:
-            UserError: If the folder has no complete evaluation.
-        """
-        try:
-            content = read_json(folder / "evaluation.json")
-            version = content["format_version"]
-            if version != FORMAT_VERSION:
-                raise UserError(f"{folder} has an evaluation of format version {version}; evaluate again")
-            with np.load(folder / "documents.npz", allow_pickle=False) as file:
-                arrays = {name: file[name] for name in _PER_DOCUMENT}
-                groups = {
-                    name: Grouping(tuple(names), file[f"group:{name}"]) for name, names in content["groups"].items()
-                }
-            with np.load(folder / "tokens.npz", allow_pickle=False) as file:
-                tokens = {name: file[name] for name in _PER_TOKEN}
-            scalars = {name: content[name] for name in _SCALARS}
-            config = EvalConfig(**content["config"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            if isinstance(error, UserError):
-                raise
-            raise UserError(f"{folder} has no complete evaluation ({error!r}); evaluate again") from error
-        if any(len({len(array) for array in part.values()}) != 1 for part in (arrays, tokens)):
-            raise UserError(f"{folder} has a damaged evaluation; evaluate again")
-        return cls(config=config, groups=groups, **arrays, **tokens, **scalars)
+    lengths = np.asarray(token_byte_lengths, np.int64)
+    _check(model, shards, lengths, config)
+    plan = partial(
+        plan_windows,
+        context_bytes=config.context_bytes,
+        min_context_bytes=config.min_context_bytes,
+        context_tokens=model.context_tokens,
+    )
+    scores = score_documents(
+        model,
+        shards,
+        lengths,
+        plan,
+        batch_tokens=config.batch_tokens,
+        min_context_bytes=config.min_context_bytes,
+        distributed=distributed,
+        progress=progress,
+    )
+    limited, short, context_sum, forward, padded = (int(total) for total in scores.totals)
+    return Evaluation(
+        config=config,
+        tokenizer_sha256=shards.tokenizer_sha256,
+        document_bytes=np.array(shards.document_bytes),
+        document_tokens=np.diff(shards.document_ends, prepend=0) - 1,
+        text_nats=scores.text_nats,
+        eos_nats=scores.eos_nats,
+        token_nats=scores.token_nats,
+        token_counts=scores.token_counts,
+        token_lengths=lengths,
+        limited_bytes=limited,
+        short_context_bytes=short,
+        context_bytes_sum=context_sum,
+        forward_tokens=forward,
+        padded_tokens=padded,
+        groups=dict(groups or {}),
+    )
 
 
-# Largest groups in the summary; the arrays have all of them.
-_GROUPS_SHOWN = 100
-_PER_DOCUMENT = ("document_bytes", "document_tokens", "text_nats", "eos_nats")
-_PER_TOKEN = ("token_nats", "token_counts", "token_lengths")
-_SCALARS = (
-    "tokenizer_sha256",
-    *("limited_bytes", "short_context_bytes", "context_bytes_sum", "forward_tokens", "padded_tokens"),
-)
+def _check(model: Transformer, shards: Shards, lengths: NDArray[np.int64], config: EvalConfig) -> None:
+    if len(lengths) != shards.vocab_size or model.vocab_size != shards.vocab_size:
+        raise UserError(
+            f"vocabularies differ: model {model.vocab_size}, shards {shards.vocab_size}, byte lengths "
+            f"{len(lengths)}; use the tokenizer that wrote the shards and a model trained with it"
+        )
+    if model.tokenizer_sha256 and model.tokenizer_sha256 != shards.tokenizer_sha256:
+        raise UserError(
+            f"the model was trained with tokenizer {model.tokenizer_sha256[:12]}, the shards were written by "
+            f"{shards.tokenizer_sha256[:12]}; use shards and model of one tokenizer"
+        )
+    if lengths.max() > config.context_bytes:
+        raise UserError(
+            f"context_bytes={config.context_bytes} is below the longest token ({lengths.max()} bytes); "
+            f"use at least {lengths.max()}"
+        )

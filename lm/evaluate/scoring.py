@@ -39,7 +39,7 @@ _SAFE = (1e-20, 1e30)
 
 @dataclass
 class Scores:
-    """Sums of nats and context statistics; see `lm.evaluate.evaluation.Evaluation`.
+    """Sums of nats and context statistics; see `lm.evaluate.bits_per_byte.Evaluation`.
 
     Scores of disjoint sets of documents add up exactly: floats are per document, and sums over documents are integers.
 
@@ -96,8 +96,8 @@ def score_documents(
         plan: Chooses the windows of a document.
         batch_tokens: Maximum number of tokens of a forward pass, padding included.
         min_context_bytes: Contexts below this count as short.
-        distributed: As for `lm.evaluate.bits_per_byte.evaluate`.
-        progress: As for `lm.evaluate.bits_per_byte.evaluate`.
+        distributed: As for `lm.evaluate.evaluation.evaluate`.
+        progress: As for `lm.evaluate.evaluation.evaluate`.
     """
     rank, world = (dist.get_rank(), dist.get_world_size()) if distributed else (0, 1)
     scores = Scores.zeros(shards.n_documents, shards.vocab_size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -237,10 +238,4 @@ class _Row:
 
 def _whole_characters(data: bytes) -> bytes:
     """Drop a character that is cut off at the end."""
-    for size in range(1, min(4, len(data) + 1)):
-        lead = data[-size]
-        if lead & 0xC0 == 0x80:
-            continue
-        needed = 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2 if lead >= 0xC0 else 1
-        return data[:-size] if needed > size else data
-    return data
+    return data[: codecs.utf_8_decode(data, "replace", False)[1]]

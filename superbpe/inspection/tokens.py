@@ -16,8 +16,6 @@ from tokenizer.alphabet import NOT_IN_UTF8
 from tokenizer.tokenizer import n_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tokenizer.patterns import Pattern
     from tokenizer.tokenizer import Tokenizer
 
@@ -160,37 +158,10 @@ def _unreachable(tokenizer: Tokenizer, partial: Mask, no_text: Mask) -> Mask:
         failing = np.flatnonzero(found).tolist()
         ids, _ = tokenizer.encode_batch([before + vocab[i].decode() + after for i in failing])
         found[ids] = False  # any token that occurs in a text is reachable
-    parts = np.flatnonzero(partial).tolist()
-    phases = _pair_ranks(tokenizer) if parts else []
-    for i in parts:  # not valid text by themselves: only their merges can be tried
-        never = not NOT_IN_UTF8.isdisjoint(vocab[i])
-        found[i] = never or _merged([tokenizer.byte_ids[byte] for byte in vocab[i]], phases) != [i]
+    parts = np.flatnonzero(partial)  # not valid text by themselves: only their merges can be tried
+    never = np.array([not NOT_IN_UTF8.isdisjoint(vocab[i]) for i in parts.tolist()], dtype=np.bool_)
+    found[parts] = never | (tokenizer.definition.encoder.tokens_in_tokens()[parts] != 1)
     return found
-
-
-_Ranks = dict[tuple[int, int], tuple[int, int]]
-
-
-def _pair_ranks(tokenizer: Tokenizer) -> list[_Ranks]:
-    """(rank, new id) of each pair, per pass; the last one if a pair is repeated."""
-    n = len(tokenizer.merge_ids)
-    end = tokenizer.n_phase1_merges if tokenizer.mode == "two-pass" else n
-    rows = tokenizer.merge_ids.tolist()
-    return [
-        {(left, right): (rank, made) for rank, (left, right, made) in enumerate(rows[start:stop])}
-        for start, stop in ((0, end), (end, n))
-        if stop > start or start == 0
-    ]
-
-
-def _merged(ids: list[int], phases: Sequence[_Ranks]) -> list[int]:
-    for ranks in phases:
-        while len(ids) > 1:
-            (_, made), place = min((ranks.get((ids[i], ids[i + 1]), (len(ranks), -1)), i) for i in range(len(ids) - 1))
-            if made < 0:
-                break
-            ids = [*ids[:place], made, *ids[place + 2 :]]
-    return ids
 
 
 def _is_partial(token: bytes) -> bool:

@@ -16,7 +16,8 @@ import pytest
 from experiments.store.artifacts import MANIFEST, Store, artifact_at
 from tests.experiments.demo import Demo, make
 from tests.flipping import flips
-from tokenizer.durable import read_sealed, write_sealed, write_whole
+from tokenizer.checksums import read_sealed, write_sealed
+from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 
 ROOT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""The benchmarks of evaluation on little text; that of the formulas is in `test_pipeline.py`, on evaluations."""
+"""The benchmark of evaluation on little text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pytest
 
-from experiments.benchmarks import coverage, evaluate, wrong_formulas
+from experiments.benchmarks import evaluate
 from experiments.stages.documents import groupings
 from tokenizer import Corpus, CorpusConfig, count_pretokens, train_bpe
 from tokenizer.errors import UserError
@@ -32,20 +32,6 @@ def test_evaluation_beside_the_plain_forward_pass(
     assert "plain forward" in out
     assert "min_context_bytes=16" in out
     assert evaluate.main([str(corpus), "--tokenizer", str(tmp_path / "none")]) == 2
-
-
-def test_intervals_hold_the_truth_as_often_as_the_table_says(capsys: pytest.CaptureFixture[str]) -> None:
-    single, each = coverage.coverage(np.random.default_rng(0), 2, 4.0, 40, 4000)
-    assert single < 0.92
-    assert each > 0.95
-    assert coverage.main(["--seeds", "3", "--ratios", "1", "--rounds", "100"]) == 0
-    assert "Satterthwaite" in capsys.readouterr().out
-
-
-def test_rolling_windows_score_everything_once() -> None:
-    windows = wrong_formulas.rolling_windows(4, np.zeros(12, np.int64))
-    assert [target for w in windows for target in range(w.first, w.last + 1)] == list(range(1, 12))
-    assert all(w.last - w.start <= 4 for w in windows)
 
 
 def test_descriptions_of_other_documents_are_refused(tmp_path: Path) -> None:

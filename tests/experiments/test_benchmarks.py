@@ -205,7 +205,7 @@ def test_other_ids_and_refusals_are_shown(
     assert encode.main([str(corpus), *options]) == 0
     out = capsys.readouterr().out
     assert out.count("wrong: ") == 2
-    assert out.count("gigatoken 0.10.0 refuses: ") == 1
+    assert out.count("gigatoken 0.10.0 rejects it: ") == 1
 
 
 @pytest.mark.slow

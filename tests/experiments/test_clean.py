@@ -17,7 +17,7 @@ from experiments.cli.main import run
 from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
 from tests.experiments.demo import make
-from tokenizer.durable import read_sealed
+from tokenizer.checksums import read_sealed
 
 if TYPE_CHECKING:
     from pathlib import Path

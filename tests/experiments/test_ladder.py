@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks.ladder.__main__ import main, parse
-from experiments.benchmarks.ladder.measure import Curve, Seconds, Work, power_law
-from experiments.benchmarks.ladder.pretokens import CUSTOM
+from experiments.benchmarks.ladder.measure import Curve, Seconds, Work
 from experiments.benchmarks.ladder.trainers import RUNGS, TRAINERS
 from experiments.benchmarks.ladder.training import stretches, symbols_left, work_of
 from tests import texts
-from tokenizer import Batch, count_pretokens, patterns, reference
+from tokenizer import Batch, count_pretokens, reference
 
 
 def curve(at, **options):
@@ -85,38 +84,24 @@ def test_times_show_what_was_measured():
     assert str(Seconds(30338, measured=False)) == "~30,338"
 
 
-def test_power_laws_are_found():
-    k, beta = power_law([10, 100, 1000], [3 * x**0.6 for x in (10, 100, 1000)])
-    assert k == pytest.approx(3)
-    assert beta == pytest.approx(0.6)
-
-
-def test_the_custom_pattern_takes_no_fast_path_and_cuts_the_same():
-    assert patterns.resolve(CUSTOM).name == "custom"
-    for text in texts.sample(20_000):
-        assert patterns.split(text, CUSTOM) == patterns.split(text, "gpt2")
-
-
-def test_a_vocabulary_without_merges_is_refused(capsys):
+def test_a_vocabulary_without_merges_is_rejected(capsys):
     with pytest.raises(SystemExit):
         parse(["text.txt", "--vocab-sizes", "256"])
-    assert "use 257 or more" in capsys.readouterr().err
+    assert "must be at least 257" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
-def test_all_parts_run_on_a_small_text(tmp_path, capsys):
+def test_all_trainers_run_on_a_small_text(tmp_path, capsys):
     corpus = tmp_path / "text.jsonl"
     with corpus.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps({"text": text}) + "\n" for text in texts.sample(60_000))
     out = tmp_path / "out"
-    sizes = ["--vocab-sizes", "280", "500", "--limit", "0.2", "--workers", "2"]
+    sizes = ["--vocab-sizes", "280", "500", "--limit", "0.2"]
     assert main([str(corpus), "--out", str(out), *sizes]) == 0
     said = capsys.readouterr().out
     assert "the merges of all exact trainers: equal" in said
-    assert "the counts of all chunkings: equal" in said
-    assert "the numbers of pieces of all engines: equal" in said
-    for name in ("training", "per_merge", "chunks", "engines", "heaps"):
+    for name in ("training", "per_merge"):
         assert (out / f"{name}.svg").read_text(encoding="utf-8").startswith("<svg")
         assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     with (out / "training.csv").open(encoding="utf-8") as file:
@@ -126,7 +111,3 @@ def test_all_parts_run_on_a_small_text(tmp_path, capsys):
     assert len(rows) == 2 * len(names)
     assert {row["training_measured"] for row in rows if row["trainer"] == "native"} == {"True"}
     assert all(float(row["training_seconds"]) >= 0 for row in rows)
-    with (out / "heaps.csv").open(encoding="utf-8") as file:
-        distinct = [int(row["distinct"]) for row in csv.DictReader(file)]
-    assert distinct == sorted(distinct)
-    assert len(distinct) > 3

@@ -1,6 +1,5 @@
 """The rungs of the ladder equal the reference; and what only some of them have: processes, caches, approximation."""
 
-import io
 import itertools
 import random
 from pydoc_data.topics import topics
@@ -9,20 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.benchmarks.ladder.chunks import chunk_boundaries, count_file, cutting_token
-from experiments.benchmarks.ladder.encoders import ENCODERS, merge_linked, replay
 from experiments.benchmarks.ladder.parallel import ParallelWords, Workers
 from experiments.benchmarks.ladder.selection import CachedTopPairs, SortedPairs, Ties
 from experiments.benchmarks.ladder.trainers import EXACT, TRAINERS, divergence, learn
 from experiments.benchmarks.ladder.words import InPlaceWords
 from tests import texts
+from tests.experiments.ladder_encoders import ENCODERS, merge_linked, replay
 from tokenizer.reference import (
     TIE_BREAKS,
     as_bytes,
     as_words,
     byte_alphabet,
     count_pretokens,
-    cut_at_special,
     encode,
     merge_by_rank,
     ranks_of,
@@ -80,8 +77,8 @@ def workers():
 
 
 def in_parallel(counts, n, workers, tie_break="lowest-ids", **options):
-    words = ParallelWords(as_words(counts), workers, **options)
-    pairs = SortedPairs(words.pair_counts(), Ties(byte_alphabet(), tie_break))
+    words = ParallelWords(as_words(counts).items(), workers, **options)
+    pairs = SortedPairs(words, Ties(byte_alphabet(), tie_break))
     return list(itertools.islice(learn(words, pairs), n)), words
 
 
@@ -96,8 +93,8 @@ def test_parallel_merges_are_the_same_wherever_it_turns_serial(counts, workers):
 def test_parallel_turns_serial_when_the_mean_of_the_window_falls(counts, workers):
     # Two readings of the clock for each merge: the merges take 9, 1, 1, 1... seconds.
     readings = itertools.accumulate(itertools.chain([0, 9], itertools.cycle([0, 1])))
-    words = ParallelWords(as_words(counts), workers, window=3, serial_below=3, clock=lambda: next(readings))
-    pairs = SortedPairs(words.pair_counts(), Ties(byte_alphabet(), "lowest-ids"))
+    words = ParallelWords(as_words(counts).items(), workers, window=3, serial_below=3, clock=lambda: next(readings))
+    pairs = SortedPairs(words, Ties(byte_alphabet(), "lowest-ids"))
     merges = learn(words, pairs)
     serial = []
     for _ in range(5):
@@ -145,7 +142,7 @@ def test_a_dead_worker_is_an_error():
 
 def cached(counts, n, refresh):
     words = InPlaceWords(as_words(counts).items())
-    pairs = CachedTopPairs(words.pair_counts(), Ties(byte_alphabet(), "lowest-ids"), refresh)
+    pairs = CachedTopPairs(words, Ties(byte_alphabet(), "lowest-ids"), refresh)
     return list(itertools.islice(learn(words, pairs), n))
 
 
@@ -255,77 +252,3 @@ def test_a_caller_may_change_the_tokens_it_gets(name):
 def test_a_long_piece_needs_no_quadratic_time():
     ranks = ranks_of([(b"a", b"a"), (b"aa", b"aa"), (b"aaaa", b"aaaa")])
     assert merge_linked([b"a"] * 100_001, ranks) == [b"a" * 8] * 12_500 + [b"a"]
-
-
-# --- Chunks that begin with a special token ---
-
-END = "<|endoftext|>"
-
-
-@pytest.fixture(scope="module")
-def text_file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("chunks") / "text.txt"
-    path.write_text(END.join(texts.sample(60_000)) + "日本語" + END + END + "last", encoding="utf-8", newline="")
-    return path
-
-
-def test_chunks_begin_with_special_tokens(text_file):
-    data = text_file.read_bytes()
-    for n in (1, 2, 4, 7):
-        with text_file.open("rb") as file:
-            cuts = chunk_boundaries(file, n, END.encode())
-        # Each cut is the first special token at or after an evenly spaced place.
-        found = {data.find(END.encode(), len(data) * number // n) for number in range(1, n)}
-        assert cuts == sorted({0, len(data)} | found - {-1})
-        assert len(cuts) > min(n, 3)
-
-
-@pytest.mark.parametrize("window", [1, 2, 3, 4, 5, 64])
-def test_a_special_token_across_two_windows_is_found(window):
-    data = b"a" * 10 + b"<end>" + b"b" * 11 + b"<end>" + b"c" * 3
-    cuts = chunk_boundaries(io.BytesIO(data), 4, b"<end>", window=window)
-    # Places 8, 17 and 25 move on to 10, 26 and 26.
-    assert cuts == [0, 10, 26, 34]
-
-
-def test_without_special_tokens_there_is_one_chunk():
-    assert chunk_boundaries(io.BytesIO(b"abcdef"), 4, b"<end>") == [0, 6]
-    assert chunk_boundaries(io.BytesIO(b""), 4, b"<end>") == [0]
-
-
-def test_four_workers_count_what_one_process_counts(text_file):
-    text = text_file.read_bytes().decode()
-    for specials in ([END], [END, END + END]):
-        expected = count_pretokens([text], GPT2, special_tokens=specials)
-        assert count_file(text_file, GPT2, special_tokens=specials, workers=4) == expected
-
-
-def test_an_empty_file_has_no_pretokens(tmp_path):
-    (tmp_path / "empty.txt").touch()
-    assert count_file(tmp_path / "empty.txt", GPT2, special_tokens=[END], workers=2) == {}
-
-
-def test_a_file_is_not_cut_where_a_special_token_may_be_part_of_another():
-    assert cutting_token(["<s>", "<s><s>"]) == "<s>"
-    assert cutting_token(["<s>", "a<s>b"]) == "a<s>b"
-    assert cutting_token(["<s>", "x<s", "<end>"]) == "x<s"
-    assert cutting_token(["<s>x", "<s>"]) == "<s>x"
-    for none in ([], ["aXa"], ["ab", "ba"]):
-        with pytest.raises(ValueError, match="holds none at which a file can be cut"):
-            cutting_token(none)
-
-
-specials = st.lists(st.text(alphabet="ab<", min_size=1, max_size=3), min_size=1, max_size=3, unique=True)
-
-
-@given(st.text(alphabet="ab< ", max_size=40), specials, st.integers(1, 5))
-@settings(max_examples=1500, deadline=None, derandomize=True)
-def test_chunks_hold_the_text_between_special_tokens(text, specials, n):
-    try:
-        token = cutting_token(specials)
-    except ValueError:
-        return
-    cuts = chunk_boundaries(io.BytesIO(text.encode()), n, token.encode(), window=2)
-    parts = [text[start:stop] for start, stop in itertools.pairwise(cuts)]
-    assert "".join(parts) == text
-    assert [piece for part in parts for piece in cut_at_special(part, specials)] == cut_at_special(text, specials)

@@ -23,7 +23,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from experiments import pipeline
-from experiments.benchmarks import wrong_formulas
 from experiments.cli.main import run
 from experiments.results import Folder, Reading, TrainedModel
 from experiments.stages import phase1, phase2
@@ -143,13 +142,6 @@ def test_three_seeds_are_compared_as_pairs_of_runs(
     (compared,) = [row for row in metrics if row["group"] == "comparison" and row["n_seeds"] == 3]
     assert len(compared["seed_differences"]) == 3
     _rejected("evaluate", [*tiny, "lm.n_seeds=0"], tmp_path)
-    # Two of those evaluations by the formulas of the literature.
-    manifests = {path: json.loads((path / "manifest.json").read_text()) for path in _paths(tmp_path, "evaluation")}
-    pair = {manifest["contents"]["tokenizer_sha256"]: str(path) for path, manifest in manifests.items()}
-    assert wrong_formulas.main(list(pair.values())) == 0
-    table = capsys.readouterr().out
-    assert all(name in table for name, _ in wrong_formulas.formulas())
-    assert wrong_formulas.main([str(tmp_path), str(tmp_path)]) == 2
 
 
 def test_a_sweep_over_transitions_counts_once_and_trains_phase_1_once(tiny: list[str], tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from experiments.stages.comparison import FEWEST_DOCUMENTS, ArmResult, Result
 from experiments.stages.verdict import detail, show, verdict
 from lm.data.shards import TextLoss
-from lm.evaluate.bits_per_byte import Comparison
+from lm.evaluate.comparison import Comparison
 
 _TOO_FEW = "Too few held-out {} to compare BPE and SuperBPE: there are {}, and at least 30 are required."
 

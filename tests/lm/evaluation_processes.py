@@ -14,7 +14,8 @@ import torch
 from lm.data.shards import Shards
 from lm.evaluate import distributed as distributed_evaluation
 from lm.evaluate import scoring
-from lm.evaluate.bits_per_byte import EvalConfig, Evaluation
+from lm.evaluate.bits_per_byte import Evaluation
+from lm.evaluate.config import EvalConfig
 from lm.train import distributed
 from tokenizer.errors import UserError
 

@@ -9,7 +9,8 @@ import math
 import numpy as np
 import pytest
 
-from lm.evaluate.bits_per_byte import Grouping, compare, compare_all
+from lm.evaluate.bits_per_byte import Grouping
+from lm.evaluate.comparison import compare, compare_all
 from lm.evaluate.significance import Component, estimate, holm, ratio_component, seed_component, t_quantile
 from tests.lm.test_evaluation import made_up
 from tokenizer.errors import UserError

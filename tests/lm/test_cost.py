@@ -8,7 +8,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from lm.evaluate.cost import decode_seconds, inference_cost
+from lm.evaluate.cost import inference_cost
+from lm.evaluate.decode_time import decode_seconds
 from lm.model.kv_cache import KVCache
 from lm.model.transformer import ModelConfig, Transformer
 from tokenizer.errors import UserError

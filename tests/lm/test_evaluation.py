@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from lm.evaluate.bits_per_byte import EvalConfig, Evaluation, compare, evaluate
+from lm.evaluate.bits_per_byte import Evaluation
+from lm.evaluate.comparison import compare
+from lm.evaluate.config import EvalConfig
+from lm.evaluate.evaluation import evaluate
 from lm.model.transformer import ModelConfig, Transformer
 from tokenizer.errors import UserError
 

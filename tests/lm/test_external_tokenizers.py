@@ -14,7 +14,8 @@ from lm.bytelevel.byte_model import ByteModel
 from lm.data.sharding import ShardConfig, write_shards
 from lm.data.shards import Shards, TextLoss
 from lm.data.stream import DocumentStream
-from lm.evaluate.bits_per_byte import EvalConfig, evaluate
+from lm.evaluate.config import EvalConfig
+from lm.evaluate.evaluation import evaluate
 from lm.evaluate.token_statistics import TokenFacts, loss_by_bytes, loss_by_phase, token_counts
 from lm.evaluate.undertrained import categories, unused_ids
 from lm.evaluate.windows import plan_windows

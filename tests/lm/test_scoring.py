@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from lm.evaluate.bits_per_byte import EvalConfig, Evaluation, Grouping, evaluate
+from lm.evaluate.bits_per_byte import Evaluation, Grouping
+from lm.evaluate.config import EvalConfig
+from lm.evaluate.evaluation import evaluate
 from lm.evaluate.scoring import _fast_nats
 from lm.model.transformer import ModelConfig, Transformer
 from lm.model.weights import MODEL, model_tensors, save_tensors

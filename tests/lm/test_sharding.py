@@ -12,7 +12,7 @@ import xxhash
 
 from lm.data.sharding import ShardConfig, write_shards
 from lm.data.shards import Shards
-from tokenizer.durable import read_sealed
+from tokenizer.checksums import read_sealed
 from tokenizer.errors import UserError
 
 

@@ -8,7 +8,7 @@ import pytest
 from lm.data.sharding import ShardConfig, write_shards
 from lm.data.shards import Shards
 from tests.flipping import flips
-from tokenizer.durable import read_sealed, write_sealed
+from tokenizer.checksums import read_sealed, write_sealed
 from tokenizer.errors import UserError
 
 

@@ -278,10 +278,8 @@ def _merges(
     listed: list[Any], tokens: dict[str, bytes], vocab: dict[str, int], path: Path
 ) -> tuple[np.ndarray[Any, np.dtype[np.uint32]], str]:
     strings = bool(listed) and isinstance(listed[0], str)
-    if columns := _columns(listed, {name: vocab[name] for name in tokens}):
-        return np.array(columns, dtype=np.uint32).T, "strings" if strings else "pairs"
     rows = []
-    for rank, entry in enumerate(listed):  # an empty list, or an invalid one: find the error
+    for rank, entry in enumerate(listed):
         pair = entry.split(" ") if isinstance(entry, str) else entry
         if len(pair) != 2 or isinstance(entry, str) != strings:
             raise UserError(f"{path} is damaged: merge {rank} is {quoted(entry)}")
@@ -292,18 +290,3 @@ def _merges(
             )
         rows.append((vocab[left], vocab[right], vocab[left + right]))
     return np.array(rows, dtype=np.uint32).reshape(-1, 3), "strings" if strings else "pairs"
-
-
-def _columns(listed: list[Any], ids: dict[str, int]) -> list[list[int]] | None:
-    """Ids of all left parts, right parts and products; None if an entry is invalid."""
-    kinds = set(map(type, listed))
-    if kinds not in ({str}, {list}):
-        return None
-    pairs: list[list[str]] = [entry.split(" ") for entry in listed] if kinds == {str} else listed
-    if set(map(len, pairs)) != {2}:
-        return None
-    try:
-        left, right = ([ids[pair[side]] for pair in pairs] for side in (0, 1))
-        return [left, right, [ids[first + second] for first, second in pairs]]
-    except (KeyError, TypeError):
-        return None

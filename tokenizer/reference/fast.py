@@ -8,20 +8,11 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
+from typing import Any
 
-from tokenizer.reference.naive import (
-    Accept,
-    Merge,
-    Pair,
-    Word,
-    as_words,
-    break_tie,
-    byte_alphabet,
-    phase1_rules,
-    replace_pair,
-)
+from tokenizer.reference.naive import Accept, Merge, Pair, Word, break_tie, replace_pair, train_naive
 
 
 def train_words_fast(
@@ -85,17 +76,6 @@ def train_words_fast(
     return merges
 
 
-def train_fast(
-    counts: Mapping[bytes, int],
-    n_merges: int,
-    *,
-    tie_break: str = "lowest-ids",
-    min_count: int = 1,
-    max_token_bytes: int | None = None,
-    special_tokens: Sequence[str] = (),
-) -> list[Merge]:
-    """Phase 1 over counted pretokens: the merges of `naive.train_naive`."""
-    accept = phase1_rules(max_token_bytes, special_tokens)
-    return train_words_fast(
-        as_words(counts), n_merges, tokens=byte_alphabet(), tie_break=tie_break, min_count=min_count, accept=accept
-    )
+def train_fast(counts: Mapping[bytes, int], n_merges: int, **options: Any) -> list[Merge]:
+    """Phase 1 over counted pretokens: the merges of `naive.train_naive`, with the same options."""
+    return train_naive(counts, n_merges, **options, train=train_words_fast)

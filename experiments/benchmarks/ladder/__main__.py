@@ -1,17 +1,13 @@
-"""The source documents' tables on your text: `python -m experiments.benchmarks.ladder FILES [--out FOLDER]`.
+"""Each step from the textbook's BPE trainer to the Rust core: `python -m experiments.benchmarks.ladder FILES`.
 
-Parts:
+The first table shows seconds by vocabulary size, with preprocessing apart (*From Hours to Seconds*), for each rung of
+the ladder, the Rust core and HF `tokenizers`. It also shows the share of the time that finding the best pair takes, and
+how far the merges of the approximate rung are from the exact ones. A rung stops after `--limit` seconds of merges; its
+later cells are extrapolated and marked. The second table shows milliseconds per merge as training proceeds
+(*Production BPE*).
 
-- `training`: seconds by vocabulary size, a row for each rung of the ladder, the native core and HF `tokenizers`,
-  preprocessing apart (*From Hours to Seconds*); and milliseconds for a merge as training proceeds (*Production BPE*).
-  A rung stops after `--limit` seconds of merges; its later cells are extrapolated and marked. The share spent
-  selecting is there too, and how far the approximate rung's merges are from the exact ones.
-- `chunks`: counting pretokens in worker processes, in chunks that begin with a special token (the CS336 trainer).
-- `engines`: split, and split and count, by engines of regexes and by the scanner.
-- `heaps`: distinct pretokens against the length of the text, with Heaps' law fitted.
-
-Writes each table as CSV and each plot as SVG and PNG. On 94 MB and two cores everything takes about a quarter of an
-hour. Exits with 1 if two that should agree do not.
+Each table is also written as CSV, and as a plot in SVG and PNG. 94 MB take about ten minutes on two cores. The exit
+code is 1 if exact trainers give different merges.
 """
 
 from __future__ import annotations
@@ -22,55 +18,35 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments.benchmarks.ladder import output, pretokens, training
-
-PARTS = ("training", "chunks", "engines", "heaps")
+from experiments.benchmarks import common
+from experiments.benchmarks.ladder import output, training
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     options = argparse.ArgumentParser(prog="experiments.benchmarks.ladder", description="The ladder of trainers.")
     options.add_argument("paths", nargs="+", help="text: .txt, .jsonl[.gz|.zst] or .parquet files, directories, globs")
     options.add_argument("--field", default="text", help="field that holds the text (default text)")
-    options.add_argument("--max-bytes", type=int, default=None, help="use only so much text")
+    options.add_argument("--max-bytes", type=int, default=None, help="maximum bytes of text")
     options.add_argument("--limit", type=float, default=30, help="seconds of merges for each rung (default 30)")
     options.add_argument("--vocab-sizes", type=int, nargs="+", default=[1_000, 10_000, 50_000, 100_000])
-    options.add_argument("--workers", type=int, default=4, help="processes that count chunks (default 4)")
-    options.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure (default all)")
     options.add_argument("--out", type=Path, default=Path("ladder"), help="folder for CSV and plots (default ladder)")
     parsed = options.parse_args(arguments)
     if min(parsed.vocab_sizes) <= 256:
-        options.error(f"--vocab-sizes {min(parsed.vocab_sizes)} leaves no merge beside the 256 bytes; use 257 or more")
+        options.error(f"--vocab-sizes {min(parsed.vocab_sizes)} must be at least 257: 256 bytes and one merge")
     return parsed
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measures, prints, writes; 1 if trainers, counts or engines disagree."""
+    """Measure, print and write; return 1 if exact trainers give different merges."""
     parsed = parse(arguments)
     parsed.out.mkdir(parents=True, exist_ok=True)
-    console, progress = Console(width=max(Console().width, 160)), Console(stderr=True)
-    agree = {}
-    if "training" in parsed.parts:
-        trained = training.measure(parsed, progress)
-        console.print(output.training_table(trained, parsed.out), output.per_merge_table(trained, parsed.out))
-        agree["the merges of all exact trainers"] = trained.agree
-    if "chunks" in parsed.parts:
-        rates, agree["the counts of all chunkings"], about = pretokens.chunks(parsed, progress)
-        console.print(output.rates_table("Counting pretokens in chunks", rates, parsed.out, "chunks"))
-        word = next((token for token in about["longest_tokens"] if token.strip().isalpha()), "")
-        console.print(
-            f"vocabulary 10,000 with {pretokens.END}: {about['merges']:,} merges, the last of a pair that occurs "
-            f"{about['last_count']} times; longest token {about['longest_bytes']} bytes, longest word {word!r}"
-        )
-    if "engines" in parsed.parts:
-        rates, agree["the numbers of pieces of all engines"] = pretokens.engines(parsed, progress)
-        console.print(output.rates_table("Cutting text, one thread", rates, parsed.out, "engines"))
-    if "heaps" in parsed.parts:
-        console.print(output.heaps_table(pretokens.heaps(parsed), parsed.out))
-    for what, equal in agree.items():
-        console.print(f"{what}: {'equal' if equal else 'THEY DIFFER'}")
+    console = common.CONSOLE
+    found = training.measure(parsed, Console(stderr=True))
+    console.print(output.training_table(found, parsed.out), output.per_merge_table(found, parsed.out))
+    console.print(f"the merges of all exact trainers: {'equal' if found.agree else 'THEY DIFFER'}")
     console.print(f"tables and plots are in {parsed.out}; {os.cpu_count()} cores")
-    return 0 if all(agree.values()) else 1
+    return 0 if found.agree else 1
 
 
 if __name__ == "__main__":

@@ -1,48 +1,32 @@
-"""What the parts share: jobs in separate processes, curves of times, and what they say of merges not done."""
+"""Times of a training run, and their extrapolation to merges that were not done."""
 
 from __future__ import annotations
 
 import math
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from experiments.benchmarks import common
-from experiments.benchmarks.peers_jobs import memory_mb
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
 
     from tokenizer import Corpus
 
-T = TypeVar("T")
 PATTERN = "gpt2"
-"""The pattern of the source documents."""
+"""Pattern of the source documents."""
 
 _FEW = 50
-"""With fewer merges than this, a trend of their times is noise."""
+"""With fewer merges than this, the trend of their times is noise."""
 
 
 def corpus(arguments: argparse.Namespace, max_bytes: int | None = None) -> Corpus:
-    """The text that the command line names, or the beginning of it."""
+    """Return the text that the command line names, or its first `max_bytes` bytes."""
     bounds = [bound for bound in (arguments.max_bytes, max_bytes) if bound is not None]
     return common.corpus(arguments.paths, arguments.field, min(bounds, default=None))
-
-
-def _with_peak(job: Callable[..., T], arguments: tuple[Any, ...]) -> tuple[T, float]:
-    result = job(*arguments)
-    return result, memory_mb("VmHWM")
-
-
-def fresh(job: Callable[..., T], *arguments: Any) -> tuple[T, float]:
-    """Runs a job in a new process, so that no other one's memory weighs on it; its result and its peak in MB."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_with_peak, job, arguments).result()
 
 
 @dataclass(frozen=True)
@@ -53,18 +37,18 @@ class Seconds:
     measured: bool = True
 
     def __str__(self) -> str:
-        """For a table: `~` marks what was not measured."""
+        """Format for a table: `~` marks an extrapolated time."""
         digits = 0 if self.value >= 100 else 1 if self.value >= 10 else 2
         return f"{'' if self.measured else '~'}{self.value:,.{digits}f}"
 
 
 @dataclass(frozen=True)
 class Work:
-    """What there is to do for each merge, known from the merges themselves.
+    """Work of each merge, as known from the merges themselves.
 
     Attributes:
-        merging: for the merges from the first: symbols to look at, or places to merge at.
-        recounting: whether finding the best pair takes as much again, because all pairs are counted again.
+        merging: For each merge: number of symbols to visit, or of places to merge at.
+        recounting: Whether finding the best pair is as much work, because all pairs are counted again.
     """
 
     merging: npt.NDArray[np.float64]
@@ -73,15 +57,15 @@ class Work:
 
 @dataclass
 class Curve:
-    """One trainer's run.
+    """Times of one trainer's run.
 
     Attributes:
-        setup: seconds until the first merge: indexing, counting pairs.
-        at: seconds from the first merge's beginning to each merge's end.
-        selecting: the part of them that went into finding the best pair, up to each merge's end.
-        finished: whether the run ended by itself, because it had all merges or no pair was left.
-        scale: what the times have to be multiplied by: 1, or more for a run on a part of the corpus.
-        work: what a merge costs beside finding its pair is proportional to this.
+        setup: Seconds before the first merge: indexing and counting pairs.
+        at: Seconds from the start of the first merge to the end of each merge.
+        selecting: Part of `at` that finding the best pair took.
+        finished: Whether the run ended by itself, because it had all merges or no pair was left.
+        scale: Factor for the times: 1, or more for a run on a part of the corpus.
+        work: Work of each merge; time without finding the pair is proportional to it.
     """
 
     setup: float
@@ -92,7 +76,7 @@ class Curve:
     work: Work | None = None
 
     def total(self, n_merges: int) -> Seconds:
-        """Seconds for a number of merges, setup included; extrapolated if the run stopped earlier."""
+        """Seconds for a number of merges, including setup; extrapolated if the run stopped earlier."""
         done = len(self.at)
         if n_merges <= done or self.finished:
             merging = self.at[min(n_merges, done) - 1] if done and n_merges else 0.0
@@ -100,7 +84,7 @@ class Curve:
         return Seconds(self.scale * (self.setup + self.at[-1] + self._beyond(n_merges)), measured=False)
 
     def _beyond(self, n_merges: int) -> float:
-        """Seconds for the merges after the last one done: merging by the work there is, selecting by its trend."""
+        """Extrapolated seconds after the last merge: merging in proportion to the work, selecting by its trend."""
         if self.work is None:
             return _trend(self.at, n_merges)
         done = len(self.at)
@@ -112,11 +96,11 @@ class Curve:
 
     @property
     def selecting_share(self) -> float | None:
-        """Share of the time after setup that went into finding the best pair; None if there was no merge."""
+        """Share of the time after setup that finding the best pair took; None without a merge."""
         return self.selecting[-1] / self.at[-1] if self.at else None
 
     def per_merge(self, first: int, last: int) -> float | None:
-        """Mean seconds of the merges from number `first` up to, not including, number `last`; None if not all done."""
+        """Mean seconds of the merges `first` to `last` - 1; None if the run stopped before the last of them."""
         if last - 1 > len(self.at) or last <= first:
             return None
         begin = self.at[first - 2] if first > 1 else 0.0
@@ -124,17 +108,17 @@ class Curve:
 
 
 def _trend(at: list[float], n_merges: int) -> float:
-    """Seconds for the merges after the last one done, if the trend continues.
+    """Extrapolated seconds after the last merge, if the trend continues.
 
-    A power of the merge's number is fitted to the times of the second half of the run; after few merges its
-    exponent is taken to be 0, so that time grows with the vocabulary, as *From Hours to Seconds* assumes.
+    A power of the merge's number is fitted to the times of the second half of the run. After few merges the exponent
+    is 0, so that time grows linearly with the vocabulary, as *From Hours to Seconds* assumes.
     """
     done = len(at)
     each = np.diff(at, prepend=0.0)
     if done < _FEW:
         return float(each.mean()) * (n_merges - done)
     numbers = np.arange(1, done + 1)
-    # Means of ten stretches: single merges differ by orders of magnitude.
+    # Fit to the means of ten intervals: single merges differ by orders of magnitude.
     stretches = [part for part in np.array_split(np.arange(done // 2, done), 10) if len(part)]
     x = np.log([numbers[part].mean() for part in stretches])
     y = np.log([max(each[part].mean(), 1e-9) for part in stretches])
@@ -142,9 +126,3 @@ def _trend(at: list[float], n_merges: int) -> float:
     level = math.exp(float(np.mean(y - exponent * x)))
     power = exponent + 1
     return float(level / power * (n_merges**power - done**power))
-
-
-def power_law(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
-    """The factor k and the exponent beta of y = k x^beta, by least squares of the logarithms."""
-    beta, log_k = np.polyfit(np.log(x), np.log(y), 1)
-    return math.exp(float(log_k)), float(beta)

@@ -1,4 +1,4 @@
-"""The last rung: the Rust core with the signatures of the other rungs."""
+"""The last rung: the Rust core with the arguments of the other rungs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def train(
     max_token_bytes: int | None = None,
     special_tokens: Sequence[str] = (),
 ) -> list[Merge]:
-    """Phase 1 over counted pretokens; see `tokenizer.reference.train_naive`."""
+    """Phase 1 over counted pretokens, as `tokenizer.reference.train_naive`."""
     pretokens = sorted(counts)
     trained = _native.train_bpe(
         np.frombuffer(b"".join(pretokens), np.uint8),
@@ -53,9 +53,9 @@ def train(
 
 
 def as_tokenizer(merges: Iterable[Pair]) -> Tokenizer:
-    """A tokenizer of these merges that cuts text nowhere.
+    """Return a tokenizer with these merges that does not split text.
 
-    Every part of a merge has to be a byte or what an earlier merge makes.
+    Every part of a merge must be a byte or the product of an earlier merge.
     """
     places = {token: place for place, token in enumerate(byte_alphabet())}
     ranks = []
@@ -66,6 +66,6 @@ def as_tokenizer(merges: Iterable[Pair]) -> Tokenizer:
 
 
 def encoder(merges: Iterable[Pair]) -> Callable[[str], list[bytes]]:
-    """The tokenizer's own encoder for pieces of text; see `as_tokenizer`."""
+    """Return the encoder of `as_tokenizer` for pieces of text."""
     tokenizer = as_tokenizer(merges)
     return lambda piece: [tokenizer.vocab[token] for token in tokenizer.encode_ordinary(piece)]

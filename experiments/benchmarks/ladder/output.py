@@ -1,4 +1,4 @@
-"""Tables on the screen, the same as CSV, and plots as SVG and PNG."""
+"""Tables for the console, the same tables as CSV, and plots as SVG and PNG."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from experiments.benchmarks.ladder.pretokens import Growth, Rate
     from experiments.benchmarks.ladder.training import Training
 
 # Pairs of light and dark for neighbouring rungs; black for the native core, red for HF.
@@ -22,7 +21,7 @@ _SIZE = {"width": 620, "height": 380}
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """One table as a file."""
+    """Write a table to a CSV file."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(header)
@@ -42,14 +41,14 @@ def _table(title: str, columns: Sequence[str], caption: str | None = None) -> Ta
 
 
 def training_table(result: Training, folder: Path) -> Table:
-    """Preprocessing and training by vocabulary size; writes training.csv and the plot of it."""
+    """Return the table of seconds by vocabulary size; write training.csv and its plot."""
     sizes = list(result.rows[0].training)
     table = _table(
         f"Seconds of training, {result.n_bytes / 1e6:.1f} MB, {result.n_distinct:,} distinct pretokens of "
         f"{result.n_total:,}",
         ["", "preprocessing", *(f"vocabulary {size:,}" for size in sizes), "merges done", "selecting", "peak MB", " "],
-        "~ extrapolated from what was done within the limit; selecting: share of the time after setup; peak MB: of "
-        "the main process",
+        "~ extrapolated from the merges within the limit; selecting: share of the time after setup; peak MB: of the "
+        "main process",
     )
     header = ["trainer", "preprocessing_seconds", "preprocessing_measured", "vocab_size", "training_seconds"]
     lines: list[list[Any]] = []
@@ -90,7 +89,7 @@ def _plot_training(result: Training, folder: Path) -> None:
     ]
     base = alt.Chart(alt.Data(values=values)).encode(
         x=alt.X("vocab_size:Q", title="vocabulary size", scale=alt.Scale(type="log", nice=False)),
-        y=alt.Y("seconds:Q", title="seconds of training, preprocessing apart", scale=alt.Scale(type="log")),
+        y=alt.Y("seconds:Q", title="seconds of training, without preprocessing", scale=alt.Scale(type="log")),
         color=_color(names),
     )
     dots = base.mark_point(size=70, filled=False).encode(
@@ -103,11 +102,11 @@ def _plot_training(result: Training, folder: Path) -> None:
 
 
 def per_merge_table(result: Training, folder: Path) -> Table:
-    """Milliseconds for each merge as training proceeds; writes per_merge.csv (finer stretches) and its plot."""
+    """Return the table of milliseconds per merge; write per_merge.csv, with finer intervals, and its plot."""
     table = _table(
-        "Milliseconds for a merge, as training proceeds",
+        "Milliseconds per merge, as training proceeds",
         ["", *(f"{first:,}–{stop - 1:,}" for first, stop in result.stretches)],
-        "empty: not all of these merges were done within the limit, or the trainer shows no single merges",
+        "empty: the limit was reached first, or the trainer does not report single merges",
     )
     for row in result.rows:
         cells = [row.per_merge.get(stretch) for stretch in result.stretches]
@@ -125,59 +124,9 @@ def per_merge_table(result: Training, folder: Path) -> Table:
         .mark_line(point=alt.OverlayMarkDef(size=18))
         .encode(
             x=alt.X("merge:Q", title="merge", scale=alt.Scale(type="log", nice=False)),
-            y=alt.Y("milliseconds:Q", title="milliseconds for a merge", scale=alt.Scale(type="log")),
+            y=alt.Y("milliseconds:Q", title="milliseconds per merge", scale=alt.Scale(type="log")),
             color=_color([row.name for row in result.rows]),
         )
     )
-    _save(chart.properties(title="What a merge costs as training proceeds", **_SIZE), folder, "per_merge")
-    return table
-
-
-def rates_table(title: str, rates: Sequence[Rate], folder: Path, name: str) -> Table:
-    """Seconds and megabytes per second; writes NAME.csv and a plot of bars."""
-    table = _table(title, ["", "MB", "seconds", "MB/s", "times the first", "peak MB", "result"])
-    for rate in rates:
-        table.add_row(
-            rate.name,
-            f"{rate.n_bytes / 1e6:.1f}",
-            f"{rate.seconds:.2f}",
-            f"{rate.mb_per_second:,.1f}",
-            f"{rate.mb_per_second / rates[0].mb_per_second:.1f}",
-            "" if rate.peak_mb is None else f"{rate.peak_mb:,.0f}",
-            rate.result,
-        )
-    lines = [[rate.name, rate.n_bytes, rate.seconds, rate.mb_per_second, rate.peak_mb, rate.result] for rate in rates]
-    header = ["name", "bytes", "seconds", "mb_per_second", "peak_mb", "result"]
-    write_csv(folder / f"{name}.csv", header, lines)
-    values = [{"name": rate.name, "rate": rate.mb_per_second} for rate in rates]
-    bars = alt.Chart(alt.Data(values=values)).encode(
-        x=alt.X("rate:Q", title="MB/s"),
-        y=alt.Y("name:N", title=None, sort=[rate.name for rate in rates], axis=alt.Axis(labelLimit=400)),
-    )
-    text = bars.mark_text(align="left", dx=4).encode(text=alt.Text("rate:Q", format=",.1f"))
-    _save((bars.mark_bar() + text).properties(title=title, width=_SIZE["width"]), folder, name)
-    return table
-
-
-def heaps_table(growth: Growth, folder: Path) -> Table:
-    """Distinct pretokens by length of the text; writes heaps.csv and a plot with the fitted law."""
-    table = _table(
-        f"Distinct pretokens, and Heaps' law: {growth.k:.3g} x pretokens^{growth.beta:.3f}",
-        ["MB", "pretokens", "distinct", "fitted"],
-        "fitted to the longer half of the beginnings",
-    )
-    fitted = [growth.k * total**growth.beta for total in growth.total]
-    lines = list(zip(growth.n_bytes, growth.total, growth.distinct, fitted, strict=True))
-    for n_bytes, total, distinct, law in lines:
-        table.add_row(f"{n_bytes / 1e6:.2f}", f"{total:,}", f"{distinct:,}", f"{law:,.0f}")
-    write_csv(folder / "heaps.csv", ["bytes", "pretokens", "distinct", "fitted"], lines)
-    values = [{"total": total, "distinct": distinct, "fitted": law} for _, total, distinct, law in lines]
-    chart = alt.Chart(alt.Data(values=values)).encode(
-        x=alt.X("total:Q", title="pretokens", scale=alt.Scale(type="log"))
-    )
-    title, scale = "distinct pretokens", alt.Scale(type="log")
-    dots = chart.mark_point(size=60, filled=True).encode(y=alt.Y("distinct:Q", title=title, scale=scale))
-    line = chart.mark_line(strokeDash=[5, 4]).encode(y=alt.Y("fitted:Q", title=title, scale=scale))
-    title = f"Distinct pretokens: {growth.k:.3g} x pretokens^{growth.beta:.3f}"
-    _save((line + dots).properties(title=title, **_SIZE), folder, "heaps")
+    _save(chart.properties(title="Milliseconds per merge, as training proceeds", **_SIZE), folder, "per_merge")
     return table

@@ -1,6 +1,6 @@
-"""Training in several processes that hold the words, until merges are too small to be worth it.
+"""Training in worker processes that store the words, until merges become too cheap for them.
 
-The adaptive parallel trainer of *From Hours to Seconds*.
+This is the adaptive parallel trainer of *From Hours to Seconds*.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
-from experiments.benchmarks.ladder.words import InPlaceWords
+from experiments.benchmarks.ladder.words import InPlaceWords, Words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _serve(pipe: Connection) -> None:
-    """A worker: keeps its words, and answers with changes of counts alone."""
+    """Loop of a worker: it keeps its words and answers only with changes of counts."""
     words = InPlaceWords([])
     try:
         while True:
@@ -39,12 +39,12 @@ def _serve(pipe: Connection) -> None:
 
 
 class Workers:
-    """Processes that live as long as this object, each for a part of the words.
+    """Worker processes, each with a part of the words.
 
-    They are spawned, so a script that uses them needs the usual `if __name__ == "__main__":`.
+    They are spawned, so a script that uses them needs `if __name__ == "__main__":`.
 
     Args:
-        n: how many.
+        n: Number of processes.
     """
 
     def __init__(self, n: int) -> None:
@@ -63,7 +63,7 @@ class Workers:
             self._processes.append(process)
 
     def _ask(self, messages: Iterable[tuple[str, Any]]) -> list[Any]:
-        """One message to each worker, then one answer from each, in their order."""
+        """Send a message to each worker, then return their answers in order."""
         try:
             for pipe, message in zip(self._pipes, messages, strict=True):
                 pipe.send(message)
@@ -73,20 +73,20 @@ class Workers:
             raise RuntimeError(msg) from None
 
     def load(self, words: list[tuple[Word, int]]) -> Counter[Pair]:
-        """Deals the words out and returns how often each pair occurs in all of them."""
+        """Distribute the words and return the counts of all pairs."""
         n = len(self._pipes)
         return _sum(self._ask(("load", words[start::n]) for start in range(n)))
 
     def merge(self, pair: Pair) -> Counter[Pair]:
-        """Merges a pair in every worker and returns the changes of counts, added up."""
+        """Merge a pair in every worker and return the summed changes of counts."""
         return _sum(self._ask([("merge", pair)] * len(self._pipes)))
 
     def take_back(self) -> list[tuple[list[bytes], int]]:
-        """The words as they are now; the workers forget them."""
+        """Return the current words and remove them from the workers."""
         return [word for part in self._ask([("return", None)] * len(self._pipes)) for word in part]
 
     def close(self) -> None:
-        """Ends the processes."""
+        """End the processes."""
         for pipe in self._pipes:
             pipe.close()
         for process in self._processes:
@@ -96,30 +96,30 @@ class Workers:
 def _sum(parts: Iterable[Mapping[Pair, int]]) -> Counter[Pair]:
     total: Counter[Pair] = Counter()
     for part in parts:
-        for pair, count in part.items():  # Counter's own addition forgets what is not positive
+        for pair, count in part.items():  # Counter's own addition drops counts that are not positive
             total[pair] += count
     return total
 
 
-class ParallelWords:
-    """Words in worker processes at first, and in this one from when merges have become cheap.
+class ParallelWords(Words):
+    """Words in worker processes at first, and in this process once merges have become cheap.
 
-    Each merge costs a message to every worker and back, whatever there is to do, and later merges touch few
-    words. So each is timed, and once the mean of the last `window` is below `serial_below` the words come back
-    and are indexed here. Whether and when that happens does not show in the merges: counts are sums.
+    Each merge costs a message to every worker and back, however little there is to do, and later merges change few
+    words. So merges are timed. Once the mean of the last `window` times is below `serial_below`, the words return to
+    this process and are indexed here. The merges are the same in any case, because counts are sums.
 
     Args:
-        words: the corpus.
-        workers: how many processes, or running ones, which are then left running.
-        window: over how many merges times are averaged.
-        serial_below: seconds for each merge; 0 never switches. The best value depends on the machine: it is
-            about what an exchange of messages takes, times a few.
-        clock: seconds.
+        words: The corpus.
+        workers: Number of processes, or running workers, which are left running.
+        window: Number of merges over which times are averaged.
+        serial_below: Seconds per merge; 0 never switches. The best value depends on the machine: a few times the
+            duration of an exchange of messages.
+        clock: Returns the time in seconds.
     """
 
     def __init__(
         self,
-        words: Mapping[Word, int],
+        words: Iterable[tuple[Word, int]],
         workers: int | Workers = 2,
         *,
         window: int = 32,
@@ -128,19 +128,19 @@ class ParallelWords:
     ) -> None:
         self._own = isinstance(workers, int)
         self._workers = Workers(workers) if isinstance(workers, int) else workers
-        self._counts = self._workers.load(list(words.items()))
+        self._counts = self._workers.load(list(words))
         self._recent: deque[float] = deque(maxlen=window)
         self._serial_below = serial_below
         self._clock = clock
         self.local: InPlaceWords | None = None
-        """The words, once they are back in this process."""
+        """The words, once they are in this process."""
 
     def pair_counts(self) -> Counter[Pair]:
-        """How often each pair occurred at the start."""
+        """Return the counts of the pairs at the start."""
         return self._counts
 
     def merge(self, pair: Pair) -> Changes:
-        """Merges the pair everywhere and returns what that adds to the count of each pair."""
+        """See `Words`."""
         if self.local is not None:
             return self.local.merge(pair)
         started = self._clock()
@@ -152,6 +152,6 @@ class ParallelWords:
         return changes
 
     def close(self) -> None:
-        """Ends the processes, unless they were lent."""
+        """End the processes, unless they were passed in."""
         if self._own:
             self._workers.close()

@@ -1,16 +1,16 @@
-"""Counts of pairs while merges are learned: how each rung of the ladder finds the most frequent pair."""
+"""How each rung of the ladder counts pairs and finds the most frequent one."""
 
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sortedcontainers import SortedDict
 
 from tokenizer.reference import break_tie
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from typing import Any
 
     from experiments.benchmarks.ladder.words import Changes, Words
@@ -21,16 +21,16 @@ _DESCENDING = bytes(range(255, -1, -1))
 
 
 def _descending(token: bytes) -> str:
-    """A key that sorts byte strings from the greatest to the smallest, a longer one before its own start."""
+    """A key that sorts byte strings in descending order: a longer string comes before its prefixes."""
     return token.translate(_DESCENDING).decode("latin-1") + "\u0100"
 
 
 class Ties:
-    """A tie-break with the places of the tokens so far.
+    """A tie-break and the order of the tokens so far.
 
     Attributes:
-        order: each token's place: the tokens at the start, then merges by rank. It grows while merges are learned.
-        tie_break: one of `TIE_BREAKS`.
+        order: Position of each token: the initial tokens, then merges by rank. It grows during training.
+        tie_break: One of `TIE_BREAKS`.
     """
 
     def __init__(self, tokens: Iterable[bytes], tie_break: str) -> None:
@@ -38,11 +38,11 @@ class Ties:
         self.tie_break = tie_break
 
     def first(self, pairs: Iterable[Pair]) -> Pair:
-        """The pair to merge among equally frequent ones, found by comparing all; see `break_tie`."""
+        """Return the pair to merge among equally frequent ones by comparing all; see `break_tie`."""
         return break_tie(pairs, self.order, self.tie_break)
 
     def key(self, pair: Pair) -> tuple[int, int] | tuple[str, str] | Pair:
-        """The same order as a sort key, smallest first, for sorted structures: a pair's key never changes."""
+        """Return a sort key with the same order, smallest first. The key of a pair never changes."""
         if self.tie_break == "lowest-ids":
             return self.order[pair[0]], self.order[pair[1]]
         if self.tie_break == "lexicographic-greatest":
@@ -50,45 +50,36 @@ class Ties:
         return pair
 
 
-class Selection(Protocol):
-    """What the training loop asks of the counts of pairs."""
-
-    ties: Ties
-
-    def best(self) -> tuple[int, Pair | None]:
-        """The highest count and the pair to merge; 0 and None if no pair is left."""
-
-    def change(self, changes: Changes) -> None:
-        """Applies what a merge changed."""
-
-    def drop(self, pair: Pair) -> None:
-        """Forgets a pair for good: it will not be merged, whatever happens to its count."""
-
-
 class PairCounts:
-    """Counts that are kept up to date; the most frequent pair is found by looking at all of them."""
+    """Counts of pairs that are kept up to date; the most frequent pair is found by comparing all of them.
 
-    def __init__(self, counts: Mapping[Pair, int], ties: Ties) -> None:
-        self.counts = dict(counts)
+    Attributes:
+        ties: The tie-break.
+        counts: Count of each pair that occurs and was not dropped.
+        seconds: Time that `learn` spent in `best`.
+    """
+
+    def __init__(self, words: Words, ties: Ties) -> None:
         self.ties = ties
+        self.counts: dict[Pair, int] = dict(words.pair_counts())
+        self.seconds = 0.0
         self._dropped: set[Pair] = set()
 
     def best(self) -> tuple[int, Pair | None]:
-        """See `Selection`."""
+        """Return the highest count and the pair to merge; 0 and None if no pair is left."""
         most = max(self.counts.values(), default=0)
         if not most:
             return 0, None
         return most, self.ties.first(pair for pair, count in self.counts.items() if count == most)
 
     def change(self, changes: Changes) -> None:
-        """See `Selection`. A pair without occurrences is forgotten: it would be a false maximum."""
+        """Apply the changes of a merge. A pair with count 0 is removed: it would be a false maximum."""
         for pair, delta in changes.items():
             if delta and pair not in self._dropped:
                 old = self.counts.get(pair, 0)
                 new = old + delta
                 if new < 0:
-                    msg = f"the pair {pair} would have the count {new}: the corpus and its counts have come apart"
-                    raise AssertionError(msg)
+                    raise AssertionError(f"the count of {pair} would be {new}: the counts do not match the corpus")
                 if new:
                     self.counts[pair] = new
                 else:
@@ -96,23 +87,23 @@ class PairCounts:
                 self._moved(pair, old, new)
 
     def drop(self, pair: Pair) -> None:
-        """See `Selection`."""
+        """Remove a pair for good: it is never merged, whatever its count."""
         self._dropped.add(pair)
         self._moved(pair, self.counts.pop(pair), 0)
 
     def _moved(self, pair: Pair, old: int, new: int) -> None:
-        """Called after every change of a count; 0 stands for a pair that is not there."""
+        """Called after every change of a count; 0 stands for an absent pair."""
 
 
 class RecountedPairs(PairCounts):
-    """All pairs are counted from scratch each time (`vanilla`)."""
+    """Counts all pairs from scratch each time (`vanilla`)."""
 
     def __init__(self, words: Words, ties: Ties) -> None:
-        super().__init__({}, ties)
+        super().__init__(words, ties)
         self._words = words
 
     def best(self) -> tuple[int, Pair | None]:
-        """See `Selection`."""
+        """See `PairCounts`."""
         self.counts = dict(self._words.pair_counts())
         for pair in self._dropped & self.counts.keys():
             del self.counts[pair]
@@ -120,20 +111,20 @@ class RecountedPairs(PairCounts):
 
 
 class SortedPairs(PairCounts):
-    """The pairs of each count in a sorted dictionary, whose last entry holds the most frequent ones.
+    """A sorted dictionary from count to pairs; its last entry has the most frequent ones.
 
     `fast max` of *From Hours to Seconds*: O(log k) for each change, where k is the number of different counts,
-    and nothing to search.
+    and no search.
     """
 
-    def __init__(self, counts: Mapping[Pair, int], ties: Ties) -> None:
-        super().__init__(counts, ties)
+    def __init__(self, words: Words, ties: Ties) -> None:
+        super().__init__(words, ties)
         self._pairs: SortedDict = SortedDict()
         for pair, count in self.counts.items():
             self._pairs.setdefault(count, set()).add(pair)
 
     def best(self) -> tuple[int, Pair | None]:
-        """See `Selection`."""
+        """See `PairCounts`."""
         if not self._pairs:
             return 0, None
         most, tied = self._pairs.peekitem(-1)
@@ -149,19 +140,21 @@ class SortedPairs(PairCounts):
 
 
 class HeapPairs(PairCounts):
-    """A heap whose entries may be out of date, which is noticed when they come to the top.
+    """A heap with stale entries, which are detected when they reach the top.
 
-    The max-heap with lazy deletion of *Production BPE*. A count only falls once the merge that made the pair is
-    over, so an entry is pushed only when a count rises; a stale one goes back with the count the pair has now.
+    The max-heap with lazy deletion of *Production BPE*. An entry is pushed only when a count rises. A stale entry at
+    the top is pushed back with the current count.
     """
 
-    def __init__(self, counts: Mapping[Pair, int], ties: Ties) -> None:
-        super().__init__(counts, ties)
-        self._heap: list[tuple[int, Any, Pair]] = [(-count, ties.key(pair), pair) for pair, count in counts.items()]
+    def __init__(self, words: Words, ties: Ties) -> None:
+        super().__init__(words, ties)
+        self._heap: list[tuple[int, Any, Pair]] = [
+            (-count, ties.key(pair), pair) for pair, count in self.counts.items()
+        ]
         heapq.heapify(self._heap)
 
     def best(self) -> tuple[int, Pair | None]:
-        """See `Selection`."""
+        """See `PairCounts`."""
         while self._heap:
             count, key, pair = self._heap[0]
             now = self.counts.get(pair, 0)
@@ -179,24 +172,24 @@ class HeapPairs(PairCounts):
 
 
 class CachedTopPairs(PairCounts):
-    """Approximate: only the top tenth of an earlier ranking, and the pairs that changed since, are looked at.
+    """Approximate: compares only the top tenth of an earlier ranking and the pairs that changed since.
 
-    The cached selection of the source experiment (BPE and SuperBPE written from scratch): the former top 10 % and
-    the pairs of the last merge are ranked together, and the top 10 % of that are kept. Nothing ensures that the
-    most frequent pair is among them. All pairs are ranked again every `refresh` merges, and when none is left.
+    The cached selection of the source experiment (BPE and SuperBPE written from scratch): the previous top 10 % and
+    the pairs of the last merge are ranked together, and the top 10 % of the result are kept. The most frequent pair may
+    not be among them. All pairs are ranked again every `refresh` merges, and when no candidate is left.
     """
 
     share = 0.1
 
-    def __init__(self, counts: Mapping[Pair, int], ties: Ties, refresh: int = 1000) -> None:
-        super().__init__(counts, ties)
+    def __init__(self, words: Words, ties: Ties, refresh: int = 1000) -> None:
+        super().__init__(words, ties)
         self._refresh = refresh
         self._age = refresh
         self._top: list[Pair] = []
         self._changed: set[Pair] = set()
 
     def best(self) -> tuple[int, Pair | None]:
-        """The first pair of the ranking; None only if no pair is left at all."""
+        """Return the first pair of the ranking; None only if no pair is left at all."""
         counts = self.counts
         candidates = [pair for pair in self._top if pair not in self._changed and pair in counts]
         self._age += 1
@@ -204,14 +197,14 @@ class CachedTopPairs(PairCounts):
             self._age = 1
             candidates = list(counts)
         else:
-            candidates += self._changed  # nearly sorted: the former order, then what moved
+            candidates += self._changed  # nearly sorted: the previous order, then the changed pairs
         candidates.sort(key=counts.__getitem__, reverse=True)
         self._changed.clear()
         if not candidates:
             return 0, None
         self._top = candidates[: max(1, int(len(counts) * self.share))]
         most = counts[self._top[0]]
-        # Equally frequent pairs are neighbours in the ranking, though some may lie beyond the kept tenth.
+        # Equally frequent pairs are adjacent in the ranking, though some may be outside the kept tenth.
         tied = []
         for pair in candidates:
             if counts[pair] < most:

@@ -1,4 +1,4 @@
-"""The trainers: one loop, and for each rung of the ladder a way to hold words and a way to find the best pair.
+"""The trainers: one loop, and for each rung of the ladder a way to store words and a way to find the best pair.
 
 >>> TRAINERS["lazy-heap"]({b"low": 5, b"lower": 2, b"newer": 6}, 2, tie_break="lexicographic-smallest")
 [(b'e', b'r', 8), (b'w', b'er', 8)]
@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, repeat
+from typing import Any
 
 from experiments.benchmarks.ladder import native
 from experiments.benchmarks.ladder.parallel import ParallelWords
@@ -17,100 +19,61 @@ from experiments.benchmarks.ladder.selection import (
     HeapPairs,
     PairCounts,
     RecountedPairs,
-    Selection,
     SortedPairs,
     Ties,
 )
 from experiments.benchmarks.ladder.words import IndexedWords, InPlaceWords, RecountedWords, TrackedWords, Words
-from tokenizer.reference import Accept, Merge, Word, as_words, byte_alphabet, phase1_rules
+from tokenizer.reference import Accept, Merge, Word, train_naive
 
 MOST_PIECES = 50_000_000
-"""The naive rung rejects more pieces than this; they would take some 10 GB."""
+"""The naive rung rejects more pieces than this, which would take about 10 GB."""
 
 
-def _naive(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
-    """Every piece of the text by itself, all recounted and rewritten for every merge: the textbook's four lines."""
-    if (n_pieces := sum(words.values())) > MOST_PIECES:
-        msg = f"{n_pieces:,} pieces are too many to hold one by one (at most {MOST_PIECES:,}); use 'deduplicated'"
-        raise ValueError(msg)
-    held = RecountedWords((word, 1) for word, count in words.items() for word in repeat(word, count))
-    return held, RecountedPairs(held, ties)
+def each_piece(words: Iterable[tuple[Word, int]]) -> Words:
+    """Every piece of the text by itself, as in the textbook."""
+    words = list(words)
+    if (n_pieces := sum(count for _, count in words)) > MOST_PIECES:
+        raise ValueError(
+            f"{n_pieces:,} pieces are too many to store one by one (at most {MOST_PIECES:,}); use 'deduplicated'"
+        )
+    return RecountedWords((word, 1) for word, count in words for word in repeat(word, count))
 
 
-def _deduplicated(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
-    """The same over distinct pieces with their counts."""
-    held = RecountedWords(words.items())
-    return held, RecountedPairs(held, ties)
-
-
-def _incremental(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
-    """Counts change at the seams of each merge; words are still all looked at."""
-    held = TrackedWords(words)
-    return held, PairCounts(held.pair_counts(), ties)
-
-
-def _indexed(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
-    """An index from pairs to words: withdraw, rewrite, register."""
-    held = IndexedWords(words)
-    return held, PairCounts(held.pair_counts(), ties)
-
-
-def _in_place(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
-    """The index again, over lists that are edited in place."""
-    held = InPlaceWords(words.items())
-    return held, PairCounts(held.pair_counts(), ties)
-
-
-def _fast_max(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
-    """In place, and counts in a sorted dictionary."""
-    held = InPlaceWords(words.items())
-    return held, SortedPairs(held.pair_counts(), ties)
-
-
-def _lazy_heap(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
-    """In place, and counts in a heap with lazy deletion."""
-    held = InPlaceWords(words.items())
-    return held, HeapPairs(held.pair_counts(), ties)
-
-
-def _parallel(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
-    """Fast max, with the words in worker processes until merges are cheap."""
-    held = ParallelWords(words)
-    return held, SortedPairs(held.pair_counts(), ties)
-
-
-def _approximate(words: Mapping[Word, int], ties: Ties) -> tuple[Words, Selection]:
-    """In place, and the best pair from a cached top tenth: its merges may differ from all the others'."""
-    held = InPlaceWords(words.items())
-    return held, CachedTopPairs(held.pair_counts(), ties)
-
-
-RUNGS: dict[str, Callable[[Mapping[Word, int], Ties], tuple[Words, Selection]]] = {
-    "naive": _naive,
-    "deduplicated": _deduplicated,
-    "incremental": _incremental,
-    "indexed": _indexed,
-    "in-place": _in_place,
-    "fast-max": _fast_max,
-    "lazy-heap": _lazy_heap,
-    "parallel": _parallel,
-    "approximate": _approximate,
+RUNGS: dict[str, tuple[Callable[[Iterable[tuple[Word, int]]], Words], Callable[[Words, Ties], PairCounts]]] = {
+    "naive": (each_piece, RecountedPairs),
+    "deduplicated": (RecountedWords, RecountedPairs),
+    "incremental": (TrackedWords, PairCounts),
+    "indexed": (IndexedWords, PairCounts),
+    "in-place": (InPlaceWords, PairCounts),
+    "fast-max": (InPlaceWords, SortedPairs),
+    "lazy-heap": (InPlaceWords, HeapPairs),
+    "parallel": (ParallelWords, SortedPairs),
+    "approximate": (InPlaceWords, CachedTopPairs),
 }
-"""The rungs in Python, from the slowest: words and ties to a way to hold the words and one to find the best pair."""
+"""The rungs in Python, from the slowest: how each stores the words, and how it finds the best pair."""
 
 
-def learn(words: Words, pairs: Selection, *, min_count: int = 1, accept: Accept = lambda *_: True) -> Iterator[Merge]:
-    """Yields merges one after the other, each applied when it is yielded, until no pair is left.
+def start(rung: str, words: Mapping[Word, int], ties: Ties) -> tuple[Words, PairCounts]:
+    """Build a rung's words and counts."""
+    store, select = RUNGS[rung]
+    stored = store(words.items())
+    return stored, select(stored, ties)
+
+
+def learn(words: Words, pairs: PairCounts, *, min_count: int = 1, accept: Accept = lambda *_: True) -> Iterator[Merge]:
+    """Yield merges, each after it was applied, until no pair is left.
 
     Args:
-        words: the corpus.
-        pairs: the counts of its pairs; new tokens are added to its ties.
-        min_count: pairs that occur less often are not merged.
-        accept: a pair that it rejects is dropped for good, as is one that spells an existing token.
+        words: The corpus.
+        pairs: The counts of its pairs; new tokens are added to its ties.
+        min_count: Pairs that occur less often are not merged.
+        accept: Decides about each pair. A rejected pair is dropped for good, as is one that spells an existing token.
     """
     order = pairs.ties.order
     while True:
+        started = time.perf_counter()
         count, pair = pairs.best()
+        pairs.seconds += time.perf_counter() - started
         if pair is None or count < min_count:
             return
         token = pair[0] + pair[1]
@@ -123,58 +86,34 @@ def learn(words: Words, pairs: Selection, *, min_count: int = 1, accept: Accept 
 
 
 def train_words(
-    rung: str,
-    words: Mapping[Word, int],
-    n_merges: int,
-    *,
-    tokens: Iterable[bytes],
-    tie_break: str,
-    min_count: int,
-    accept: Accept,
+    rung: str, words: Mapping[Word, int], n_merges: int, *, tokens: Iterable[bytes], tie_break: str, **options: Any
 ) -> list[Merge]:
-    """The merges of `tokenizer.reference.train_words`, which has the same other arguments, by a rung of `RUNGS`."""
-    held, pairs = RUNGS[rung](words, Ties(tokens, tie_break))
+    """Learn the merges of `tokenizer.reference.train_words`, with the same options, by a rung of `RUNGS`."""
+    stored, pairs = start(rung, words, Ties(tokens, tie_break))
     try:
-        return list(islice(learn(held, pairs, min_count=min_count, accept=accept), n_merges))
+        return list(islice(learn(stored, pairs, **options), n_merges))
     finally:
-        held.close()
-
-
-def _train(
-    rung: str,
-    counts: Mapping[bytes, int],
-    n_merges: int,
-    *,
-    tie_break: str = "lowest-ids",
-    min_count: int = 1,
-    max_token_bytes: int | None = None,
-    special_tokens: Sequence[str] = (),
-) -> list[Merge]:
-    accept = phase1_rules(max_token_bytes, special_tokens)
-    tokens = byte_alphabet()
-    return train_words(
-        rung, as_words(counts), n_merges, tokens=tokens, tie_break=tie_break, min_count=min_count, accept=accept
-    )
+        stored.close()
 
 
 TRAINERS: dict[str, Callable[..., list[Merge]]] = {
-    **{rung: partial(_train, rung) for rung in RUNGS},
+    **{rung: partial(train_naive, train=partial(train_words, rung)) for rung in RUNGS},
     "native": native.train,
 }
-"""Every trainer by its name, from the slowest to the Rust core; arguments as for `tokenizer.reference.train_naive`."""
+"""Every trainer by name, from the slowest to the Rust core, with the arguments of `tokenizer.reference.train_naive`."""
 
 EXACT = tuple(name for name in TRAINERS if name != "approximate")
-"""The trainers that learn exactly the same merges."""
+"""The trainers that learn the same merges."""
 
 
 def divergence(exact: Sequence[Merge], approximate: Sequence[Merge]) -> dict[str, int | float | None]:
-    """How far merges are from the exact ones.
+    """Compare approximate merges with the exact ones.
 
     Returns:
-        merges: how many exact ones there are.
-        first_difference: rank of the first merge that differs; None if none does.
-        in_place: share of the ranks that hold the same merge.
-        shared: share of the exact merges that were learned at all, at whatever rank.
+        merges: Number of exact merges.
+        first_difference: Rank of the first merge that differs; None if none does.
+        in_place: Share of the ranks with the same merge.
+        shared: Share of the exact merges that were learned at any rank.
     """
     theirs = [(left, right) for left, right, _ in approximate]
     ours = [(left, right) for left, right, _ in exact]

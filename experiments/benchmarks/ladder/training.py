@@ -1,4 +1,4 @@
-"""Training on every rung: total time by vocabulary size, and time for each merge as training proceeds."""
+"""Training with every rung: total time by vocabulary size, and time per merge as training proceeds."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import regex
 
-from experiments.benchmarks.ladder.measure import PATTERN, Curve, Seconds, Work, corpus, fresh
+from experiments.benchmarks.common import fresh
+from experiments.benchmarks.ladder.measure import PATTERN, Curve, Seconds, Work, corpus
 from experiments.benchmarks.ladder.native import as_tokenizer
 from experiments.benchmarks.ladder.native import train as train_native
 from experiments.benchmarks.ladder.selection import Ties
-from experiments.benchmarks.ladder.trainers import RUNGS, TRAINERS, divergence, learn
+from experiments.benchmarks.ladder.trainers import RUNGS, TRAINERS, divergence, learn, start
 from tokenizer import Batch, PretokenCounts, count_pretokens, patterns
 from tokenizer.alphabet import printable
 from tokenizer.reference import as_words, byte_alphabet
@@ -31,61 +32,37 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from rich.console import Console
 
-    from experiments.benchmarks.ladder.selection import Selection
-    from experiments.benchmarks.ladder.words import Changes
-    from tokenizer.reference import Merge, Pair
+    from tokenizer.reference import Merge
 
 NAIVE_BYTES = 2_000_000
-"""The naive rung works on the beginning of the text; its time is proportional to the number of pieces."""
+"""The naive rung uses only the beginning of the text; its time is proportional to the number of pieces."""
 
 HF = "HF tokenizers"
 
 
-class _Timed:
-    """A selection that knows how long it took."""
-
-    def __init__(self, pairs: Selection) -> None:
-        self.ties = pairs.ties
-        self._pairs = pairs
-        self.seconds = 0.0
-
-    def best(self) -> tuple[int, Pair | None]:
-        started = time.perf_counter()
-        found = self._pairs.best()
-        self.seconds += time.perf_counter() - started
-        return found
-
-    def change(self, changes: Changes) -> None:
-        self._pairs.change(changes)
-
-    def drop(self, pair: Pair) -> None:
-        self._pairs.drop(pair)
-
-
 def run_rung(rung: str, path: Path, n_merges: int, limit: float) -> tuple[Curve, list[Merge]]:
-    """Trains until the merges are done or the limit (seconds, without setup) is over."""
+    """Train until the merges are done or the limit (seconds, without setup) is reached."""
     words = as_words(dict(PretokenCounts.load(path).items()))
     started = time.perf_counter()
-    held, pairs = RUNGS[rung](words, Ties(byte_alphabet(), "lowest-ids"))
-    timed = _Timed(pairs)
+    stored, pairs = start(rung, words, Ties(byte_alphabet(), "lowest-ids"))
     begun = time.perf_counter()
     curve = Curve(begun - started, [], [], finished=True)
     merges: list[Merge] = []
-    for merge in itertools.islice(learn(held, timed), n_merges):
+    for merge in itertools.islice(learn(stored, pairs), n_merges):
         merges.append(merge)
         curve.at.append(time.perf_counter() - begun)
-        curve.selecting.append(timed.seconds)
+        curve.selecting.append(pairs.seconds)
         if curve.at[-1] > limit and len(merges) < n_merges:
             curve.finished = False
             break
-    held.close()
+    stored.close()
     return curve, merges
 
 
 def symbols_left(counts: PretokenCounts, merges: list[Merge]) -> tuple[npt.NDArray[np.float64], ...]:
-    """Symbols before each merge and after the last: of the whole corpus, and of its distinct pretokens.
+    """Number of symbols before each merge and after the last: in the corpus, and in its distinct pretokens.
 
-    Counted by encoding after about every tenth more merges; in between, a straight line.
+    The numbers come from encoding at about 20 points per factor of ten merges; between these they are interpolated.
     """
     tokenizer = as_tokenizer((left, right) for left, right, _ in merges)
     words = Batch.from_buffers(counts.data, counts.offsets)
@@ -99,10 +76,10 @@ def symbols_left(counts: PretokenCounts, merges: list[Merge]) -> tuple[npt.NDArr
 
 
 def work_of(rung: str, n_words: int, of_corpus: npt.NDArray[np.float64], of_distinct: npt.NDArray[np.float64]) -> Work:
-    """What a rung has to do for each merge. A place that is merged is a symbol less.
+    """Work of a rung for each merge. Each application of a merge removes one symbol.
 
-    Recounting and rewriting take time for each symbol; looking for a token in a word takes as long as six symbols
-    before the first is reached (measured: 0.04 microseconds, and 0.006 more for each).
+    Recounting and rewriting visit each symbol. Searching a word for a token costs as much as six symbols, plus its
+    symbols (measured: 0.04 microseconds, and 0.006 per symbol).
     """
     if rung == "naive":
         return Work(of_corpus[:-1], recounting=True)
@@ -114,7 +91,7 @@ def work_of(rung: str, n_words: int, of_corpus: npt.NDArray[np.float64], of_dist
 
 
 def run_native(path: Path, sizes: list[int]) -> tuple[dict[int, float], list[Merge]]:
-    """Seconds by number of merges, a run each, and the merges of the longest."""
+    """Seconds of a run with each number of merges, and the merges of the longest run."""
     counts = dict(PretokenCounts.load(path).items())
     seconds = {}
     merges: list[Merge] = []
@@ -126,7 +103,7 @@ def run_native(path: Path, sizes: list[int]) -> tuple[dict[int, float], list[Mer
 
 
 def run_hugging_face(arguments: argparse.Namespace, vocab_size: int) -> tuple[float, float, list[tuple[str, str]]]:
-    """Seconds until HF has taken the last document, seconds from then on, and the merges in HF's notation."""
+    """Seconds until HF has read the last document, seconds after that, and the merges in HF's notation."""
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
     documents = list(corpus(arguments).documents())
@@ -153,7 +130,7 @@ def run_hugging_face(arguments: argparse.Namespace, vocab_size: int) -> tuple[fl
 
 
 def preprocess(arguments: argparse.Namespace, n_bytes: int, limit: float, distinct: bool) -> Seconds:
-    """Pieces of the text by Python's `regex`, as lists of bytes: each one by itself, or each distinct one once."""
+    """Time to split the text with Python's `regex` into lists of bytes: all pieces, or each distinct piece once."""
     pattern = regex.compile(patterns.resolve(PATTERN).regex)
     texts = list(corpus(arguments, None if distinct else NAIVE_BYTES).documents())
     started = time.perf_counter()
@@ -175,13 +152,13 @@ def preprocess(arguments: argparse.Namespace, n_bytes: int, limit: float, distin
 
 @dataclass
 class Row:
-    """A trainer.
+    """Results of a trainer.
 
     Attributes:
-        per_merge: mean seconds of a merge in stretches (first, one after the last) that it did whole.
-        points: number of a merge and seconds of the merges around it, for a plot.
-        merges_done: merges that it did in the time it had.
-        selecting_share: share of the time after setup that went into finding the best pair.
+        per_merge: Mean seconds per merge, by half-open interval of merges; only complete intervals.
+        points: Number of a merge and mean seconds of the merges around it, for the plot.
+        merges_done: Number of merges within the limit.
+        selecting_share: Share of the time after setup that finding the best pair took.
     """
 
     name: str
@@ -198,7 +175,7 @@ class Row:
 
 @dataclass
 class Training:
-    """All rows, and the text they are about."""
+    """Results of all trainers, and statistics of the text."""
 
     n_bytes: int
     n_distinct: int
@@ -208,12 +185,12 @@ class Training:
 
     @property
     def agree(self) -> bool:
-        """Whether all trainers that claim to be exact gave the same merges."""
+        """Whether all exact trainers gave the same merges."""
         return all(row.same for row in self.rows)
 
 
 def stretches(n_merges: int) -> list[tuple[int, int]]:
-    """Stretches of merges, from a first number up to but not including a second: 1, 10, 100 and so on."""
+    """Half-open intervals of merges that start at 1, 10, 100 and so on."""
     edges = [1]
     while edges[-1] * 10 < n_merges + 1:
         edges.append(edges[-1] * 10)
@@ -221,7 +198,7 @@ def stretches(n_merges: int) -> list[tuple[int, int]]:
 
 
 def _between(totals: dict[int, float]) -> list[tuple[float, float]]:
-    """Number of a merge and seconds around it, of a trainer that tells only its totals."""
+    """Number of a merge and mean seconds around it, for a trainer that reports only totals."""
     known = sorted(({0: 0.0} | totals).items())
     return [
         (max(fewer, 1) ** 0.5 * more**0.5, (after - before) / (more - fewer))
@@ -247,15 +224,15 @@ def _rung_row(rung: str, curve: Curve, sizes: list[int], bins: list[tuple[int, i
 def _say_divergence(merges: list[Merge], exact: list[Merge]) -> str:
     found = divergence(exact[: len(merges)], merges)
     if found["first_difference"] is None:
-        return "no difference so far"
+        return "no difference"
     return f"differs from merge {found['first_difference'] + 1:,}; shares {found['shared']:.2%} of the merges"
 
 
 def measure(arguments: argparse.Namespace, console: Console) -> Training:
-    """Runs every rung, the native core and HF, one after the other."""
+    """Run every rung, the Rust core and HF, one after the other."""
     sizes = sorted(arguments.vocab_sizes)
     most = sizes[-1] - 256
-    batches = list(corpus(arguments).batches())  # the others' preprocessing begins with text in memory, too
+    batches = list(corpus(arguments).batches())  # the other preprocessing starts with text in memory, too
     started = time.perf_counter()
     counts = count_pretokens(batches, PATTERN)
     native_preprocessing = Seconds(time.perf_counter() - started)
@@ -266,7 +243,7 @@ def measure(arguments: argparse.Namespace, console: Console) -> Training:
         counts.save(whole)
         beginning = count_pretokens(corpus(arguments, NAIVE_BYTES).batches(), PATTERN)
         beginning.save(part)
-        (seconds, exact), peak = fresh(run_native, whole, [size - 256 for size in sizes])
+        (seconds, exact), usage = fresh(run_native, whole, [size - 256 for size in sizes])
         native = Row(
             "native",
             native_preprocessing,
@@ -274,19 +251,19 @@ def measure(arguments: argparse.Namespace, console: Console) -> Training:
             {},
             _between(seconds),
             len(exact),
-            peak_mb=peak,
+            peak_mb=usage["peak_mb"],
         )
         left = symbols_left(counts, exact)
         by_piece, _ = fresh(preprocess, arguments, counts.n_bytes, arguments.limit, False)
         by_distinct, _ = fresh(preprocess, arguments, counts.n_bytes, arguments.limit, True)
         for rung in RUNGS:
             naive = rung == "naive"
-            (curve, merges), peak = fresh(run_rung, rung, part if naive else whole, most, arguments.limit)
+            (curve, merges), usage = fresh(run_rung, rung, part if naive else whole, most, arguments.limit)
             curve.work = work_of(rung, counts.n_distinct, *left)
             if naive:
                 curve.scale = counts.n_total / max(beginning.n_total, 1)
             row = _rung_row(rung, curve, sizes, result.stretches, by_piece if naive else by_distinct)
-            row.peak_mb = peak
+            row.peak_mb = usage["peak_mb"]
             expected = TRAINERS["native"](dict(beginning.items()), len(merges)) if naive else exact
             if rung == "approximate":
                 row.remark = _say_divergence(merges, exact)
@@ -302,23 +279,24 @@ def measure(arguments: argparse.Namespace, console: Console) -> Training:
 
 
 def _hugging_face_row(arguments: argparse.Namespace, sizes: list[int], exact: list[Merge], console: Console) -> Row:
-    """HF trains from text alone, and pretokenizes it while it is handed over.
+    """HF trains only from text, and pretokenizes it while reading.
 
-    What a run without merges does after the last document belongs to preprocessing, in the other runs too.
+    The time of a run without merges after the last document counts as preprocessing in all runs.
     """
-    rest = min(fresh(run_hugging_face, arguments, 256)[0][1] for _ in range(3))  # the quietest of three
+    rest = min(fresh(run_hugging_face, arguments, 256)[0][1] for _ in range(3))  # the fastest of three
     totals: dict[int, float] = {}
     before = []
-    peak, same, done = 0.0, True, 0
+    usage: dict[str, float] = {}
+    same, done = True, 0
     ours = [(printable(left), printable(right)) for left, right, _ in exact]
     for size in sizes:
-        (taking, after, merges), peak = fresh(run_hugging_face, arguments, size)
+        (taking, after, merges), usage = fresh(run_hugging_face, arguments, size)
         before.append(taking + rest)
-        totals[size - 256] = max(after - rest, 0.0)  # a difference of times, which noise may turn round
+        totals[size - 256] = max(after - rest, 0.0)  # noise can make the difference negative
         same = same and merges == ours[: size - 256]
         done = len(merges)
         console.print(f"{HF}: vocabulary {size:,}", style="dim")
     preprocessing = Seconds(statistics.median(before))
     training = {size: Seconds(totals[size - 256]) for size in sizes}
     remark = "" if same else "OTHER MERGES"
-    return Row(HF, preprocessing, training, {}, _between(totals), done, None, peak, remark, same)
+    return Row(HF, preprocessing, training, {}, _between(totals), done, None, usage["peak_mb"], remark, same)

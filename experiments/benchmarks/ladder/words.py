@@ -1,18 +1,18 @@
-"""The corpus while merges are learned: how each rung of the ladder holds its words and applies a merge to them.
+"""How each rung of the ladder stores the words of the corpus and applies a merge to them.
 
-A merge's `changes` are what it adds to the count of each pair, often a negative number.
+The `changes` of a merge are added to the counts of pairs; most are negative.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tokenizer.reference import count_pairs, replace_pair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from tokenizer.reference import Pair, Word
 
@@ -20,7 +20,7 @@ Changes = dict["Pair", int]
 
 
 def count_weighted(words: Iterable[tuple[Sequence[bytes], int]]) -> Counter[Pair]:
-    """`count_pairs` of words with weights, in which a word may be repeated."""
+    """Count the pairs of words with weights; a word may be repeated."""
     counts: Counter[Pair] = Counter()
     for word, weight in words:
         for pair in pairwise(word):
@@ -28,52 +28,43 @@ def count_weighted(words: Iterable[tuple[Sequence[bytes], int]]) -> Counter[Pair
     return counts
 
 
-class Words(Protocol):
-    """A corpus as words with weights."""
-
-    def pair_counts(self) -> Counter[Pair]:
-        """How often each pair occurs now, counted from scratch."""
-
-    def merge(self, pair: Pair) -> Changes:
-        """Merges the pair everywhere and returns what that adds to the count of each pair."""
-
-    def close(self) -> None:
-        """Ends whatever runs beside this process."""
-
-
-class _Local:
-    """Words that live in this process."""
-
-    def close(self) -> None:
-        """Nothing runs beside this process."""
-
-
-class RecountedWords(_Local):
-    """Every word is rewritten for every merge, and whoever needs counts counts again.
-
-    "Vanilla" and "chunk deduplication" of *From Hours to Seconds* differ only in the words that this is given:
-    each piece of the text, or each distinct one with its weight.
-    """
+class Words:
+    """A corpus as words with weights; a word may be repeated."""
 
     def __init__(self, words: Iterable[tuple[Word, int]]) -> None:
-        self._words = list(words)
+        self.words: list[tuple[Any, int]] = list(words)
 
     def pair_counts(self) -> Counter[Pair]:
-        """See `Words`."""
-        return count_weighted(self._words)
+        """Count the pairs from scratch."""
+        return count_weighted(self.words)
 
     def merge(self, pair: Pair) -> Changes:
-        """Rewrites the words; says nothing about counts."""
-        self._words = [(replace_pair(word, pair), weight) for word, weight in self._words]
+        """Merge the pair everywhere; return the change of each pair's count."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End worker processes, if there are any."""
+
+
+class RecountedWords(Words):
+    """Rewrites every word for every merge, and reports no changes: the counts are made from scratch.
+
+    "Vanilla" and "chunk deduplication" of *From Hours to Seconds* differ only in the words: each piece of the text, or
+    each distinct piece with its count.
+    """
+
+    def merge(self, pair: Pair) -> Changes:
+        """See `Words`."""
+        self.words = [(replace_pair(word, pair), weight) for word, weight in self.words]
         return {}
 
 
 def merge_and_track(word: Word, pair: Pair, weight: int, changes: Changes) -> Word:
-    """The word with the pair merged from left to right, and the change of every count beside a merge.
+    """Merge the pair in a word from left to right, and update the counts of the pairs around each merge.
 
     The seam rule of *Production BPE* (`incremental counting` in *From Hours to Seconds*): where X A B Y becomes
     X AB Y, the pairs (X, A), (A, B) and (B, Y) lose the word's weight, and (X, AB) and (AB, Y) gain it. X is
-    what has been written so far, so that neighbouring occurrences see each other's result.
+    the last token written, so that adjacent occurrences see each other's result.
     """
     left, right = pair
     merged: list[bytes] = []
@@ -97,37 +88,30 @@ def merge_and_track(word: Word, pair: Pair, weight: int, changes: Changes) -> Wo
     return tuple(merged)
 
 
-class TrackedWords(_Local):
-    """Every word is looked at for every merge, but counts change only at the seams (`incremental counting`)."""
-
-    def __init__(self, words: Mapping[Word, int]) -> None:
-        self._words = list(words.items())
-
-    def pair_counts(self) -> Counter[Pair]:
-        """See `Words`."""
-        return count_weighted(self._words)
+class TrackedWords(Words):
+    """Visits every word for every merge, but changes counts only at the seams (`incremental counting`)."""
 
     def merge(self, pair: Pair) -> Changes:
         """See `Words`."""
         changes: Changes = defaultdict(int)
-        for index, (word, weight) in enumerate(self._words):
+        for index, (word, weight) in enumerate(self.words):
             if pair[0] in word:
-                self._words[index] = merge_and_track(word, pair, weight, changes), weight
+                self.words[index] = merge_and_track(word, pair, weight, changes), weight
         return changes
 
 
-class IndexedWords(_Local):
-    """An index from each pair to the words that hold it: a merge visits those alone.
+class IndexedWords(Words):
+    """Visits only the words that contain the pair, found by an index from each pair to its words.
 
-    The inverted index of the CS336 trainer, with its three phases for each word: withdraw what the old shape
-    counts for, rewrite it, register the new shape. Words are found by their shape. A pair that both shapes hold
-    comes out even in the counts, but its entry in the index still moves from the old shape to the new.
+    This is the inverted index of the CS336 trainer. Each word passes through three steps: subtract the pairs of its old
+    form, rewrite it, add the pairs of its new form. Words are found by their form. A pair in both forms keeps its
+    count, but its index entry moves from the old form to the new one.
     """
 
-    def __init__(self, words: Mapping[Word, int]) -> None:
+    def __init__(self, words: Iterable[tuple[Word, int]]) -> None:
         self._weights = dict(words)
         self._holders: dict[Pair, set[Word]] = defaultdict(set)
-        for word in words:
+        for word in self._weights:
             for pair in pairwise(word):
                 self._holders[pair].add(word)
 
@@ -140,23 +124,23 @@ class IndexedWords(_Local):
         changes: Changes = defaultdict(int)
         for word in self._holders.pop(pair, ()):
             weight = self._weights.pop(word)
-            for old in pairwise(word):  # withdraw
+            for old in pairwise(word):  # subtract
                 changes[old] -= weight
                 if old != pair:
                     self._holders[old].discard(word)
                     if not self._holders[old]:
                         del self._holders[old]
             rewritten = replace_pair(word, pair)
-            for new in pairwise(rewritten):  # register
+            for new in pairwise(rewritten):  # add
                 changes[new] += weight
                 self._holders[new].add(rewritten)
-            # Another word may have had this shape already, where words start as longer tokens than bytes.
+            # If words start as tokens longer than bytes, another word may already have this form.
             self._weights[rewritten] = self._weights.get(rewritten, 0) + weight
         return changes
 
 
 def merge_in_place(word: list[bytes], pair: Pair, weight: int, changes: Changes) -> None:
-    """`merge_and_track` within the list: a place to read from and one to write to, and no new list.
+    """`merge_and_track` in place, with a read and a write position.
 
     `reduce churn` of *From Hours to Seconds*: short-lived lists kept the garbage collector busy.
     """
@@ -182,11 +166,11 @@ def merge_in_place(word: list[bytes], pair: Pair, weight: int, changes: Changes)
     del word[write:]
 
 
-class InPlaceWords(_Local):
-    """Words as lists that are edited in place, found through an index from pairs to the words' numbers.
+class InPlaceWords(Words):
+    """Words as lists that are edited in place, found by an index from pairs to the positions of their words.
 
-    `track pair locations` of *From Hours to Seconds*. The index holds exactly the pairs that occur, so after
-    a merge each pair that lost count in a word is looked for there once more.
+    `track pair locations` of *From Hours to Seconds*. The index contains exactly the pairs that occur, so after a merge
+    each pair whose count fell in a word is looked up in that word once more.
     """
 
     def __init__(self, words: Iterable[tuple[Iterable[bytes], int]]) -> None:
@@ -195,10 +179,6 @@ class InPlaceWords(_Local):
         for index, (word, _) in enumerate(self.words):
             for pair in pairwise(word):
                 self._places[pair].add(index)
-
-    def pair_counts(self) -> Counter[Pair]:
-        """See `Words`."""
-        return count_weighted(self.words)
 
     def merge(self, pair: Pair) -> Changes:
         """See `Words`."""

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use super::counter::{Counter, Spill};
 use super::counts::Counts;
-use crate::pretokenize::{named::NAMED, scanner::Scanner};
+use crate::pretokenize::{patterns::NAMED, scanner::Scanner};
 use crate::text::{batch::Batch, specials::Specials, unit::Unit};
 
 fn scanner() -> Scanner {

@@ -3,7 +3,7 @@
 use crate::pretokenize::scanner::{self, Scanner};
 use crate::vocabulary::{MergeRule, Tokens};
 
-/// The definition of an encoding: one-pass (without `fence`) or two-pass (with one).
+/// The definition of an encoding: one-pass, or two-pass with a `second_pass_fence`.
 pub struct Definition {
     /// Bytes of every token by id, special tokens included. At most `MOST_IDS`.
     pub tokens: Tokens,
@@ -13,8 +13,9 @@ pub struct Definition {
     pub phase1: usize,
     /// Splits the text first: by the fence of a one-pass tokenizer, otherwise by the phase-1 pattern.
     pub scanner: Scanner,
-    /// Two-pass only: phase-2 merges do not cross the ends of its pieces.
-    pub fence: Option<Scanner>,
+    /// Two-pass only: phase-2 merges do not cross the ends of its pieces. Python's `Definition.fence` is also set for
+    /// one-pass tokenizers with superwords; here it is their `scanner`.
+    pub second_pass_fence: Option<Scanner>,
     /// Two-pass only: by id, whether phase 2 may merge the token if it is a whole pretoken. None: phase 2 merges any
     /// token.
     pub eligible: Option<Vec<bool>>,

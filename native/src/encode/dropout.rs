@@ -76,8 +76,8 @@ pub struct Scratch {
 
 impl Dropout {
     pub fn new(definition: &Definition) -> Self {
-        let Definition { merges, tokens, fence, .. } = definition;
-        let one_pass = fence.is_none();
+        let Definition { merges, tokens, second_pass_fence, .. } = definition;
+        let one_pass = second_pass_fence.is_none();
         let leaves = (definition.phase1 < merges.len()).then(|| leaves(definition)).flatten();
         // If the two levels do not equal plain merging, a one-pass tokenizer has a single level.
         let at = if one_pass && leaves.is_none() { merges.len() } else { definition.phase1 };
@@ -103,7 +103,7 @@ impl Dropout {
         scratch: &mut Scratch,
         out: &mut Vec<u32>,
     ) -> Result<(), String> {
-        let Some(fence) = &definition.fence else {
+        let Some(fence) = &definition.second_pass_fence else {
             let mut tokens = Vec::new();
             return definition.scanner.pieces(text, |start, end| {
                 tokens.clear();

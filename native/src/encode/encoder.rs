@@ -41,7 +41,7 @@ impl Encoder {
         assert!(definition.tokens.len() <= MOST_IDS, "ids are below {MOST_IDS}");
         assert!(definition.merges.len() <= MOST_MERGES, "ranks are below {MOST_MERGES}");
         let superwords = definition.phase1 < definition.merges.len();
-        let cut_all = superwords && definition.fence.is_none();
+        let cut_all = superwords && definition.second_pass_fence.is_none();
         let Levels { first, second, late, leaves } = Levels::new(&definition);
         let n_tokens = definition.tokens.len();
         let (level2, packed) = if second.is_empty() {
@@ -161,7 +161,7 @@ impl Encoder {
     /// Appends the ids of one text to `out`.
     pub fn encode(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) -> Result<(), String> {
         match (&self.level2, &self.whole_tokens) {
-            _ if self.definition.fence.is_some() => self.encode_in_spans(text, state, out),
+            _ if self.definition.second_pass_fence.is_some() => self.encode_in_spans(text, state, out),
             (level2, Some(whole_tokens)) => self.encode_whole(text, whole_tokens, level2.as_ref(), state, out),
             (None, None) => {
                 self.level1.begin::<false>(0, state);

@@ -42,7 +42,7 @@ impl Levels {
         if phase1 == rules.len() {
             return Self { first: rules, second: Vec::new(), late: 0, leaves: None };
         }
-        let one_pass = definition.fence.is_none(); // a two-pass tokenizer never returns to phase 1
+        let one_pass = definition.second_pass_fence.is_none(); // a two-pass tokenizer never returns to phase 1
         let n = definition.tokens.len();
         let mut in_second = Bits::new(rules.len());
         let (mut made, mut made_in_second, mut made_twice) = (Bits::new(n), Bits::new(n), false);
@@ -75,8 +75,8 @@ impl Levels {
 /// The first rank of the second level. Superwords in the first level would make its pieces long. In a one-pass
 /// tokenizer any split is exact, so superwords start the second level even if a damaged list has them in phase 1.
 fn split(definition: &Definition) -> usize {
-    let Definition { merges, phase1, fence, .. } = definition;
-    if *phase1 < merges.len() && fence.is_none() {
+    let Definition { merges, phase1, second_pass_fence, .. } = definition;
+    if *phase1 < merges.len() && second_pass_fence.is_none() {
         superword_rank(definition).min(*phase1)
     } else {
         *phase1
@@ -116,7 +116,7 @@ mod tests {
             merges: merges.to_vec(),
             phase1,
             scanner: Scanner::new(pattern).unwrap(),
-            fence: None,
+            second_pass_fence: None,
             eligible: None,
         }
     }
@@ -222,7 +222,8 @@ mod tests {
         assert_eq!((levels.first.len(), levels.second.len(), levels.late), (25, 27, 0));
         assert_eq!(levels.second.last().unwrap().rank, 51);
         // In a two-pass tokenizer the second level is phase 2, and no merge is late.
-        let two_pass = Definition { fence: Some(Scanner::new("").unwrap()), ..definition(&tokens, &merges, 30, "") };
+        let two_pass =
+            Definition { second_pass_fence: Some(Scanner::new("").unwrap()), ..definition(&tokens, &merges, 30, "") };
         let levels = Levels::new(&two_pass);
         assert_eq!((levels.first.len(), levels.second.len(), levels.late), (30, 22, 0));
     }

@@ -190,7 +190,7 @@ impl Preparation {
     /// token if nothing was normalised, otherwise those of the characters.
     pub fn spans(&self, encoder: &Encoder, text: &[u8], words: bool, state: &mut State) -> Result<Spans, String> {
         let definition = encoder.definition();
-        let cut = definition.fence.as_ref().unwrap_or(&definition.scanner);
+        let cut = definition.second_pass_fence.as_ref().unwrap_or(&definition.scanner);
         let mut n_words = 0;
         let mut begun = memory::filled(text.len() + 1, 0i64); // characters that begin before a byte
         for (at, byte) in text.iter().enumerate() {

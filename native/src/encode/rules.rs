@@ -17,7 +17,7 @@ pub(super) struct Rule {
 /// Two-pass tokenizers keep all merges: a merge that is repeated in the other phase is a different merge.
 pub(super) fn effective_rules(definition: &Definition) -> Vec<Rule> {
     let rules = definition.merges.iter().enumerate().map(|(rank, &merge)| Rule { rank: rank as u32, merge });
-    if definition.fence.is_some() {
+    if definition.second_pass_fence.is_some() {
         return rules.collect();
     }
     let mut pairs = PairTable::new(definition.merges.len());

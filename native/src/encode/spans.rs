@@ -12,7 +12,7 @@ impl Encoder {
     /// boundaries that only training has.
     pub fn spans(&self, text: &[u8], unit: Unit, state: &mut State, span: impl FnMut(&[u32])) -> Result<(), String> {
         let (mut tokens, mut packed) = (std::mem::take(&mut state.tokens), std::mem::take(&mut state.gathered));
-        let result = match &self.definition.fence {
+        let result = match &self.definition.second_pass_fence {
             None => self.pieces_of_unit(text, unit, state, (&mut packed, &mut tokens), span),
             Some(_) => self.between_fences(text, unit, state, (&mut packed, &mut tokens), span),
         };
@@ -60,7 +60,7 @@ impl Encoder {
         (packed, tokens): (&mut Vec<u32>, &mut Vec<u32>),
         mut span: impl FnMut(&[u32]),
     ) -> Result<(), String> {
-        let Definition { scanner, fence, tokens: table, eligible, .. } = &self.definition;
+        let Definition { scanner, second_pass_fence, tokens: table, eligible, .. } = &self.definition;
         packed.clear();
         self.level1.begin::<true>(0, state);
         scanner.pieces(text, |start, end| self.level1.cut::<true>(text, start, end, state, packed))?;
@@ -92,7 +92,7 @@ impl Encoder {
             });
         }
         let mut start = 0;
-        let result = fence.as_ref().map_or(Ok(()), |fence| {
+        let result = second_pass_fence.as_ref().map_or(Ok(()), |fence| {
             unit.split(text, |line| {
                 fence.pieces(line, |_, end| memory::push(&mut boundaries, start + end))?;
                 start += line.len();

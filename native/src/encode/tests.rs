@@ -1,6 +1,6 @@
 use super::rules::{effective_rules, recover_merges, superword_rank};
 use super::{definition::Definition, encoder::Encoder, merge, pairs};
-use crate::pretokenize::{named::NAMED, scanner::Scanner};
+use crate::pretokenize::{patterns::NAMED, scanner::Scanner};
 use crate::runtime::random::Random;
 use crate::text::{batch::Batch, documents::Documents};
 use crate::vocabulary::{MergeRule, Tokens};
@@ -56,7 +56,7 @@ fn long_documents_give_the_same_ids_in_parts() {
             phase1: merges.len() / 2,
             merges,
             scanner: Scanner::new(pattern).unwrap(),
-            fence: None,
+            second_pass_fence: None,
             eligible: None,
         });
         let mut batch = Batch::default();
@@ -88,7 +88,7 @@ fn one_pass_equals_plain_merging() {
             merges: merges.clone(),
             phase1,
             scanner: Scanner::new("").unwrap(),
-            fence: None,
+            second_pass_fence: None,
             eligible: None,
         });
         let mut batch = Batch::default();
@@ -148,7 +148,7 @@ fn derivations_and_repeats_equal_plain_merging_at_any_split() {
             merges: merges.clone(),
             phase1,
             scanner: Scanner::new("").unwrap(),
-            fence: None,
+            second_pass_fence: None,
             eligible: None,
         };
         dropped += merges.len() - effective_rules(&definition(merges.len())).len();
@@ -185,7 +185,7 @@ fn whole_pieces_become_tokens_before_any_merge() {
             merges: merges.clone(),
             phase1: random.below(merges.len() + 1),
             scanner: Scanner::new("d").unwrap(),
-            fence: None,
+            second_pass_fence: None,
             eligible: None,
         };
         let ids: Vec<u32> = (0..tokens.len() as u32).collect();
@@ -363,7 +363,7 @@ fn two_pass_keeps_both_fences() {
             merges,
             phase1,
             scanner: pattern,
-            fence: Some(fence),
+            second_pass_fence: Some(fence),
             eligible: None,
         });
         let mut batch = Batch::default();
@@ -419,7 +419,7 @@ fn caches_and_lookahead_do_not_show() {
             merges: merges.clone(),
             phase1,
             scanner: Scanner::new(if case % 3 == 0 { "e+" } else { "" }).unwrap(),
-            fence: None,
+            second_pass_fence: None,
             eligible: None,
         });
         let mut batch = Batch::default();
@@ -452,7 +452,7 @@ fn ids_of_a_batch_do_not_depend_on_threads() {
         phase1: merges.len(),
         merges,
         scanner: Scanner::new("d").unwrap(),
-        fence: None,
+        second_pass_fence: None,
         eligible: None,
     });
     let mut batch = Batch::default();
@@ -483,7 +483,7 @@ fn known_tokens_are_those_that_make_themselves() {
             phase1: merges.len(),
             merges: merges.clone(),
             scanner: Scanner::new("").unwrap(),
-            fence: None,
+            second_pass_fence: None,
             eligible: None,
         };
         let encoder = Encoder::new(definition);

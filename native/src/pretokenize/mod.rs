@@ -7,9 +7,9 @@
 mod bounded_regex;
 pub mod classes;
 mod emoji;
-mod fences;
+mod fence_scanners;
 pub(crate) mod masks;
-pub mod named;
+pub mod patterns;
 mod scalar;
 pub mod scanner;
 mod seed_plus;

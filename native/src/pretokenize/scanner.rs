@@ -2,8 +2,8 @@
 
 use super::bounded_regex::{Meter, Regex, BOUNDS};
 use super::masks::{Block, Bytes};
-use super::named::{Kind, EQUIVALENT, NAMED};
-use super::{classes::CLASSES, fences, scalar, seed_plus, sentences, windows};
+use super::patterns::{Kind, EQUIVALENT, NAMED};
+use super::{classes::CLASSES, fence_scanners, scalar, seed_plus, sentences, windows};
 use crate::runtime::quoting::quoted;
 
 /// Splits text into pieces.
@@ -96,7 +96,7 @@ pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut piece: impl Fn
     }
     macro_rules! fence {
         ($candidates:expr, $find:expr) => {
-            fences::pieces::<B>(text, piece, $candidates, |at| $find(classes, text, at))
+            fence_scanners::pieces::<B>(text, piece, $candidates, |at| $find(classes, text, at))
         };
     }
     match kind {
@@ -109,9 +109,9 @@ pub(super) fn named_pieces<B: Bytes>(kind: Kind, text: &[u8], mut piece: impl Fn
         Kind::Superbpe => words!(|bytes, at| windows::o200k::<B, false>(bytes, text, at), scalar::o200k::<false>),
         Kind::UwPaper => words!(|bytes, _| windows::uw_paper::<B>(bytes), scalar::uw_paper),
         Kind::Whitespace => words!(|bytes, _| windows::whitespace::<B>(bytes), scalar::whitespace),
-        Kind::Uw2025Fence => fence!(fences::uw_2025_candidates, fences::uw_2025),
-        Kind::UwPaperFence => fence!(fences::uw_paper_candidates, fences::uw_paper),
-        Kind::PunctuationFence => fence!(fences::punctuation_candidates, fences::punctuation),
+        Kind::Uw2025Fence => fence!(fence_scanners::uw_2025_candidates, fence_scanners::uw_2025),
+        Kind::UwPaperFence => fence!(fence_scanners::uw_paper_candidates, fence_scanners::uw_paper),
+        Kind::PunctuationFence => fence!(fence_scanners::punctuation_candidates, fence_scanners::punctuation),
         Kind::SentenceFence => sentences::pieces::<B>(classes, text, piece),
         Kind::Whole => {
             if !text.is_empty() {

@@ -1,4 +1,4 @@
-//! The scanner of `seed-plus`; see its regex in `named.rs`.
+//! The scanner of `seed-plus`; see its regex in `patterns.rs`.
 
 use super::classes::{Classes, EMOJI, LETTER, NOT_OTHER, NUMBER};
 use super::scalar::{all_but_last, letters, newlines, numbers, white_space};

@@ -2,7 +2,7 @@
 
 use super::{
     classes::{Classes, SPACE},
-    fences::load,
+    fence_scanners::load,
     masks::{Bytes, BLOCK},
 };
 

@@ -1,9 +1,9 @@
 //! Windows, scalar scanners and regexes split every named pattern the same way on generated text.
 
 use super::classes::{Classes, CLASSES};
-use super::named::{Kind, EQUIVALENT, NAMED};
+use super::patterns::{Kind, EQUIVALENT, NAMED};
 use super::scanner::{named_pieces, Scanner};
-use super::{bounded_regex::Regex, fences, masks::Portable, scalar, seed_plus};
+use super::{bounded_regex::Regex, fence_scanners, masks::Portable, scalar, seed_plus};
 use crate::runtime::random::Random;
 
 /// Every class of characters that the patterns distinguish, and the special cases.
@@ -58,7 +58,7 @@ fn scalar_cut(kind: Kind, text: &[u8]) -> Vec<usize> {
     };
     // A fence that is called at every position, not only at candidates.
     let everywhere = |find: &dyn Fn(usize) -> Result<usize, usize>| {
-        cut_with(text, |piece| fences::pieces::<Portable>(text, piece, |_| u64::MAX, find))
+        cut_with(text, |piece| fence_scanners::pieces::<Portable>(text, piece, |_| u64::MAX, find))
     };
     match kind {
         Kind::Gpt2 => each(&scalar::gpt2),
@@ -70,9 +70,9 @@ fn scalar_cut(kind: Kind, text: &[u8]) -> Vec<usize> {
         Kind::Superbpe => each(&scalar::o200k::<false>),
         Kind::UwPaper => each(&scalar::uw_paper),
         Kind::Whitespace => each(&scalar::whitespace),
-        Kind::Uw2025Fence => everywhere(&|at| fences::uw_2025(classes, text, at)),
-        Kind::UwPaperFence => everywhere(&|at| fences::uw_paper(classes, text, at)),
-        Kind::PunctuationFence => everywhere(&|at| fences::punctuation(classes, text, at)),
+        Kind::Uw2025Fence => everywhere(&|at| fence_scanners::uw_2025(classes, text, at)),
+        Kind::UwPaperFence => everywhere(&|at| fence_scanners::uw_paper(classes, text, at)),
+        Kind::PunctuationFence => everywhere(&|at| fence_scanners::punctuation(classes, text, at)),
         Kind::SentenceFence | Kind::Whole => cut(&Scanner::Named(kind), text), // no scalar scanner
     }
 }

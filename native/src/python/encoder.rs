@@ -82,7 +82,7 @@ impl Encoder {
             merges,
             phase1,
             scanner: scanner(if two_pass { pattern } else { fence.unwrap_or(pattern) })?,
-            fence: match fence {
+            second_pass_fence: match fence {
                 Some(fence) if two_pass => Some(scanner(fence)?),
                 _ => None,
             },

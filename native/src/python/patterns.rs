@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 
 use super::calls::{core, detached};
 use super::text::Batch;
-use crate::pretokenize::named::{EQUIVALENT, NAMED};
+use crate::pretokenize::patterns::{EQUIVALENT, NAMED};
 use crate::pretokenize::scanner::Scanner;
 use crate::runtime::interrupt;
 

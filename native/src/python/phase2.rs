@@ -55,7 +55,7 @@ impl SuperwordTrainer {
             merges: rules.collect(),
             phase1: merges.len(),
             scanner: scanner(if two_pass { pattern } else { fence })?,
-            fence: if two_pass { Some(scanner(fence)?) } else { None },
+            second_pass_fence: if two_pass { Some(scanner(fence)?) } else { None },
         };
         let spans = Spans {
             unit: Unit::parse(unit).map_err(user_error)?,

@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use crate::encode::definition::Definition;
 use crate::pretokenize::classes::{CLASSES, LETTER, LOWER, NOT_OTHER, NUMBER, SPACE, UPPER};
-use crate::pretokenize::{named::Kind, scanner::Scanner};
+use crate::pretokenize::{patterns::Kind, scanner::Scanner};
 use crate::text::utf8::decode;
 
 /// What a scanner does between two characters, whatever their surroundings.
@@ -177,7 +177,7 @@ impl Cuts {
         }
         let joins = |pairs: &Pairs| pairs.has(text[at - 1], text[at]);
         let phase1_ends = phase1 == Place::End || !self.whole_pieces && !joins(&self.phase1);
-        match &definition.fence {
+        match &definition.second_pass_fence {
             None => phase1_ends && (phase1 == Place::End || !joins(&self.phase2)),
             Some(fence) => {
                 let phase2 = place(fence, &seam);
@@ -204,7 +204,7 @@ impl Cuts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pretokenize::named::NAMED;
+    use crate::pretokenize::patterns::NAMED;
     use crate::runtime::random::Random;
 
     const CHARACTERS: &[char] = &[

@@ -36,7 +36,7 @@ fn any_threshold_and_thread_count_gives_the_same_merges() {
                 merges: merges.clone(),
                 phase1: merges.len(),
                 scanner: Scanner::new(" b").unwrap(),
-                fence: None,
+                second_pass_fence: None,
                 eligible: None,
             });
             let mut trainer = Trainer::new(encoder, spans, Specials::without_ids(&[]).unwrap(), threads);

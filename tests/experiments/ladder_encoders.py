@@ -1,4 +1,4 @@
-"""The encoders of the ladder, from replaying the list of merges to the Rust core."""
+"""Encoders of the source documents, from replaying the list of merges to the Rust core."""
 
 from __future__ import annotations
 

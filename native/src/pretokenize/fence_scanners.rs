@@ -1,4 +1,4 @@
-//! Fences: patterns with few matches, so most pieces are the gaps between matches.
+//! Scanners of the fences: patterns with few matches, so most pieces are the gaps between matches.
 
 use super::{
     classes::{self, LETTER, NUMBER, SPACE},
