@@ -1,7 +1,7 @@
 """Export a model and its tokenizer as a Hugging Face folder, verified before it appears.
 
-The layout is Llama's, or Qwen3's if queries and keys are normalized. `Transformer` sets padding ids to -inf, which HF
-models cannot express. Both tables are therefore cut to the tokenizer's ids, and the exported logits are the same.
+The layout is Llama's, or Qwen3's if queries and keys are normalized. HF models would give padding ids a probability, so
+both tables are cut to the tokenizer's ids; the logits are the same.
 """
 
 from __future__ import annotations

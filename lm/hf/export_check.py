@@ -140,7 +140,7 @@ def _logits(model: Transformer, rows: list[list[int]], positions: list[list[int]
         keep = torch.zeros(1, len(row), dtype=torch.bool, device=device)
         keep[0, kept] = True
         logits = model(torch.tensor([row], device=device), keep)
-        out.append(logits[:, : model.vocab_size].float().cpu().numpy())
+        out.append(logits.float().cpu().numpy())
     model.train(training)
     return out
 
