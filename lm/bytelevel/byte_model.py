@@ -1,4 +1,4 @@
-"""Probabilities of byte strings under a token model, independent of token boundaries.
+r"""Probabilities of byte strings under a token model, independent of token boundaries.
 
 A model assigns probabilities to token sequences. The probability of an answer after a prompt must not depend on how the
 two happen to be tokenized, or tokenizers with long tokens are penalized for their boundaries: a prompt that ends in
@@ -12,6 +12,10 @@ This is exact over canonical tokenizations, those that the tokenizer produces. T
 sequences and to special tokens inside the text. That share counts for no text, so probabilities of longer texts are too
 low rather than too high; `NextByte.lost` measures it. For a whole document with its final `<|endoftext|>`, the
 probability is the usual product over its tokens.
+
+If the tokenizer normalizes text, these are probabilities of normalized texts. Prompts and answers are normalized first;
+a character that is cut off at the end is read as the start of a character of normalized text. Under NFC, no text with
+"é" begins with "e", however it is encoded, so `e` and `\u0301` cannot be prompt and answer (a UserError).
 """
 
 from __future__ import annotations
@@ -90,9 +94,10 @@ class ByteModel:
             end: Include the probability that the document ends after the text.
 
         Raises:
-            UserError: If the bytes are not a prefix of valid UTF-8.
+            UserError: If the bytes are not a prefix of valid UTF-8, or if normalization changes the end of the prompt
+                together with the text.
         """
-        before, rest = _bytes(prompt), _bytes(text)
+        before, rest = self._split(prompt, text)
         total = 0.0
         while rest or end:
             part = self._part(before, rest)
@@ -110,9 +115,10 @@ class ByteModel:
         To choose among answers of unequal lengths, divide by their bytes. Unlike characters or tokens, bytes treat all
         tokenizers the same way.
         """
-        before, after = _bytes(prompt), [_bytes(answer) for answer in answers]
+        before = self._normalized(prompt)
+        after = [self._split(prompt, answer)[1] for answer in answers]
         if any(self._part(before, answer) < len(answer) for answer in after):
-            return np.array([self.log_prob(answer, before) for answer in after])
+            return np.array([self.log_prob(answer, prompt) for answer in answers])
         base, scores = self._score(before, after)
         return np.array(scores) - base
 
@@ -122,14 +128,15 @@ class ByteModel:
         After the end of a token any token of the vocabulary may follow, and the encoder checks each one, which takes
         most of the time. `likeliest_byte` is several times faster.
         """
-        found, _ = self._next(_bytes(prefix), None)
+        found, _ = self._next(self._normalized(prefix), None)
         total = found.sum()
         return NextByte(found / total, 1.0 - float(total))
 
     def likeliest_byte(self, prefix: str | bytes) -> int:
         """The most probable next byte or `END`: the first maximum of `next_byte`."""
+        data = self._normalized(prefix)
         for most in (64, 1024, None):
-            found, unknown = self._next(_bytes(prefix), most)
+            found, unknown = self._next(data, most)
             low, high = np.sort(found)[-2:]
             if high - low > unknown:
                 break
@@ -187,7 +194,7 @@ class ByteModel:
         if not 0 < temperature < math.inf:
             raise UserError(f"temperature={temperature} must be a positive number")
         rng = np.random.default_rng(seed)
-        start = _bytes(prompt)
+        start = self._normalized(prompt)
         data = start
         while len(data) - len(start) < n_bytes:
             with np.errstate(divide="ignore"):
@@ -201,8 +208,8 @@ class ByteModel:
 
     def is_greedy(self, text: str | bytes, prompt: str | bytes = b"") -> bool:
         """Whether each byte of `text` is the most probable one at its position."""
-        before = _bytes(prompt)
-        for byte in _bytes(text):
+        before, rest = self._split(prompt, text)
+        for byte in rest:
             if self.likeliest_byte(before) != byte:
                 return False
             before += bytes([byte])
@@ -218,7 +225,7 @@ class ByteModel:
             prompt: The prompt.
             seed: Seed of the draw; None takes the most probable path.
         """
-        certain, tail = self.paths.stable_prefix(_bytes(prompt))
+        certain, tail = self.paths.stable_prefix(self._normalized(prompt))
         if not tail:
             return certain
         groups = self._paths_of(tail, "exact")
@@ -276,7 +283,8 @@ class ByteModel:
             return [PathGroup((), 0, np.empty(0, np.int64))]
         if method == "exact":
             found = self.paths.find(data)
-            assert found, f"{quoted(data)} has an encoding, so it has a path"
+            if not found:
+                raise UserError(f"no normalized text begins with {quoted(data)}; end it with a whole character")
             return found
         encoding = self.paths.encoding(data)
         if encoding is None:
@@ -286,6 +294,19 @@ class ByteModel:
         last = self.lm.tokenizer.vocab[encoding[-1]]
         last_ids = self.paths.beginning_with(last) if method == "backed-up" else np.array(encoding[-1:], np.int64)
         return [PathGroup(encoding[:-1], len(data) - len(last), last_ids)]
+
+    def _normalized(self, text: str | bytes) -> bytes:
+        return self.paths.normalized(_bytes(text))
+
+    def _split(self, prompt: str | bytes, text: str | bytes) -> tuple[bytes, bytes]:
+        """Bytes of the prompt, and bytes that the text adds to it."""
+        before, whole = self._normalized(prompt), self._normalized(_bytes(prompt) + _bytes(text))
+        if not whole.startswith(before):
+            raise UserError(
+                f"normalization changes the end of the prompt, {quoted(prompt[-8:])}, together with the text after it, "
+                f"{quoted(text[:8])}; split them elsewhere"
+            )
+        return before, whole[len(before) :]
 
     @staticmethod
     def _add(found: NDArray[np.float64], places: NDArray[np.int64], log_probs: NDArray[np.float64]) -> None:

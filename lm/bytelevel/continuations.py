@@ -72,8 +72,9 @@ class Continuations:
         self._local = not tokenizer.ignore_merges and tokenizer.eligible is None
         named = {c for regex in self._scanners for c in regex if c.isprintable()}
         self._tried = _CONTINUATIONS if self._known else [*_CONTINUATIONS, *sorted(named.difference(_CONTINUATIONS))]
-        self._completed: dict[bytes, list[str]] = {}
-        self._groups: dict[tuple[str, bytes], list[list[bytes]]] = {}
+        self._tried = self._unchanged("", self._tried)
+        self._completed: dict[tuple[str, bytes], list[str]] = {}
+        self._groups: dict[tuple[str, str, bytes], list[list[bytes]]] = {}
 
     def groups(self, text: str, partial: bytes) -> list[list[bytes]]:
         """Continuations of `text + partial`, grouped by how the scanners then cut the text.
@@ -86,20 +87,22 @@ class Continuations:
             partial: The start of a character, or nothing; the continuations complete it.
         """
         # The key itself is tried, so all texts with the same key have the same groups.
-        key = (_kinds(_seen(text)) if self._known else text, partial)
+        combining = _combining(text) if partial and self._tokenizer.changes_text else ""
+        key = (_kinds(_seen(text)) if self._known else text, combining, partial)
         found = self._groups.get(key)
         if found is None:
             if len(self._groups) > _MOST:
                 self._groups.clear()
+                self._completed.clear()
             found = self._groups[key] = self._try(*key)
         return found
 
-    def _try(self, text: str, partial: bytes) -> list[list[bytes]]:
+    def _try(self, text: str, combining: str, partial: bytes) -> list[list[bytes]]:
         if not self._scanners[0] and len(self._scanners) == 1 and not partial:
             return [[b""], *([] if self._local else [[c.encode() for c in _SINGLE]])]  # nothing is ever cut
         end = len(text)
         groups: dict[object, tuple[list[str], list[str]]] = {}
-        for more in self._completions(partial) if partial else self._tried:
+        for more in self._completions(combining, partial) if partial else self._tried:
             inside, ends = [], not partial
             for scanner in self._scanners:
                 cuts, at = [], 0
@@ -120,13 +123,18 @@ class Continuations:
             result += [[more.encode()[len(partial) :] for more in part] for part in parts if part]
         return result
 
-    def _completions(self, partial: bytes) -> list[str]:
+    def _unchanged(self, text: str, continuations: list[str]) -> list[str]:
+        """The continuations that leave normalized text as it is, and that normalization leaves as they are."""
+        _, changed = self._tokenizer.normalized_sizes([text + more for more in continuations], threads=1)
+        return [more for more, change in zip(continuations, changed.tolist(), strict=True) if not change]
+
+    def _completions(self, combining: str, partial: bytes) -> list[str]:
         """Characters that begin with `partial`: a few of each class, alone and followed by others."""
-        found = self._completed.get(partial)
+        found = self._completed.get((combining, partial))
         if found is not None:
             return found
         kinds: dict[tuple[object, str], list[tuple[bool, int, str]]] = {}
-        for character in _characters(partial):
+        for character in self._unchanged(combining, _characters(partial)):
             kind = tuple(
                 tuple(map(len, _native.split(f"{side}{character}{side}", scanner)))
                 for scanner in self._scanners
@@ -142,7 +150,7 @@ class Continuations:
             few = [character for *_, character in sorted(ranked)[:_FEW]]
             found += few
             found += [few[0] + more for more in _AFTER.get(category[0], "")]
-        self._completed[partial] = found
+        self._completed[combining, partial] = found
         return found
 
 
@@ -177,6 +185,14 @@ def _seen(text: str) -> str:
     while run and start and _run(text[start - 1]) == run:
         start -= 1
     return text[max(0, start - 2) :]
+
+
+def _combining(text: str) -> str:
+    """The last character and combining marks after it, which normalization may change together with what follows."""
+    start = len(text) - 1
+    while start > 0 and unicodedata.combining(text[start]):
+        start -= 1
+    return text[max(0, start) :]
 
 
 @lru_cache(maxsize=1 << 16)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lm.bytelevel.continuations import Continuations
+from tokenizer import Batch
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ class TokenizationPaths:
     """Finds the canonical paths of one tokenizer.
 
     Args:
-        tokenizer: The tokenizer; special strings are ordinary text.
+        tokenizer: The tokenizer; special strings are ordinary text. If it normalizes text, all byte strings below are
+            of normalized text.
 
     Attributes:
         n_checked: Number of candidates that the encoder has checked so far.
@@ -69,6 +71,15 @@ class TokenizationPaths:
         self._lengths = tokenizer.token_byte_lengths().astype(np.int64)
         self._continuations = Continuations(tokenizer)
         self._found: OrderedDict[tuple[bytes, int], list[PathGroup]] = OrderedDict()
+
+    def normalized(self, data: bytes) -> bytes:
+        """The bytes after the tokenizer's normalization; a character that is cut off at the end does not change.
+
+        Raises:
+            UserError: If `data` is not a prefix of valid UTF-8.
+        """
+        text, partial = split_utf8(data)
+        return self.tokenizer.normalized(Batch.from_texts([text])).text(0).encode() + partial
 
     def stable_prefix(self, data: bytes) -> tuple[list[int], bytes]:
         """Ids with which every text that begins with `data` starts, and the bytes of `data` after them.
@@ -182,6 +193,11 @@ class TokenizationPaths:
             places = np.minimum(np.searchsorted(starts, origin + len(head)), len(ids) - 1)
             wanted = self._ids[[index for index, *_ in waiting]]
             proved = (starts[places] == origin + len(head)) & (ids[places] == wanted)
+            if self.tokenizer.changes_text:
+                # Normalization may have changed the head, or shortened the text so that the place is in the next one.
+                proved &= places < offsets[1:]
+                for i in np.flatnonzero(proved):
+                    proved[i] = self.tokenizer.decode_bytes(ids[offsets[i] : places[i]]) == head
             for i in np.flatnonzero(proved):
                 yield ids[offsets[i] : places[i]].tobytes(), int(wanted[i])
             attempt += 1

@@ -240,9 +240,9 @@ def _forward(
         keep[row, window.first - 1 - window.start : size] = True
     ids, mask = torch.from_numpy(inputs).to(device), torch.from_numpy(keep).to(device)
     kept = torch.from_numpy(targets[keep]).to(device)
-    nats = _fast_nats(model(ids, mask).float(), kept)
+    nats = _fast_nats(model.padded_logits(ids, mask).float(), kept)
     if nats is None:
-        nats = F.cross_entropy(model(ids, mask).float(), kept, reduction="none")
+        nats = F.cross_entropy(model.padded_logits(ids, mask).float(), kept, reduction="none")
     ends = np.cumsum(keep.sum(axis=1))
     return np.split(nats.double().cpu().numpy(), ends[:-1])
 

@@ -1,12 +1,14 @@
 """Export a model and its tokenizer as a Hugging Face folder, verified before it appears.
 
-The layout is Llama's, or Qwen3's if queries and keys are normalized. `Transformer` sets padding ids to -inf, which HF
-models cannot express. Both tables are therefore cut to the tokenizer's ids, and the exported logits are the same.
+The layout is Llama's, or Qwen3's if queries and keys are normalized. HF models would give padding ids a probability, so
+both tables are cut to the tokenizer's ids; the logits are the same. The tokenizer begins each text with
+`<|endoftext|>`, as training documents begin (`add_special_tokens=False` or `add_bos_token=False` omits it).
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 import tempfile
 import warnings
@@ -19,8 +21,9 @@ from lm.hf.export_check import probes, validate
 from lm.model.weights import model_tensors, write_tensors
 from tokenizer import formats
 from tokenizer.errors import UserError
-from tokenizer.formats.hf import hf_config
+from tokenizer.formats.hf import TEMPLATE, hf_config
 from tokenizer.interface import byte_level_bpe
+from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
 
     from lm.model.transformer import Transformer
     from tokenizer.interface import TokenizerLike
-    from tokenizer.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -154,8 +156,22 @@ def _write(model: Transformer, tokenizer: Tokenizer, folder: Path) -> str:
     write_tensors(folder / "model.safetensors", cut_tensors(model), {"format": "pt"})  # required by `transformers`
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        formats.save(tokenizer, folder, {**hf_config(tokenizer.definition), "model_max_length": model.context_tokens})
+        config = {**hf_config(tokenizer.definition), "model_max_length": model.context_tokens}
+        formats.save(_beginning_documents(tokenizer), folder, config)
     if (folder / formats.HF_FILE).exists():
         return ""
     why = str(caught[0].message) if caught else "no tokenizer.json can express a two-pass tokenizer"
     return f"{why}; AutoTokenizer fails on this folder, and gives the right ids after `tokenizer.hf.register()`"
+
+
+def _beginning_documents(tokenizer: Tokenizer) -> Tokenizer:
+    """The tokenizer with a post-processor for HF that puts <|endoftext|> before each text, and nothing else."""
+    from tokenizers.processors import TemplateProcessing
+
+    end = (END_OF_TEXT, tokenizer.special_tokens[END_OF_TEXT])
+    # Two texts are two documents, as with `add_bos_token=True` in `transformers`.
+    processor = TemplateProcessing(
+        single=f"{END_OF_TEXT} $A", pair=f"{END_OF_TEXT} $A {END_OF_TEXT}:1 $B:1", special_tokens=[end]
+    )
+    template = {**(tokenizer.provenance.get(TEMPLATE) or {}), "post_processor": json.loads(processor.__getstate__())}
+    return Tokenizer(tokenizer.definition, {**tokenizer.provenance, TEMPLATE: template})

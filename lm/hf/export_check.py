@@ -85,11 +85,12 @@ def validate(model: Transformer, tokenizer: Tokenizer, folder: Path, texts: list
     if found["loading"]:
         raise UserError(f"transformers does not load all weights of the exported model: {found['loading']}")
     difference = _difference(ours, theirs)
-    expected = [tokenizer.encode(text, allowed_special="all") for text in texts]
+    end = tokenizer.special_tokens[END_OF_TEXT]
+    expected = [[end, *tokenizer.encode(text, allowed_special="all")] for text in texts]
     if not note:
         if "tokenizer_error" in found:
             raise UserError(f"AutoTokenizer cannot open the exported folder ({found['tokenizer_error']})")
-        _compare_texts(texts, expected, found["ids"], found["decoded"])
+        _compare_texts(tokenizer, texts, expected, found["ids"], found["decoded"])
     elif "tokenizer_error" not in found:
         raise UserError(
             "AutoTokenizer opens the exported folder although this tokenizer cannot be written as tokenizer.json, so "
@@ -99,9 +100,8 @@ def validate(model: Transformer, tokenizer: Tokenizer, folder: Path, texts: list
         from tokenizer.hf.tokenizer import SuperBPETokenizerFast
 
         opened = SuperBPETokenizerFast.from_pretrained(folder)
-        ids = [opened(text, add_special_tokens=False, verbose=False)["input_ids"] for text in texts]
-        _compare_texts(texts, expected, ids, [opened.decode(row) for row in ids])
-    end = tokenizer.special_tokens[END_OF_TEXT]
+        ids = [opened(text, verbose=False)["input_ids"] for text in texts]
+        _compare_texts(tokenizer, texts, expected, ids, [opened.decode(row) for row in ids])
     ends = ["model_ends", "generation_ends"] + ([] if note else ["tokenizer_ends"])
     if wrong := [name for name in ends if found.get(name) != [end, end]]:
         raise UserError(f"the exported folder has {wrong[0]}={found.get(wrong[0])}, not {end}: nothing is written")
@@ -140,7 +140,7 @@ def _logits(model: Transformer, rows: list[list[int]], positions: list[list[int]
         keep = torch.zeros(1, len(row), dtype=torch.bool, device=device)
         keep[0, kept] = True
         logits = model(torch.tensor([row], device=device), keep)
-        out.append(logits[:, : model.vocab_size].float().cpu().numpy())
+        out.append(logits.float().cpu().numpy())
     model.train(training)
     return out
 
@@ -181,9 +181,11 @@ def _difference(ours: list[NDArray[np.float32]], theirs: list[NDArray[np.float32
     return found
 
 
-def _compare_texts(texts: list[str], expected: list[list[int]], ids: list[list[int]], decoded: list[str]) -> None:
-    """Raise a UserError unless ids are equal and decode to their text."""
+def _compare_texts(
+    tokenizer: Tokenizer, texts: list[str], expected: list[list[int]], ids: list[list[int]], decoded: list[str]
+) -> None:
+    """Raise a UserError unless ids are equal and decode to the same text as here."""
     for text, ours, theirs, back in zip(texts, expected, ids, decoded, strict=True):
-        if ours != theirs or back != text:
+        if ours != theirs or back != tokenizer.decode(ours):
             what = f"gives {theirs[:12]} instead of {ours[:12]}" if ours != theirs else f"decodes to {back[:40]!r}"
             raise UserError(f"the exported tokenizer {what} for {text[:40]!r}: nothing is written")

@@ -44,7 +44,7 @@ def answer(folder: Path, request: dict[str, Any]) -> tuple[dict[str, Any], dict[
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # its type depends on the version
         return {**found, "tokenizer_error": f"{type(error).__name__}: {error}"}, logits
-    ids = tokenizer(request["texts"], add_special_tokens=False)["input_ids"]
+    ids = tokenizer(request["texts"])["input_ids"]
     found["ids"] = ids
     found["decoded"] = [tokenizer.decode(row, skip_special_tokens=False) for row in ids]
     found["tokenizer_ends"] = [tokenizer.bos_token_id, tokenizer.eos_token_id]

@@ -29,7 +29,7 @@ class ModelConfig:
         rope_theta: Base of the rotary frequencies.
         norm_eps: Epsilon of every RMSNorm.
         tie_embeddings: Share one matrix between the input embedding and the output head.
-        vocab_multiple: The vocabulary is padded to a multiple of this; padding ids get -inf.
+        vocab_multiple: The vocabulary is padded to a multiple of this; padding ids have probability 0.
         qk_norm: RMSNorm on queries and keys, per head. The layout is then HF's Qwen3.
     """
 

@@ -27,8 +27,7 @@ class LanguageModel:
         model: The model.
         tokenizer: Its tokenizer.
         eos_id: Id of `<|endoftext|>`.
-        text_ids: bool[padded vocabulary], on the CPU: True for ids of text, False for special tokens, unused ids and
-            padding.
+        text_ids: bool[vocabulary], on the CPU: True for ids of text, False for special tokens and unused ids.
 
     Raises:
         UserError: If the model was trained with another tokenizer, or there is no `<|endoftext|>`.
@@ -45,7 +44,7 @@ class LanguageModel:
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.eos_id = tokenizer.special_tokens[END_OF_TEXT]
-        self.text_ids = torch.zeros(model.lm_head.weight.shape[0], dtype=torch.bool)
+        self.text_ids = torch.zeros(model.vocab_size, dtype=torch.bool)
         self.text_ids[torch.from_numpy(tokenizer.ordinary_ids())] = True
 
     @property
@@ -63,5 +62,5 @@ class LanguageModel:
         return ids if len(ids) <= limit else ids[-max(1, min(limit, self.model.context_tokens // 2)) :]
 
     def log_probs(self, logits: Tensor) -> Tensor:
-        """Log-probabilities of logits in nats, float64[..., padded vocabulary] on the CPU."""
+        """Log-probabilities of logits in nats, float64[..., vocabulary] on the CPU."""
         return logits.double().cpu().log_softmax(-1)

@@ -69,9 +69,19 @@ class Transformer(nn.Module):
             documents: As for `hidden`.
 
         Returns:
-            float[batch, seq_len, padded vocabulary], or float[marked, padded vocabulary] with `keep`;
-            padding ids are at -inf.
+            float[batch, seq_len, vocabulary], or float[marked, vocabulary] with `keep`.
         """
+        return self.padded_logits(ids, keep, cache=cache, documents=documents)[..., : self.vocab_size]
+
+    def padded_logits(
+        self,
+        ids: Tensor,
+        keep: Tensor | None = None,
+        *,
+        cache: KVCache | None = None,
+        documents: Tensor | None = None,
+    ) -> Tensor:
+        """The logits of `forward` and of padding ids, which are at -inf, in one contiguous tensor."""
         hidden = self.hidden(ids, cache=cache, documents=documents)
         if keep is not None:
             hidden = hidden[keep]

@@ -13,7 +13,7 @@ from lm.bytelevel.tokenization_paths import TokenizationPaths
 from lm.model.generation import SamplingConfig, generate_from
 from superbpe import PRESETS, Rules
 from tests.lm import tiny
-from tests.lm.test_tokenization_paths import LETTERS, bpe, brute, flat, is_canonical, superwords
+from tests.lm.test_tokenization_paths import LETTERS, bpe, brute, flat, is_canonical, normalizing, superwords
 from tokenizer.errors import UserError
 
 STRINGS = [b"a", b"ab", b"  ", b"s'", b"ab a", b" sab 1", b"'s b"]
@@ -223,6 +223,51 @@ def test_cut_characters_have_probabilities():
     probabilities = model.next_byte(b"a" + whole[:1]).probabilities
     assert probabilities[0x80:0xC0].sum() == pytest.approx(1)
     assert probabilities[END] == 0
+
+
+@pytest.fixture(scope="module", params=["NFC", "NFD"])
+def normalized(request):
+    return tiny.language_model(normalizing(request.param))
+
+
+def test_normalized_text_is_scored(normalized):
+    composed, decomposed = "é e\u0305é", "e\u0301 e\u0305e\u0301"
+    for method in METHODS:
+        model = ByteModel(normalized, method)
+        for end in (False, True):
+            assert model.log_prob(decomposed, "a ", end=end) == model.log_prob(composed, "a ", end=end)
+            assert model.log_prob("b", decomposed, end=end) == model.log_prob("b", composed, end=end)
+    model = ByteModel(normalized)
+    ids = normalized.tokenizer.encode_ordinary(composed)
+    whole = sequence_log_prob(normalized, [*ids, normalized.eos_id])
+    assert model.log_prob(composed, end=True) == pytest.approx(whole, abs=1e-5)
+    assert model.choices(composed, ["b", " é"]).tolist() == model.choices(decomposed, ["b", " e\u0301"]).tolist()
+    assert model.heal(decomposed, seed=0) == model.heal(composed, seed=0)
+    assert model.is_greedy(model.sample(composed, 3, seed=0, temperature=1e-3), decomposed)
+
+
+def test_bytes_of_normalized_text(normalized):
+    """The chain rule holds over all bytes, also inside characters and combining sequences."""
+    model = ByteModel(normalized)
+    data = model.paths.normalized("ae\u0301e\u0305".encode())
+    steps = [model.next_byte(data[:i]) for i in range(len(data))]
+    total = sum(math.log(step.probabilities[byte] * (1 - step.lost)) for step, byte in zip(steps, data, strict=True))
+    assert model.log_prob(data) == pytest.approx(total, abs=1e-5)
+    for seed in range(2):
+        sampled = model.sample("e", 4, seed=seed)
+        assert model.paths.normalized(b"e" + sampled) == b"e" + sampled
+
+
+def test_marks_that_change_the_prompt_are_rejected():
+    model = ByteModel(tiny.language_model(normalizing("NFC")))
+    mark = "\u0301".encode()
+    for prompt, answer in (("xe", "\u0301a"), (b"xe" + mark[:1], mark[1:] + b"a")):
+        for job in (model.log_prob, model.is_greedy, lambda text, before: model.choices(before, [text])):
+            with pytest.raises(UserError, match="changes the end of the prompt"):
+                job(answer, prompt)
+    assert model.log_prob("\u0305a", "xe") < 0
+    with pytest.raises(UserError, match="no normalized text begins with"):
+        model.next_byte("a\uf900".encode()[:3])
 
 
 def test_the_cost_is_counted():

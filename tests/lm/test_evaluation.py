@@ -29,7 +29,7 @@ class Table(torch.nn.Module):
         self.context_tokens = context_tokens
         self.tokenizer_sha256 = sha256
 
-    def forward(self, ids, keep):
+    def padded_logits(self, ids, keep):
         assert ids.shape[1] <= self.context_tokens
         return self.table[ids][keep]
 

@@ -21,10 +21,13 @@ from superbpe import train_superbpe
 from tests import texts
 from tests.lm import tiny
 from tests.superbpe.oracle import batches
-from tokenizer import Batch, count_pretokens, train_bpe
+from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
 from tokenizer.errors import UserError
+from tokenizer.formats.hf import TEMPLATE
+from tokenizer.preparation import Preparation
 
 transformers = pytest.importorskip("transformers")
+from tokenizer.hf import SuperBPETokenizerFast  # noqa: E402
 
 DOCUMENTS = texts.english()[1][:3]
 SMALL = ModelConfig(n_layers=2, hidden_size=32, head_dim=16, vocab_multiple=64, rope_theta=500.0, norm_eps=1e-5)
@@ -135,6 +138,29 @@ def test_a_tokenizer_without_merges(tmp_path, in_process):
     tokenizer = tiny.bytes_only()
     made = export_hf(build(tokenizer), tokenizer, tmp_path / "out", ["déjà vu 🙂"])
     assert (made.vocab_size, made.tokenizer_note) == (257, "")
+
+
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_exported_tokenizers_begin_documents(tokenizers, tmp_path, in_process, name):
+    """By default and with `add_bos_token=True`, exactly one <|endoftext|> comes first, whatever was imported."""
+    tokenizer = tokenizers[name]
+    imported = {"post_processor": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True}}
+    export_hf(build(tokenizer), Tokenizer(tokenizer.definition, {TEMPLATE: imported}), tmp_path / "out")
+    text, end = "in the beginning", tokenizer.special_tokens["<|endoftext|>"]
+    ids = tokenizer.encode_ordinary(text)
+    stock = [transformers.PreTrainedTokenizerFast] if name == "one" else []
+    for opens in (SuperBPETokenizerFast, *stock):
+        for options, added in (({}, [end]), ({"add_bos_token": True}, [end]), ({"add_bos_token": False}, [])):
+            opened = opens.from_pretrained(tmp_path / "out", **options)
+            assert opened(text).input_ids == opened([text], add_special_tokens=True).input_ids[0] == [*added, *ids]
+            assert opened(text, add_special_tokens=False).input_ids == ids
+    assert Tokenizer.load(tmp_path / "out").sha256 == tokenizer.sha256
+
+
+def test_a_tokenizer_that_normalizes(tokenizers, tmp_path, in_process):
+    definition = dataclasses.replace(tokenizers["bpe"].definition, preparation=Preparation(forms=("NFC",)))
+    tokenizer = Tokenizer(definition)
+    assert export_hf(build(tokenizer), tokenizer, tmp_path / "out", ["e\u0301"]).tokenizer_note == ""
 
 
 @pytest.mark.slow

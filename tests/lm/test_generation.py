@@ -39,7 +39,7 @@ def scripted(tokens, *, size=257):
 
         def __call__(self, ids, keep=None, *, cache):
             cache.begin(*ids.shape)
-            logits = torch.full((len(ids), 272), -1e9)
+            logits = torch.full((len(ids), size), -1e9)
             logits[:, self.left.pop(0)] = 0.0
             return logits if keep is not None else logits[:, None]
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from lm.bytelevel.byte_model import ByteModel
+from lm.hf.export import export_hf
 from superbpe import Rules
 from tests.lm import tiny
 from tests.lm.test_tokenization_paths import LETTERS, bpe, made_up, superwords
@@ -99,38 +100,15 @@ def test_without_lm_eval_the_error_says_what_to_install(monkeypatch):
 
 
 def hugging_face(lm, folder):
-    """lm-eval's own model of the same weights: our parameters have Llama's names."""
+    """lm-eval's own model, of the exported folder."""
     import transformers
     from lm_eval.models.huggingface import HFLM
-    from tokenizers.processors import TemplateProcessing
 
-    from tokenizer import formats
-
-    config, model = lm.model.config, lm.model
-    llama = transformers.LlamaForCausalLM(
-        transformers.LlamaConfig(
-            vocab_size=model.lm_head.weight.shape[0],
-            hidden_size=config.hidden_size,
-            intermediate_size=config.intermediate_size,
-            num_hidden_layers=config.n_layers,
-            num_attention_heads=config.n_heads,
-            num_key_value_heads=config.n_heads,
-            head_dim=config.head_dim,
-            max_position_embeddings=model.context_tokens,
-            rms_norm_eps=config.norm_eps,
-            rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
-            tie_word_embeddings=False,
-        )
-    )
-    llama.load_state_dict(model.state_dict(), strict=True)
-    formats.write(lm.tokenizer, str(folder), "hf")
-    fast = transformers.AutoTokenizer.from_pretrained(folder)
-    # Documents begin with <|endoftext|>.
-    fast.backend_tokenizer.post_processor = TemplateProcessing(
-        single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", lm.eos_id)]
-    )
+    export_hf(lm.model, lm.tokenizer, folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     return HFLM(
-        pretrained=llama.eval(), tokenizer=fast, add_bos_token=True, max_length=model.context_tokens, batch_size=2
+        pretrained=model, tokenizer=tokenizer, add_bos_token=True, max_length=lm.model.context_tokens, batch_size=2
     )
 
 
@@ -142,8 +120,7 @@ def test_likelihoods_are_those_of_lm_evals_own_model(kind, tmp_path):
         "bytes": tiny.bytes_only,
         "superwords": lambda: superwords(Rules(fence="uw-2025-fence"), LETTERS),
     }
-    # Without padding, whose ids have probabilities in HF's model and none in ours.
-    lm = tiny.language_model(makers[kind](), context_tokens=48, vocab_multiple=1)
+    lm = tiny.language_model(makers[kind](), context_tokens=48)
     theirs = hugging_face(lm, tmp_path / "hf")
     ours = harness.HarnessModel(lm, scoring="tokens")
     pairs = [pair for pair in PAIRS if not ours._pair(*pair)[1]]

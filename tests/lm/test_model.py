@@ -27,12 +27,17 @@ def build(config=SMALL, vocab_size=300, context_tokens=32, seed=0):
     return model.eval()
 
 
-def test_padding_ids_are_impossible():
+def test_logits_have_no_padding():
     model = build()
-    logits = model(torch.arange(64).view(2, 32))
-    assert logits.shape == (2, 32, 320)
-    assert (logits[..., 300:] == -math.inf).all()
-    assert logits[..., :300].isfinite().all()
+    ids = torch.arange(64).view(2, 32)
+    logits = model(ids)
+    assert logits.shape == (2, 32, 300)
+    padded = model.padded_logits(ids)
+    assert torch.equal(padded[..., :300], logits)
+    assert (padded[..., 300:] == -math.inf).all()
+    other = build(dataclasses.replace(SMALL, vocab_multiple=7), seed=1)(ids)
+    divergence = F.kl_div(logits.log_softmax(-1), other.log_softmax(-1), log_target=True, reduction="sum")
+    assert 0 < divergence < math.inf
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.arange(64))
     loss.backward()
     assert all(p.grad.isfinite().all() for p in model.parameters())
@@ -120,7 +125,7 @@ def test_documents_in_a_row_are_computed_as_if_alone(qk_norm):
     hidden = model.hidden(ids, documents=documents)
     torch.testing.assert_close(hidden, separate(model, ids, documents), rtol=1e-4, atol=1e-5)
     assert not torch.allclose(hidden, model.hidden(ids), atol=1e-2)
-    torch.testing.assert_close(model(ids, documents=documents), F.linear(hidden, model.lm_head.weight, model.padding))
+    torch.testing.assert_close(model(ids, documents=documents), F.linear(hidden, model.lm_head.weight[:300]))
     whole = torch.full_like(documents, 7)
     torch.testing.assert_close(model.hidden(ids, documents=whole), model.hidden(ids), rtol=1e-4, atol=1e-5)
     # Backwards too: what a document's loss asks of the embeddings comes from that document's ids alone.
@@ -207,4 +212,4 @@ def test_layout_is_hugging_faces(qk_norm, tied):
     other.load_state_dict(model.state_dict(), strict=True)
     ids = torch.randint(300, (2, 32), generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
-        torch.testing.assert_close(other.eval()(ids).logits[..., :300], model(ids)[..., :300], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(other.eval()(ids).logits[..., :300], model(ids), rtol=1e-4, atol=1e-4)

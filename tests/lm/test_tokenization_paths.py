@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import random
 from bisect import bisect_left as bisect
+from dataclasses import replace
 from functools import cache
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from tests.lm import tiny
 from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
 from tokenizer.definition import Definition
 from tokenizer.errors import UserError
+from tokenizer.preparation import Preparation
 
 # Few characters, so that they can be tried in all orders; the first of each kind is in the merges, ꙛ and ᠑ are not.
 LETTERS = "abs 1\n'.ꙛ"
@@ -52,6 +55,8 @@ def brute(tokenizer, data, alphabet, n):
     ids, offsets = tokenizer.encode_batch([text + w for w in continuations])
     lengths = tokenizer.token_byte_lengths()
     for start, stop in itertools.pairwise(offsets.tolist()):
+        if tokenizer.changes_text and not tokenizer.decode_bytes(ids[start:stop]).startswith(data):
+            continue
         ends = np.cumsum(lengths[ids[start:stop]])
         last = int(np.searchsorted(ends, len(data)))
         if data:
@@ -74,6 +79,7 @@ def check(tokenizer, alphabet, strings, n=3):
         ours, ours_following = flat(paths.find(string)), flat(paths.extend(string))
         assert found <= ours, (string, found - ours)
         assert following <= ours_following, (string, following - ours_following)
+        assert all(tokenizer.decode_bytes(sequence).startswith(string) for sequence in ours | ours_following)
         # What is found beyond these continuations stands in some text all the same.
         for sequence in (ours - found) | (ours_following - following):
             assert is_canonical(tokenizer, sequence), (string, sequence)
@@ -172,6 +178,48 @@ def test_cut_characters():
     alphabet = "日本中、曜é ïꀀ🦀ꙛ語"
     whole = "日本é🦀ï、中".encode()
     check(tokenizer, alphabet, [whole[:n] for n in range(1, len(whole) + 1, 2)], 1)
+
+
+ACCENTS = [
+    (b"\xcc", b"\x81"),
+    (b"e", b"\xcc"),
+    (b"e", b"\xcc\x81"),
+    (b"\xcc", b"\x85"),
+    (b"\xc3", b"\xa9"),
+    (b" ", b"e"),
+    (b"\xe1", b"\x85"),  # with the next one, a vowel of Hangul
+    (b"\xe1\x85", b"\xa1"),
+]
+
+
+def normalizing(form, pattern="gpt2"):
+    return Tokenizer(replace(tiny.merged(ACCENTS, pattern).definition, preparation=Preparation(forms=(form,))))
+
+
+@pytest.mark.parametrize(
+    ("form", "pattern"),
+    [("NFC", "none"), ("NFD", "llama3"), *(pytest.param(f, "llama3", marks=pytest.mark.slow) for f in ("NFC", "NFKC"))],
+)
+def test_paths_of_normalized_text(form, pattern):
+    tokenizer = normalizing(form, pattern)
+    paths = TokenizationPaths(tokenizer)
+    texts = ["\u00e9e\u0305", " a\u0323\u0301\u0345e", "\ufb01½e\u0301", "\u1161\u1100"]
+    assert [paths.normalized(text.encode()).decode() for text in texts] == [normalize(form, text) for text in texts]
+    strings = {normalize(form, text).encode()[:n] for text in texts for n in range(2, 8)}
+    check(tokenizer, "e\u0301\u0305\u0323\u00e9\u1eb9a \u1161", sorted(strings), 2)
+    cut = b"\xcc"  # also of marks that do not compose
+    assert paths.normalized(b"e" + cut) == b"e" + cut
+    assert paths.find(b"e" + cut)
+
+
+def test_bytes_that_no_normalized_text_has():
+    composed, decomposed = (TokenizationPaths(normalizing(form)) for form in ("NFC", "NFD"))
+    assert composed.find("e\u0301".encode()) == decomposed.find("é".encode()) == []
+    assert composed.find("é".encode())
+    assert decomposed.find("e\u0301".encode())
+    hangul = "각".encode()[:2]
+    assert composed.find(hangul)
+    assert decomposed.find(hangul) == []
 
 
 def test_a_regex_of_ones_own():
