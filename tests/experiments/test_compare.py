@@ -18,7 +18,7 @@ from experiments.report.labels import lines
 from experiments.stages.comparison import TaskScore
 from tests import other_tokenizers
 from tokenizer import Corpus, CorpusConfig
-from tokenizer.durable import read_sealed, write_sealed
+from tokenizer.checksums import read_sealed, write_sealed
 from tokenizer.errors import UserError
 
 
