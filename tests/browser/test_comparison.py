@@ -13,7 +13,7 @@ from experiments.report import comparison
 
 pytestmark = pytest.mark.slow
 
-_SAMPLE = Path(__file__).parents[1] / "experiments" / "sample.py"
+_SAMPLE = Path(__file__).parents[1] / "experiments" / "report" / "sample.py"
 
 
 def _sample() -> dict[str, Any]:

@@ -15,7 +15,7 @@ from experiments import clean, status
 from experiments.cli.main import run
 from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
-from tests.experiments.demo import make
+from tests.experiments.store.demo import make
 from tokenizer.durable import read_sealed
 
 if TYPE_CHECKING:

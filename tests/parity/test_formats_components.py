@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from tests.tokenizer.other_formats import added, hf_file
+from tests.tokenizer.formats.other_formats import added, hf_file
 from tokenizer import Tokenizer, formats
 
 tokenizers = pytest.importorskip("tokenizers")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tokenizer.other_formats import hf_file
+from tests.tokenizer.formats.other_formats import hf_file
 from tokenizer import Corpus, CorpusConfig, PretokenCounts, Tokenizer, UserError, files
 from tokenizer.train.checkpoint import Checkpoint
 

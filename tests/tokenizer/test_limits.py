@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from tests.tokenizer.corpora import write_jsonl
+from tests.tokenizer.corpus.corpora import write_jsonl
 from tokenizer import (
     Corpus,
     CorpusConfig,

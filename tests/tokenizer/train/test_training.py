@@ -1,0 +1,486 @@
+import tempfile
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from experiments.benchmarks.ladder.trainers import EXACT, TRAINERS
+from tests import texts
+from tests.tokenizer.formats.other_formats import added, hf_file
+from tokenizer import (
+    Batch,
+    PretokenCounts,
+    Tokenizer,
+    UserError,
+    count_pretokens,
+    formats,
+    patterns,
+    reference,
+    spelling,
+    train_bpe,
+)
+from tokenizer.definition import Definition
+from tokenizer.reference import TIE_BREAKS
+from tokenizer.train.summary import summary
+
+
+def counts_of(pretokens):
+    """Counts given outright, whatever pattern may have cut them."""
+    keys = sorted(pretokens)
+    return PretokenCounts(
+        data=np.frombuffer(b"".join(keys), np.uint8),
+        offsets=np.cumsum([0, *map(len, keys)]).astype(np.int64),
+        counts=np.array([pretokens[key] for key in keys], np.uint64),
+        pattern=patterns.resolve("none"),
+        unit="document",
+        special_tokens=(),
+        n_bytes=sum(len(key) * count for key, count in pretokens.items()),
+        n_documents=1,
+    )
+
+
+def pairs(merges):
+    return [(left, right) for left, right, _ in merges]
+
+
+@pytest.fixture(scope="module")
+def real():
+    return count_pretokens([Batch.from_texts(texts.sample(100_000))], "superbpe", special_tokens=["<|endoftext|>"])
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_merges_of_real_text_are_the_references(real, tie_break):
+    tokenizer = train_bpe(real, 256 + 900, special_tokens=[], tie_break=tie_break)
+    expected = reference.train_fast(dict(real.items()), 900, tie_break=tie_break)
+    assert len(expected) == 900
+    assert tokenizer.merges == pairs(expected)
+    assert tokenizer.provenance["phase1"]["last_count"] == expected[-1][2]
+
+
+def test_tie_breaks_differ_on_real_text(real):
+    merges = [tuple(train_bpe(real, 700, tie_break=tie_break).merges) for tie_break in TIE_BREAKS]
+    assert len(set(merges)) == 3
+
+
+def test_merges_without_any_fence_are_the_references():
+    documents = [text[:2000] for text in texts.sample(100_000)][:40]
+    counts = count_pretokens([Batch.from_texts(documents)], "none", unit="line")
+    assert train_bpe(counts, 556, special_tokens=[]).merges == pairs(reference.train_fast(dict(counts.items()), 300))
+
+
+# Few letters and short words make runs, ties and pairs that vanish; a few high counts make sums that differ.
+LETTERS = st.sampled_from(["ab", "a", "abc ", "é!", "\x00\xff a"])
+WORDS = LETTERS.flatmap(lambda letters: st.text(alphabet=letters, min_size=1, max_size=14)).map(str.encode)
+CORPORA = st.dictionaries(WORDS, st.sampled_from([1, 1, 1, 2, 3, 7, 2**33]), min_size=1, max_size=8)
+
+
+@given(
+    corpus=CORPORA,
+    tie_break=st.sampled_from(TIE_BREAKS),
+    min_count=st.integers(1, 4),
+    max_token_bytes=st.sampled_from([None, 2, 3, 5]),
+    special_tokens=st.sampled_from([(), ("ab",), ("aa", "b a"), ("éé", "é!")]),
+)
+@settings(max_examples=200, deadline=None, derandomize=True)
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_merges_of_small_corpora_are_the_references(corpus, tie_break, min_count, max_token_bytes, special_tokens):
+    options = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}
+    tokenizer = train_bpe(counts_of(corpus), 300, special_tokens=special_tokens, **options)
+    n_merges = 300 - 256 - len(special_tokens)
+    expected = reference.train_naive(corpus, n_merges, special_tokens=special_tokens, **options)
+    assert tokenizer.merges == pairs(expected)
+    assert tokenizer.provenance["phase1"]["ran_out_of_pairs"] == (len(expected) < n_merges)
+
+
+@pytest.mark.parametrize("length", [2, 3, 4, 7, 64, 1000, 65_537])
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_runs_of_one_letter_merge_as_in_the_reference(length):
+    corpus = {b"a" * length: 3, b"b" + b"a" * (length // 2): 2}
+    tokenizer = train_bpe(counts_of(corpus), 256 + 6, special_tokens=[], max_token_bytes=40)
+    assert tokenizer.merges == pairs(reference.train_naive(corpus, 6, max_token_bytes=40))
+
+
+def test_counts_beyond_32_bits_are_exact():
+    corpus = {b"ab": 2**40, b"cd": 2**40 + 1, b"ef": 2**40 - 1}
+    tokenizer = train_bpe(counts_of(corpus), 259, special_tokens=[])
+    assert tokenizer.merges == [(b"c", b"d"), (b"a", b"b"), (b"e", b"f")]
+
+
+def test_rare_pairs_and_long_tokens_are_not_made(real):
+    with pytest.warns(UserWarning, match="ran out of pairs"):
+        tokenizer = train_bpe(real, 30_000, min_count=5, max_token_bytes=6)
+    expected = reference.train_fast(dict(real.items()), 30_000, min_count=5, max_token_bytes=6)
+    assert tokenizer.merges == pairs(expected)
+    assert max(map(len, (left + right for left, right in tokenizer.merges))) == 6
+    assert tokenizer.provenance["phase1"]["last_count"] == 5
+
+
+def test_running_out_of_pairs_warns_and_is_on_record():
+    counts = count_pretokens([Batch.from_texts(["abc abc"])], "gpt2")
+    with pytest.warns(UserWarning, match=r"ran out of pairs after 3 of 743 merges; the vocabulary has 260 tokens"):
+        tokenizer = train_bpe(counts, 1000)
+    assert tokenizer.vocab_size == 260
+    assert tokenizer.provenance["phase1"]["ran_out_of_pairs"] is True
+    assert tokenizer.provenance["phase1"]["vocab_size_asked"] == 1000
+    assert tokenizer.special_tokens == {"<|endoftext|>": 259}
+    assert train_bpe(counts, 259).provenance["phase1"]["ran_out_of_pairs"] is False
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_no_token_spells_a_special_string(tie_break):
+    counts = count_pretokens([Batch.from_texts(["<|end|> <|end|> the the then"] * 9)], "none")
+    with pytest.warns(UserWarning, match="ran out of pairs"):
+        tokenizer = train_bpe(counts, 400, special_tokens=["<|end|>", "the"], tie_break=tie_break)
+    learned = tokenizer.vocab[256:-2]
+    assert b"<|end|>" not in learned
+    assert b"the" not in learned
+    assert any(b"<|end|" in token for token in learned)
+    expected = reference.train_fast(dict(counts.items()), 142, special_tokens=["<|end|>", "the"], tie_break=tie_break)
+    assert tokenizer.merges == pairs(expected)
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_merges_nest(real, tie_break):
+    larger = train_bpe(real, 600, tie_break=tie_break)
+    smaller = train_bpe(real, 400, tie_break=tie_break)
+    assert larger.merges[: len(smaller.merges)] == smaller.merges
+    cut = larger.cut(400)
+    assert cut.sha256 == smaller.sha256 != larger.sha256
+    assert cut.vocab == smaller.vocab
+    assert cut.special_tokens == {"<|endoftext|>": 399}
+
+
+@pytest.mark.parametrize(
+    ("vocab_size", "special_tokens", "message"),
+    [
+        (200, ["<|endoftext|>"], r"vocab_size=200 is below 256 bytes \+ 1 special token\(s\); use at least 257"),
+        (257, ["<a>", "<b>"], r"vocab_size=257 .* use at least 258"),
+        (300, ["<a>", "<a>"], "repeats a string"),
+        (300, [""], "contains an empty one"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_errors(real, vocab_size, special_tokens, message):
+    with pytest.raises(UserError, match=message):
+        train_bpe(real, vocab_size, special_tokens=special_tokens)
+
+
+NEVER_SAVED = [
+    ("abc", "special_tokens='abc' is not a list of strings"),
+    ([5], r"special_tokens=\[5\] is not a list of strings"),
+    (["<a>", "<a>"], "repeats a string"),
+    ([""], "contains an empty one"),
+    (["<\udc80>"], "lone surrogate"),
+    (["a"], r"'a' is also how tokenizer.json writes the ordinary token b'a'; use another string, such as '<\|a\|>'"),
+    (["é"], r"'é' is also how tokenizer.json writes the ordinary token b'\\xe9'"),
+    (["Ġ"], "'Ġ' is also how tokenizer.json writes the ordinary token b' '"),
+    (["Ġt"], "'Ġt' is also how tokenizer.json writes the ordinary token b' t'"),
+    (["Ã©t"], "'Ã©t' is also how"),
+    (["©t"], "'©t' is also how"),  # the end of é, and t
+]
+
+
+@pytest.mark.parametrize(("special_tokens", "message"), NEVER_SAVED)
+def test_special_tokens_that_could_not_be_saved_are_rejected_at_the_start(real, special_tokens, message):
+    with pytest.raises(UserError, match=message):
+        count_pretokens([], "gpt2", special_tokens=special_tokens)
+    with pytest.raises(UserError, match=message):
+        train_bpe(real, 300, special_tokens=special_tokens)
+
+
+STRINGS = st.text(st.sampled_from("at é日Ġ©«\n<"), min_size=1, max_size=3)
+
+
+@given(special_tokens=st.lists(STRINGS, min_size=1, max_size=3), pattern=st.sampled_from(["gpt2", "none"]))
+@example(special_tokens=["at"], pattern="none")
+@example(special_tokens=["«a«", " ", "\n"], pattern="gpt2")
+@settings(max_examples=50, deadline=None, derandomize=True)
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_whatever_can_be_trained_can_be_saved(special_tokens, pattern):
+    batch = Batch.from_texts(["at at étét 日日 «a« a t\n\n é" * 3])
+    try:
+        counts = count_pretokens([batch], pattern, special_tokens=special_tokens)
+    except UserError:
+        with pytest.raises(UserError):
+            train_bpe(count_pretokens([batch], pattern), 300, special_tokens=special_tokens)
+        return
+    for kept in (special_tokens, []):  # strings that did not cut the text are in it
+        counts = count_pretokens([batch], pattern, special_tokens=kept)
+        tokenizer = train_bpe(counts, 300, special_tokens=special_tokens)
+        with tempfile.TemporaryDirectory() as folder:
+            tokenizer.save(folder)
+            again = Tokenizer.load(folder)
+        assert again.sha256 == tokenizer.sha256
+        assert [again.encode(string, allowed_special="all") for string in special_tokens] == [
+            [again.special_tokens[string]] for string in special_tokens
+        ]
+
+
+def test_training_from_a_tokenizer_makes_no_token_with_the_bytes_of_an_added_one(tmp_path):
+    start = Tokenizer.from_file(hf_file(tmp_path, added_tokens=[added("th", 260, special=False)]))
+    counts = count_pretokens([Batch.from_texts(["the thin that"] * 3)], start.pattern)
+    grown = train_bpe(counts, 263, start=start)
+    assert b"th" not in [grown.vocab[i] for i in grown.ordinary_ids()]
+    formats.write(grown, tmp_path / "grown", "hf")
+    assert Tokenizer.from_file(tmp_path / "grown").encode("thin") == grown.encode("thin")
+    named = Tokenizer.from_file(hf_file(tmp_path, added_tokens=[added("Ġt", 260, special=False)]))
+    with pytest.raises(UserError, match=r"'Ġt' is also how tokenizer\.json writes the ordinary token b' t'"):
+        train_bpe(counts, 263, start=named)
+
+
+def test_an_unknown_tie_break_is_an_error(real):
+    with pytest.raises(UserError, match="lowest-ids"):
+        train_bpe(real, 300, tie_break="random")
+
+
+@pytest.mark.parametrize("option", [{"min_count": -1}, {"max_token_bytes": -1}])
+def test_negative_numbers_are_errors(real, option):
+    with pytest.raises(UserError, match=f"{next(iter(option))}=-1"):
+        train_bpe(real, 300, **option)
+
+
+def test_the_smallest_vocabulary_has_bytes_and_specials_only(real):
+    tokenizer = train_bpe(real, 257)
+    assert tokenizer.merges == []
+    assert tokenizer.vocab == [bytes([byte]) for byte in range(256)] + [b"<|endoftext|>"]
+
+
+def test_an_exception_in_progress_ends_training(real):
+    def stop(what, done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_bpe(real, 1200, progress=stop)
+
+
+def test_progress_ends_at_the_total(real):
+    seen = []
+    train_bpe(real, 600, progress=lambda what, done, total: seen.append((what, done, total)))
+    assert seen[-1] == ("merges", 343, 343)
+
+
+# ------------------------------------------------------------------------------------ going on where one was
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+@pytest.mark.parametrize("size", [257, 300, 700, 1199, 1200])
+def test_going_on_from_a_tokenizer_is_one_run(real, tie_break, size):
+    whole = train_bpe(real, 1200, tie_break=tie_break)
+    start = train_bpe(real, size, tie_break=tie_break)
+    extended = train_bpe(real, 1200, start=start, tie_break=tie_break)
+    assert extended.sha256 == whole.sha256
+    assert extended.provenance["phase1"]["continued_from"] == start.name
+    assert extended.provenance["phase1"]["merges"] == 1200 - size
+
+
+@given(corpus=CORPORA, tie_break=st.sampled_from(TIE_BREAKS), min_count=st.integers(1, 3), first=st.integers(0, 12))
+@settings(max_examples=100, deadline=None, derandomize=True)
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_going_on_is_one_run_on_small_corpora(corpus, tie_break, min_count, first):
+    counts, options = counts_of(corpus), {"special_tokens": ["ab"], "tie_break": tie_break, "min_count": min_count}
+    whole = train_bpe(counts, 280, **options)
+    start = train_bpe(counts, 257 + first, **options)
+    del options["special_tokens"]
+    assert train_bpe(counts, 280, start=start, **options).sha256 == whole.sha256
+
+
+def test_going_on_keeps_the_layout_of_ids(real):
+    merges = train_bpe(real, 600, special_tokens=[]).ranks()
+    start = Tokenizer.from_ranks(
+        merges, pattern=patterns.resolve("superbpe"), special_tokens=["<a>", "<b>"], special_layout="first"
+    )
+    extended = train_bpe(real, 700, start=start)
+    assert extended.special_tokens == {"<a>": 0, "<b>": 1}
+    assert extended.vocab[: start.vocab_size] == start.vocab
+    assert extended.vocab_size == 700
+
+
+def test_what_cannot_go_on_is_refused(real, trained):
+    start = train_bpe(real, 400)
+    with pytest.raises(UserError, match=r"vocab_size=300 is less than start has \(400 tokens\); use cut"):
+        train_bpe(real, 300, start=start)
+    with pytest.raises(UserError, match="start has superwords"):
+        train_bpe(real, 5000, start=trained["superwords"])
+    with pytest.raises(UserError, match="start has the pattern 'gpt2', the counts have 'superbpe'"):
+        train_bpe(real, 5000, start=trained["gpt2"])
+
+
+def _imported(n_specials_inside):
+    """Ids out of order, a token that two merges make, one that none makes, a special token among the others."""
+    byte_ids = [*range(255, -1, -1)]
+    at = {byte: byte_ids[byte] for byte in b"abcd "}
+    specials = {"<s>": 256} if n_specials_inside else {}
+    first = 256 + n_specials_inside
+    ab, bc, abc, dd = first, first + 1, first + 2, first + 3
+    merges = [
+        (at[ord("b")], at[ord("c")], bc),
+        (at[ord("a")], at[ord("b")], ab),
+        (ab, at[ord("c")], abc),
+        (at[ord("a")], bc, abc),
+        (at[ord("d")], at[ord("d")], dd),
+    ]
+    return Tokenizer(
+        Definition(
+            byte_ids=byte_ids,
+            merge_ids=np.array(merges, np.uint32),
+            n_phase1_merges=len(merges),
+            pattern=patterns.resolve("none"),
+            special_tokens=specials,
+            ignore_merges=True,
+            unmerged={b"dada": first + 4},
+        )
+    )
+
+
+@given(
+    corpus=st.dictionaries(
+        st.text(alphabet="abcd ", min_size=1, max_size=12).map(str.encode) | st.just(b"dada"),
+        st.integers(1, 5),
+        min_size=1,
+        max_size=8,
+    ),
+    tie_break=st.sampled_from(TIE_BREAKS),
+    inside=st.integers(0, 1),
+)
+@settings(max_examples=100, deadline=None, derandomize=True)
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_going_on_from_an_imported_tokenizer_is_the_references(corpus, tie_break, inside):
+    start = _imported(inside)
+    words = Counter()
+    for pretoken, count in corpus.items():
+        words[tuple(start.vocab[i] for i in start.encode_ordinary(pretoken.decode()))] += count
+    expected = reference.train_words(
+        words,
+        10,
+        tokens=[start.vocab[i] for i in start.ordinary_ids()],
+        tie_break=tie_break,
+        min_count=1,
+        accept=lambda left, right, _: left + right != b"<s>",
+    )
+    extended = train_bpe(counts_of(corpus), start.vocab_size + 10, start=start, tie_break=tie_break)
+    assert extended.vocab[: start.vocab_size] == start.vocab
+    assert extended.merges[len(start.merges) :] == pairs(expected)
+    assert extended.special_tokens == start.special_tokens
+    for pretoken in corpus:
+        assert extended.decode_bytes(extended.encode_ordinary(pretoken.decode())) == pretoken
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("stops", [1, 3])
+def test_an_interrupted_training_goes_on_from_its_checkpoint(real, tmp_path, stops):
+    whole = train_bpe(real, 900)
+    checkpoint = tmp_path / "merges.npz"
+    reached = [0]
+    for _ in range(stops):
+        calls = iter(range(10**9))
+
+        def stop_soon(what, done, total, calls=calls):
+            if next(calls) == 1:
+                reached.append(done)
+                raise Stop
+
+        with pytest.raises(Stop):
+            train_bpe(real, 900, checkpoint=checkpoint, checkpoint_seconds=0, progress=stop_soon)
+        assert checkpoint.exists()
+        assert [path.name for path in tmp_path.iterdir()] == ["merges.npz"]
+    assert reached == sorted(reached)
+    seen = []
+    resumed = train_bpe(real, 900, checkpoint=checkpoint, progress=lambda what, done, total: seen.append(done))
+    assert resumed.sha256 == whole.sha256
+    assert seen[0] >= reached[-1] > 0
+    # All merges are in it until the caller has saved the tokenizer.
+    assert checkpoint.exists()
+    again = train_bpe(real, 900, checkpoint=checkpoint, progress=lambda what, done, total: seen.append(done))
+    assert again.sha256 == whole.sha256
+    assert seen[-1] == 900 - 257
+
+
+def test_a_checkpoint_of_another_training_is_refused(real, tmp_path):
+    checkpoint = tmp_path / "merges.npz"
+    with pytest.raises(Stop):
+        train_bpe(real, 900, checkpoint=checkpoint, checkpoint_seconds=0, progress=_stop)
+    for options in ({"tie_break": "lexicographic-greatest"}, {"min_count": 2}, {"special_tokens": ["<x>"]}):
+        with pytest.raises(UserError, match=r"merges\.npz is the checkpoint of another training"):
+            train_bpe(real, 900, checkpoint=checkpoint, **options)
+    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
+    with pytest.raises(UserError, match=r"merges\.npz is damaged .*delete it"):
+        train_bpe(real, 900, checkpoint=checkpoint)
+
+
+def _stop(what, done, total):
+    raise Stop
+
+
+def test_no_merge_makes_a_token_that_is_too_long():
+    with pytest.warns(UserWarning, match="pair") as warned:
+        tokenizer = train_bpe(counts_of({b"=" * 131_074: 1}), 296)
+    messages = sorted(str(warning.message) for warning in warned)
+    assert len(messages) == 2
+    assert messages[0].startswith("2 pair(s) were not merged, since a token has at most 65,536 bytes")
+    assert "Lower max_token_bytes, to" in messages[0]
+    assert "ran out of pairs after 16 of 39 merges" in messages[1]
+    assert max(map(len, tokenizer.vocab)) == spelling.LONGEST_TOKEN == 65_536
+    assert tokenizer.provenance["phase1"]["too_long"] == summary(tokenizer)["too_long"] == 2
+    assert tokenizer.decode(tokenizer.encode("=" * 200_000)) == "=" * 200_000
+
+
+@pytest.mark.parametrize("trainer", EXACT)
+def test_the_longest_token_is_the_references(monkeypatch, trainer):
+    monkeypatch.setattr(spelling, "LONGEST_TOKEN", 5)
+    corpus = {b"abcabcabcabc": 5, b"xyxyxyxyxy": 4, b"aaaaaaaaaaa": 3}
+    merges = TRAINERS[trainer](corpus, 30)
+    assert max(len(left + right) for left, right, _ in merges) <= 5
+    with pytest.warns(UserWarning, match="ran out of pairs"), pytest.warns(UserWarning, match="were not merged"):
+        tokenizer = train_bpe(counts_of(corpus), 256 + 30, special_tokens=[])
+    assert tokenizer.merges == pairs(merges)
+    assert tokenizer.provenance["phase1"]["too_long"] > 0
+
+
+def test_a_checkpoint_of_more_merges_than_are_wanted_is_cut(real, tmp_path):
+    checkpoint = tmp_path / "merges.npz"
+    calls = iter(range(10**9))
+
+    def stop_late(what, done, total):
+        if done > 500 or next(calls) > 10**6:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train_bpe(real, 900, checkpoint=checkpoint, checkpoint_seconds=0, progress=stop_late)
+    smaller = train_bpe(real, 400, checkpoint=checkpoint)
+    assert smaller.sha256 == train_bpe(real, 400).sha256
+    assert smaller.provenance["phase1"]["selecting_seconds"] is None
+
+
+def test_a_checkpoint_that_cannot_be_written_is_an_error_at_once(real, tmp_path):
+    with pytest.raises(UserError, match=r"nowhere.*cannot be written"):
+        train_bpe(real, 400, checkpoint=tmp_path / "nowhere" / "merges.npz")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00v\x00{'descr': '<i8'"])
+def test_any_damaged_checkpoint_is_refused(real, tmp_path, content):
+    checkpoint = tmp_path / "merges.npz"
+    checkpoint.write_bytes(content)
+    with pytest.raises(UserError, match=r"merges\.npz is damaged .*delete it"):
+        train_bpe(real, 900, checkpoint=checkpoint)
+
+
+def test_an_imported_tokenizer_that_looks_like_ours_keeps_its_ids(real, tmp_path):
+    ours = train_bpe(real, 400)
+    ours.save(tmp_path)
+    imported = Tokenizer.from_file(tmp_path / "tokenizer.json")
+    assert imported.special_layout == "last"
+    extended = train_bpe(real, 500, start=imported)
+    assert extended.vocab[:400] == ours.vocab
+    assert extended.special_tokens == {"<|endoftext|>": 399}
+    assert "imported" in extended.provenance
+    assert extended.merges == train_bpe(real, 500).merges
+
+
+def test_counts_that_add_up_to_more_than_64_bits_are_refused():
+    with pytest.raises(UserError, match="64 bits"):
+        train_bpe(counts_of({b"ab": 2**63, b"abc": 2**63}), 260)
+    assert counts_of({b"ab": 2**63, b"abc": 2**63}).n_total == 2**64
