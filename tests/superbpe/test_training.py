@@ -46,7 +46,7 @@ SPECIALS = ("<|endoftext|>",)
 
 @pytest.fixture(scope="module")
 def documents(disputed):
-    """A few kB of everything; the reference is slow. Repetition makes superwords worth it."""
+    """A few kB of everything, since the reference is slow. Repetition makes superwords frequent."""
     found = [text[:900] for text in texts.english()[0][:9]] + [texts.code()[:1500], texts.SCRIPTS["Greek"]]
     found += ["it is a  test:  it is a  test, 1234 it is. " * 4, "a<|endoftext|>b of the<|endoftext|>", ""]
     found += [texts.generated(3, 60), "aaaa aaaaaa " * 6, "\n\n\n  x\n\n\n  x", "camelCase camelCase"]
@@ -60,7 +60,7 @@ def phase1(documents):
 
 
 def train(phase1, documents, name, **options):
-    """With 160 merges, 100 of them phase 1's where that is not found out."""
+    """Train 160 merges. The first 100 are of phase 1, unless the rules find the transition."""
     transition = "auto" if name in COMPETING else 356
     return train_superbpe(
         phase1, batches(documents), vocab_size=256 + 160 + 1, transition=transition, rules=RULES[name], **options
@@ -69,13 +69,13 @@ def train(phase1, documents, name, **options):
 
 @pytest.fixture(scope="module")
 def longer(documents):
-    """A phase 1 as long as what competes with it."""
+    """A phase 1 with as many merges as the competing superwords."""
     return train_bpe(count_pretokens([Batch.from_texts(documents)], "gpt2", special_tokens=SPECIALS), 256 + 160 + 1)
 
 
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
-def test_merges_are_the_references(name, documents, longer):
+def test_merges_equal_the_reference(name, documents, longer):
     rules = RULES[name]
     tokenizer = train(longer, documents, name)
     phase1, merges = expected_lists(documents, longer, rules, 100, 160)
@@ -172,7 +172,7 @@ def small(documents, rules, n_kept, tie_break="lowest-ids", **options):
 )
 @settings(max_examples=300, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
-def test_merges_of_small_corpora_are_the_references(documents, rules, n_kept, threshold, threads, tie_break):
+def test_merges_of_small_corpora_equal_the_reference(documents, rules, n_kept, threshold, threads, tie_break):
     tokenizer, (phase1, merges) = small(documents, rules, n_kept, tie_break, threshold=threshold, threads=threads)
     assert tokenizer.merges == phase1 + pairs(merges)
     assert tokenizer.n_phase1_merges == len(phase1)
@@ -185,13 +185,13 @@ def test_merges_of_small_corpora_are_the_references(documents, rules, n_kept, th
 @given(documents=CORPORA, n_kept=st.integers(0, 12), threshold=st.sampled_from([None, 1, 2, 5]))
 @settings(max_examples=25, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
-def test_every_presets_merges_of_small_corpora_are_the_references(name, documents, n_kept, threshold):
+def test_merges_of_every_preset_equal_the_reference(name, documents, n_kept, threshold):
     tokenizer, (phase1, merges) = small(documents, replace(PRESETS[name], sample=1.0), n_kept, threshold=threshold)
     assert tokenizer.merges == phase1 + pairs(merges)
 
 
 def test_spans_of_any_length_are_measured(phase1):
-    """The longest span is no shorter than itself: nothing of it is truncated at quantile 1."""
+    """Quantile 1 truncates nothing: the longest span keeps its length."""
     document = "a" * 70_000 + "bc" * 2000
     rules = Rules(truncate_quantile=1.0)
     tokenizer = train_superbpe(phase1, batches([document]), vocab_size=257 + 8, transition=256, rules=rules)
@@ -199,7 +199,7 @@ def test_spans_of_any_length_are_measured(phase1):
     assert tokenizer.merges == pairs(expected([document], phase1, rules, 0, 8)[1])
 
 
-# ------------------------------------------------------------------------------- what merges do not depend on
+# ------------------------------------------------------------------------------- settings that do not change merges
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +234,7 @@ def test_thresholds_threads_and_batches_change_nothing(name, options, larger):
     assert trained(larger, RULES[name], **options).sha256 == reference_.sha256
 
 
-def test_too_high_a_threshold_is_lowered_and_counted(larger):
+def test_a_threshold_that_is_too_high_is_lowered_and_counted(larger):
     tokenizer = trained(larger, RULES["uw-2025"], threshold=10_000)
     phase2 = tokenizer.provenance["phase2"]
     assert phase2["stages"] > 1
@@ -243,7 +243,7 @@ def test_too_high_a_threshold_is_lowered_and_counted(larger):
 
 
 @pytest.mark.parametrize("name", ["uw-2025", "short spans", "kept, uw fence", "runs", "boundless"])
-def test_memory_changes_nothing_but_the_passes(name, larger):
+def test_memory_changes_only_the_number_of_passes(name, larger):
     unlimited = trained(larger, RULES[name], threshold=2)
     with pytest.warns(UserWarning, match="phase 2 needs more memory than 0 MB even for a few merges at a time"):
         tight = trained(larger, RULES[name], threshold=2, memory_bytes=1)
@@ -253,8 +253,8 @@ def test_memory_changes_nothing_but_the_passes(name, larger):
     assert some.sha256 == unlimited.sha256
 
 
-def test_where_nothing_is_left_between_two_thresholds_the_memory_is_taken(larger, monkeypatch):
-    """Between 1 and 2 there is no threshold to try: once the loop tried 1 for ever."""
+def test_without_a_threshold_between_two_more_memory_is_used(larger, monkeypatch):
+    """There is no threshold between 1 and 2. A search that retried 1 would not end."""
     fits, tried = Passes._fits, []
 
     def not_at_one(self, sources, threshold):
@@ -273,7 +273,7 @@ def test_where_nothing_is_left_between_two_thresholds_the_memory_is_taken(larger
     assert tried == [1, 4, 1, 2, 1, 1]
 
 
-def test_less_memory_takes_more_stages_and_leaves_fewer_fragments(larger):
+def test_less_memory_means_more_stages_and_fewer_fragments(larger):
     about = [
         trained(larger, RULES["uw-2025"], threshold=2, memory_bytes=memory).provenance["phase2"]
         for memory in (None, 1_000_000, 300_000)
@@ -316,7 +316,7 @@ def test_a_cut_before_the_transition_is_the_cut_of_phase_1(larger):
 
 
 def told(refuse):
-    """A veto, and what it was asked."""
+    """A veto, and the candidates it was called with."""
     asked = []
 
     def veto(left, right, count):
@@ -337,7 +337,7 @@ REFUSALS = {
 @pytest.mark.parametrize("refuse", REFUSALS)
 @pytest.mark.parametrize("threshold", [None, 1, 4, 10_000])
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
-def test_a_veto_is_asked_once_about_every_candidate(refuse, threshold, documents, phase1):
+def test_a_veto_sees_every_candidate_once(refuse, threshold, documents, phase1):
     veto, asked = told(REFUSALS[refuse])
     expected_veto, expected_asked = told(REFUSALS[refuse])
     rules, options = RULES["words"], {"vocab_size": 256 + 140 + 1, "transition": 356}
@@ -349,7 +349,7 @@ def test_a_veto_is_asked_once_about_every_candidate(refuse, threshold, documents
     assert len(set(asked)) == len(asked)
 
 
-def test_what_a_veto_raises_is_raised(documents, phase1):
+def test_an_exception_in_a_veto_propagates(documents, phase1):
     def veto(left, right, count):
         raise ZeroDivisionError(f"{left!r} {right!r} {count}")
 
@@ -432,7 +432,7 @@ def test_other_mistakes_are_errors(larger):
         train_superbpe(phase1, batches(documents), vocab_size=1000, transition=800, rules=Rules(max_words=0))
 
 
-def test_running_out_of_pairs_warns_and_is_on_record(phase1):
+def test_running_out_of_pairs_warns_and_is_recorded(phase1):
     with pytest.warns(UserWarning, match=r"ran out of pairs after \d+ of 544 superword merges"):
         tokenizer = train_superbpe(phase1, batches(["a b c"]), vocab_size=901, transition=356, rules=Rules())
     assert tokenizer.provenance["phase2"]["ran_out_of_pairs"] is True
@@ -454,7 +454,7 @@ def test_superwords_are_the_phase_2_tokens_of_two_words(larger):
     assert len(larger[1].superword_ids()) == 0
 
 
-def test_no_superword_is_longer_than_a_token_may_be():
+def test_no_superword_exceeds_the_longest_token():
     start = train_bpe(count_pretokens([Batch.from_texts(["= "])], "none"), 257)
     with pytest.warns(UserWarning, match="pair") as warned:
         tokenizer = train_superbpe(
@@ -469,7 +469,7 @@ def test_no_superword_is_longer_than_a_token_may_be():
 
 @pytest.mark.parametrize("name", ["nothing", "uw-2025", "kept"])
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs", "ignore:.*were not merged")
-def test_the_longest_token_is_the_references(name, documents, phase1, monkeypatch):
+def test_the_longest_token_equals_the_reference(name, documents, phase1, monkeypatch):
     longest = max(len(left + right) for left, right in phase1.merges[:100])
     monkeypatch.setattr(spelling, "LONGEST_TOKEN", longest)
     tokenizer = train(phase1, documents, name)

@@ -44,7 +44,7 @@ def test_tokens_by_size_are_those_of_the_tokenizer_cut_to_each_size(trained, doc
     assert found.tokens().tolist() == [len(whole.cut(size).encode_batch(documents)[0]) for size in sizes]
 
 
-def test_of_plain_bpe(trained, documents):
+def test_history_of_plain_bpe(trained, documents):
     phase1, _, _ = trained
     found = history.measure(phase1, [Batch.from_texts(documents[:3]), Batch.from_texts(documents[3:])])
     assert found.n_documents == len(documents)
@@ -52,8 +52,8 @@ def test_of_plain_bpe(trained, documents):
     assert np.array_equal(found.applied, found.lifted)
 
 
-def test_applications_are_the_counts_of_training_but_for_runs(trained, documents):
-    """On the text of training, where nothing but documents and fences cut it."""
+def test_applications_equal_training_counts_except_in_runs(trained, documents):
+    """This holds on the text of training, cut only by documents and fences."""
     phase1, whole, (counts1, counts2) = trained
     if whole.fence.name == "uw-2025-fence":  # trained on lines, which encoding does not cut
         documents = [line for text in documents for line in text.splitlines(keepends=True)]
@@ -68,7 +68,7 @@ def test_applications_are_the_counts_of_training_but_for_runs(trained, documents
     assert len(counts1) == len(phase1.merges)
 
 
-def test_log(trained, documents, tmp_path):
+def test_log_of_both_phases(trained, documents, tmp_path):
     _, whole, counts = trained
     found = history.measure(whole, [Batch.from_texts(documents)])
     log = history.merge_log(whole, counts=counts, history=found).to_pylist()
@@ -93,7 +93,7 @@ def test_log_without_counts_of_one_phase_and_of_none(trained):
     assert phase2_only == [None] * 120 + counts[1].tolist()
 
 
-def test_refuses_what_is_of_another_tokenizer(trained, documents):
+def test_counts_of_another_tokenizer_are_rejected(trained, documents):
     phase1, whole, counts = trained
     with pytest.raises(UserError, match="counts of 80 merges for a phase of 120"):
         history.merge_log(whole, counts=[counts[1], counts[1]])
@@ -120,7 +120,7 @@ def test_early_statistics(trained, documents):
     assert first.superword_share == 0.0
 
 
-def test_statistics_of_training_are_those_of_its_own_text_but_for_runs(trained, documents):
+def test_training_statistics_equal_those_of_the_text_except_in_runs(trained, documents):
     _, whole, (_, counts) = trained
     rows = history.training_statistics(whole, counts)
     assert [row.merges for row in rows] == [0, 1, 8, 40, 80]
@@ -150,7 +150,7 @@ def test_statistics_of_training_are_exact_where_pairs_do_not_overlap(rules, docu
     assert last.bytes_per_token == pytest.approx(n_bytes / n_tokens)
 
 
-def test_no_bytes_per_token_are_told_where_spans_were_truncated(documents):
+def test_truncated_spans_give_no_bytes_per_token(documents):
     batch, counts = Batch.from_texts(documents), []
     phase1 = train_bpe(count_pretokens([batch], "gpt2"), 256 + 130 + 1)
     rules = Rules(fence="punctuation-fence", truncate_quantile=0.5)

@@ -38,7 +38,7 @@ def test_measures_by_hand(tiny: Tokenizer) -> None:
     assert found.superword_tokens == found.superword_bytes == 0.0
 
 
-def test_superwords_of_a_text(trained: dict[str, Tokenizer]) -> None:
+def test_superwords_in_a_text(trained: dict[str, Tokenizer]) -> None:
     tokenizer = trained["superwords"]
     documents = texts.english()[1][:20]
     encoded = measures.encode(tokenizer, [Batch.from_texts(documents)])
@@ -61,12 +61,12 @@ def test_renyi_entropy_of_a_high_order_does_not_underflow() -> None:
 
 
 @pytest.mark.parametrize("alpha", [-1.0, math.nan])
-def test_an_order_that_is_none(alpha: float) -> None:
+def test_an_impossible_order_is_an_error(alpha: float) -> None:
     with pytest.raises(UserError, match=r"must be at least 0"):
         measures.renyi_entropy([1, 2], alpha)
 
 
-def test_no_text(tiny: Tokenizer) -> None:
+def test_text_must_be_a_string(tiny: Tokenizer) -> None:
     with pytest.raises(UserError, match="there is no text"):
         measures.encode(tiny, [Batch.from_texts([""])])
 
@@ -89,7 +89,7 @@ def test_contexts_are_the_text_around_tokens(trained: dict[str, Tokenizer], most
         excerpt = int(np.searchsorted(found.starts, place, side="right"))
         before, after = place - bounds[excerpt - 1], bounds[excerpt] - place - len(token)
         shown = excerpts[bounds[excerpt - 1] : bounds[excerpt]]
-        # As far as it reaches, or to an end of a document.
+        # The context has the full width, or ends with the document.
         assert before >= 20 or any(original.startswith(shown) for original in originals)
         assert after >= 20 or any(original.endswith(shown) for original in originals)
     assert (np.diff(found.tokens) >= 0).all()

@@ -39,12 +39,12 @@ def test_columns() -> None:
 
 def test_superwords_by_other_pretokens() -> None:
     about = tokens.describe(_tokenizer(), patterns.resolve("superbpe"))
-    # A part of a character at an end is no reason to cut.
+    # A partial character at an end does not force a cut.
     assert [about.text[i] for i in np.flatnonzero(about.superword)] == ["bc a"]
     assert [about.text[i] for i in np.flatnonzero(about.crossing)] == ["A "]
 
 
-def test_a_pattern_that_lets_words_join_is_no_measure_of_words(trained: dict[str, Tokenizer]) -> None:
+def test_a_pattern_that_joins_words_cannot_count_words(trained: dict[str, Tokenizer]) -> None:
     both = trained["superwords"]
     imported = Tokenizer(
         Definition(
@@ -63,7 +63,7 @@ def test_a_pattern_that_lets_words_join_is_no_measure_of_words(trained: dict[str
     assert not tokens.describe(trained["gpt2"]).superword.any()
 
 
-def test_unreachable_tokens_are_those_that_no_surroundings_make(trained: dict[str, Tokenizer]) -> None:
+def test_unreachable_tokens_occur_in_no_context(trained: dict[str, Tokenizer]) -> None:
     for name in ("gpt2", "superwords", "two_pass"):
         tokenizer = trained[name]
         about = tokens.describe(tokenizer)
@@ -79,7 +79,7 @@ def test_unreachable_tokens_are_those_that_no_surroundings_make(trained: dict[st
             assert about.unreachable[i] == expected, (name, token)
 
 
-def test_what_occurs_is_reachable(trained: dict[str, Tokenizer]) -> None:
+def test_tokens_that_occur_are_reachable(trained: dict[str, Tokenizer]) -> None:
     for name, tokenizer in trained.items():
         about = tokens.describe(tokenizer)
         ids, _ = tokenizer.encode_batch(texts.various())
@@ -112,7 +112,7 @@ def test_kinds(text: str, expected: str) -> None:
     assert KINDS[kind(text)] == expected
 
 
-def test_near_duplicates_differ_by_case_and_a_space_in_front() -> None:
+def test_near_duplicates_differ_by_case_or_a_leading_space() -> None:
     pairs = [(_RANK[ord(a)], _RANK[ord(b)]) for a, b in (" a", " A", "bc", "Bc", "BC", "12", " 1")]
     tokenizer = Tokenizer.from_ranks(pairs, pattern=patterns.resolve("none"))
     about = tokens.describe(tokenizer)
@@ -122,7 +122,7 @@ def test_near_duplicates_differ_by_case_and_a_space_in_front() -> None:
     assert not any("1" in text for group in groups for text in group)
 
 
-def test_what_the_other_has_not(trained: dict[str, Tokenizer]) -> None:
+def test_tokens_missing_from_the_other_tokenizer(trained: dict[str, Tokenizer]) -> None:
     one, other = trained["superwords"], trained["gpt2"]
     about = tokens.describe(one)
     lacking = {one.vocab[i] for i in np.flatnonzero(tokens.missing(one, about, other)).tolist()}

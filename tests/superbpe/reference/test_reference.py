@@ -48,7 +48,7 @@ def test_a_fences_matches_and_gaps_are_pieces(phase1_fence):
     assert cut == Counter([(b"a", b"b"), (b"1", b"2", b"3"), (b"4", b"5"), (b"c", b" ")])
 
 
-def test_kept_a_token_with_a_boundary_inside_is_closed_on_both_sides():
+def test_a_kept_fence_closes_a_token_with_a_boundary_inside():
     merges = [(b"1", b"2"), (b"12", b"3"), (b"123", b"4")]
     # The pretoken 1234 is one token, so the fence after three digits lies inside it.
     assert pieces("x1234y", merges, fence=r"\p{N}{1,3}", phase1_fence="kept") == Counter([(b"x",), (b"1234",), (b"y",)])
@@ -61,7 +61,7 @@ def test_kept_a_token_with_a_boundary_inside_is_closed_on_both_sides():
     )
 
 
-def test_kept_counts_positions_in_bytes():
+def test_a_kept_fence_counts_positions_in_bytes():
     cut = pieces("äö1ü", [(b"\xc3", b"\xa4")], fence=r"\p{N}", phase1_fence="kept")
     assert cut == Counter([(b"\xc3\xa4", b"\xc3", b"\xb6"), (b"1",), (b"\xc3", b"\xbc")])
 
@@ -131,7 +131,7 @@ def test_a_worked_example():
     assert learned == [(b" the", b" cat", 2)]
 
 
-def test_refused_pairs_are_dropped_for_good_and_existing_tokens_are_not_made_again():
+def test_vetoed_pairs_stay_out_and_existing_tokens_are_not_made_again():
     cut = {(b"a", b"b"): 9, (b"a", b":", b" "): 5, (b"x", b"y"): 2, (b"y", b"z"): 1}
     rules = Rules(forbid=(": ",), min_count=2)
     assert train(cut, 9, rules, existing_tokens=[b"ab"]) == [(b"a", b":", 5), (b"x", b"y", 2)]
