@@ -42,7 +42,7 @@ def lm(request):
 
 
 def sequence_log_prob(lm, ids):
-    """Of tokens behind <|endoftext|>, by one pass without a cache."""
+    """Log probability of tokens after <|endoftext|>, by one pass without a cache."""
     if not ids:
         return 0.0
     logits = lm.model(torch.tensor([[lm.eos_id, *ids]]))[0, :-1].double()
@@ -97,7 +97,7 @@ def test_next_bytes_are_a_distribution_and_agree_with_strings(lm):
         assert model.likeliest_byte(prefix) == int(probabilities.argmax())
 
 
-def test_a_whole_document_has_the_product_over_its_tokens(lm):
+def test_a_document_has_the_product_over_its_tokens(lm):
     for text in ("", "ab", "sab a 1", "a  \n 's"):
         ids = lm.tokenizer.encode_ordinary(text)
         expected = sequence_log_prob(lm, [*ids, lm.eos_id])
@@ -121,7 +121,7 @@ def test_mass_of_other_tokenizations(lm, record_property):
         assert canonical == total
 
 
-def test_choices_are_scored_together_as_alone(lm):
+def test_choices_score_the_same_together_and_alone(lm):
     model = ByteModel(lm)
     answers = ["a", "ab", " ab", "s b 1", "", "1"]
     for prompt in ("", "a", "ab s", "  "):
@@ -165,7 +165,7 @@ def test_bytes_need_no_paths():
         assert ByteModel(lm, method).log_prob(text, prompt) == pytest.approx(expected, abs=1e-5)
 
 
-def test_approximations_are_what_they_are_called():
+def test_approximations_match_their_names():
     tokenizer = tiny.merged([(b" ", b"o"), (b" o", b"f"), (b" of", b" "), (b" of ", b"t")], "none")
     lm = tiny.language_model(tokenizer)
     token = tokenizer.vocab.index
@@ -182,7 +182,7 @@ def test_approximations_are_what_they_are_called():
     assert ByteModel(lm).log_prob(" t", "a of") == pytest.approx(backed_up, abs=1e-5)
 
 
-def test_healing_draws_paths_by_their_probability():
+def test_healing_samples_paths_by_probability():
     tokenizer = tiny.merged([(b" ", b"o"), (b" o", b"f"), (b" of", b" "), (b" of ", b"t")], "none")
     lm = tiny.language_model(tokenizer)
     model = ByteModel(lm)

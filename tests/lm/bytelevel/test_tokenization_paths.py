@@ -74,7 +74,7 @@ def check(tokenizer, alphabet, strings, n=3):
         ours, ours_following = flat(paths.find(string)), flat(paths.extend(string))
         assert found <= ours, (string, found - ours)
         assert following <= ours_following, (string, following - ours_following)
-        # What is found beyond these continuations stands in some text all the same.
+        # Paths beyond these continuations still occur in some text.
         for sequence in (ours - found) | (ours_following - following):
             assert is_canonical(tokenizer, sequence), (string, sequence)
         several += len({group.prefix for group in paths.find(string)}) > 1
@@ -90,7 +90,7 @@ EXTRA = "abs 1\n\t'’.ꙛꙚꀀ᠑½中é⁂%,eé\u0300🦀\ufe0f\u2005"
 
 @cache
 def completions(partial, most):
-    """Characters that begin with these bytes, so many from all over Unicode."""
+    """Up to N characters from all of Unicode that begin with these bytes."""
     found = UNICODE[bisect(UNICODE, partial) : bisect(UNICODE, partial[:-1] + bytes([partial[-1] + 1]))]
     return [c.decode() for c in found[:: 1 + len(found) // most]]
 
@@ -152,7 +152,7 @@ def test_presets(preset):
     assert check(superwords(PRESETS[preset], LETTERS), LETTERS, [b"ab", b"s a", *prefixes(LETTERS, 3, 4)], 2)
 
 
-def test_whole_pieces_that_merges_do_not_make():
+def test_whole_pieces_without_merges():
     base = bpe("llama3", LETTERS)
     new = [token for token in (b"sabs", b" abbb", b"bass") if token not in base.vocab]
     assert b"sabs" in new
@@ -174,12 +174,12 @@ def test_cut_characters():
     check(tokenizer, alphabet, [whole[:n] for n in range(1, len(whole) + 1, 2)], 1)
 
 
-def test_a_regex_of_ones_own():
+def test_a_custom_regex():
     tokenizer = bpe(r"[ab]+(?=1)|s+|\s", LETTERS)
     check(tokenizer, LETTERS, [b"b'"], 2)
 
 
-def test_white_space_has_more_than_one_beginning():
+def test_white_space_has_several_beginnings():
     """What the last space of a row belongs to is open until the next character comes."""
     tokenizer = tiny.merged([(b" ", b" "), (b"  ", b" "), (b" ", b"a")], "llama3")
     space, spaces, three, word = (tokenizer.vocab.index(token) for token in (b" ", b"  ", b"   ", b" a"))
@@ -188,7 +188,7 @@ def test_white_space_has_more_than_one_beginning():
     assert paths == {(three,), (spaces, word), (spaces, space), (spaces, spaces), (spaces, three)}
 
 
-def test_what_stands_before_a_long_run_matters():
+def test_the_text_before_a_long_run_matters():
     """Texts that end the same way: results for the first must not be reused for the second."""
     tokenizer = tiny.merged([(b"\n", b" "), (b" ", b" "), (b"a", b"b")], "llama3")
     indented = [f"{start}{' ' * n}".encode() for n in (10, 60) for start in ("a", "x\n", ".\n", "1 ")]
@@ -200,7 +200,7 @@ def test_what_stands_before_a_long_run_matters():
     check(tokenizer, "12᠑a", [b"121" * n + end for n in (3, 20) for end in (b"", b"1", b"12")], 2)
 
 
-def test_no_text_begins_so():
+def test_a_string_that_no_text_begins_with():
     paths = TokenizationPaths(tiny.bytes_only())
     for data in (b"\xff", b"a\x80", b"\xc3a", b"\xed\xa0"):
         with pytest.raises(UserError, match="no text begins"):
@@ -210,7 +210,7 @@ def test_no_text_begins_so():
     assert paths.stable_prefix(b"") == ([], b"")
 
 
-def test_few_candidates_are_asked_for_twice():
+def test_few_candidates_are_requested_twice():
     paths = TokenizationPaths(bpe("llama3", LETTERS))
     paths.find(b"ab a")
     n_checked = paths.n_checked

@@ -27,7 +27,7 @@ def interrupted_after(batches, n):
 
 
 @pytest.mark.parametrize("seed", [None, 3])
-def test_tokens_spell_the_normalised_text_and_sizes_are_the_originals(tmp_path, seed):
+def test_tokens_spell_the_normalised_text_and_sizes_are_of_the_original(tmp_path, seed):
     tokenizer = nfc_tokenizer()
     config = ShardConfig(8, seed)
     manifest = write_shards(tmp_path / "s", tokenizer, [Batch.from_texts(TEXTS)], config)
@@ -49,7 +49,7 @@ def test_tokens_spell_the_normalised_text_and_sizes_are_the_originals(tmp_path, 
             assert path.read_bytes() == (tmp_path / "s" / path.name).read_bytes()
 
 
-def test_others_have_nothing_more(tmp_path):
+def test_other_shards_have_no_extra_files(tmp_path):
     plain = Tokenizer.from_ranks([], pattern=patterns.resolve("gpt2"), special_tokens=["<|endoftext|>"])
     write_shards(tmp_path / "s", plain, [Batch.from_texts(TEXTS)])
     assert not (tmp_path / "s" / "normalized_bytes.bin").exists()

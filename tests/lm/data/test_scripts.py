@@ -24,10 +24,10 @@ from lm.data.scripts import SCRIPTS, script
         ("ªº a", "Latin"),
     ],
 )
-def test_script_of_most_letters(text, name):
+def test_a_documents_script_is_that_of_most_letters(text, name):
     assert script(text) == name
 
 
-def test_the_names_are_unicodes():
+def test_script_names_are_those_of_unicode():
     for name in set(SCRIPTS) - {"Kana"}:
         regex.compile(rf"\p{{Script={name}}}")

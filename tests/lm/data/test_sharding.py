@@ -93,7 +93,7 @@ def test_each_shard_has_a_record(tmp_path, toy, batch, texts):
     assert document == len(texts)
 
 
-def test_a_shuffle_is_the_same_for_every_tokenizer_and_another_for_every_seed(tmp_path, toy, batch):
+def test_a_shuffle_depends_on_the_seed_and_not_on_the_tokenizer(tmp_path, toy, batch):
     texts = [f"the {i} of {i * i}" for i in range(50)]
     orders = {}
     for seed in (0, 1):
@@ -109,7 +109,7 @@ def test_a_shuffle_is_the_same_for_every_tokenizer_and_another_for_every_seed(tm
     assert orders[1, "a"] == orders[1, "b"] != orders[0, "a"]
 
 
-def test_another_seed_uses_what_is_encoded(tmp_path, toy, batch, texts):
+def test_another_seed_reuses_the_encoded_tokens(tmp_path, toy, batch, texts):
     def stop(what, done, total):
         if what == "shuffled":
             raise Interrupted
@@ -130,7 +130,7 @@ def test_another_seed_uses_what_is_encoded(tmp_path, toy, batch, texts):
         (lambda texts: texts[:1], "documents, but the corpus now has only 1"),
     ],
 )
-def test_finished_shards_of_another_text_are_refused(tmp_path, toy, batch, texts, change, message):
+def test_finished_shards_of_another_text_are_rejected(tmp_path, toy, batch, texts, change, message):
     with pytest.raises(Interrupted):
         write_shards(
             tmp_path / "s", toy(), interrupted_after(in_batches(batch, texts, 1), 5), ShardConfig(20), threads=1
@@ -141,7 +141,7 @@ def test_finished_shards_of_another_text_are_refused(tmp_path, toy, batch, texts
 
 
 @pytest.mark.parametrize("changed", ["tokenizer", "size", "seed"])
-def test_other_settings_start_anew(tmp_path, toy, batch, texts, changed):
+def test_other_settings_start_from_scratch(tmp_path, toy, batch, texts, changed):
     with pytest.raises(Interrupted):
         write_shards(
             tmp_path / "s", toy(), interrupted_after(in_batches(batch, texts, 1), 5), ShardConfig(20), threads=1
@@ -165,6 +165,6 @@ def test_progress_counts_bytes_up_to_the_total(tmp_path, toy, batch, texts):
 
 
 @pytest.mark.parametrize("wrong", [{"tokens_per_shard": 0}, {"shuffle_seed": -1}])
-def test_impossible_configurations_are_refused(wrong):
+def test_impossible_configurations_are_rejected(wrong):
     with pytest.raises(UserError, match="must be at least"):
         ShardConfig(**wrong)

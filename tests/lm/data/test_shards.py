@@ -48,13 +48,13 @@ def test_width_follows_the_vocabulary(make_shards, toy, vocab_size, dtype):
     assert shards.tokens(0, 1).tolist() == [vocab_size - 1]
 
 
-def test_another_tokenizer_is_refused(make_shards, toy):
+def test_another_tokenizer_is_rejected(make_shards, toy):
     shards = make_shards()
     with pytest.raises(UserError, match="written by tokenizer"):
         Shards.open(shards.folder, toy(words=(b"other ",)))
 
 
-def test_tokens_that_do_not_spell_the_text_are_refused(tmp_path, toy, batch):
+def test_tokens_that_do_not_spell_the_text_are_rejected(tmp_path, toy, batch):
     tokenizer = toy()
     encode = tokenizer.encode_documents
     tokenizer.encode_documents = lambda b, threads=None: (encode(b)[0], np.array([0, 3, 8]))
@@ -63,7 +63,7 @@ def test_tokens_that_do_not_spell_the_text_are_refused(tmp_path, toy, batch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_special_token_as_text_is_refused(tmp_path, toy, batch):
+def test_special_token_as_text_is_rejected(tmp_path, toy, batch):
     tokenizer = toy()
     tokenizer.encode_documents = lambda b, threads=None: (
         np.array([97, tokenizer.vocab_size - 1]),
@@ -74,7 +74,7 @@ def test_special_token_as_text_is_refused(tmp_path, toy, batch):
 
 
 @pytest.mark.parametrize("batches", [[], [[]], [["", ""]]])
-def test_no_documents(tmp_path, toy, batch, batches):
+def test_there_must_be_documents(tmp_path, toy, batch, batches):
     with pytest.raises(UserError, match="no documents"):
         write_shards(tmp_path / "s", toy(), [batch(b) for b in batches])
     assert list(tmp_path.iterdir()) == []
@@ -87,7 +87,7 @@ def test_no_end_of_text(tmp_path, toy, batch):
         write_shards(tmp_path / "s", tokenizer, [batch(["a"])])
 
 
-def test_taken_folder_is_refused_and_an_empty_one_used(tmp_path, toy, batch):
+def test_only_an_empty_folder_is_written_to(tmp_path, toy, batch):
     (tmp_path / "s").mkdir()
     write_shards(tmp_path / "s", toy(), [batch(["a"])])
     with pytest.raises(UserError, match="not empty"):
@@ -151,7 +151,7 @@ def test_any_flipped_bit_is_detected(make_shards):
                 shards = Shards.open(folder, verify="always")
             except UserError:
                 continue
-            # White space in JSON says nothing: what is read is still what was written.
+            # White space in JSON carries nothing: the content read is still the content written.
             assert path.suffix == ".json"
             assert shards.n_tokens
     assert Shards.open(folder).n_documents == 2

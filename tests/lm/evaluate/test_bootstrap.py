@@ -6,7 +6,7 @@ import pytest
 from lm.evaluate.bootstrap import percentile_interval, resampled_ratios
 
 
-def test_interval_covers_as_often_as_it_says():
+def test_the_interval_has_its_nominal_coverage():
     """Ratios of sums around a known value: 90 % intervals hold it about 90 % of the time."""
     rng = np.random.default_rng(0)
     hits = 0

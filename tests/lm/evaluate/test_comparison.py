@@ -21,7 +21,7 @@ LOG2 = math.log(2)
     ("confidence", "degrees", "value"),
     [(0.95, 1, 12.706205), (0.95, 2, 4.302653), (0.99, 5, 4.032143), (0.9, 30, 1.697261), (0.95, 1e7, 1.959964)],
 )
-def test_t_as_in_the_tables(confidence, degrees, value):
+def test_t_quantiles_equal_the_tables(confidence, degrees, value):
     assert t_quantile(confidence, degrees) == pytest.approx(value, abs=2e-6)
 
 
@@ -63,8 +63,8 @@ def with_config(evaluation, **settings):
 
 
 @pytest.mark.parametrize("n_seeds", [2, 3, 5])
-def test_intervals_over_seeds_hold_the_truth_as_often_as_they_say(n_seeds):
-    """95 % intervals, drawing seeds and documents anew each time; documents alone would hold it half as often."""
+def test_intervals_over_seeds_have_their_nominal_coverage(n_seeds):
+    """95 % intervals over new seeds and documents in each trial. Intervals over documents alone cover half as often."""
     rng = np.random.default_rng(0)
     hits = alone = 0
     for _ in range(200):
@@ -76,7 +76,7 @@ def test_intervals_over_seeds_hold_the_truth_as_often_as_they_say(n_seeds):
     assert alone / 200 < 0.75
 
 
-def test_a_difference_within_the_spread_of_seeds_is_none():
+def test_a_difference_within_the_spread_of_seeds_is_not_significant():
     rng = np.random.default_rng(1)
     a, b = runs(rng, 3, shift=0.01, seed_sd=0.05)
     over = compare(a, b)
@@ -100,7 +100,7 @@ def test_a_difference_that_all_seeds_share_is_found():
         compare(a, b[:2])
 
 
-def test_documents_of_one_source_are_drawn_together():
+def test_documents_of_one_source_are_resampled_together():
     index = np.repeat(np.arange(40), 25).astype(np.int32)
     a, b = runs(np.random.default_rng(3), 1, n=1000, index=index, shared=0.05)
     single = ([with_config(e, cluster="document") for e in each] for each in (a, b))
@@ -112,7 +112,7 @@ def test_documents_of_one_source_are_drawn_together():
     assert widths[0] > 2.5 * widths[1]
 
 
-def test_few_sources_are_drawn_only_when_asked_for():
+def test_few_sources_are_resampled_only_on_request():
     index = np.repeat(np.arange(4), 10).astype(np.int32)
     (a,), (b,) = runs(np.random.default_rng(3), 1, index=index)
     assert compare(a, b).cluster == "document"

@@ -35,11 +35,11 @@ def test_counts_by_hand():
         inference_cost(made, bytes_per_token=3.0, context_bytes=60, kv_dtype="fp8")
 
 
-def test_decoding_flops_are_those_that_torch_counts():
+def test_decoding_flops_equal_the_count_of_torch():
     """One token per byte, so that per byte is per token; the cache also holds the token itself."""
     made = model().eval()
     cache = KVCache(made)
-    # Of attention, the counter knows only what is made of plain products.
+    # The counter sees only the plain products of attention.
     with torch.inference_mode(), sdpa_kernel(SDPBackend.MATH):
         made(torch.arange(20)[None], cache=cache)
         with FlopCounterMode(display=False) as counter:
@@ -48,7 +48,7 @@ def test_decoding_flops_are_those_that_torch_counts():
     assert cost.decode_flops_per_byte == pytest.approx(counter.get_total_flops(), rel=0.01)
 
 
-def test_the_cache_takes_the_bytes_that_are_said():
+def test_the_cache_takes_the_stated_bytes():
     made = model()
     cache = KVCache(made, capacity=20)
     cost = inference_cost(made, bytes_per_token=3.0, context_bytes=60, kv_dtype="fp32")
@@ -57,7 +57,7 @@ def test_the_cache_takes_the_bytes_that_are_said():
     assert halved.kv_bytes_per_byte == cost.kv_bytes_per_byte / 2
 
 
-def test_a_decoded_token_takes_time():
+def test_decoding_time_is_measured():
     assert 0 < decode_seconds(model(), np.arange(40), tokens=8, rounds=2) < 5
     for n, tokens in ((8, 8), (65, 8)):
         with pytest.raises(UserError, match="decode fewer tokens"):

@@ -142,7 +142,7 @@ def test_limits_on_the_context_are_reported(make_shards, toy):
     assert bound["mean_context_bytes"] <= 4
 
 
-def test_things_that_do_not_belong_together(make_shards, toy):
+def test_mismatched_arguments_are_errors(make_shards, toy):
     shards = make_shards()
     with pytest.raises(UserError, match="vocabularies differ"):
         score(uniform(shards.vocab_size + 1), shards)
@@ -209,14 +209,14 @@ def test_verdicts():
     json.dumps(better.summary(), allow_nan=False)
 
 
-def test_one_document_decides_nothing():
+def test_one_document_gives_no_verdict():
     comparison = compare(made_up([10.0], [20]), made_up([5.0], [20]))
     assert comparison.verdict == "no significant difference"
     assert comparison.interval is None
     assert made_up([10.0], [20]).summary()["bits_per_byte_interval"] is None
 
 
-def test_different_documents_or_settings_are_not_compared():
+def test_different_documents_or_settings_are_rejected():
     a = made_up([1.0, 2.0], [10, 20])
     with pytest.raises(UserError, match="different documents"):
         compare(a, made_up([1.0, 2.0], [10, 21]))
@@ -229,6 +229,6 @@ def test_different_documents_or_settings_are_not_compared():
     "settings",
     [{"min_context_bytes": 16}, {"min_context_bytes": -1}, {"batch_tokens": 0}, {"confidence": 95}],
 )
-def test_impossible_settings(settings):
+def test_impossible_settings_are_errors(settings):
     with pytest.raises(UserError):
         dataclasses.replace(CONFIG, **settings)

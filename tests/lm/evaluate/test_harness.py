@@ -1,4 +1,4 @@
-"""Our models in lm-eval, beside its own Hugging Face model with the same weights."""
+"""Our models in lm-eval, compared with its own Hugging Face model with the same weights."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_straddles_are_counted_and_scored_by_bytes():
             assert score == pytest.approx(ByteModel(lm).log_prob(answer, prompt), abs=1e-5)
 
 
-def test_generation_stops_heals_and_does_not_mix_settings(plain):
+def test_generation_stops_heals_and_keeps_settings_apart(plain):
     settings = [
         {"until": ["1"], "max_gen_toks": 12},
         {"until": [], "max_gen_toks": 3, "do_sample": True, "temperature": 1.0},
@@ -136,7 +136,7 @@ def hugging_face(lm, folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bpe", "bytes", "superwords"])
-def test_likelihoods_are_those_of_lm_evals_own_model(kind, tmp_path):
+def test_likelihoods_equal_the_own_model_of_lm_eval(kind, tmp_path):
     makers = {
         "bpe": lambda: bpe("llama3", LETTERS),
         "bytes": tiny.bytes_only,

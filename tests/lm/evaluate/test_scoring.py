@@ -1,4 +1,4 @@
-"""What is kept beside the sums of each document: per token, per group, over several processes."""
+"""Scores per token and per group, and scoring in several processes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_groups_follow_the_same_rules_as_the_whole(make_shards, texts, tmp_path)
 
 
 @pytest.mark.parametrize("shift", [0.0, 60.0, -80.0, 200.0, -200.0])
-def test_the_fast_loss_is_cross_entropy_or_says_no(shift):
+def test_the_fast_loss_is_cross_entropy_or_declines(shift):
     logits = torch.randn(50, 300, generator=torch.Generator().manual_seed(0)) * 4 + shift
     logits[:, 290:] = -math.inf  # padding ids
     targets = torch.arange(50)
@@ -86,7 +86,7 @@ def test_the_fast_loss_is_cross_entropy_or_says_no(shift):
         assert nats.numpy() == pytest.approx(wanted.numpy(), abs=1e-5)
 
 
-def test_logits_beyond_the_range_of_exp_are_scored_all_the_same(make_shards):
+def test_logits_beyond_the_range_of_exp_are_scored(make_shards):
     shards = make_shards()
     table = torch.randn(shards.vocab_size, shards.vocab_size, generator=torch.Generator().manual_seed(1))
     far = score(Table(table + 200), shards)

@@ -84,7 +84,7 @@ def test_tables_are_sums_over_the_tokens(tokenizer, scored, table, key, of):
         assert shares == pytest.approx((tokens / total[0], n_bytes / total[1], loss / total[2]))
 
 
-def test_arrays_of_another_tokenizer_are_refused(tokenizer):
+def test_arrays_of_another_tokenizer_are_rejected(tokenizer):
     with pytest.raises(ValueError, match="10 sums of nats, 450 counts"):
         loss_by_phase(np.zeros(10), np.zeros(450, np.int64), TokenFacts.of(tokenizer))
 
@@ -117,7 +117,7 @@ def test_rank_frequency():
     assert rank_frequency(np.zeros(5, np.int64)) == []
 
 
-def test_curves_average_what_every_step_has():
+def test_curves_average_the_steps_that_all_have():
     rows = [
         {"step": step, "bytes_seen": 10 * step, "grad_norm": float(step), "tokens_per_second": 5.0, "loss": 1.0}
         for step in (1, 2, 3, 3, 4, 5)

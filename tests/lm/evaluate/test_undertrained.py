@@ -130,7 +130,7 @@ def test_tokens_on_a_terminal():
     assert command._shown("\x1b[31m\n\u202e\\xff") == '"\\x1b[31m\\n\\u202e\\xff"'
 
 
-def test_counts_of_what_was_read(planted):
+def test_counts_of_the_text_that_was_read(planted):
     _, _, shards = planted
     for n_tokens in (1, 1000, shards.n_tokens, 2 * shards.n_tokens + 77):
         stream = DocumentStream(shards, seed=3, shuffle=True)
@@ -154,7 +154,7 @@ def _cosine_distances(rows, unused):
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_indicators_are_those_of_the_paper(tied):
+def test_indicators_equal_the_paper(tied):
     model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16, tie_embeddings=tied), 150, 16)
     model.initialize(0, range(model.vocab_size))
     with torch.no_grad():
@@ -175,7 +175,7 @@ def test_indicators_are_those_of_the_paper(tied):
 
 
 @pytest.mark.parametrize("context", [5, 64])
-def test_probability_is_the_highest_after_the_token_was_there(planted, context):
+def test_probability_is_highest_after_the_token(planted, context):
     folder, tokenizer, _ = planted
     trained = load_model(folder)
     model = Transformer(trained.config, trained.vocab_size, context)

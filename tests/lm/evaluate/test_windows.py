@@ -32,7 +32,7 @@ def check(lengths, context_bytes, min_context_bytes, context_tokens):
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_promises_on_random_documents(seed):
+def test_invariants_on_random_documents(seed):
     rng = random.Random(seed)
     context_bytes = rng.randint(12, 60)
     lengths = [rng.choice([1, 1, 2, 3, 5, 12]) for _ in range(rng.randint(0, 80))]
@@ -53,5 +53,5 @@ def test_positions_bound_windows_of_short_tokens():
     assert len(windows) <= 1000 / 5 + 1
 
 
-def test_empty_document_scores_only_its_end():
+def test_an_empty_document_scores_only_its_end():
     assert check([], 10, 5, 10) == [(0, 1, 1, False)]

@@ -1,4 +1,4 @@
-"""Exported folders mean to `transformers` what the model and the tokenizer mean here, or are not written."""
+"""Exported folders give the same results in `transformers`, or are not written."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_the_command_and_a_fresh_process(tokenizers, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("qk_norm", "tied"), [(True, False), (True, True), (False, True)])
-def test_layouts(tokenizers, tmp_path, in_process, qk_norm, tied):
+def test_architectures_and_tied_embeddings(tokenizers, tmp_path, in_process, qk_norm, tied):
     model = build(tokenizers["bpe"], dataclasses.replace(SMALL, qk_norm=qk_norm, tie_embeddings=tied))
     made = export_hf(model, tokenizers["bpe"], tmp_path / "out")
     assert made.architecture == ("Qwen3ForCausalLM" if qk_norm else "LlamaForCausalLM")
@@ -207,7 +207,7 @@ def test_an_export_that_fails_verification_is_not_written(tokenizers, tmp_path, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_mistakes_are_told_and_nothing_is_written(tokenizers, tmp_path, capsys, monkeypatch):
+def test_mistakes_are_reported_and_nothing_is_written(tokenizers, tmp_path, capsys, monkeypatch):
     bpe, other = tokenizers["bpe"], tokenizers["one"]
     save(build(bpe), tmp_path / "alone" / "lm-0")
     save(build(bpe), tmp_path / "lm-0")

@@ -19,12 +19,12 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
         ("probe", False, CUDA, {"precision": "bf16"}),
     ],
 )
-def test_what_is_computed_in(precision, compiled, place, expected):
+def test_compute_dtype(precision, compiled, place, expected):
     assert arithmetic(precision, compiled, place) == expected
 
 
 @pytest.mark.parametrize(("gain", "expected"), [(ENOUGH, "bf16"), (ENOUGH - 0.01, "fp32")])
-def test_a_cpu_computes_in_bf16_only_where_it_gains(monkeypatch, gain, expected):
+def test_a_cpu_uses_bf16_only_where_it_is_faster(monkeypatch, gain, expected):
     monkeypatch.setattr(device, "bf16_gain", lambda: gain)
     assert arithmetic("probe", False, CPU) == {"precision": expected}
 

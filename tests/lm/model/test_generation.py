@@ -24,7 +24,7 @@ def with_(config=FREE, **changes):
 
 
 def scripted(tokens, *, size=257):
-    """A model that says what it is told, byte by byte or in longer tokens."""
+    """A model that generates a given script, byte by byte or in longer tokens."""
 
     class Scripted:
         context_tokens, vocab_size, tokenizer_sha256 = 1000, size, ""
@@ -63,7 +63,7 @@ def slowly(lm, prompt, config):
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.5])
-def test_the_cache_changes_nothing(lm, temperature):
+def test_the_cache_does_not_change_samples(lm, temperature):
     config = with_(temperature=temperature, max_new_tokens=15, seed=3)
     [result] = generate(lm, ["Hello"], config)
     assert result.ids == slowly(lm, "Hello", config)
@@ -71,7 +71,7 @@ def test_the_cache_changes_nothing(lm, temperature):
     assert result.n_prompt_tokens == 5
 
 
-def test_the_seed_decides_and_neighbours_do_not(lm):
+def test_samples_depend_on_the_seed_and_not_on_the_batch(lm):
     prompts = ["Hello", "", "a much longer prompt than the others are", "Hello"]
     first, again = (generate(lm, prompts, with_(seed=1)) for _ in range(2))
     assert first == again
@@ -83,7 +83,7 @@ def test_the_seed_decides_and_neighbours_do_not(lm):
 
 
 def test_a_full_context_slides(lm):
-    """Then the last half of the positions is read anew, and never more positions than were trained."""
+    """A full context is replaced by its last half, so that no position exceeds the trained ones."""
     [result] = generate(lm, ["0123456789"], with_(max_new_tokens=60, temperature=0.0))
     everything = [lm.eos_id, *lm.tokenizer.encode_ordinary("0123456789"), *result.ids]
     start = 0
@@ -95,7 +95,7 @@ def test_a_full_context_slides(lm):
     assert len(result.ids) == 60
 
 
-def test_a_full_context_slides_whoever_the_neighbours_are(lm):
+def test_a_full_context_slides_in_any_batch(lm):
     prompts = ["", "0123456789", "ab", "a prompt that is longer than the others are"]
     together = generate(lm, prompts, with_(seed=3, temperature=0.0, max_new_tokens=100))
     for prompt, found in zip(prompts, together, strict=True):
@@ -124,14 +124,14 @@ def test_sampling_agrees_with_transformers():
     assert ((counts / n - expected).abs() <= 5 * spread).all()
 
 
-def test_one_token_is_always_left():
+def test_a_tiny_top_p_keeps_the_most_likely_token():
     logits = torch.tensor([0.0, 1.0, 0.5])
     config = SamplingConfig(temperature=1.0, top_p=1e-9)
     assert {sample(logits, config, torch.Generator().manual_seed(i)) for i in range(20)} == {1}
     assert sample(logits, with_(config, temperature=0.0), torch.Generator()) == 1
 
 
-def test_special_tokens_and_padding_never_come():
+def test_special_tokens_and_padding_are_never_sampled():
     tokenizer = tiny.merged([(b"a", b"b")], special_tokens=["<|endoftext|>", "<|other|>"])
     lm = tiny.language_model(tokenizer)
     other = tokenizer.special_tokens["<|other|>"]
@@ -153,7 +153,7 @@ def test_special_tokens_and_padding_never_come():
         ("abcdef", ("x",), "abcdef", "end"),
     ],
 )
-def test_stop_strings_lie_anywhere(text, stop, left, finish):
+def test_text_ends_before_the_first_stop_string(text, stop, left, finish):
     tokenizer = tiny.bytes_only()
     script = [*tokenizer.encode_ordinary(text), tokenizer.special_tokens["<|endoftext|>"]]
     lm = LanguageModel(scripted(script), tokenizer)
@@ -201,7 +201,7 @@ def test_tokens_that_reach_beyond_the_prompt_count_as_sampled():
         ({"stop": ("",)}, "stop="),
     ],
 )
-def test_settings_that_mean_nothing(change, message):
+def test_meaningless_settings_are_errors(change, message):
     with pytest.raises(UserError, match=message):
         with_(**change)
 

@@ -35,7 +35,7 @@ def initialized(tokenizer, seed=0, **options):
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_shared_tokens_start_equal_whatever_their_ids(tied):
+def test_shared_tokens_start_equal_under_any_ids(tied):
     ours = tiny.merged(MERGES, special_tokens=["<|endoftext|>", "an"])
     other = permuted(tiny.merged([*MERGES[:2], (b"i", b"n")], special_tokens=["<|endoftext|>", "<s>"]))
     models = [initialized(tokenizer, tie_embeddings=tied) for tokenizer in (ours, other)]

@@ -89,7 +89,7 @@ def test_a_tree_equals_its_paths(model):
     close(model(tokens[:, 3:5], cache=cache), model(torch.cat([prompt, tokens[:, :5]], dim=1))[:, 8:])
 
 
-def test_mistakes_are_refused(model):
+def test_mistakes_are_rejected(model):
     cache = KVCache(model, rows=2)
     with pytest.raises(ValueError, match="rows"):
         model(ids(1, 2), cache=cache)

@@ -40,7 +40,7 @@ def test_equals_torch_cross_entropy_and_its_gradients(rows, padded):
         assert (weight.grad[45:] == 0).all()
 
 
-def test_hopeless_and_certain_predictions_stay_finite():
+def test_extreme_predictions_stay_finite():
     hidden, weight = torch.tensor([[1e4], [1e4]], requires_grad=True), torch.tensor([[1.0], [-1.0]])
     total, nats = linear_cross_entropy(hidden, weight, None, torch.tensor([0, 1]))
     assert nats.tolist() == [0, 2e4]
@@ -55,7 +55,7 @@ def test_without_gradients():
     assert total.item() == pytest.approx(nats.sum().item())
 
 
-def test_bf16_products_stay_near():
+def test_bf16_products_stay_close():
     hidden, weight, padding, targets = inputs()
     _, exact = linear_cross_entropy(hidden, weight, padding, targets)
     with torch.autocast("cpu", torch.bfloat16):

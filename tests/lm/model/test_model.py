@@ -43,7 +43,7 @@ def test_no_padding_when_the_vocabulary_fits():
     assert build(vocab_size=320)(torch.zeros(1, 4, dtype=torch.long)).isfinite().all()
 
 
-def test_causal_and_kept_positions():
+def test_attention_is_causal_and_keep_selects_positions():
     model = build()
     ids = torch.randint(300, (3, 20), generator=torch.Generator().manual_seed(2))
     logits = model(ids)
@@ -54,7 +54,7 @@ def test_causal_and_kept_positions():
     torch.testing.assert_close(model(ids, keep), logits[keep])
 
 
-def test_positions_beyond_the_trained_ones_are_refused():
+def test_positions_beyond_the_trained_ones_are_rejected():
     with pytest.raises(ValueError, match="33 positions"):
         build()(torch.zeros(1, 33, dtype=torch.long))
 
@@ -71,7 +71,7 @@ def test_fresh_model_is_nearly_uniform_and_layers_do_not_depend_on_the_vocabular
     assert torch.equal(models[0].lm_head.weight[:300], models[1].lm_head.weight[:300])
 
 
-def test_counts():
+def test_parameter_counts():
     model = Transformer(ModelConfig(n_layers=1, hidden_size=64, head_dim=16, mlp_ratio=2), 100, 32)
     matrices = 4 * 64 * 64 + 3 * 64 * 128
     assert model.n_parameters() == {
@@ -129,7 +129,7 @@ def test_documents_in_a_row_are_computed_as_if_alone(qk_norm):
     assert set(touched.tolist()) == set(ids[0, documents[0] == 0].tolist())
 
 
-def test_bounds_for_flash_attention_say_the_same_as_the_mask(monkeypatch):
+def test_bounds_for_flash_attention_equal_the_mask(monkeypatch):
     """CUDA's kernel cannot run here: a stand-in of its documented meaning takes its place."""
 
     def flash(q, k, v, bounds, same_bounds, longest, same_longest, *, window_size):
@@ -153,7 +153,7 @@ def test_bounds_for_flash_attention_say_the_same_as_the_mask(monkeypatch):
     torch.testing.assert_close(model.hidden(ids, documents=documents), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_torch_still_has_the_flash_attention_that_is_expected():
+def test_torch_has_the_expected_flash_attention():
     assert packing.flash_attention() is not None
 
 
@@ -174,7 +174,7 @@ def test_impossible_shapes(settings, message):
 @pytest.mark.slow
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("qk_norm", [False, True])
-def test_layout_is_hugging_faces(qk_norm, tied):
+def test_tensor_names_are_those_of_hugging_face(qk_norm, tied):
     """The weights go as they are into LlamaForCausalLM (qk_norm: Qwen3ForCausalLM) and mean the same."""
     transformers = pytest.importorskip("transformers")
     config = ModelConfig(

@@ -1,4 +1,4 @@
-"""Norms and rates in the training log: right, cheap, and without influence."""
+"""Norms and rates in the training log are correct and do not change training."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rms(x):
     return x.double().square().mean().sqrt().item()
 
 
-def test_activations_are_those_of_a_forward_pass_written_out():
+def test_activations_equal_an_explicit_forward_pass():
     model = build(qk_norm=True)
     decoder, expected = model.model, {}
     with torch.no_grad():
@@ -106,7 +106,7 @@ def test_losses_are_the_same_with_and_without(make_shards, corpus, tmp_path, mas
     assert exact(watched) == exact(plain)
     assert not any("mfu" in row for row in plain)
     assert all("mfu" in row for row in watched)
-    # A run with them goes on without them, and the other way round.
+    # A run with diagnostics resumes without them, and the other way round.
     every = dataclasses.replace(config, diagnostics_every=1)
     _, before = run(shards, tmp_path / "broken", every, stop_at=6)
     _, after = run(shards, tmp_path / "broken", dataclasses.replace(config, diagnostics_every=0))
@@ -128,14 +128,14 @@ def test_rows_of_a_resumed_run_are_those_of_an_unbroken_one(make_shards, corpus,
     assert set(EXACT) < set(whole[0])
 
 
-def test_steps_that_are_measured_are_logged(make_shards, corpus, tmp_path):
+def test_measured_steps_are_logged(make_shards, corpus, tmp_path):
     _, rows = run(make_shards(corpus), tmp_path / "run", dataclasses.replace(WATCHED, log_every=4))
     assert [(row["step"], "mfu" in row) for row in rows] == [
         *((1, True), (4, False), (5, True), (8, False), (10, True), (12, True))
     ]
 
 
-def test_utilization_counts_from_the_row_before():
+def test_utilization_counts_from_the_previous_row():
     model, found = build(), Diagnostics(1, 1e6, "fp32")
     flops = model.flops_per_token()
     assert found.row(model, IDS, tokens=100, seconds=2.0)["mfu"] == pytest.approx(50 * flops / 1e6)
@@ -148,7 +148,7 @@ def test_utilization_counts_from_the_row_before():
     assert several["mfu"] == pytest.approx(50 * flops / 4e6)
 
 
-def test_measured_peak_is_that_of_a_product(monkeypatch):
+def test_the_measured_peak_is_a_matrix_product(monkeypatch):
     """The rate of the same product, timed here; machines are busy, so within a factor of five."""
     measure = matmul_flops_per_second.__wrapped__
     ticks = iter([0.0, 9.0, 10.0, 10.5, 20.0, 20.25, 30.0, 31.0])
@@ -172,7 +172,7 @@ def test_measured_peak_is_that_of_a_product(monkeypatch):
         ({"peak_flops": math.nan}, "nan"),
     ],
 )
-def test_impossible_settings(settings, message):
+def test_impossible_settings_are_errors(settings, message):
     with pytest.raises(UserError, match=message):
         TrainConfig(**settings)
 

@@ -90,7 +90,7 @@ def test_two_processes_train_what_one_trains_and_resume_exactly(shards, tmp_path
         assert all(ours[key] == theirs[key] for key in ("step", "bytes_seen", "tokens_seen", "flops", "lr"))
     assert json.loads((root / "whole" / "summary.json").read_text())["processes"] == 2
 
-    # The second process alone got the signal; both stopped behind the same step, and continued to the bit.
+    # Only the second process got the signal. Both stopped after the same step and resumed exactly.
     before, after = entries(root / "before.jsonl"), entries(root / "after.jsonl")
     assert len(before) == 5
     assert before.pop() == {"stopped": True}
@@ -118,14 +118,14 @@ def test_three_processes_resume_exactly(shards, tmp_path):
 
 
 @pytest.mark.slow
-def test_where_one_process_fails_the_others_do_not_wait(shards, tmp_path):
+def test_the_others_do_not_wait_for_a_failed_process(shards, tmp_path):
     codes, errors = start(shards, tmp_path / "run", [{"name": "run", "folder": "run", "fail_at": 3}])
     assert codes[0] == 1
     assert "failed: disk full" in errors[0]
     assert codes[1] != 0
 
 
-def test_rows_that_cannot_be_shared(shards, tmp_path, monkeypatch):
+def test_rows_that_do_not_divide_are_rejected(shards, tmp_path, monkeypatch):
     from lm.train import distributed, trainer
 
     monkeypatch.setattr(trainer, "current", lambda: distributed.World(0, 3))

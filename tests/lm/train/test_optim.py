@@ -8,7 +8,7 @@ from lm.train.optim import Muon, build_optimizers, orthogonalize
 
 
 @pytest.mark.parametrize("shape", [(32, 32), (24, 64), (64, 24)])
-def test_singular_values_end_near_one_and_vectors_stay(shape):
+def test_singular_values_approach_one_and_singular_vectors_stay(shape):
     torch.manual_seed(0)
     matrix = torch.randn(shape)
     result = orthogonalize(matrix)
@@ -24,7 +24,7 @@ def test_singular_values_end_near_one_and_vectors_stay(shape):
 
 
 @pytest.mark.parametrize("shape", [(32, 32), (24, 64), (64, 24)])
-def test_muon_follows_torch_muon_exactly_but_for_bf16(shape, monkeypatch):
+def test_muon_equals_torch_muon_except_for_bf16(shape, monkeypatch):
     """Torch iterates in bf16; with our iteration in its place, the rest must agree to fp32 rounding."""
     import torch.optim._muon as theirs_module
 
@@ -33,7 +33,7 @@ def test_muon_follows_torch_muon_exactly_but_for_bf16(shape, monkeypatch):
 
 
 @pytest.mark.parametrize("shape", [(32, 32), (24, 64), (64, 24)])
-def test_muon_stays_near_torch_muon(shape):
+def test_muon_stays_close_to_torch_muon(shape):
     """Unpatched: bf16 has 8 bits, and five iterations amplify its rounding to a few percent of the step."""
     assert_same_path(shape, relative=0.05)
 
@@ -68,7 +68,7 @@ def test_every_parameter_has_one_optimizer(tied):
     assert rate[id(model.model.layers[0].mlp.up_proj.weight)] == 1.0
 
 
-def test_adamw_has_the_tables_and_the_vectors_without_decay():
+def test_only_matrices_have_weight_decay():
     model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16), 100, 8)
     rates = {"matrix_lr": 1.0, "embedding_lr": 2.0, "head_lr": 3.0, "vector_lr": 4.0}
     muon, adamw = build_optimizers(model, **rates, weight_decay=0.1)

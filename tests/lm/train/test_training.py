@@ -139,7 +139,7 @@ def test_killed_between_checkpoints_redoes_the_steps_exactly(make_shards, corpus
     assert exact(after) == exact(whole)[6:]
 
 
-def test_ctrl_c_handler_is_put_back(make_shards, corpus, tmp_path):
+def test_the_ctrl_c_handler_is_restored(make_shards, corpus, tmp_path):
     before = signal.getsignal(signal.SIGINT)
     run(make_shards(corpus), tmp_path / "run", stop_at=2)
     assert signal.getsignal(signal.SIGINT) is before
@@ -154,7 +154,7 @@ def test_finished_run_is_not_trained_again(make_shards, corpus, tmp_path):
 
 
 @pytest.mark.parametrize("stop_at", [None, 3])
-def test_a_folder_with_another_run_is_refused(make_shards, corpus, tmp_path, stop_at):
+def test_a_folder_with_another_run_is_rejected(make_shards, corpus, tmp_path, stop_at):
     shards = make_shards(corpus)
     run(shards, tmp_path / "run", stop_at=stop_at)
     with pytest.raises(UserError, match=r"other settings: matrix_lr \(0.02 there, 0.5 now\)"):
@@ -164,7 +164,7 @@ def test_a_folder_with_another_run_is_refused(make_shards, corpus, tmp_path, sto
     run(shards, tmp_path / "run", dataclasses.replace(CONFIG, log_every=2, threads=2))
 
 
-def test_damaged_checkpoint_is_refused(make_shards, corpus, tmp_path):
+def test_damaged_checkpoint_is_rejected(make_shards, corpus, tmp_path):
     shards = make_shards(corpus)
     run(shards, tmp_path / "run", stop_at=3)
     path = tmp_path / "run" / "checkpoint.safetensors"
@@ -190,7 +190,7 @@ def test_no_flipped_bit_of_a_checkpoint_is_used(make_shards, corpus, tmp_path):
     assert load_tensors(path)[1]["step"] == 3
 
 
-def test_a_full_disk_keeps_the_checkpoint_before(make_shards, corpus, tmp_path, monkeypatch):
+def test_a_full_disk_keeps_the_previous_checkpoint(make_shards, corpus, tmp_path, monkeypatch):
     def full(*_, **__):
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
@@ -205,7 +205,7 @@ def test_a_full_disk_keeps_the_checkpoint_before(make_shards, corpus, tmp_path, 
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_seed_decides(make_shards, corpus, tmp_path):
+def test_the_seed_changes_the_result(make_shards, corpus, tmp_path):
     shards = make_shards(corpus)
     losses = [
         exact(run(shards, tmp_path / str(i), dataclasses.replace(CONFIG, seed=seed))[1])
@@ -235,7 +235,7 @@ def test_microbatches_change_nothing_but_rounding(make_shards, corpus, tmp_path)
     assert [e["loss"] for e in parts] == pytest.approx([e["loss"] for e in whole], rel=1e-3)
 
 
-def test_small_corpus_is_read_again_and_said(make_shards, tmp_path, caplog):
+def test_a_small_corpus_is_read_again_with_a_warning(make_shards, tmp_path, caplog):
     shards = make_shards(["the history of the town"] * 3)
     with caplog.at_level(logging.WARNING):
         summary, _ = run(shards, tmp_path / "run")
@@ -243,12 +243,12 @@ def test_small_corpus_is_read_again_and_said(make_shards, tmp_path, caplog):
     assert "times" in caplog.text
 
 
-def test_diverging_run_says_so(make_shards, corpus, tmp_path):
+def test_a_diverging_run_is_reported(make_shards, corpus, tmp_path):
     with pytest.raises(UserError, match="diverged"):
         run(make_shards(corpus), tmp_path / "run", dataclasses.replace(CONFIG, vector_lr=1e38, head_lr=1e38))
 
 
-def test_numbers_that_overflow_before_the_loss_are_divergence_too(make_shards, corpus, tmp_path):
+def test_overflow_before_the_loss_is_divergence(make_shards, corpus, tmp_path):
     # One step: its loss is that of the first weights; what the step made of them is seen by the diagnostics alone.
     config = dataclasses.replace(CONFIG, matrix_lr=1e38, max_steps=1, diagnostics_every=1, warmup_fraction=0.0)
     with pytest.raises(UserError, match=r"of step 1 is (nan|inf): training diverged"):
@@ -256,7 +256,7 @@ def test_numbers_that_overflow_before_the_loss_are_divergence_too(make_shards, c
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_saved_model_comes_back(make_shards, corpus, tmp_path, tied):
+def test_a_saved_model_loads(make_shards, corpus, tmp_path, tied):
     shards = make_shards(corpus)
     run(shards, tmp_path / "run", model=dataclasses.replace(MODEL, tie_embeddings=tied, qk_norm=True))
     model = load_model(tmp_path / "run")
@@ -337,7 +337,7 @@ def test_document_masks_change_what_is_learned(make_shards, corpus, tmp_path):
         run(shards, tmp_path / "masked")
 
 
-def test_sigterm_is_a_ctrl_c(make_shards, corpus, tmp_path):
+def test_sigterm_acts_like_ctrl_c(make_shards, corpus, tmp_path):
     """Schedulers send it before they kill."""
     shards = make_shards(corpus)
     before = signal.getsignal(signal.SIGTERM)
@@ -360,7 +360,7 @@ def test_a_second_signal(patient):
                 os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_bf16_is_another_run(make_shards, corpus, tmp_path):
+def test_bf16_is_part_of_a_runs_identity(make_shards, corpus, tmp_path):
     shards = make_shards(corpus)
     config = dataclasses.replace(CONFIG, max_steps=4)
     _, exactly = run(shards, tmp_path / "fp32", config)
@@ -396,7 +396,7 @@ def test_compiled_layers_compute_the_same(make_shards, corpus, tmp_path, monkeyp
     assert load_model(tmp_path / "fused").vocab_size == shards.vocab_size
 
 
-def test_what_is_as_usual_leaves_no_trace_in_a_runs_name():
+def test_default_settings_do_not_enter_a_runs_name():
     """Models trained before a setting existed keep their names."""
     names = set(TrainConfig().fixed())
     assert not names & {"precision", "compile", "document_mask", "context_tokens", "max_steps", "device", "threads"}
