@@ -184,7 +184,7 @@ def test_a_longer_list_of_merges_serves_a_smaller_vocabulary(tiny: list[str], tm
     assert direct < set(_artifacts(tmp_path)["tokenizer"])
 
 
-def test_a_longer_list_of_merges_goes_on_from_a_shorter_one(tiny: list[str], tmp_path: Path) -> None:
+def test_a_longer_list_of_merges_continues_a_shorter_one(tiny: list[str], tmp_path: Path) -> None:
     run_stages("train_bpe", [*tiny, "bpe.vocab_size=420"], tmp_path / "outputs")
     direct = set(_artifacts(tmp_path)["tokenizer"])
     shutil.rmtree(tmp_path / "artifacts")
@@ -197,7 +197,7 @@ def test_a_longer_list_of_merges_goes_on_from_a_shorter_one(tiny: list[str], tmp
     assert about["provenance"]["phase1"]["merges"] == 20
 
 
-def test_an_interrupted_list_goes_on_although_a_shorter_one_came_between(
+def test_an_interrupted_list_resumes_after_a_shorter_one(
     tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*arguments: Any, **options: Any) -> Any:
@@ -314,12 +314,12 @@ def test_held_out_text_is_left_out_of_sources(tiny: list[str], corpus: Path, tmp
     assert contents["without_heldout_of"] == _manifest(tmp_path, "count")["contents"]["corpus"]
 
 
-def test_paths_beside_the_embedded_corpus_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_paths_with_the_embedded_corpus_are_rejected(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run("count", ["corpus.paths=[a.jsonl]", f"hydra.run.dir={tmp_path}"]) == 2
     assert "add corpus=files" in " ".join(capsys.readouterr().err.split())
 
 
-def test_sources_of_phase_2_that_do_not_fit_are_refused(
+def test_sources_of_phase_2_that_do_not_fit_are_rejected(
     tiny: list[str], corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "nowhere.jsonl: no such file" in _rejected(
@@ -354,7 +354,7 @@ def test_a_failing_cell_does_not_stop_the_others(
     assert "Traceback" not in err
 
 
-def test_our_own_mistakes_keep_their_traceback(
+def test_internal_errors_keep_their_traceback(
     tiny: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline.text, "count", lambda *_: 1 / 0)
@@ -383,7 +383,7 @@ def test_a_users_mistake_exits_2_and_leaves_nothing(
     assert not list((tmp_path / "artifacts").glob(".*.partial"))
 
 
-def test_a_tokenizer_that_was_tampered_with_is_refused(
+def test_a_tokenizer_that_was_tampered_with_is_rejected(
     tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_stages("train_superbpe", tiny, tmp_path / "outputs")
@@ -403,7 +403,7 @@ def test_a_tokenizer_that_was_tampered_with_is_refused(
     assert file.read_text() == text
 
 
-def test_heldout_text_that_may_have_been_trained_on_is_refused(tiny: list[str], tmp_path: Path) -> None:
+def test_heldout_text_that_may_have_been_trained_on_is_rejected(tiny: list[str], tmp_path: Path) -> None:
     run_stages("evaluate", tiny, tmp_path / "outputs")
     for file in (tmp_path / "artifacts").glob("shards-*/manifest.json"):
         manifest = json.loads(file.read_text())
@@ -436,7 +436,7 @@ def test_the_split_is_part_of_what_is_compared(tmp_path: Path) -> None:
         check_heldout("a", arm)
 
 
-def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(tiny: list[str], tmp_path: Path) -> None:
+def test_ctrl_c_prints_how_to_resume_and_the_same_command_resumes(tiny: list[str], tmp_path: Path) -> None:
     arguments = [*tiny, "budget.train_bytes=8000000"]
     command = [sys.executable, "-m", "experiments.train_lm", *arguments]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})

@@ -29,7 +29,7 @@ def texts(tmp_path: Path) -> Path:
     return path
 
 
-def test_ours_alone_prints_a_table_each_for_peers_patterns_and_sizes(
+def test_our_trainer_alone_prints_a_table_per_pattern_and_size(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--peers", "none", "--rounds", "1", "--vocab-size", "300", "--cache", str(tmp_path)]
@@ -49,7 +49,7 @@ def test_a_mistake_is_one_line(corpus: Path, tmp_path: Path, capsys: pytest.Capt
     assert "no such file" in capsys.readouterr().err
 
 
-def test_hf_as_a_contender_makes_our_merges(corpus: Path, tmp_path: Path) -> None:
+def test_hf_gives_the_same_merges(corpus: Path, tmp_path: Path) -> None:
     text = common.PlainText.of(common.corpus([str(corpus)], "text", None), tmp_path)
     options = train_bpe.parse([str(corpus), "--vocab-size", "400"])
     plain = {"paths": [str(text.documents)], "separator": common.SEPARATOR, "unit": train_bpe.LINES}
@@ -72,7 +72,7 @@ def test_the_file_of_merges_holds_those_of_the_library(corpus: Path, tmp_path: P
     assert (tmp_path / "merges").read_text().splitlines() == lines
 
 
-def test_a_contender_that_fails_says_why(tmp_path: Path) -> None:
+def test_a_failing_peer_reports_the_reason(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"(?s)the contender broken ended with exit code 1.*KeyError"):
         peers.run(peers.Contender("broken", "tokenizers", {}), tmp_path / "merges")
 
@@ -107,7 +107,7 @@ def test_plain_text_is_the_same_by_lines_and_by_documents(texts: Path, tmp_path:
     assert text.lines.stat().st_mtime_ns == written
 
 
-def test_text_that_holds_the_separator_is_refused(tmp_path: Path) -> None:
+def test_text_that_holds_the_separator_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"before{common.SEPARATOR}after")
     with pytest.raises(UserError, match="remove those documents"):
         common.PlainText.of(common.corpus([str(tmp_path / "a.txt")], "text", None), tmp_path)
@@ -122,7 +122,7 @@ def test_scanning_agrees_with_hf_and_the_regex_module(corpus: Path, capsys: pyte
     assert "ours:" not in out
 
 
-def test_peak_memory_is_the_process_own() -> None:
+def test_peak_memory_is_of_the_process_alone() -> None:
     big = bytearray(200_000_000)
     big[::4096] = b"x" * len(big[::4096])
     assert memory_mb("VmRSS") >= 200
@@ -184,7 +184,7 @@ def test_encoding_beside_hf_prints_a_table_for_each_tokenizer(
 
 
 @pytest.mark.slow
-def test_other_ids_and_refusals_are_shown(
+def test_different_ids_and_rejections_are_shown(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = peers.run
@@ -232,7 +232,7 @@ def test_from_files_to_shards_prints_a_table_and_compares_the_shards(
     assert shard.main([*options[:-1], str(tmp_path / "none")]) == 2
 
 
-def test_encoding_refuses_a_tokenizer_of_two_passes(
+def test_encoding_rejects_a_two_pass_tokenizer(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = common.corpus([str(corpus)], "text", None)

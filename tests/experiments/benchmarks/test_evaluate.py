@@ -1,4 +1,4 @@
-"""The benchmarks of evaluation on little text; that of the formulas is in `test_pipeline.py`, on evaluations."""
+"""The benchmarks of evaluation on little text. The one of formulas needs evaluations: see the pipeline's tests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_evaluation_beside_the_plain_forward_pass(
     assert evaluate.main([str(corpus), "--tokenizer", str(tmp_path / "none")]) == 2
 
 
-def test_intervals_hold_the_truth_as_often_as_the_table_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_intervals_over_seeds_have_their_nominal_coverage(capsys: pytest.CaptureFixture[str]) -> None:
     single, each = coverage.coverage(np.random.default_rng(0), 2, 4.0, 40, 4000)
     assert single < 0.92
     assert each > 0.95
@@ -48,7 +48,7 @@ def test_rolling_windows_score_everything_once() -> None:
     assert all(w.last - w.start <= 4 for w in windows)
 
 
-def test_descriptions_of_other_documents_are_refused(tmp_path: Path) -> None:
+def test_descriptions_of_other_documents_are_rejected(tmp_path: Path) -> None:
     arrays = {"bytes": np.array([3, 5]), "source": np.zeros(2, np.int32)}
     np.savez(tmp_path / "documents.npz", allow_pickle=False, **cast("Any", arrays))
     artifact = cast("Any", SimpleNamespace(path=tmp_path, contents=SimpleNamespace(names={"source": ["web"]})))

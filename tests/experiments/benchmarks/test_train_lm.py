@@ -37,6 +37,6 @@ def test_both_models_take_the_same_steps(corpus: Path, capsys: pytest.CaptureFix
         assert words in out
 
 
-def test_a_mistake_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_mistake_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert train_lm.main([str(tmp_path / "nothing.txt")]) == 2
     assert "nothing.txt" in capsys.readouterr().err

@@ -44,7 +44,7 @@ def test_a_mistake_is_one_line(
     assert message in capsys.readouterr().err
 
 
-def test_phase_1_is_the_rules_own() -> None:
+def test_phase_1_follows_the_rules() -> None:
     assert train_superbpe.parse(["a"]).pattern == "superbpe"
     assert train_superbpe.parse(["a", "--rules", "runs"]).pattern == "o200k"
     assert train_superbpe.parse(["a", "--rules", "runs", "--pattern", "gpt2"]).pattern == "gpt2"
@@ -55,7 +55,7 @@ def test_no_text_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "no such file" in capsys.readouterr().err
 
 
-def test_ours_measures_what_the_tokenizer_remembers(corpus: Path) -> None:
+def test_our_job_reports_the_numbers_in_the_tokenizer(corpus: Path) -> None:
     arguments = train_superbpe.parse([str(corpus), *SMALL])
     facts = train_superbpe.ours(arguments, None)
     assert facts["bytes"] > facts["tokens"] > facts["cells"] > facts["fragments"] > 0

@@ -56,7 +56,7 @@ def test_a_transition_is_a_number_or_a_fraction() -> None:
     assert load(["superbpe.transition=5000"]).superbpe.transition == 5000
 
 
-def test_a_folder_of_ones_own_configurations(tmp_path: object) -> None:
+def test_a_custom_configuration_folder(tmp_path: object) -> None:
     folder = tmp_path / "experiment"  # type: ignore[operator]
     folder.mkdir()
     (folder / "mine.yaml").write_text("# @package _global_\nbpe:\n  vocab_size: 5000\n")

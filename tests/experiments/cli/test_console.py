@@ -26,7 +26,7 @@ def test_duration(seconds: float, shown: str) -> None:
     assert duration(seconds) == shown
 
 
-def test_without_a_terminal_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_progress_is_occasional_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     out = io.StringIO()
@@ -40,7 +40,7 @@ def test_without_a_terminal_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch)
     assert lines[0] == "  count: bytes 16M of 40M, 1M/s, 24.0 s left"
 
 
-def test_on_a_terminal_a_bar_with_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_progress_is_a_bar_with_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PATIENCE", -1.0)
     out = io.StringIO()
     reporter = Reporter(Console(file=out, force_terminal=True, width=100))
@@ -69,7 +69,7 @@ def test_progress_outside_a_stage_is_silent() -> None:
         (errno.EMFILE, "ulimit -n"),
     ],
 )
-def test_errors_of_the_disk_are_one_line_with_path_and_remedy(
+def test_disk_errors_are_one_line_with_path_and_remedy(
     number: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def job() -> None:
@@ -83,5 +83,5 @@ def test_errors_of_the_disk_are_one_line_with_path_and_remedy(
     assert complaint.count("\n") == 1
 
 
-def test_other_errors_of_the_system_are_not_explained() -> None:
+def test_other_system_errors_are_not_explained() -> None:
     assert module.storage_error(OSError(errno.ECONNRESET, "reset")) is None

@@ -51,7 +51,7 @@ def test_other_commands_end_in_the_same_line(number):
 
 
 @pytest.mark.parametrize("number", CODES)
-def test_a_signal_during_the_work_of_a_command_is_told(number, capsys):
+def test_a_signal_while_a_command_works_is_reported(number, capsys):
     before = signal.getsignal(number)
     assert exit_code(lambda: signal.raise_signal(number), "all is lost") == CODES[number][1]
     assert capsys.readouterr().err.strip() == f"{CODES[number][0]}: all is lost"
@@ -60,7 +60,7 @@ def test_a_signal_during_the_work_of_a_command_is_told(number, capsys):
 
 @pytest.mark.parametrize("number", CODES)
 @pytest.mark.parametrize("error", [AttributeError, UserError])
-def test_a_library_that_turns_a_signal_into_an_error_hides_nothing(number, error, capsys):
+def test_a_library_cannot_hide_a_signal_behind_an_error(number, error, capsys):
     def job() -> None:
         try:
             signal.raise_signal(number)
@@ -90,6 +90,6 @@ def test_ignored_signals_stay_ignored_and_handlers_come_back():
             signal.signal(number, handler)
 
 
-def test_importing_the_package_installs_nothing():
+def test_importing_the_package_installs_no_handler():
     code = "import signal, experiments; print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "True\n"

@@ -1,4 +1,4 @@
-"""Sweeps through the command line's entry point, and what a table says of them."""
+"""Sweeps through the entry point of the command line, and their tables."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def test_cells_and_their_threads_share_the_cores(
     assert bool(shares.warning) == (expected[0] * expected[1] > 8)
 
 
-def test_whoever_asks_for_more_than_there_is_hears_of_it() -> None:
+def test_asking_for_more_cores_than_there_are_warns() -> None:
     assert "compete for 8 cores" in share_out({"n_jobs": 4}, "joblib", 9, 4, explicit=True, cores=8).warning
 
 
-def test_cells_elsewhere_have_the_threads_that_were_asked_for() -> None:
+def test_cells_on_other_machines_have_the_configured_threads() -> None:
     def threads(name: str, launcher: dict[str, Any], given: int | None = None) -> list[str]:
         return share_out(launcher, name, 4, given, explicit=False, cores=8).overrides
 
@@ -127,7 +127,7 @@ def test_a_sweep_over_rules_and_patterns(tiny: list[str], tmp_path: Path) -> Non
         assert {name.partition("-")[0] for name in cell["artifacts"]} == {"count", "bpe", "superbpe", "tokenizer"}
 
 
-def test_a_sweep_over_mixtures_budgets_and_seeds_is_understood(tiny: list[str], tmp_path: Path) -> None:
+def test_a_sweep_over_mixtures_budgets_and_seeds(tiny: list[str], tmp_path: Path) -> None:
     seen: list[Any] = []
 
     def note(config: Any, *_: Any, **__: Any) -> pipeline.Outcome:
@@ -157,7 +157,7 @@ def test_cells_at_the_same_time_make_nothing_twice(tiny: list[str], tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_who_waits_goes_on_when_the_holder_is_killed(tiny: list[str], tmp_path: Path) -> None:
+def test_a_waiting_process_continues_when_the_holder_is_killed(tiny: list[str], tmp_path: Path) -> None:
     """The first process is killed in the middle of its training; the second waited, and continues from there."""
     long = [*tiny, "budget.train_bytes=409600", "lm.train.checkpoint_seconds=0"]
     command = [sys.executable, "-m", "experiments.train_lm", *long]
@@ -219,7 +219,7 @@ def test_launchers_that_start_processes(
     assert len(threads) == 1
 
 
-def test_a_launcher_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_launcher_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("count", ["-m", "pattern=gpt2,llama3", "hydra/launcher=ray"]) == 2
     assert "pip install hydra-ray-launcher" in capsys.readouterr().err
 
@@ -246,7 +246,7 @@ def test_sigterm_in_training_leaves_a_checkpoint(tiny: list[str], tmp_path: Path
 
 
 @pytest.mark.parametrize("stage", pipeline.STAGES)
-def test_help_names_settings_that_exist(stage: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_existing_settings(stage: str, capsys: pytest.CaptureFixture[str]) -> None:
     from experiments.cli import help as texts
     from experiments.cli.compose import known_keys
 

@@ -31,7 +31,7 @@ def test_rows_are_json_lines_and_wandb_is_not_imported(tmp_path: Path) -> None:
 
 
 class FakeRun:
-    """What is said to a run of wandb."""
+    """The calls that a run of wandb gets."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = settings
@@ -181,7 +181,7 @@ def test_tables_are_those_of_the_report() -> None:
 
 
 @pytest.mark.slow
-def test_wandb_itself_offline(tiny: list[str], tmp_path: Path) -> None:
+def test_the_real_wandb_offline(tiny: list[str], tmp_path: Path) -> None:
     """The whole pipeline with the real library, which writes runs that can be synced later."""
     own = {f"WANDB_{name}_DIR": str(tmp_path / name) for name in ("CACHE", "CONFIG", "DATA")}
     command = [sys.executable, "-m", "experiments.pipeline", *tiny, "wandb=offline"]

@@ -39,6 +39,6 @@ def test_figures_for_papers(tmp_path: Path) -> None:
     assert written[2].read_bytes().startswith(b"\x89PNG")
 
 
-def test_an_unknown_format(tmp_path: Path) -> None:
+def test_an_unknown_format_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="'gif' is not a figure format; use csv, svg, png"):
         save([_figure()], tmp_path, ["gif"])

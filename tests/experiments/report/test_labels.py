@@ -1,4 +1,4 @@
-"""What tokenizers of several runs are called."""
+"""Names of tokenizers of several runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _named(told: list[list[str]]) -> list[tuple[str, str]]:
     return [tuple(each) for each in name_all(kinds, second, found, [f"lm-{i}" for i in range(len(told))])]
 
 
-def test_only_what_tells_tokenizers_apart_is_in_a_name() -> None:
+def test_names_hold_only_the_settings_that_differ() -> None:
     common = ["corpus=files", "superbpe.max_words=3", "lm.train.seed=4", "runner.threads=1", "bpe.train_size=900"]
     found = _named([[*common, *more] for more in ([], ["superbpe.transition=0.7"], ["superbpe.transition=0.9"])])
     assert found == [("BPE", ""), ("SuperBPE t=0.7", ""), ("SuperBPE t=0.9", "")]
@@ -31,7 +31,7 @@ def test_one_superword_tokenizer_needs_no_settings() -> None:
     assert _named([["superbpe.transition=0.7"], ["superbpe.transition=0.7"]]) == [("BPE", ""), ("SuperBPE", "")]
 
 
-def test_a_series_is_all_but_size_and_transition() -> None:
+def test_a_series_is_named_without_size_and_transition() -> None:
     a, b = ["pattern=gpt2", "superbpe.transition=0.7"], ["pattern=llama3", "superbpe=runs", "bpe.vocab_size=900"]
     assert _named([["pattern=gpt2"], a, b]) == [
         ("BPE pattern=gpt2", "pattern=gpt2"),
@@ -49,7 +49,7 @@ def test_a_preset_names_the_bpe_whose_phase_1_it_brings() -> None:
     ]  # fmt: skip
 
 
-def test_keys_that_end_alike_are_given_whole_and_values_without_quotes() -> None:
+def test_keys_with_equal_ends_are_shown_in_full_and_values_without_quotes() -> None:
     told = [
         "bpe.vocab_size=400",
         "superbpe.vocab_size=500",
@@ -65,7 +65,7 @@ def test_keys_that_end_alike_are_given_whole_and_values_without_quotes() -> None
     assert len(label) < 130
 
 
-def test_what_settings_do_not_tell_apart_is_named_by_its_model() -> None:
+def test_tokenizers_with_equal_settings_are_named_by_their_model() -> None:
     assert [label for label, _ in _named([[], [], []])] == ["BPE", "SuperBPE (lm-1)", "SuperBPE (lm-2)"]
 
 

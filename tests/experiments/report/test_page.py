@@ -32,7 +32,7 @@ def page() -> str:
     return render(sample.sample_report())
 
 
-def test_tokens_cannot_break_out(page: str) -> None:
+def test_tokens_cannot_inject_markup(page: str) -> None:
     elements = _Elements()
     elements.feed(page)
     assert elements.tags.count("script") == 4
@@ -48,7 +48,7 @@ def test_nothing_is_loaded_from_elsewhere(page: str) -> None:
     assert "@import" not in page
 
 
-def test_the_numbers_are_there(page: str) -> None:
+def test_the_page_shows_the_numbers(page: str) -> None:
     for shown in (
         "1.7020",
         "1.6950",

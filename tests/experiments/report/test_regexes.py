@@ -1,4 +1,4 @@
-"""Patterns as JavaScript: what can be translated; that it cuts alike is tests/browser/test_encoder.py's."""
+"""Translating patterns to JavaScript. tests/browser/test_encoder.py runs the translations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_every_named_pattern_and_its_other_spellings_translate() -> None:
             assert not regex.search(r"\\[pPdDsSwW]|\(\?[a-z]|\+\+|(?<!\\)\.", source)
 
 
-def test_characters_of_a_class_are_those_of_our_engine() -> None:
+def test_classes_hold_the_characters_of_our_engine() -> None:
     assert members(r"\s") == [(9, 13), (32, 32), (133, 133), (160, 160), (0x1680, 0x1680), (0x2000, 0x200A),
                               (0x2028, 0x2029), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000)]  # fmt: skip
     assert sum(end - start + 1 for start, end in members(r"\p{L}")) == 141_028
@@ -29,7 +29,7 @@ def test_characters_of_a_class_are_those_of_our_engine() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(a", "a)", "[a", "a{x}", "*a", "(?<=a++)b", r"(?P=x)", r"\Z", "(?(1)a)"])
-def test_what_is_not_understood_is_refused(pattern: str) -> None:
+def test_unknown_syntax_is_rejected(pattern: str) -> None:
     with pytest.raises(UntranslatableError):
         to_javascript(pattern)
 

@@ -1,4 +1,4 @@
-"""What is equal is equal, through the stages themselves: two real tokenizers, shards, plans and short runs."""
+"""Equal budgets through the stages themselves: two real tokenizers, shards, plans and short runs."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def planned(monkeypatch: pytest.MonkeyPatch, overrides: list[str]) -> list[int]:
         ("equal_flops", [1000, 1315]),  # 25 / 19 of them, rounded down: no more than the FLOPs buy
     ],
 )
-def test_the_others_take_as_many_steps_as_the_mode_allows(
+def test_the_mode_sets_the_steps_of_the_other_arms(
     monkeypatch: pytest.MonkeyPatch, mode: str, expected: list[int]
 ) -> None:
     assert planned(monkeypatch, [f"budget={mode}"]) == expected
 
 
-def test_equal_bytes_of_contexts_equal_in_tokens_take_other_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_bytes_with_contexts_in_tokens_take_other_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned(monkeypatch, ["lm.train.context_tokens=256"]) == [1000, 996]
 
 

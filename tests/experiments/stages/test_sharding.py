@@ -1,4 +1,4 @@
-"""The stage that shards, on a small corpus: what names it, and that it continues."""
+"""The sharding stage on a small corpus: its identity, and resuming."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (folder / "shards").iterdir()}
 
 
-def test_an_interrupted_stage_continues_behind_its_finished_shards(
+def test_an_interrupted_stage_resumes_after_its_finished_shards(
     tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_stages("shard_corpus", [*tiny, SMALL], tmp_path / "outputs")
@@ -53,7 +53,7 @@ def test_an_interrupted_stage_continues_behind_its_finished_shards(
     assert {finished[name] for name in finished if name.startswith("tokens-") and "00003" not in name} <= inodes
 
 
-def test_the_layout_names_shards_only_where_it_is_not_the_usual_one(tiny: list[str], tmp_path: Path) -> None:
+def test_only_a_changed_layout_is_part_of_the_identity_of_shards(tiny: list[str], tmp_path: Path) -> None:
     run_stages("shard_corpus", tiny, tmp_path / "outputs")
     usual = folders(tmp_path)
     assert json.loads((usual[0] / "manifest.json").read_text())["config"] == {"split": "train", "version": 3}

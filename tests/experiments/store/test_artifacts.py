@@ -35,7 +35,7 @@ def test_digest_ignores_the_order_of_keys_but_not_values() -> None:
     assert digest({"a": 1}) != digest({"a": 1.5})
 
 
-def test_made_once_then_found(tmp_path: Path) -> None:
+def test_an_artifact_is_made_once_and_then_found(tmp_path: Path) -> None:
     store = Store(tmp_path)
     first, second = _make(store, size=1), _make(store, "something else", size=1)
     assert first.fresh
@@ -90,7 +90,7 @@ def test_a_resumable_stage_finds_its_unfinished_folder_and_adds_up_its_time(tmp_
 
 
 @pytest.mark.parametrize("damage", ["shorter", "missing", "manifest"])
-def test_a_damaged_artifact_is_refused_with_the_remedy(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_artifact_is_rejected_with_the_remedy(tmp_path: Path, damage: str) -> None:
     path = _make(Store(tmp_path)).path
     if damage == "shorter":
         (path / "result.txt").write_text("he")
@@ -102,7 +102,7 @@ def test_a_damaged_artifact_is_refused_with_the_remedy(tmp_path: Path, damage: s
         _make(Store(tmp_path))
 
 
-def test_a_root_that_cannot_be_written_is_the_users_to_mend(tmp_path: Path) -> None:
+def test_a_root_that_cannot_be_written_is_a_user_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="artifacts="):
         _make(Store(tmp_path / "file"))
@@ -124,7 +124,7 @@ def _slow(root: Path, started: Any) -> None:
     make(Store(root), "demo", config={}, inputs={"corpus": "c" * 64}, build=build)
 
 
-def test_a_killed_process_leaves_its_lock_free_and_its_rest_is_cleaned(tmp_path: Path) -> None:
+def test_a_killed_process_frees_its_lock_and_its_files_are_cleaned(tmp_path: Path) -> None:
     processes = multiprocessing.get_context("spawn")
     started = processes.Event()
     process = processes.Process(target=_slow, args=(tmp_path, started))

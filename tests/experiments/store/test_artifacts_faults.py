@@ -1,4 +1,4 @@
-"""What the store of artifacts does when it is killed, when the disk fills up, and when files are damaged."""
+"""The store of artifacts under kills, full disks and damaged files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_killed_at_any_step_nothing_finished_is_lost(tmp_path: Path, resumable: 
     assert promoted  # some attempts died between the manifest and the folder's name
 
 
-def test_a_finished_folder_without_its_name_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_folder_is_renamed_by_the_next_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(Store, "_name", _interrupt)
@@ -74,7 +74,7 @@ def test_a_stale_manifest_does_not_get_into_the_next_attempt(tmp_path: Path, dam
     assert Store(tmp_path).find(again.name, Demo) is not None
 
 
-def test_clean_keeps_what_was_finished(tmp_path: Path) -> None:
+def test_clean_keeps_finished_artifacts(tmp_path: Path) -> None:
     store = Store(tmp_path)
     finished = make(store, "count", config={}, inputs={}, build=_build)
     finished.folder.rename(tmp_path / f".{finished.name}.partial")
@@ -125,7 +125,7 @@ def test_once_reads_a_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert read[:2] == ["256 of 265", "265 of 265"]
 
 
-def test_what_a_process_has_made_is_verified_too(tmp_path: Path) -> None:
+def test_artifacts_made_by_this_process_are_verified_too(tmp_path: Path) -> None:
     artifact = make(Store(tmp_path, verify="always"), "demo", config={}, inputs={}, build=_build)
     (artifact.folder / "notes.txt").write_text("Some text")
     with pytest.raises(UserError, match="checksum"):
@@ -142,7 +142,7 @@ def test_a_removed_artifact_does_not_come_back(tmp_path: Path, monkeypatch: pyte
     assert [path.name for path in tmp_path.iterdir()] == [".locks"]
 
 
-def test_an_error_of_the_disk_does_not_undo_what_was_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_error_does_not_undo_finished_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
@@ -236,7 +236,7 @@ def test_a_full_disk_leaves_the_record_of_seconds_and_names_the_folder(
     assert make(store, "lm", config={}, inputs={}, build=_build, resumable=True).fresh
 
 
-def test_a_sealed_file_is_read_as_it_was_written_or_not_at_all(tmp_path: Path) -> None:
+def test_a_damaged_sealed_file_is_not_read(tmp_path: Path) -> None:
     write_sealed(tmp_path / "x.json", {"n": 3, "text": "é", "share": 0.1})
     assert read_sealed(tmp_path / "x.json") == {"n": 3, "text": "é", "share": 0.1}
     (tmp_path / "x.json").write_text((tmp_path / "x.json").read_text().replace("3", "4", 1))
@@ -244,7 +244,7 @@ def test_a_sealed_file_is_read_as_it_was_written_or_not_at_all(tmp_path: Path) -
         read_sealed(tmp_path / "x.json")
 
 
-def test_an_artifact_that_appears_while_it_is_looked_for_is_not_damaged(
+def test_an_artifact_that_appears_during_the_lookup_is_not_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process gives a folder its name just after this one found that it is not there."""

@@ -116,7 +116,7 @@ def test_production_bpe_three_pairs_go_down_two_come_back():
     assert changes == Counter(table({"X A": -3, "A B": -3, "B Y": -3, "X AB": 3, "AB Y": 3}))
 
 
-def test_production_bpe_pattern_is_the_other_documents():
+def test_production_bpe_has_the_pattern_of_the_other_document():
     textbook = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
     text = "They'll say it's 1999, we've  no\n\n idea; 'tis so.  I'd re'd, I'm ' done'"
     assert split(text, textbook) == split(text, GPT2)
@@ -364,7 +364,7 @@ def test_drill_3_incremental_updates_change_nothing(name):
     ],
 )
 @every_trainer
-def test_drill_4_with_or_as_one_byte(name, single, expected):
+def test_drill_4_treats_or_as_one_byte(name, single, expected):
     counts = {pretoken.replace(b"or", single): count for pretoken, count in AS_COUNTED.items()}
     assert TRAINERS[name](counts, 2, tie_break=SMALLEST) == expected
 

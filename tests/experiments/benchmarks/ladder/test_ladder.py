@@ -18,7 +18,7 @@ def curve(at, **options):
     return Curve(**({"setup": 5, "at": at, "selecting": [0.0] * len(at), "finished": False} | options))
 
 
-def test_times_that_were_measured_are_not_extrapolated():
+def test_measured_times_are_not_extrapolated():
     assert curve([1, 3, 6]).total(2) == Seconds(8)
     assert curve([1, 3, 6]).total(3) == Seconds(11)
     assert curve([1, 3, 6]).total(0) == Seconds(5)
@@ -47,7 +47,7 @@ def test_known_work_is_extrapolated_from():
     assert curve([3, 4], work=Work(work)).total(6).value == pytest.approx(5 + 4 + 1)
     # Selecting has its own trend: a second each.
     assert curve([4, 6], selecting=[1, 2], work=Work(work)).total(6).value == pytest.approx(5 + 6 + 1 + 4)
-    # Unless all pairs are counted anew, which is work of the same kind.
+    # Unless all pairs are counted again, which is work of the same kind.
     assert curve([3, 4], selecting=[2, 3], work=Work(work, recounting=True)).total(6).value == pytest.approx(10)
     assert curve([4, 8], selecting=[1, 2]).selecting_share == 0.25
     assert curve([]).selecting_share is None
@@ -97,7 +97,7 @@ def test_the_custom_pattern_takes_no_fast_path_and_cuts_the_same():
         assert patterns.split(text, CUSTOM) == patterns.split(text, "gpt2")
 
 
-def test_a_vocabulary_without_merges_is_refused(capsys):
+def test_a_vocabulary_without_merges_is_rejected(capsys):
     with pytest.raises(SystemExit):
         parse(["text.txt", "--vocab-sizes", "256"])
     assert "use 257 or more" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The rungs of the ladder equal the reference; and what only some of them have: processes, caches, approximation."""
+"""The rungs of the ladder equal the reference. Some have features of their own: processes, caches, approximation."""
 
 import io
 import itertools
@@ -155,7 +155,7 @@ def test_the_cached_selection_is_exact_when_it_ranks_everything_each_time(counts
     assert divergence(exact, exact) == {"merges": 300, "first_difference": None, "in_place": 1.0, "shared": 1.0}
 
 
-def test_the_cached_selection_differs_once_its_tenth_is_used_up(counts):
+def test_the_cached_selection_differs_once_its_top_tenth_is_used_up(counts):
     exact = TRAINERS["fast-max"](counts, 300)
     approximate = cached(counts, 300, refresh=10**6)
     found = divergence(exact, approximate)
@@ -169,7 +169,7 @@ def test_the_cached_selection_differs_once_its_tenth_is_used_up(counts):
     assert divergence(exact, TRAINERS["approximate"](counts, 300))["shared"] >= found["shared"]
 
 
-def test_the_cached_selection_merges_all_there_is():
+def test_the_cached_selection_merges_every_pair():
     # A tenth of so few pairs is one, so the order is another from the second merge on.
     merges = cached({b"abcd": 2, b"xy": 1}, 9, refresh=10**6)
     assert merges == [(b"a", b"b", 2), (b"ab", b"c", 2), (b"abc", b"d", 2), (b"x", b"y", 1)]
@@ -220,7 +220,7 @@ PARTS = st.sampled_from([b"a", b"b", b"ab", b"ba", b"aa", b"aab", b"bab"])
 
 @given(st.lists(st.tuples(PARTS, PARTS), max_size=8), st.text(alphabet="ab", max_size=14))
 @settings(max_examples=1000, deadline=None, derandomize=True)
-def test_the_heap_keeps_to_ranks_whatever_the_list(listed, text):
+def test_the_heap_follows_ranks_for_any_list(listed, text):
     ranks = ranks_of(listed)
     assert merge_linked(as_bytes(text), ranks) == merge_by_rank(as_bytes(text), ranks)
     assert b"".join(replay(as_bytes(text), listed)).decode() == text
@@ -239,7 +239,7 @@ def test_replaying_differs_where_a_merge_makes_an_earlier_one_possible():
     assert merge_linked(as_bytes("abcde"), ranks_of(twice)) == [b"abcde"]
 
 
-def test_of_a_pair_listed_twice_the_last_place_counts_in_every_list():
+def test_the_last_rank_of_a_pair_listed_twice_counts_for_every_encoder():
     listed = [(b"a", b"b"), (b"b", b"c"), (b"a", b"b")]
     for name in ("replay", "minimum-scan", "linked-heap", "cached", "lru"):
         assert ENCODERS[name](listed)("abc") == [b"a", b"bc"], name
@@ -252,7 +252,7 @@ def test_a_caller_may_change_the_tokens_it_gets(name):
     assert encode_piece("abc") == [b"ab", b"c"]
 
 
-def test_a_long_piece_needs_no_quadratic_time():
+def test_a_long_piece_does_not_take_quadratic_time():
     ranks = ranks_of([(b"a", b"a"), (b"aa", b"aa"), (b"aaaa", b"aaaa")])
     assert merge_linked([b"a"] * 100_001, ranks) == [b"a" * 8] * 12_500 + [b"a"]
 
