@@ -53,7 +53,7 @@ def many(tmp_path, sample):
     split = [sample[i : i + 1 + i % 40] for i in range(0, 400, 40)]
     for number, texts in enumerate(split):
         write_jsonl(tmp_path / f"{number}.jsonl{('', '.gz', '.zst')[number % 3]}", [{"text": text} for text in texts])
-    # Longer than what is read together.
+    # Longer than one read.
     long = [f"{i} " + "words " * 20_000 for i in range(60)]
     write_jsonl(tmp_path / "3a.jsonl", [{"text": text} for text in long])
     return tmp_path, [text for number, texts in enumerate(split) for text in texts + long * (number == 3)]
@@ -77,7 +77,7 @@ def test_several_readers_keep_the_order(many, readers, batch_bytes):
 
 
 @pytest.mark.parametrize("readers", [1, 3])
-def test_what_cannot_be_read_is_told_in_its_turn(many, readers):
+def test_a_read_error_is_raised_in_order(many, readers):
     folder, expected = many
     (folder / "4.jsonl.gz").write_text('{"text": "kept"}\n{"text": 1}\n')
     (folder / "4.jsonl.gz").rename(folder / "3b.jsonl")
@@ -89,7 +89,7 @@ def test_what_cannot_be_read_is_told_in_its_turn(many, readers):
     assert read == [*expected[:before], "kept"]
 
 
-def test_directories_and_globs_are_sorted_and_searched_below(tmp_path):
+def test_directories_and_globs_are_recursive_and_sorted(tmp_path):
     for name in ("b/2.txt", "a/1.txt", "a/deep/3.jsonl", "c.parquet", "notes.md", "a/x.tar.gz"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +140,7 @@ def test_bounds_count_bytes(tmp_path):
     assert documents(path, min_document_bytes=3) == ["éé", "abcde"]
 
 
-def test_the_split_is_by_text_whatever_its_neighbours(forms, sample, tmp_path):
+def test_the_split_depends_on_the_text_alone(forms, sample, tmp_path):
     heldout = set(of(forms[".jsonl"], "heldout", heldout_fraction=0.3))
     shuffled = random.Random(0).sample(sample, len(sample))[:150]
     path = write_jsonl(tmp_path / "shuffled.jsonl", [{"text": text} for text in shuffled])
@@ -189,7 +189,7 @@ def test_reading_can_stop_early(forms):
     iterator.close()
 
 
-def test_held_out_files_go_before_a_fraction(tmp_path):
+def test_held_out_files_take_precedence_over_a_fraction(tmp_path):
     for name in ("train", "heldout"):
         (tmp_path / f"{name}.jsonl").write_text("".join(f'{{"text": "{name} {i}"}}\n' for i in range(50)))
     config = CorpusConfig(
@@ -199,7 +199,7 @@ def test_held_out_files_go_before_a_fraction(tmp_path):
         assert list(Corpus(config).documents(split)) == [f"{split} {i}" for i in range(50)]
 
 
-def test_a_file_counts_once_whatever_it_is_called(tmp_path, monkeypatch):
+def test_a_file_counts_once_under_any_name(tmp_path, monkeypatch):
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\n')
     monkeypatch.chdir(tmp_path)
     twice = CorpusConfig(paths=["a.jsonl", str(tmp_path / "a.jsonl")])

@@ -172,14 +172,14 @@ def test_a_dataset_that_does_not_load_is_an_error(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are POSIX's")
-def test_pipes_are_refused_as_what_they_are(tmp_path):
+def test_pipes_are_rejected_by_name(tmp_path):
     os.mkfifo(tmp_path / "pipe.jsonl")
     with pytest.raises(UserError, match=r"pipe\.jsonl is a FIFO, not a regular file"):
         Corpus(CorpusConfig(paths=[str(tmp_path / "pipe.jsonl")]))
 
 
 @pytest.mark.parametrize("readers", [1, 3])
-def test_files_that_vanish_are_named(tmp_path, readers):
+def test_vanished_files_are_named(tmp_path, readers):
     for number in range(4):
         write_jsonl(tmp_path / f"{number}.jsonl", [{"text": str(number)}])
     corpus = Corpus(CorpusConfig(paths=[str(tmp_path)]))

@@ -1,4 +1,4 @@
-"""What files hold: text with separators, JSON lines, Parquet; what is not UTF-8."""
+"""Contents of files: text with separators, JSON lines, Parquet, malformed UTF-8."""
 
 import gzip
 import json
@@ -63,7 +63,7 @@ def test_jsonl_reads_what_json_allows(tmp_path):
     assert documents(path) == ["aé🙂\n", "b", "c", "d", "a raw\ttab", "last line without its end"]
 
 
-def test_a_byte_order_mark_before_json_lines_is_no_text(tmp_path):
+def test_a_byte_order_mark_before_json_lines_is_not_text(tmp_path):
     path = tmp_path / "marked.JSONL"
     path.write_bytes(b'\xef\xbb\xbf{"text": "hi"}\n')
     assert list(Corpus(CorpusConfig(paths=[str(path)])).documents("all")) == ["hi"]
@@ -98,7 +98,7 @@ def test_dotted_fields_and_scores(tmp_path):
         assert of(form, field="doc.body", min_document_bytes=0)[4] == ""
 
 
-def test_of_a_key_listed_twice_the_last_value_counts(tmp_path):
+def test_the_last_value_of_a_repeated_key_counts(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "a", "text": "b"}\n')
     assert documents(tmp_path / "a.jsonl") == ["b"]
 
@@ -117,7 +117,7 @@ def test_null_on_the_way_to_a_field_is_null(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "hf/train.jsonl"])
 @pytest.mark.parametrize("value", [3, 2.5, True, ["a"]])
-def test_a_field_that_holds_no_text_is_an_error(name, value, tmp_path):
+def test_a_field_without_text_is_an_error(name, value, tmp_path):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     (write_parquet if name.endswith("parquet") else write_jsonl)(path, [{"text": value}])

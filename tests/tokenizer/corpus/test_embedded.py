@@ -128,7 +128,7 @@ def without_botocore(monkeypatch):
 
 
 @pytest.mark.usefixtures("without_botocore")
-def test_without_botocore_pythons_topics_stand_in_and_it_says_so(tmp_path, caplog):
+def test_without_botocore_the_topics_of_python_are_used_with_a_warning(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         statistics = embedded.write(tmp_path / "a", heldout_fraction=0.2)
     assert "install the extra `demo`" in caplog.text
@@ -151,7 +151,7 @@ def test_without_botocore_pythons_topics_stand_in_and_it_says_so(tmp_path, caplo
 
 
 @pytest.mark.usefixtures("without_botocore")
-def test_a_budget_bounds_the_training_text_only(tmp_path):
+def test_a_budget_limits_only_the_training_text(tmp_path):
     whole = embedded.write(tmp_path / "whole", 0.2)
     part = embedded.write(tmp_path / "part", 0.2, max_bytes=100_000)
     assert 50_000 < part["train"]["bytes"] <= 100_000
@@ -166,7 +166,7 @@ def test_a_budget_bounds_the_training_text_only(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_another_botocore_is_refused_with_the_remedy(monkeypatch):
+def test_another_botocore_is_rejected_with_the_remedy(monkeypatch):
     pytest.importorskip("botocore")
     monkeypatch.setattr(metadata, "version", lambda name: "1.0.0")
     with pytest.raises(UserError, match=r"botocore 1\.0\.0 is installed: run `pip install botocore==1\.44\.5`"):
@@ -214,7 +214,7 @@ def test_every_documentation_value_is_in_the_corpus(corpus):
 
 
 @pytest.mark.slow
-def test_about_a_twentieth_is_held_out_and_little_of_it_is_in_the_training_text(corpus):
+def test_about_a_twentieth_is_held_out_with_little_overlap(corpus):
     train, heldout = embedded.split(corpus)
     share = sum(len(d.text.encode()) for d in heldout) / sum(len(d.text.encode()) for d in corpus)
     assert 0.04 < share < 0.065

@@ -73,11 +73,11 @@ def test_parquet_and_missing_values(tmp_path):
     assert list(documents_by_origin(corpus, "all")) == [("s3", "a"), ("unknown", "b"), ("wiki", "c")]
 
 
-def test_a_field_that_is_not_there_is_named(config):
+def test_a_missing_field_is_named(config):
     corpus = Corpus(dataclasses.replace(config, source_field="site"))
     with pytest.raises(UserError, match=r"corpus\.source_field=site: .*no field"):
         list(documents_by_origin(corpus, "heldout"))
 
 
-def test_the_field_changes_no_document_and_so_no_artifact(config):
+def test_the_field_changes_no_document_and_no_artifact(config):
     assert Corpus(dataclasses.replace(config, source_field="url")).identity() == Corpus(config).identity()

@@ -35,7 +35,7 @@ def edit(path, change):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_saved_tokenizers_load_as_they_were(name, trained, tmp_path):
+def test_saved_tokenizers_load_unchanged(name, trained, tmp_path):
     tokenizer = trained[name]
     tokenizer.save(tmp_path / "deep" / "folder")
     with warnings.catch_warnings():
@@ -62,7 +62,7 @@ def test_layouts_and_odd_special_strings_survive(layout, trained, tmp_path):
     assert loaded.encode("x日本\n", allowed_special="all") == tokenizer.encode("x日本\n", allowed_special="all")
 
 
-def test_saving_is_the_same_bytes_each_time_and_over_another_kind(trained, tmp_path):
+def test_saving_writes_the_same_bytes_every_time(trained, tmp_path):
     names = {}
     for name in ("superwords", "two_pass", "superwords"):
         trained[name].save(tmp_path)
@@ -92,7 +92,7 @@ def test_two_pass_has_no_tokenizer_json(trained):
 
 
 @pytest.mark.parametrize("special", ["a", "Ġ", "é", "Ġthe"])
-def test_a_special_string_that_hf_writes_for_another_token_is_refused(special, trained, tmp_path):
+def test_a_special_string_that_hf_writes_for_another_token_is_rejected(special, trained, tmp_path):
     """In tokenizer.json both would have one name, and HF would take one id for the two."""
 
     def save():
@@ -135,7 +135,7 @@ TAMPERING = {
 
 @pytest.mark.parametrize("what", TAMPERING)
 @pytest.mark.parametrize("kind", ["folder", "two_pass_folder"])
-def test_tampering_with_the_content_is_refused(what, kind, request):
+def test_tampering_with_the_content_is_rejected(what, kind, request):
     folder = request.getfixturevalue(kind)
     edit(folder / "superbpe.json", lambda about: TAMPERING[what](about["content"]))
     with pytest.raises(UserError, match=r"superbpe\.json was changed after it was written.*Restore"):
@@ -154,7 +154,7 @@ def test_tampering_with_the_content_is_refused(what, kind, request):
         lambda about: about.pop("pattern_name"),
     ],
 )
-def test_tampering_around_the_content_is_refused(folder, change):
+def test_tampering_around_the_content_is_rejected(folder, change):
     edit(folder / "superbpe.json", change)
     with pytest.raises(UserError, match=r"superbpe\.json"):
         Tokenizer.load(folder)
@@ -188,26 +188,26 @@ HF_TAMPERING = {
 
 
 @pytest.mark.parametrize("what", HF_TAMPERING)
-def test_tampering_with_hfs_file_is_refused(what, folder):
+def test_tampering_with_hfs_file_is_rejected(what, folder):
     edit(folder / "tokenizer.json", HF_TAMPERING[what])
     with pytest.raises(UserError, match=r"tokenizer\.json was changed"):
         Tokenizer.load(folder)
 
 
-def test_hfs_file_of_another_tokenizer_is_refused(folder, trained, tmp_path):
+def test_hfs_file_of_another_tokenizer_is_rejected(folder, trained, tmp_path):
     trained["gpt2"].save(tmp_path / "other")
     (folder / "tokenizer.json").write_bytes((tmp_path / "other" / "tokenizer.json").read_bytes())
     with pytest.raises(UserError, match=r"tokenizer\.json was changed"):
         Tokenizer.load(folder)
 
 
-def test_a_two_pass_folder_with_a_tokenizer_json_is_refused(two_pass_folder, folder):
+def test_a_two_pass_folder_with_a_tokenizer_json_is_rejected(two_pass_folder, folder):
     (two_pass_folder / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
     with pytest.raises(UserError, match=r"tokenizer\.json must not exist"):
         Tokenizer.load(two_pass_folder)
 
 
-# Edits that decide nothing.
+# Edits without effect.
 
 
 def test_a_chat_template_only_warns(folder):
@@ -224,7 +224,7 @@ def test_a_harmless_edit_of_hfs_file_only_warns(folder, trained):
     assert tokenizer.sha256 == trained["superwords"].sha256
 
 
-def test_provenance_is_no_part_of_the_identity(folder, trained):
+def test_provenance_is_not_part_of_the_identity(folder, trained):
     edit(folder / "superbpe.json", lambda about: about["provenance"].update(note="mine"))
     tokenizer = Tokenizer.load(folder)
     assert tokenizer.provenance["note"] == "mine"
@@ -242,7 +242,7 @@ def test_a_missing_tokenizer_config_warns(folder):
 
 @pytest.mark.parametrize("file", ["superbpe.json", "tokenizer.json"])
 @pytest.mark.parametrize("keep", [0.0, 0.5, 0.999])
-def test_truncated_files_are_refused(file, keep, folder):
+def test_truncated_files_are_rejected(file, keep, folder):
     data = (folder / file).read_bytes()
     (folder / file).write_bytes(data[: int(len(data) * keep)])
     with pytest.raises(UserError, match=f"{file} .*(is not JSON|is missing)"):
@@ -251,14 +251,14 @@ def test_truncated_files_are_refused(file, keep, folder):
 
 @pytest.mark.parametrize("content", ["[]", "null", "3", '"text"', "{}", "\ufeff{}", "NaN"])
 @pytest.mark.parametrize("file", ["superbpe.json", "tokenizer.json"])
-def test_files_that_hold_something_else_are_refused(file, content, folder):
+def test_files_that_hold_something_else_are_rejected(file, content, folder):
     (folder / file).write_text(content)
     with pytest.raises(UserError, match=file):
         Tokenizer.load(folder)
 
 
 @pytest.mark.parametrize("content", ['{"added_tokens": 3}', '{"added_tokens": [1]}', '{"added_tokens": null}'])
-def test_added_tokens_of_another_type_are_refused(content, folder):
+def test_added_tokens_of_another_type_are_rejected(content, folder):
     def change(hf):
         hf.update(json.loads(content))
 
@@ -307,7 +307,7 @@ def forged(folder, change):
         lambda content: content.update(special_tokens={"<|endoftext|>": 1.0}),
     ],
 )
-def test_nonsense_with_a_fitting_hash_is_a_user_error_too(change, folder):
+def test_nonsense_with_a_matching_hash_is_a_user_error(change, folder):
     forged(folder, change)
     with pytest.raises(UserError):
         Tokenizer.load(folder)
@@ -355,7 +355,7 @@ def test_a_key_of_the_content_of_another_type_is_named(key, value, folder):
     "regex",
     [r"\S+$|\s+|\S", r"^\s+|\S+", r"(?m).+", r"(?s).{1,7}", r"(?i:\p{Lu}+)|\s+", r"\w+|\W", r"a{1,3}+b|[[:alpha:]]"],
 )
-def test_a_pattern_that_hf_reads_otherwise_gets_no_tokenizer_json(tmp_path, regex):
+def test_a_pattern_that_hf_reads_differently_gets_no_tokenizer_json(tmp_path, regex):
     counts = count_pretokens([Batch.from_texts(["Some text, some more text."] * 5)], regex)
     tokenizer = train_bpe(counts, 257, special_tokens=())
     with pytest.warns(UserWarning, match=r"no tokenizer\.json is written"):
@@ -367,14 +367,14 @@ def test_a_pattern_that_hf_reads_otherwise_gets_no_tokenizer_json(tmp_path, rege
 @pytest.mark.parametrize(
     "regex", [r"[^$^]+|\s", r"(?<=[.!?]) ", r"[[a-z]$]+|\s", r"(?i:'s)| ?\p{L}+", r"(?=(\d{3})+(?!\d))"]
 )
-def test_an_ordinary_pattern_does(tmp_path, regex):
+def test_an_ordinary_pattern_gets_a_tokenizer_json(tmp_path, regex):
     counts = count_pretokens([Batch.from_texts(["Some text, some more text."] * 5)], regex)
     train_bpe(counts, 257, special_tokens=()).save(tmp_path)
     assert (tmp_path / "tokenizer.json").exists()
 
 
 @pytest.mark.parametrize("key", ["extra_special_tokens", "additional_special_tokens", "pad_token"])
-def test_a_token_that_transformers_would_add_is_refused(tmp_path, key):
+def test_a_token_that_transformers_would_add_is_rejected(tmp_path, key):
     counts = count_pretokens([Batch.from_texts(["a cat, a cat"])], "gpt2")
     train_bpe(counts, 260).save(tmp_path)
     path = tmp_path / "tokenizer_config.json"

@@ -1,4 +1,4 @@
-"""Files that lie, hold nonsense or are there already."""
+"""Files that are forged, hold nonsense or exist already."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ BYTES = {bytes([i]): i for i in range(256)}
 
 
 @pytest.mark.parametrize("rank", [-1, 1 << 24, (1 << 32) + 256, 1 << 63])
-def test_ranks_out_of_range_are_refused(rank):
+def test_ranks_out_of_range_are_rejected(rank):
     with pytest.raises(UserError, match=f"the rank {rank} of b'ab' is out of range"):
         Tokenizer(*tiktoken.from_ranks(BYTES | {b"ab": rank}, pattern="gpt2"))
 
@@ -30,7 +30,7 @@ def test_ranks_are_digits(rank, tmp_path):
 
 
 @pytest.mark.parametrize("token_id", [1 << 24, 1 << 32, 1 << 64, -1, True])
-def test_vocabularies_with_ids_out_of_range_are_refused(token_id, trained, tmp_path):
+def test_vocabularies_with_ids_out_of_range_are_rejected(token_id, trained, tmp_path):
     formats.write(trained["gpt2"], tmp_path / "gpt2", "gpt2")
     edit(tmp_path / "gpt2" / "vocab.json", lambda vocab: vocab.update({"Ġthe": token_id}))
     with pytest.raises(UserError, match=r"vocab\.json is damaged: an id is not a whole number from 0 to"):
@@ -41,7 +41,7 @@ def test_vocabularies_with_ids_out_of_range_are_refused(token_id, trained, tmp_p
         Tokenizer.from_file(file)
 
 
-def test_two_names_for_one_id_are_refused(trained, tmp_path):
+def test_two_names_for_one_id_are_rejected(trained, tmp_path):
     formats.write(trained["gpt2"], tmp_path / "gpt2", "gpt2")
     edit(tmp_path / "gpt2" / "vocab.json", lambda vocab: vocab.update({"<|endoftext|>": 300}))
     with pytest.raises(UserError, match=r"vocab\.json is damaged: .* and '<\|endoftext\|>' both have the id 300"):
@@ -52,7 +52,7 @@ def test_two_names_for_one_id_are_refused(trained, tmp_path):
         Tokenizer.from_file(file)
 
 
-def test_a_cut_in_a_gap_is_refused():
+def test_a_cut_in_a_gap_is_rejected():
     tokenizer = Tokenizer(*tiktoken.from_ranks(BYTES | {b"ab": 256, b"cd": 257, b"abc": 300}, pattern="gpt2"))
     assert tokenizer.cut(258).vocab_size == 258
     with pytest.raises(UserError, match=r"cannot be cut to 259: .*258"):
@@ -62,7 +62,7 @@ def test_a_cut_in_a_gap_is_refused():
 # Strings.
 
 
-def test_half_a_surrogate_pair_is_refused(trained, tmp_path):
+def test_half_a_surrogate_pair_is_rejected(trained, tmp_path):
     message = "lone surrogate"
     with pytest.raises(UserError, match=message):
         Tokenizer(*tiktoken.from_ranks(BYTES, pattern="gpt2", special_tokens={"\ud800": 256}))
@@ -79,7 +79,7 @@ def test_half_a_surrogate_pair_is_refused(trained, tmp_path):
 
 
 @pytest.mark.parametrize("pattern", [5, ["gpt2"], {"a": 1}])
-def test_a_pattern_that_is_no_string_is_refused(pattern, trained, tmp_path):
+def test_a_pattern_that_is_no_string_is_rejected(pattern, trained, tmp_path):
     formats.write(trained["gpt2"], tmp_path / "x.tiktoken", "tiktoken")
     edit(tmp_path / "x.tiktoken.json", lambda about: about.update(pattern=pattern))
     with pytest.raises(UserError, match=r"x\.tiktoken\.json is damaged: 'pattern' is .*, not a string"):
@@ -89,7 +89,7 @@ def test_a_pattern_that_is_no_string_is_refused(pattern, trained, tmp_path):
 @pytest.mark.parametrize(
     "pattern", [{}, {"Regex": None}, {"Regex": ""}, {"String": 5}, {"Other": "a"}, {"Regex": "a", "String": "b"}, "a"]
 )
-def test_a_split_without_one_pattern_is_refused(pattern, tmp_path):
+def test_a_split_without_one_pattern_is_rejected(pattern, tmp_path):
     with pytest.raises(UserError, match="its Split has the pattern"):
         Tokenizer.from_file(hf_file(tmp_path, pre_tokenizer=sequence(split("", pattern=pattern))))
 
@@ -104,7 +104,7 @@ def test_line_feeds_in_a_regex_stay_line_feeds(written, regex, tmp_path):
 # Special tokens that are names of text.
 
 
-def test_a_special_token_that_names_text_is_refused_where_merges_are_ignored(tmp_path):
+def test_a_special_token_that_names_text_is_rejected_where_merges_are_ignored(tmp_path):
     vocab = json.loads(hf_file(tmp_path).read_text())["model"]["vocab"] | {"Ġx": 260}
     parts = {"model_vocab": vocab, "added_tokens": [added("Ġx", 260)]}
     assert Tokenizer.from_file(hf_file(tmp_path, **parts)).encode(" x") == [32, 120]
@@ -134,7 +134,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("what", FORGED)
-def test_forged_provenance_changes_nothing_in_tokenizer_json(what, tmp_path):
+def test_forged_provenance_does_not_change_tokenizer_json(what, tmp_path):
     specials = [added("<s>", 260), added("<s><s>", 261)]
     plain = Tokenizer.from_file(hf_file(tmp_path, pre_tokenizer=sequence(split(r"\p{L}+")), added_tokens=specials))
     plain.save(tmp_path / "a")
@@ -188,7 +188,7 @@ def test_a_save_that_fails_leaves_the_folder_as_it_was(failing, trained, tmp_pat
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_names_of_bytes_in_the_alphabet_are_no_text_of_another_kind():
+def test_special_tokens_that_name_text_are_found():
     assert printable(b" x") == "Ġx"
     assert alphabet.named_as_text(["<|endoftext|>", "日"]) is None
     assert alphabet.named_as_text(["a", "Ġx"]) == "Ġx"

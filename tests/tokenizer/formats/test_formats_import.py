@@ -24,7 +24,7 @@ def test_the_alphabet_has_an_inverse():
 
 
 @pytest.mark.parametrize("name", ONE_PASS)
-def test_hf_files_give_the_tokenizer_again(name, trained, tmp_path):
+def test_hf_files_round_trip(name, trained, tmp_path):
     ours = trained[name]
     formats.write(ours, tmp_path / "one", "hf")
     again = Tokenizer.from_file(tmp_path / "one")
@@ -37,7 +37,7 @@ def test_hf_files_give_the_tokenizer_again(name, trained, tmp_path):
 
 
 @pytest.mark.parametrize("name", ONE_PASS)
-def test_gpt2_files_give_the_tokenizer_again(name, trained, tmp_path):
+def test_gpt2_files_round_trip(name, trained, tmp_path):
     ours = trained[name]
     cut = ours.fence or ours.pattern
     if name != "gpt2":
@@ -66,7 +66,7 @@ def test_gpt2s_first_names_are_known(trained, tmp_path):
 
 
 @pytest.mark.parametrize("name", ONE_PASS)
-def test_tiktoken_files_give_the_tokenizer_again(name, trained, tmp_path):
+def test_tiktoken_files_round_trip(name, trained, tmp_path):
     ours = trained[name]
     formats.write(ours, tmp_path / "ours.tiktoken", "tiktoken")
     again = Tokenizer.from_file(tmp_path / "ours.tiktoken")
@@ -104,7 +104,7 @@ def test_imported_tokenizers_survive_in_our_folders(tmp_path):
     assert formats.hf_json(loaded)["added_tokens"] == flags
 
 
-def test_files_keep_what_decides_no_ids(tmp_path):
+def test_files_keep_settings_that_do_not_change_ids(tmp_path):
     post = {"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}}
     known = {"dropout": None, "unk_token": "<unk>", "fuse_unk": True, "continuing_subword_prefix": ""}
     file = hf_file(
@@ -154,7 +154,7 @@ def test_whole_pretokens_become_tokens_where_merges_are_ignored(tmp_path):
         assert tokenizer.decode([259]) == "xyz"
 
 
-def test_of_a_repeated_pair_the_last_rank_counts(tmp_path):
+def test_the_last_rank_of_a_repeated_pair_counts(tmp_path):
     merges = ["a b", "b c", "a b"]
     tokenizer = Tokenizer.from_file(hf_file(tmp_path, model_merges=merges))
     assert tokenizer.encode("abc") == [97, 258]
@@ -176,7 +176,7 @@ def test_ids_may_have_gaps(tmp_path):
 
 
 @pytest.mark.parametrize("name", ONE_PASS)
-def test_files_are_read_alike_by_the_core_and_by_python(name, trained, tmp_path):
+def test_the_core_and_python_read_files_the_same_way(name, trained, tmp_path):
     formats.write(trained[name], tmp_path / "a.json", "hf")
     assert _native.read_hf_model((tmp_path / "a.json").read_bytes()) is not None
     quick, slow = (
@@ -196,7 +196,7 @@ def test_files_are_read_alike_by_the_core_and_by_python(name, trained, tmp_path)
         {"model_unk_token": "<unk>", "decoder": None, "truncation": {"max_length": 3}},
     ],
 )
-def test_unusual_files_are_read_alike(change, tmp_path):
+def test_unusual_files_are_read_the_same_way(change, tmp_path):
     path = hf_file(tmp_path, **change)
     assert _native.read_hf_model(path.read_bytes()) is not None
     quick, slow = Tokenizer.from_file(path), Tokenizer(*formats.hf_import.parse(read_json(path)))

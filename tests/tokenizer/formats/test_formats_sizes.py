@@ -64,7 +64,7 @@ def test_extending_appends_and_changes_no_id(trained):
         super_.extended([(the, of)], fence=patterns.resolve("none"))
 
 
-def test_lists_that_say_too_little_are_not_given_as_ranks(tmp_path):
+def test_incomplete_lists_are_not_exported_as_ranks(tmp_path):
     for merges in (["a b", "ab c", "b c", "a bc"], ["a b", "b c"], ["ab c", "a b", "b c"]):
         with pytest.raises(UserError, match="a list of merges alone does not describe this tokenizer"):
             Tokenizer.from_file(hf_file(tmp_path, model_merges=merges)).ranks()
@@ -93,7 +93,7 @@ def test_the_command_converts(trained, tmp_path, capsys):
     assert not [path for path in tmp_path.rglob("*") if "partial" in path.name]
 
 
-def test_the_commands_mistakes_are_one_line_and_code_2(trained, tmp_path, capsys):
+def test_mistakes_of_the_command_are_one_line_and_code_2(trained, tmp_path, capsys):
     trained["two_pass"].save(tmp_path / "ours")
     assert export.run([str(tmp_path / "ours"), str(tmp_path / "x"), "--to", "hf"]) == 2
     assert "error: a two-pass tokenizer cannot be written as tokenizer.json" in capsys.readouterr().err

@@ -55,7 +55,7 @@ def test_merges_are_those_of_the_content(provenance, merges, tmp_path):
 
 
 @pytest.mark.parametrize("indent", [None, 1])
-def test_changed_merges_are_refused(indent, trained, tmp_path):
+def test_changed_merges_are_rejected(indent, trained, tmp_path):
     trained["gpt2"].save(tmp_path)
 
     def swap(about):
@@ -69,8 +69,8 @@ def test_changed_merges_are_refused(indent, trained, tmp_path):
         Tokenizer.load(tmp_path)
 
 
-def test_vocabularies_are_spelled_alike_in_and_out_of_order(monkeypatch):
-    """The core spells merges that follow each other; the rest, and all errors, are the readable code's."""
+def test_vocabularies_spell_the_same_in_any_order(monkeypatch):
+    """The core spells merges with consecutive ids. Python handles the rest, and all errors."""
     choose = random.Random(6)
     outcomes = set()
     for case in range(600):

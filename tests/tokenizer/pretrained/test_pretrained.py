@@ -1,4 +1,4 @@
-"""Tokenizers that exist already: which software runs them, their ids, their bytes, and how they are saved."""
+"""Off-the-shelf tokenizers: the software that runs them, their ids, their bytes, and saving."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def trained(**options):
 
 
 @pytest.mark.parametrize("name", SENTENCEPIECE)
-def test_ids_of_a_sentencepiece_model_are_those_of_the_package(opened, files, name):
+def test_ids_of_a_sentencepiece_model_equal_the_package(opened, files, name):
     spm = pytest.importorskip("sentencepiece")
     tokenizer, original = opened(name), spm.SentencePieceProcessor(model_file=str(files(name)))
     for text in TEXTS:
@@ -61,7 +61,7 @@ def test_ids_of_a_sentencepiece_model_are_those_of_the_package(opened, files, na
 
 
 @pytest.mark.parametrize("name", JSON)
-def test_ids_of_a_tokenizer_json_are_those_of_the_package(opened, files, name):
+def test_ids_of_a_tokenizer_json_equal_the_package(opened, files, name):
     hf = pytest.importorskip("tokenizers")
     original = hf.Tokenizer.from_file(str(files(name)))
     original.encode_special_tokens = True
@@ -91,7 +91,7 @@ def test_covered_bytes_add_up_and_changed_documents_are_found(opened, name):
     rows = [found.ids[start + 1 : stop] for start, stop in pairwise(bounds)]
     decoded = [tokenizer.decode(row) for row in rows]
     assert found.changed.tolist() == [one != text for one, text in zip(decoded, TEXTS, strict=True)]
-    if name in EXACT:  # a literal meta-space is the one thing that they cannot spell
+    if name in EXACT:  # they cannot spell a literal meta-space
         assert [text for text, changed in zip(TEXTS, found.changed, strict=True) if changed] == [TEXTS[7]]
     assert found.marked is None
 
@@ -154,7 +154,7 @@ def test_end_of_text_keeps_its_id_or_gets_a_new_one(opened, files, tmp_path):
     assert other.decode([other.vocab_size - 1, *other.encode_ordinary("the fox")]) == END + "the fox"
 
 
-def test_a_special_token_that_ordinary_text_becomes_is_not_used(files):
+def test_a_special_token_found_in_ordinary_text_is_not_used(files):
     # `tokenizers` finds control tokens of a Unigram vocabulary in ordinary text.
     tokenizer = load_pretrained(files("unigram"), add_special_tokens=["</s>"]).tokenizer
     assert tokenizer.special_tokens["</s>"] == tokenizer.vocab_size - 1
@@ -254,7 +254,7 @@ def test_byt5_is_run_by_our_core(tmp_path, config):
 
 
 @pytest.mark.parametrize("lower", [True, False])
-def test_a_vocabulary_of_word_pieces_is_read_as_transformers_does(tmp_path, files, lower):
+def test_a_wordpiece_vocabulary_is_read_like_transformers(tmp_path, files, lower):
     transformers = pytest.importorskip("transformers")
     vocab = json.loads(files("word_pieces").read_text())["model"]["vocab"]
     (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in sorted(vocab, key=vocab.get)))
@@ -293,7 +293,7 @@ def test_a_cached_repository_is_read_offline_and_its_commit_reported(cache, file
     assert found.about()["revision"] == COMMIT
 
 
-def test_what_is_not_cached_is_an_error_with_a_remedy(cache):
+def test_an_uncached_repository_is_an_error_with_a_remedy(cache):
     with pytest.raises(
         UserError, match=r"neither a local file or folder nor in the cache.*run once with network access"
     ):
@@ -304,7 +304,7 @@ def test_what_is_not_cached_is_an_error_with_a_remedy(cache):
         load_pretrained(cache, revision="v2")
 
 
-def test_repository_ids_are_told_from_paths():
+def test_repository_ids_are_distinguished_from_paths():
     assert all(map(hub.is_repository_id, ["gpt2", "openai-community/gpt2", "google/byt5-small"]))
     wrong = ["llama3/tokenizer.json", "./gpt2", "/models/gpt2", "a/b/c", "vocab.txt", "spiece.model", ""]
     assert not any(map(hub.is_repository_id, wrong))

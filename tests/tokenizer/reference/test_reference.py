@@ -133,7 +133,7 @@ def test_units_and_special_strings():
     assert counts == Counter([b"x", b" ", b"y"])
 
 
-def test_empty_matches_cut_and_the_search_goes_on():
+def test_empty_matches_cut_and_the_search_continues():
     digits = r"(?=(\d{3})+(?!\d))"
     assert split("1234567 1000", digits) == ["1", "234", "567 1", "000"]
     assert split("ab", "") == ["a", "b"]
@@ -251,7 +251,7 @@ def hf_tokenizer(pattern):
 
 
 @pytest.mark.parametrize("pattern", [GPT2, r" ?\p{L}+"])
-def test_lowest_ids_is_the_order_of_hf_tokenizers(pattern):
+def test_lowest_ids_is_the_tie_break_of_hf_tokenizers(pattern):
     hf = hf_tokenizer(pattern)
     characters = {}
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -269,6 +269,6 @@ def test_lowest_ids_is_the_order_of_hf_tokenizers(pattern):
         assert encode(text, theirs, pattern) == spelled
 
 
-def test_of_a_pair_listed_twice_the_last_rank_counts():
+def test_the_last_rank_of_a_pair_listed_twice_counts():
     assert ranks_of([(b"a", b"b"), (b"b", b"c"), (b"a", b"b")]) == {(b"a", b"b"): 2, (b"b", b"c"): 1}
     assert merge_by_rank([b"a", b"b", b"c"], {(b"a", b"b"): 2, (b"b", b"c"): 1}) == [b"a", b"bc"]

@@ -38,7 +38,7 @@ def counted(documents, pattern, **options):
 @pytest.mark.parametrize("specials", [[], SPECIALS])
 @pytest.mark.parametrize("unit", ["document", "line"])
 @pytest.mark.parametrize("pattern", ["gpt2", "superbpe", "none", r"\w+"])
-def test_counts_are_the_references(documents, pattern, unit, specials):
+def test_counts_equal_the_reference(documents, pattern, unit, specials):
     ours = counted(documents, pattern, unit=unit, special_tokens=specials)
     regex = patterns.resolve(pattern).regex or None
     expected = reference.count_pretokens(documents, regex, unit=unit, special_tokens=specials)
@@ -58,7 +58,7 @@ def test_counts_are_the_references(documents, pattern, unit, specials):
     specials=st.sampled_from([[], ["<<"], ["a<b", "a<", "<a", "aa"], ["éé"], [" "]]),
 )
 @settings(max_examples=100, deadline=None, derandomize=True)
-def test_counts_of_cramped_text_are_the_references(documents, pattern, unit, specials):
+def test_counts_of_dense_text_equal_the_reference(documents, pattern, unit, specials):
     ours = counted(documents, pattern, unit=unit, special_tokens=specials)
     regex = patterns.resolve(pattern).regex or None
     assert dict(ours.items()) == reference.count_pretokens(documents, regex, unit=unit, special_tokens=specials)
@@ -83,7 +83,7 @@ def test_pretokens_of_every_length_are_counted():
     assert dict(counted(documents, "none", threads=3).items()) == expected
 
 
-def test_saved_counts_load_as_they_were(documents, tmp_path):
+def test_saved_counts_load_unchanged(documents, tmp_path):
     counts = counted(documents, r"[a-z]+", unit="line", special_tokens=["éa日"])
     counts.save(tmp_path / "counts.parquet")
     loaded = PretokenCounts.load(tmp_path / "counts.parquet")
@@ -97,7 +97,7 @@ def test_saved_counts_load_as_they_were(documents, tmp_path):
     assert table["bytes"].to_pylist() == [key for key, _ in counts.items()]
 
 
-def test_files_that_hold_no_counts_are_refused(tmp_path):
+def test_files_that_hold_no_counts_are_rejected(tmp_path):
     with pytest.raises(UserError, match=r"no pretoken counts at .*nothing\.parquet"):
         PretokenCounts.load(tmp_path / "nothing.parquet")
     table = pq.read_table(_saved(tmp_path)).replace_schema_metadata({})
@@ -107,13 +107,13 @@ def test_files_that_hold_no_counts_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"not a Parquet file at all"])
-def test_damaged_files_are_refused(tmp_path, content):
+def test_damaged_files_are_rejected(tmp_path, content):
     (tmp_path / "counts.parquet").write_bytes(content)
     with pytest.raises(UserError, match=r"counts\.parquet"):
         PretokenCounts.load(tmp_path / "counts.parquet")
 
 
-def test_a_truncated_file_is_refused(tmp_path):
+def test_a_truncated_file_is_rejected(tmp_path):
     path = _saved(tmp_path)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(UserError, match=r"counts\.parquet"):
@@ -137,7 +137,7 @@ def _saved(folder):
     return folder / "counts.parquet"
 
 
-def test_what_cannot_be_counted_is_an_error():
+def test_uncountable_input_is_an_error():
     with pytest.raises(UserError, match="the corpus is empty"):
         count_pretokens([], "gpt2")
     with pytest.raises(UserError, match="the corpus is empty"):
@@ -170,14 +170,14 @@ def test_memory_changes_no_byte(documents, tmp_path, threads, memory):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_more_runs_than_are_merged_at_once(tmp_path):
+def test_more_runs_than_one_merge_takes(tmp_path):
     batches = [Batch.from_texts([f"w{i} w{i % 7} the"]) for i in range(200)]
     counts = count_pretokens(batches, "gpt2", threads=2, memory_bytes=1, spill_folder=tmp_path)
     expected = reference.count_pretokens([f"w{i} w{i % 7} the" for i in range(200)], patterns.resolve("gpt2").regex)
     assert dict(counts.items()) == expected
 
 
-def test_nothing_stays_behind_an_interrupted_count(tmp_path):
+def test_an_interrupted_count_leaves_no_files(tmp_path):
     def batches():
         for i in range(100):
             yield Batch.from_texts([f"word{i} " * 100])
@@ -188,7 +188,7 @@ def test_nothing_stays_behind_an_interrupted_count(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_memory_and_folders_that_cannot_be_are_errors(tmp_path):
+def test_impossible_memory_and_folders_are_errors(tmp_path):
     with pytest.raises(UserError, match="memory_bytes=0"):
         counted(["a"], "gpt2", memory_bytes=0)
     with pytest.raises(UserError, match=r"spill_folder=.*nowhere"):
@@ -229,7 +229,7 @@ def test_one_long_text_file_is_counted_in_parts(documents, tmp_path):
         assert list(counts.items()) == list(whole.items())
 
 
-def test_parts_are_not_given_where_whole_documents_decide(tmp_path):
+def test_documents_are_not_split_where_whole_documents_matter(tmp_path):
     (tmp_path / "long.txt").write_text("word " * 500_000)
     for options in ({"max_bytes": 10**9}, {"heldout_fraction": 0.5}, {"min_document_bytes": 5}):
         corpus = Corpus(CorpusConfig(paths=[str(tmp_path)], **options))
@@ -257,7 +257,7 @@ def test_a_mixture_adds_up(documents):
     assert mixed.n_documents == 3 * parts[0].n_documents + 2 * parts[1].n_documents
 
 
-def test_mixtures_that_cannot_be_are_errors():
+def test_impossible_mixtures_are_errors():
     counts = counted(["some text"], "gpt2")
     with pytest.raises(UserError, match="no counts"):
         mix_counts([])

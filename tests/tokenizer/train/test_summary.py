@@ -4,7 +4,7 @@ from tokenizer import Batch, Tokenizer, count_pretokens, patterns, train_bpe
 from tokenizer.train.summary import summary
 
 
-def test_a_trained_tokenizer_is_summed_up():
+def test_summary_of_a_trained_tokenizer():
     counts = count_pretokens([Batch.from_texts(["hello hello hello hallo 日本 日本"])], "gpt2")
     tokenizer = train_bpe(counts, 256 + 1 + 9)
     about = tokenizer.provenance["phase1"]
@@ -19,7 +19,7 @@ def test_a_trained_tokenizer_is_summed_up():
     tokens = sorted((left + right for left, right in tokenizer.merges), key=len, reverse=True)
     assert said["longest_tokens"] == [token.decode() for token in tokens[:2]]
     assert said["longest_bytes"] == len(tokens[0])
-    # What was not recorded is not made up.
+    # Missing records are not invented.
     del about["selecting_seconds"], about["merges"]
     assert summary(tokenizer)["selecting_share"] is None
     assert summary(tokenizer)["merges"] == 9

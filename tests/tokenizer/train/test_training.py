@@ -51,7 +51,7 @@ def real():
 
 
 @pytest.mark.parametrize("tie_break", TIE_BREAKS)
-def test_merges_of_real_text_are_the_references(real, tie_break):
+def test_merges_of_real_text_equal_the_reference(real, tie_break):
     tokenizer = train_bpe(real, 256 + 900, special_tokens=[], tie_break=tie_break)
     expected = reference.train_fast(dict(real.items()), 900, tie_break=tie_break)
     assert len(expected) == 900
@@ -64,7 +64,7 @@ def test_tie_breaks_differ_on_real_text(real):
     assert len(set(merges)) == 3
 
 
-def test_merges_without_any_fence_are_the_references():
+def test_merges_without_a_fence_equal_the_reference():
     documents = [text[:2000] for text in texts.sample(100_000)][:40]
     counts = count_pretokens([Batch.from_texts(documents)], "none", unit="line")
     assert train_bpe(counts, 556, special_tokens=[]).merges == pairs(reference.train_fast(dict(counts.items()), 300))
@@ -85,7 +85,7 @@ CORPORA = st.dictionaries(WORDS, st.sampled_from([1, 1, 1, 2, 3, 7, 2**33]), min
 )
 @settings(max_examples=200, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
-def test_merges_of_small_corpora_are_the_references(corpus, tie_break, min_count, max_token_bytes, special_tokens):
+def test_merges_of_small_corpora_equal_the_reference(corpus, tie_break, min_count, max_token_bytes, special_tokens):
     options = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}
     tokenizer = train_bpe(counts_of(corpus), 300, special_tokens=special_tokens, **options)
     n_merges = 300 - 256 - len(special_tokens)
@@ -117,7 +117,7 @@ def test_rare_pairs_and_long_tokens_are_not_made(real):
     assert tokenizer.provenance["phase1"]["last_count"] == 5
 
 
-def test_running_out_of_pairs_warns_and_is_on_record():
+def test_running_out_of_pairs_warns_and_is_recorded():
     counts = count_pretokens([Batch.from_texts(["abc abc"])], "gpt2")
     with pytest.warns(UserWarning, match=r"ran out of pairs after 3 of 743 merges; the vocabulary has 260 tokens"):
         tokenizer = train_bpe(counts, 1000)
@@ -182,7 +182,7 @@ NEVER_SAVED = [
 
 
 @pytest.mark.parametrize(("special_tokens", "message"), NEVER_SAVED)
-def test_special_tokens_that_could_not_be_saved_are_rejected_at_the_start(real, special_tokens, message):
+def test_special_tokens_that_cannot_be_saved_are_rejected_at_the_start(real, special_tokens, message):
     with pytest.raises(UserError, match=message):
         count_pretokens([], "gpt2", special_tokens=special_tokens)
     with pytest.raises(UserError, match=message):
@@ -197,7 +197,7 @@ STRINGS = st.text(st.sampled_from("at é日Ġ©«\n<"), min_size=1, max_size=3)
 @example(special_tokens=["«a«", " ", "\n"], pattern="gpt2")
 @settings(max_examples=50, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
-def test_whatever_can_be_trained_can_be_saved(special_tokens, pattern):
+def test_every_trained_tokenizer_can_be_saved(special_tokens, pattern):
     batch = Batch.from_texts(["at at étét 日日 «a« a t\n\n é" * 3])
     try:
         counts = count_pretokens([batch], pattern, special_tokens=special_tokens)
@@ -260,12 +260,12 @@ def test_progress_ends_at_the_total(real):
     assert seen[-1] == ("merges", 343, 343)
 
 
-# ------------------------------------------------------------------------------------ going on where one was
+# ------------------------------------------------------------------------------------ continuing a training
 
 
 @pytest.mark.parametrize("tie_break", TIE_BREAKS)
 @pytest.mark.parametrize("size", [257, 300, 700, 1199, 1200])
-def test_going_on_from_a_tokenizer_is_one_run(real, tie_break, size):
+def test_continuing_from_a_tokenizer_equals_one_run(real, tie_break, size):
     whole = train_bpe(real, 1200, tie_break=tie_break)
     start = train_bpe(real, size, tie_break=tie_break)
     extended = train_bpe(real, 1200, start=start, tie_break=tie_break)
@@ -277,7 +277,7 @@ def test_going_on_from_a_tokenizer_is_one_run(real, tie_break, size):
 @given(corpus=CORPORA, tie_break=st.sampled_from(TIE_BREAKS), min_count=st.integers(1, 3), first=st.integers(0, 12))
 @settings(max_examples=100, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
-def test_going_on_is_one_run_on_small_corpora(corpus, tie_break, min_count, first):
+def test_continuing_equals_one_run_on_small_corpora(corpus, tie_break, min_count, first):
     counts, options = counts_of(corpus), {"special_tokens": ["ab"], "tie_break": tie_break, "min_count": min_count}
     whole = train_bpe(counts, 280, **options)
     start = train_bpe(counts, 257 + first, **options)
@@ -285,7 +285,7 @@ def test_going_on_is_one_run_on_small_corpora(corpus, tie_break, min_count, firs
     assert train_bpe(counts, 280, start=start, **options).sha256 == whole.sha256
 
 
-def test_going_on_keeps_the_layout_of_ids(real):
+def test_continuing_keeps_the_layout_of_ids(real):
     merges = train_bpe(real, 600, special_tokens=[]).ranks()
     start = Tokenizer.from_ranks(
         merges, pattern=patterns.resolve("superbpe"), special_tokens=["<a>", "<b>"], special_layout="first"
@@ -296,7 +296,7 @@ def test_going_on_keeps_the_layout_of_ids(real):
     assert extended.vocab_size == 700
 
 
-def test_what_cannot_go_on_is_refused(real, trained):
+def test_tokenizers_that_cannot_be_continued_are_rejected(real, trained):
     start = train_bpe(real, 400)
     with pytest.raises(UserError, match=r"vocab_size=300 is less than start has \(400 tokens\); use cut"):
         train_bpe(real, 300, start=start)
@@ -345,7 +345,7 @@ def _imported(n_specials_inside):
 )
 @settings(max_examples=100, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
-def test_going_on_from_an_imported_tokenizer_is_the_references(corpus, tie_break, inside):
+def test_continuing_from_an_imported_tokenizer_equals_the_reference(corpus, tie_break, inside):
     start = _imported(inside)
     words = Counter()
     for pretoken, count in corpus.items():
@@ -371,7 +371,7 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize("stops", [1, 3])
-def test_an_interrupted_training_goes_on_from_its_checkpoint(real, tmp_path, stops):
+def test_an_interrupted_training_resumes_from_its_checkpoint(real, tmp_path, stops):
     whole = train_bpe(real, 900)
     checkpoint = tmp_path / "merges.npz"
     reached = [0]
@@ -399,7 +399,7 @@ def test_an_interrupted_training_goes_on_from_its_checkpoint(real, tmp_path, sto
     assert seen[-1] == 900 - 257
 
 
-def test_a_checkpoint_of_another_training_is_refused(real, tmp_path):
+def test_a_checkpoint_of_another_training_is_rejected(real, tmp_path):
     checkpoint = tmp_path / "merges.npz"
     with pytest.raises(Stop):
         train_bpe(real, 900, checkpoint=checkpoint, checkpoint_seconds=0, progress=_stop)
@@ -429,7 +429,7 @@ def test_no_merge_makes_a_token_that_is_too_long():
 
 
 @pytest.mark.parametrize("trainer", EXACT)
-def test_the_longest_token_is_the_references(monkeypatch, trainer):
+def test_the_longest_token_equals_the_reference(monkeypatch, trainer):
     monkeypatch.setattr(spelling, "LONGEST_TOKEN", 5)
     corpus = {b"abcabcabcabc": 5, b"xyxyxyxyxy": 4, b"aaaaaaaaaaa": 3}
     merges = TRAINERS[trainer](corpus, 30)
@@ -440,7 +440,7 @@ def test_the_longest_token_is_the_references(monkeypatch, trainer):
     assert tokenizer.provenance["phase1"]["too_long"] > 0
 
 
-def test_a_checkpoint_of_more_merges_than_are_wanted_is_cut(real, tmp_path):
+def test_a_checkpoint_with_too_many_merges_is_cut(real, tmp_path):
     checkpoint = tmp_path / "merges.npz"
     calls = iter(range(10**9))
 
@@ -461,7 +461,7 @@ def test_a_checkpoint_that_cannot_be_written_is_an_error_at_once(real, tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00v\x00{'descr': '<i8'"])
-def test_any_damaged_checkpoint_is_refused(real, tmp_path, content):
+def test_any_damaged_checkpoint_is_rejected(real, tmp_path, content):
     checkpoint = tmp_path / "merges.npz"
     checkpoint.write_bytes(content)
     with pytest.raises(UserError, match=r"merges\.npz is damaged .*delete it"):
@@ -480,7 +480,7 @@ def test_an_imported_tokenizer_that_looks_like_ours_keeps_its_ids(real, tmp_path
     assert extended.merges == train_bpe(real, 500).merges
 
 
-def test_counts_that_add_up_to_more_than_64_bits_are_refused():
+def test_counts_that_add_up_to_more_than_64_bits_are_rejected():
     with pytest.raises(UserError, match="64 bits"):
         train_bpe(counts_of({b"ab": 2**63, b"abc": 2**63}), 260)
     assert counts_of({b"ab": 2**63, b"abc": 2**63}).n_total == 2**64

@@ -1,4 +1,4 @@
-"""What other programs' files hold that cannot be followed, or could not say: refused by name."""
+"""Parts of other programs' files that cannot be read or written are rejected by name."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.tokenizer.formats.other_formats import added, hf_file, sequence, spli
 from tokenizer import Tokenizer, UserError, formats
 from tokenizer.formats import tiktoken
 
-# What is refused, by name.
+# Rejected parts, by name.
 
 REFUSED = {
     "WordPiece": ({"model": {"type": "WordPiece", "vocab": {}}}, "has a model of the type 'WordPiece'; only"),
@@ -58,7 +58,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_cannot_be_followed_is_refused_by_name(what, tmp_path):
+def test_unsupported_parts_are_rejected_by_name(what, tmp_path):
     change, message = REFUSED[what]
     with pytest.raises(UserError, match=message):
         Tokenizer.from_file(hf_file(tmp_path, **change))
@@ -94,7 +94,7 @@ def test_parts_can_be_ignored_and_that_is_recorded(tmp_path):
         ("vocab.json", "{", "is not JSON"),
     ],
 )
-def test_damaged_gpt2_files_are_refused(file, content, message, trained, tmp_path):
+def test_damaged_gpt2_files_are_rejected(file, content, message, trained, tmp_path):
     formats.write(trained["gpt2"], tmp_path, "gpt2")
     (tmp_path / file).write_text(content)
     with pytest.raises(UserError, match=message):
@@ -112,7 +112,7 @@ def test_damaged_gpt2_files_are_refused(file, content, message, trained, tmp_pat
         ("\ufffd", "is not a base64"),
     ],
 )
-def test_damaged_ranks_are_refused(content, message, tmp_path):
+def test_damaged_ranks_are_rejected(content, message, tmp_path):
     (tmp_path / "x.tiktoken").write_text(content)
     with pytest.raises(UserError, match=message):
         Tokenizer.from_file(tmp_path, pattern="gpt2")
@@ -121,7 +121,7 @@ def test_damaged_ranks_are_refused(content, message, tmp_path):
         Tokenizer.from_file(tmp_path, pattern="gpt2")
 
 
-def test_arguments_of_another_format_and_unknown_paths_are_refused(trained, tmp_path):
+def test_arguments_of_another_format_and_unknown_paths_are_rejected(trained, tmp_path):
     with pytest.raises(UserError, match="does not exist"):
         Tokenizer.from_file(tmp_path / "none")
     with pytest.raises(UserError, match="contains no tokenizer: looked for superbpe"):
@@ -156,7 +156,7 @@ def test_two_pass_tokenizers_are_ours_alone(kind, trained, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_tiktoken_is_refused_where_its_ranks_would_mean_something_else(tmp_path):
+def test_export_to_tiktoken_is_rejected_where_ranks_mean_something_else(tmp_path):
     file = hf_file(tmp_path, model_merges=["b c", "a b"])
     with pytest.raises(UserError, match="b'ab' has a lower id than b'bc', which is merged before it"):
         tiktoken.export(Tokenizer.from_file(file))
@@ -173,7 +173,7 @@ def test_tiktoken_is_refused_where_its_ranks_would_mean_something_else(tmp_path)
         tiktoken.export(Tokenizer.from_file(file))
 
 
-def test_special_strings_with_an_ordinary_tokens_name_are_refused(trained):
+def test_special_strings_with_an_ordinary_tokens_name_are_rejected(trained):
     plain = trained["gpt2"]
     clash = Tokenizer.from_ranks(plain.ranks(), pattern=plain.pattern, special_tokens=["Ġthe"])
     with pytest.raises(UserError, match="'Ġthe' is also how vocab"):
