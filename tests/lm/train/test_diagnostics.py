@@ -14,10 +14,8 @@ from lm.model.transformer import ModelConfig, Transformer
 from lm.train import diagnostics
 from lm.train.config import TrainConfig
 from lm.train.diagnostics import GROUPS, Diagnostics, activations, matmul_flops_per_second, weights
-from tests.lm.train.test_training import CONFIG, EXACT, MODEL, corpus, exact, run
+from tests.lm.train.test_training import CONFIG, EXACT, MODEL, exact, run
 from tokenizer.errors import UserError
-
-__all__ = ["corpus"]  # a fixture
 
 WATCHED = dataclasses.replace(CONFIG, diagnostics_every=5, peak_flops=1e9)
 
