@@ -1,8 +1,9 @@
-"""What a run left in `tmp_path / "artifacts"`, for tests of whole experiments."""
+"""Running whole experiments, and looking at their artifacts."""
 
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.experiments.conftest import run_stages
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -37,3 +39,12 @@ def rejected(stage: str, overrides: list[str], tmp_path: Path) -> str:
     with pytest.raises(UserError) as caught:
         run_stages(stage, overrides, tmp_path / "outputs")
     return str(caught.value)
+
+
+def wait_until(done: Callable[[], bool], seconds: float = 300) -> None:
+    """Wait for another process; a machine that is busy takes long to start it."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(0.05)

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from experiments.benchmarks import wrong_formulas
 from experiments.cli.main import run
 from experiments.stages import phase2
 from tests.experiments.conftest import run_stages
-from tests.experiments.outputs import names_by_stage, paths, rejected
+from tests.experiments.outputs import names_by_stage, paths, rejected, wait_until
 from tokenizer.errors import UserError
 
 
@@ -195,10 +194,7 @@ def test_ctrl_c_prints_how_to_resume_and_the_same_command_resumes(tiny: list[str
     command = [sys.executable, "-m", "experiments.train_lm", *arguments]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
     metrics = tmp_path / "outputs" / "metrics.jsonl"
-    for _ in range(600):
-        if metrics.exists() and '"lm/bpe"' in metrics.read_text():
-            break
-        time.sleep(0.05)
+    wait_until(lambda: metrics.exists() and '"lm/bpe"' in metrics.read_text())
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130

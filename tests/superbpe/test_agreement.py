@@ -4,11 +4,11 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superbpe import PRESETS
 from tests import texts
+from tests.properties import examples
 from tests.superbpe.oracle import pieces_of
 from tests.superbpe.test_training import CORPORA, RULES, SMALL_RULES, small, train
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, train_bpe
@@ -71,9 +71,14 @@ def test_encoding_documents_gives_the_tokens_of_training(name, documents, phase1
     assert encoded == segmentation(documents, tokenizer, seen, rules)
 
 
-@given(documents=CORPORA, rules=SMALL_RULES.map(lambda rules: replace(rules, **WHOLE)), n_kept=st.integers(0, 6))
-@settings(max_examples=200, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+@examples(
+    quick=80,
+    full=200,
+    documents=CORPORA,
+    rules=SMALL_RULES.map(lambda rules: replace(rules, **WHOLE)),
+    n_kept=st.integers(0, 6),
+)
 def test_encoding_small_corpora_gives_the_tokens_of_training(documents, rules, n_kept):
     tokenizer, _ = small(documents, rules, n_kept)
     seen = replace(rules, script_atoms=False)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from superbpe import PRESETS, Rules, train_superbpe
 from superbpe.rules import script_aware
+from tests.properties import examples
 from tests.superbpe.oracle import batches, expected, expected_lists, pairs
 from tokenizer import Batch, count_pretokens, patterns, spelling, train_bpe
 from tokenizer.reference import TIE_BREAKS
@@ -138,7 +139,10 @@ def small(documents, rules, n_kept, tie_break="lowest-ids", **options):
     return tokenizer, expected_lists(documents, phase1, rules, n_kept, n_kept + 20, tie_break)
 
 
-@given(
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+@examples(
+    quick=100,
+    full=300,
     documents=CORPORA,
     rules=SMALL_RULES,
     n_kept=st.integers(0, 6),
@@ -146,8 +150,6 @@ def small(documents, rules, n_kept, tie_break="lowest-ids", **options):
     threads=st.sampled_from([1, 2]),
     tie_break=st.sampled_from(TIE_BREAKS),
 )
-@settings(max_examples=300, deadline=None, derandomize=True)
-@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 def test_merges_of_small_corpora_equal_the_reference(documents, rules, n_kept, threshold, threads, tie_break):
     tokenizer, (phase1, merges) = small(documents, rules, n_kept, tie_break, threshold=threshold, threads=threads)
     assert tokenizer.merges == phase1 + pairs(merges)

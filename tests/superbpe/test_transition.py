@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from superbpe import PRESETS, reference, train_superbpe
 from superbpe.transition import Merges, interleave, resolve_transition, times_applied
+from tests.properties import examples
 from tests.superbpe.oracle import batches
 from tokenizer import Batch, UserError, count_pretokens, train_bpe
 
@@ -58,9 +59,8 @@ def test_a_superword_waits_for_its_parts():
 WORDS = st.lists(st.sampled_from(["a", "b", "ab", "ba", "abc", "x"]), min_size=1, max_size=8).map(" ".join)
 
 
-@given(documents=st.lists(WORDS, min_size=1, max_size=8), n_merges=st.integers(1, 20))
-@settings(max_examples=150, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+@examples(quick=50, full=150, documents=st.lists(WORDS, min_size=1, max_size=8), n_merges=st.integers(1, 20))
 def test_boundless_equals_making_merges_one_by_one(documents, n_merges):
     """Interleaving two finished lists equals making merges one by one on the documents."""
     phase1 = train_bpe(count_pretokens([Batch.from_texts(documents)], "gpt2"), 256 + 40, special_tokens=())

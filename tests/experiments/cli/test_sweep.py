@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +20,7 @@ from experiments.results import ArmRecord, ComparisonRecord
 from experiments.store import runs
 from experiments.store.manifest import command_line
 from experiments.store.runs import Run
+from tests.experiments.outputs import wait_until
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ def test_a_sweep_over_mixtures_budgets_and_seeds(tiny: list[str], tmp_path: Path
     assert (["a.parquet", "b.parquet:3"], 81920, 1) in seen
 
 
+@pytest.mark.slow
 def test_cells_at_the_same_time_make_nothing_twice(tiny: list[str], tmp_path: Path) -> None:
     """Two processes run the same sweep: every stage is made by one of them."""
     sweep = ["--multirun", "superbpe.transition=0.8,0.9"]
@@ -164,7 +165,7 @@ def test_a_waiting_process_continues_when_the_holder_is_killed(tiny: list[str], 
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         checkpoint = ".lm-*.resumable/checkpoint.safetensors"
-        _until(lambda: any((tmp_path / "artifacts").glob(checkpoint)))
+        wait_until(lambda: any((tmp_path / "artifacts").glob(checkpoint)))
         first.send_signal(signal.SIGSTOP)  # as slow as can be: it keeps its lock
         second = subprocess.Popen(
             [*command, f"hydra.run.dir={tmp_path / 'other'}"],
@@ -189,14 +190,6 @@ def test_a_waiting_process_continues_when_the_holder_is_killed(tiny: list[str], 
     steps = [row["step"] for row in rows if row["group"].startswith("lm/")]
     assert steps[0] > 1
     assert steps[-1] == 100
-
-
-def _until(done: Any) -> None:
-    for _ in range(1200):
-        if done():
-            return
-        time.sleep(0.05)
-    raise TimeoutError
 
 
 @pytest.mark.slow
@@ -236,7 +229,7 @@ def test_sigterm_in_training_leaves_a_checkpoint(tiny: list[str], tmp_path: Path
     command = [sys.executable, "-m", "experiments.train_lm", *tiny, "budget.train_bytes=8000000"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     metrics = tmp_path / "outputs" / "metrics.jsonl"
-    _until(lambda: metrics.exists() and '"lm/bpe"' in metrics.read_text())
+    wait_until(lambda: metrics.exists() and '"lm/bpe"' in metrics.read_text())
     process.terminate()
     _, err = process.communicate(timeout=60)
     assert process.returncode == 143

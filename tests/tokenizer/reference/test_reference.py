@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.benchmarks.ladder import trainers
+from tests.properties import examples
 from tokenizer.reference import (
     TIE_BREAKS,
     boundaries,
@@ -174,8 +175,7 @@ options = st.fixed_dictionaries(
 )
 
 
-@given(corpora, options)
-@settings(max_examples=1000, deadline=None, derandomize=True)
+@examples(quick=200, full=1000, counts=corpora, options=options)
 def test_all_trainers_learn_the_same_merges(counts, options):
     expected = train_naive(counts, 40, **options)
     for name, train in TRAINERS.items():
@@ -190,8 +190,13 @@ token_words = st.dictionaries(
 )
 
 
-@given(token_words, st.sampled_from(TIE_BREAKS), st.sampled_from([b"aa", b"b a", b"?"]))
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(
+    quick=100,
+    full=300,
+    words=token_words,
+    tie_break=st.sampled_from(TIE_BREAKS),
+    forbidden=st.sampled_from([b"aa", b"b a", b"?"]),
+)
 def test_all_rungs_agree_on_words_of_longer_tokens(words, tie_break, forbidden):
     learned = [
         train(

@@ -16,6 +16,7 @@ from experiments.benchmarks.ladder.selection import CachedTopPairs, SortedPairs,
 from experiments.benchmarks.ladder.trainers import EXACT, TRAINERS, divergence, learn
 from experiments.benchmarks.ladder.words import InPlaceWords
 from tests import texts
+from tests.properties import examples
 from tokenizer.reference import (
     TIE_BREAKS,
     as_bytes,
@@ -202,11 +203,14 @@ def test_all_encoders_give_the_same_tokens(merges, encoder):
             )
 
 
-@given(
-    st.dictionaries(st.text(alphabet="ab ", min_size=1, max_size=9).map(str.encode), st.integers(1, 4), min_size=1),
-    st.text(alphabet="ab ", max_size=30),
+@examples(
+    quick=100,
+    full=500,
+    counts=st.dictionaries(
+        st.text(alphabet="ab ", min_size=1, max_size=9).map(str.encode), st.integers(1, 4), min_size=1
+    ),
+    text=st.text(alphabet="ab ", max_size=30),
 )
-@settings(max_examples=500, deadline=None, derandomize=True)
 def test_all_encoders_agree_on_trained_lists(counts, text):
     trained = [(left, right) for left, right, _ in TRAINERS["fast-max"](counts, 30)]
     expected = merge_by_rank(as_bytes(text), ranks_of(trained))
@@ -218,8 +222,12 @@ def test_all_encoders_agree_on_trained_lists(counts, text):
 PARTS = st.sampled_from([b"a", b"b", b"ab", b"ba", b"aa", b"aab", b"bab"])
 
 
-@given(st.lists(st.tuples(PARTS, PARTS), max_size=8), st.text(alphabet="ab", max_size=14))
-@settings(max_examples=1000, deadline=None, derandomize=True)
+@examples(
+    quick=200,
+    full=1000,
+    listed=st.lists(st.tuples(PARTS, PARTS), max_size=8),
+    text=st.text(alphabet="ab", max_size=14),
+)
 def test_the_heap_follows_ranks_for_any_list(listed, text):
     ranks = ranks_of(listed)
     assert merge_linked(as_bytes(text), ranks) == merge_by_rank(as_bytes(text), ranks)
