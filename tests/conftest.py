@@ -1,4 +1,4 @@
-"""What several test files share and is worth making once."""
+"""Fixtures of several test files."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def differences(found: dict[str, str], expected: dict[str, str]) -> list[str]:
 
 
 def experiment(corpus: Path, folder: Path, log: Path) -> int:
-    """Run the experiment up to its report; return the exit code. Everything it says goes to `log`."""
+    """Run the experiment up to its report; return the exit code. Its output goes to `log`."""
     with log.open("w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -145,7 +145,7 @@ def disks(root: Path, n: int, seed: int = 0) -> Counter[str]:
 
 
 def flips(root: Path, n: int, seed: int = 0) -> Counter[str]:
-    """Flip `n` random bits, one at a time, and see that nothing else than what was written is ever used."""
+    """Flip `n` random bits, one at a time, and check that no damaged content is ever used."""
     corpus = write_corpus(root / "tiny.jsonl")
     assert forked(corpus, root / "whole", root / "log") == 0, (root / "log").read_text()
     store = root / "whole" / "artifacts"

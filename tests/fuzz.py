@@ -1,4 +1,4 @@
-"""Encoders beside each other for as long as one likes: `python -m tests.fuzz --minutes 10 [--seed 1]`.
+"""Compare encoders on generated input: `python -m tests.fuzz --minutes 10 [--seed 1]`.
 
 Tokenizers out of merges that no training gave, and superwords trained on random parts of real text, some with merges
 at other ranks, with and without normalisers and added tokens; texts that are cut, repeated and mixed. The native
@@ -104,7 +104,7 @@ def prepared(rng: random.Random, plain: Tokenizer) -> Tokenizer | None:
 
 
 def difference(ours: Tokenizer, found: str, rng: random.Random, *, readable: bool) -> str | None:
-    """What gives other ids than the rest, or None."""
+    """Name of the encoder whose ids differ, or None."""
     ids = ours.encode_ordinary(found)
     if readable and spelled(ours, ids) != by_definition(ours, found):
         return "the reference"

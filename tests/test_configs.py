@@ -44,7 +44,7 @@ def test_every_option_composes(option: str) -> None:
     load([option.replace("/", "="), *_NEEDS.get(option, [])])
 
 
-def test_the_default_is_the_demonstration() -> None:
+def test_the_default_is_the_demo() -> None:
     config = load()
     assert config.corpus.source == "embedded"
     assert config.report.demonstration
@@ -86,7 +86,7 @@ def test_a_preset_brings_its_phase_1_unless_that_is_given(tmp_path: Path) -> Non
     assert phase1("superbpe.unit=document", "superbpe.fence=none") == ("superbpe", "line")
     assert phase1("experiment=spans_debug") == ("spans", "document")
     assert phase1("experiment=spans_debug", "superbpe=uw-paper") == ("uw-paper", "line")
-    # Files of one's own: an experiment decides before the preset does, and rules that say nothing of phase 1 leave it.
+    # In custom files, an experiment takes precedence over the preset. Rules without a phase 1 leave it unchanged.
     for group, text in [
         ("experiment", "# @package _global_\ndefaults:\n  - override /pattern: llama3\nbpe:\n  unit: document\n"),
         ("superbpe", "transition: 0.5\nunit: line\n"),
@@ -101,7 +101,7 @@ def test_a_preset_brings_its_phase_1_unless_that_is_given(tmp_path: Path) -> Non
     assert based == dataclasses.replace(PRESETS["runs"], max_words=3)
 
 
-def test_a_key_of_an_earlier_version_says_what_to_do_instead(tmp_path: Path) -> None:
+def test_the_error_for_an_old_key_names_the_new_one(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"'superbpe\.drop_unused' no longer exists; remove it: phase 2 keeps every"):
         load(["superbpe.drop_unused=true"])
     (tmp_path / "superbpe").mkdir()
@@ -119,7 +119,7 @@ def test_a_transition_that_another_setting_overrides_is_an_error() -> None:
     assert check([*small, "superbpe.transition=0.8", "superbpe.transition_merges=null"]) == {}
 
 
-def test_special_tokens_that_could_not_be_saved_are_rejected() -> None:
+def test_special_tokens_that_cannot_be_saved_are_rejected() -> None:
     with pytest.raises(UserError, match="special token 'a' is also how"):
         load(["bpe.special_tokens=[a]"])
     with pytest.raises(UserError, match="repeats a string"):
@@ -163,7 +163,7 @@ def test_every_budget_has_its_file(mode: str) -> None:
     assert load([f"budget={mode}", "budget.train_bytes=20000000"]).budget.mode == mode
 
 
-def test_what_training_cannot_do() -> None:
+def test_impossible_training_settings_are_errors() -> None:
     for override, message in [
         ("lm.train.precision=fp8", "precision=fp8 is not one of"),
         ("lm.train.compile=maybe", "compile=maybe is not one of"),

@@ -90,7 +90,7 @@ def test_every_setting_exists(page: Path) -> None:
 
 
 def test_the_python_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every example but the one for `transformers`, at a smaller size, one after the other."""
+    """Run every example except the one for `transformers`, in order, at a smaller size."""
     page = _ROOT / "docs" / "python.md"
     (tmp_path / "data").mkdir()
     text = "\n".join(texts.prose())

@@ -76,7 +76,7 @@ def names() -> dict[str, set[str]]:
     return found
 
 
-def test_there_is_no_cycle_of_imports(names: dict[str, set[str]]) -> None:
+def test_imports_have_no_cycle(names: dict[str, set[str]]) -> None:
     assert cycle(graph_of(names)) is None
 
 

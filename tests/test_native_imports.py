@@ -63,14 +63,14 @@ def graph() -> dict[tuple[str, ...], set[tuple[str, ...]]]:
     return {name: used(name, text, set(texts)) for name, text in texts.items()}
 
 
-def test_the_modules_have_no_import_cycle() -> None:
+def test_modules_have_no_import_cycle() -> None:
     try:
         TopologicalSorter(graph()).prepare()
     except CycleError as error:
         pytest.fail("import cycle: " + " uses ".join("::".join(name) or "crate" for name in reversed(error.args[1])))
 
 
-def test_rooms_use_only_the_rooms_before_them() -> None:
+def test_packages_use_only_earlier_packages() -> None:
     wrong = [
         f"{'::'.join(name)} uses {'::'.join(other)}"
         for name, others in graph().items()
@@ -87,7 +87,7 @@ def test_a_parent_only_declares_its_children() -> None:
             assert not re.search(r"\b(fn|struct|enum|trait|impl|const|static|type|use)\b", code(path.read_text())), path
 
 
-def test_only_the_binding_knows_python() -> None:
+def test_only_the_binding_uses_python() -> None:
     for path in SOURCE.rglob("*.rs"):
         if module(path)[:1] != ("python",):
             assert not re.search(r"\b(pyo3|numpy)\b", code(path.read_text())), path

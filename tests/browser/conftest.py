@@ -1,4 +1,4 @@
-"""A real browser, without a network, and pages whose every complaint is a failure."""
+"""A real browser without a network. Every error or warning of a page is a failure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def browser(chromium: str) -> Iterator[Any]:
 
 
 class Opened:
-    """A page and what it asked of the network and said on the console."""
+    """A page, its network requests and its console messages."""
 
     def __init__(self, context: Any) -> None:
         self.page = context.new_page()
@@ -54,7 +54,7 @@ class Opened:
         return self.page
 
     def check(self) -> None:
-        """Fail if it asked for anything but itself, or complained."""
+        """Fail if the page requested anything but itself, or logged an error or a warning."""
         foreign = [url for url in self.requests if not url.startswith(("file:", "blob:", "data:"))]
         assert not foreign, foreign
         assert len([url for url in self.requests if url.startswith("file:")]) == 1, self.requests

@@ -1,4 +1,4 @@
-"""The comparison page in a browser: draws, downloads, light, dark and print, and asks for nothing."""
+"""The comparison page in a browser: charts, downloads, light, dark and print, and no external resources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from experiments.report import comparison
 
 pytestmark = pytest.mark.slow
 
-_SAMPLE = Path(__file__).parents[1] / "experiments" / "sample.py"
+_SAMPLE = Path(__file__).parents[1] / "experiments" / "report" / "sample.py"
 
 
 def _sample() -> dict[str, Any]:
@@ -33,7 +33,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_it_draws_and_its_data_can_be_saved(opened: Any, file: Path, tmp_path: Path) -> None:
+def test_the_page_draws_and_saves_its_data(opened: Any, file: Path, tmp_path: Path) -> None:
     page = opened.open(file)
     page.wait_for_function("document.querySelectorAll('.chart svg').length === 11")
     for name in ("light", "dark"):
@@ -56,7 +56,7 @@ def test_it_draws_and_its_data_can_be_saved(opened: Any, file: Path, tmp_path: P
     opened.check()
 
 
-def test_on_paper_it_is_light(opened: Any, file: Path) -> None:
+def test_the_printed_page_is_light(opened: Any, file: Path) -> None:
     opened.page.emulate_media(media="print", color_scheme="dark")
     page = opened.open(file)
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -83,7 +83,7 @@ def test_eligible_pretokens_and_whole_pieces(page: Any, trained: dict[str, Token
 
 
 def test_repeated_pairs_and_tokens_made_in_several_ways(page: Any) -> None:
-    """Of a pair that is listed twice the last rank counts; random lists have all such oddities."""
+    """The last rank of a pair that is listed twice counts. Random lists have all such oddities."""
     rng = np.random.default_rng(5)
     letters = np.frombuffer(b"abcd", dtype=np.uint8)
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""The vocabulary page in a browser: search, details, live segmentation, refusals, and nothing from elsewhere."""
+"""The vocabulary page in a browser: search, details, live segmentation, rejections, and no external resources."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _tokens(page: Any, side: int) -> list[str]:
     return [text.replace("↵\n", "↵") for text in page.locator(f".pane[data-side='{side}'] .text i").all_text_contents()]
 
 
-def test_it_draws_light_and_dark(page: Any, tmp_path: Path) -> None:
+def test_the_page_draws_light_and_dark(page: Any, tmp_path: Path) -> None:
     page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
     page.wait_for_function(
         "document.querySelectorAll('.chart svg').length === document.querySelectorAll('.chart').length"
@@ -127,7 +127,7 @@ def test_details_of_a_token(page: Any, trained: dict[str, Tokenizer]) -> None:
 
 
 def test_tokens_are_shown_as_in_python(page: Any) -> None:
-    """Bytes that are no UTF-8 as escapes: parts, surrogates, overlong forms, code points past the last one."""
+    """Bytes outside UTF-8 are escapes: partial characters, surrogates, overlong forms, code points past the last."""
     cases = [character.encode() for character in "aé\u07ff\u0800\ud7ff\ue000\uffff\ufeff\U00010000\U0010ffff"]
     cases += [case[:-1] for case in cases] + [case[1:] for case in cases]
     cases += [
@@ -157,7 +157,7 @@ def test_tokens_are_never_markup(page: Any, trained: dict[str, Tokenizer]) -> No
     assert _tokens(page, 1) == expected
 
 
-def test_a_pattern_that_cannot_run_is_refused_and_the_rest_works(
+def test_a_pattern_that_cannot_run_is_rejected_and_the_rest_works(
     opened: Any, trained: dict[str, Tokenizer], tmp_path: Path
 ) -> None:
     plain = trained["gpt2"]

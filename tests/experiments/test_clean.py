@@ -1,4 +1,4 @@
-"""What a store holds, and what goes."""
+"""The commands `status` and `clean`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _states(store: Store) -> dict[str, list[str]]:
     return found
 
 
-def test_status_tells_state_cost_and_origin(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_state_cost_and_origin(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert _states(store) == {
         "whole": ["count", "bpe", "tokenizer", "shards", "lm", "evaluation", "report"],
         "free": ["lm"],
@@ -100,7 +100,7 @@ def test_status_verify_names_what_a_flipped_bit_damaged(store: Store, capsys: py
     assert evaluation in complaint
 
 
-def test_clean_shows_and_then_removes_what_nothing_needs(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_clean_lists_and_then_removes_unused_artifacts(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(path.name for path in store.root.iterdir())
     assert clean.run([f"artifacts={store.root}"]) == 0
     assert "4 artifacts" in capsys.readouterr().out
@@ -117,7 +117,7 @@ def test_clean_shows_and_then_removes_what_nothing_needs(store: Store, capsys: p
     assert _states(store) == {"free": ["count", "bpe", "tokenizer"]}
 
 
-def test_what_a_run_used_is_needed_until_its_folder_goes(tiny: list[str], tmp_path: Path) -> None:
+def test_artifacts_of_a_run_are_needed_until_its_folder_is_removed(tiny: list[str], tmp_path: Path) -> None:
     store = Store(tmp_path / "artifacts")
     assert run("train_superbpe", tiny) == 0
     names = set(store.names("c")) | set(store.names("b")) | set(store.names("s")) | set(store.names("t"))
@@ -159,7 +159,7 @@ def _hold(root: Path, folder: Path, started: Any) -> None:
         make(store, "demo", config={}, inputs={}, build=build)
 
 
-def test_nothing_is_removed_under_a_living_run(
+def test_nothing_that_a_live_run_uses_is_removed(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     processes = multiprocessing.get_context("spawn")
@@ -178,7 +178,9 @@ def test_nothing_is_removed_under_a_living_run(
     assert set(_states(store)) == {"whole", "unfinished"}
 
 
-def test_folders_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str], store: Store) -> None:
+def test_folders_that_are_not_artifacts_are_errors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], store: Store
+) -> None:
     for command in (status.run, clean.run):
         assert command([f"artifacts={tmp_path / 'nowhere'}"]) == 2
         assert "no such folder" in capsys.readouterr().err

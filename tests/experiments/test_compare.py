@@ -42,13 +42,13 @@ def numbers(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return found
 
 
-def test_what_cells_share_is_one_candidate(numbers: dict[str, Any]) -> None:
+def test_a_tokenizer_shared_by_cells_is_one_candidate(numbers: dict[str, Any]) -> None:
     assert [row["label"] for row in numbers["tokenizers"]] == ["BPE", "SuperBPE t=0.7", "SuperBPE t=0.9"]
     assert len(numbers["pairs"]) == 3
     assert numbers["conditions"].startswith("All models read the same documents")
 
 
-def test_the_numbers_are_those_of_the_runs(numbers: dict[str, Any], sweep: Path) -> None:
+def test_the_numbers_equal_those_of_the_runs(numbers: dict[str, Any], sweep: Path) -> None:
     for cell, row in zip(("0", "1"), numbers["tokenizers"][1:], strict=True):
         record = json.loads((sweep / cell / "run.json").read_text())
         report = json.loads(Path(record["report"]).with_name("report.json").read_text())
@@ -59,12 +59,12 @@ def test_the_numbers_are_those_of_the_runs(numbers: dict[str, Any], sweep: Path)
         assert mine["difference"] == report["verdict"]["difference"]
 
 
-def test_every_model_writes_on_the_same_prompt(numbers: dict[str, Any]) -> None:
+def test_every_model_continues_the_same_prompt(numbers: dict[str, Any]) -> None:
     assert len(numbers["generated"]["prompts"]) == 1
     assert [len(side["samples"]) for side in numbers["generated"]["sides"]] == [1, 1, 1]
 
 
-def test_seeds_of_several_runs_are_put_together(sweep: Path, tiny_module: list[str], tmp_path: Path) -> None:
+def test_seeds_of_several_runs_are_combined(sweep: Path, tiny_module: list[str], tmp_path: Path) -> None:
     other = tmp_path / "seed"
     cells = ["--multirun", "superbpe.transition=0.7,0.9", "lm.train.seed=1", f"hydra.sweep.dir={other}"]
     assert run("evaluate", [*tiny_module, *cells]) == 0
@@ -199,7 +199,7 @@ def test_mistakes_are_named(
     assert not (tmp_path / "out").exists()
 
 
-def test_an_artifact_that_is_gone_is_named(
+def test_a_missing_artifact_is_named(
     sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_file = next(sweep.glob("0/run.json"))
@@ -231,7 +231,7 @@ def test_moved_runs_and_artifacts_are_found(
     assert [each.partner for each in result.arms] == [None, 0, 0]
 
 
-def test_the_inside_of_training_is_shown(numbers: dict[str, Any]) -> None:
+def test_training_diagnostics_are_shown(numbers: dict[str, Any]) -> None:
     training = numbers["training"]
     labels = {row["label"] for row in numbers["tokenizers"]}
     for name in ("grad_norm", "residual", "weights", "frequency", "undertrained"):
@@ -247,7 +247,7 @@ def test_the_inside_of_training_is_shown(numbers: dict[str, Any]) -> None:
         assert most["count"] / most["share"] == pytest.approx(row["train_tokens"])
 
 
-def test_other_held_out_text_is_refused(
+def test_other_held_out_text_is_rejected(
     sweep: Path, tiny_module: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other"

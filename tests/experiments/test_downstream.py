@@ -25,7 +25,7 @@ def items(folder, name):
     return [json.loads(line) for line in (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def test_tasks_are_made_of_the_text_and_of_the_seed(tmp_path):
+def test_tasks_depend_on_the_text_and_the_seed(tmp_path):
     made = write_tasks(tmp_path / "a", documents(), n=10, seed=1)
     assert made == {CLOZE: 10, CHOICE: 10}
     write_tasks(tmp_path / "b", documents(), n=10, seed=1)
@@ -44,7 +44,7 @@ def test_tasks_are_made_of_the_text_and_of_the_seed(tmp_path):
     assert len({item["label"] for item in items(tmp_path / "a", CHOICE)}) > 1
 
 
-def test_too_little_text_for_tasks(tmp_path):
+def test_too_little_text_for_tasks_is_an_error(tmp_path):
     with pytest.raises(UserError, match="at least 4 documents"):
         write_tasks(tmp_path, documents(2), n=10, seed=0)
 
@@ -60,7 +60,7 @@ def test_mistakes_are_one_line(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_models_on_made_and_on_given_tasks(tmp_path, capsys):
+def test_models_run_on_generated_and_on_existing_tasks(tmp_path, capsys):
     pytest.importorskip("lm_eval")
     write_models(tmp_path / "artifacts", documents(40), transition=300, vocab_size=330)
     options = [str(tmp_path / "artifacts"), "--out", str(tmp_path / "out"), "--items", "5", "--device", "cpu"]

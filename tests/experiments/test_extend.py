@@ -27,7 +27,7 @@ def _small() -> Tokenizer:
 
 
 @pytest.mark.parametrize("kind", ["superbpe", "hf", "gpt2", "tiktoken"])
-def test_a_tokenizer_of_every_format_goes_on(
+def test_a_tokenizer_of_every_format_is_extended(
     kind: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     small = _small()
@@ -51,7 +51,7 @@ def test_a_tokenizer_of_every_format_goes_on(
     ]
 
 
-def test_old_ids_stay_where_a_model_knows_them(text: str, tmp_path: Path) -> None:
+def test_ids_known_to_a_model_do_not_change(text: str, tmp_path: Path) -> None:
     small = _small()
     small.save(tmp_path / "small")
     arguments = [str(tmp_path / "small"), text, "--separator", "<|doc|>", "--vocab-size", "500", "--keep-ids"]
@@ -74,7 +74,7 @@ def test_old_ids_stay_where_a_model_knows_them(text: str, tmp_path: Path) -> Non
         (["--vocab-size", "500", "--field", "body", "--pattern", "gpt2"], "takes no pattern"),
     ],
 )
-def test_mistakes_are_told_with_exit_code_2(
+def test_mistakes_exit_with_code_2(
     arguments: list[str], message: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _small().save(tmp_path / "small")
@@ -91,7 +91,7 @@ def test_an_existing_folder_is_not_written_over(text: str, tmp_path: Path, capsy
 
 
 @pytest.mark.parametrize("rules", ["uw-2025", "runs"])
-def test_phase_2_goes_on_where_superwords_are_asked_for(rules: str, text: str, tmp_path: Path) -> None:
+def test_phase_2_continues_on_request(rules: str, text: str, tmp_path: Path) -> None:
     small = _small()
     small.save(tmp_path / "small")
     corpus = Corpus(CorpusConfig(paths=[text], separator="<|doc|>"))
@@ -148,7 +148,7 @@ def test_imported_tokenizers_keep_their_ids_beneath_superwords(text: str, tmp_pa
         (["--superbpe", "runs", "--transition", "auto"], "superwords compete with"),
     ],
 )
-def test_mistakes_about_phase_2_are_told_with_exit_code_2(
+def test_mistakes_about_phase_2_exit_with_code_2(
     arguments: list[str], message: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _small().save(tmp_path / "small")
@@ -158,7 +158,7 @@ def test_mistakes_about_phase_2_are_told_with_exit_code_2(
     assert not to.exists()
 
 
-def test_superwords_that_are_dropped_are_told(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dropped_superwords_are_reported(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _small().save(tmp_path / "small")
     arguments = [text, "--separator", "<|doc|>", "--superbpe", "uw-2025"]
     first = [str(tmp_path / "small"), *arguments, "--vocab-size", "430", "--to", str(tmp_path / "first")]

@@ -121,7 +121,7 @@ def test_bits_per_byte_before_and_after(
     assert after[1] < before[1] == sum(len(old.encode_ordinary(text)) for text in DOCUMENTS)
 
 
-def test_every_token_is_scored_once_behind_the_first(tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path) -> None:
+def test_every_token_after_the_first_is_scored_once(tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path) -> None:
     old, _ = tokenizers
     _model(tmp_path / "model", old, tied=True)
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "model")
@@ -135,7 +135,7 @@ def test_every_token_is_scored_once_behind_the_first(tokenizers: tuple[Tokenizer
     assert found == (pytest.approx(whole, rel=1e-5), len(ids))
 
 
-def test_mistakes_are_told_and_nothing_is_written(
+def test_mistakes_are_reported_and_nothing_is_written(
     tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old, new = tokenizers

@@ -35,7 +35,7 @@ def test_a_killed_experiment_ends_in_the_same_files() -> None:
 
 
 @pytest.mark.slow
-def test_an_experiment_on_a_full_disk_says_so_and_continues(tmp_path: Path) -> None:
+def test_an_experiment_resumes_after_a_full_disk(tmp_path: Path) -> None:
     if not _may_mount(tmp_path):
         pytest.skip("a disk that fills up is a tmpfs of its own: this process may not mount one")
     assert _faults("disks", 4)

@@ -30,7 +30,7 @@ def test_models_of_a_folder_come_with_their_tokenizers(root):
     assert twice[0].label == f"BPE {names[0].name}"
 
 
-def test_samples_side_by_side(root, tmp_path, capsys):
+def test_samples_are_shown_side_by_side(root, tmp_path, capsys):
     out, prompts = tmp_path / "samples.json", tmp_path / "prompts.txt"
     prompts.write_text("the\n\nof th\n", encoding="utf-8")
     options = ["--prompts", str(prompts), "--prompt", "A", "--samples", "2", "--max-bytes", "20", "--seed", "3"]
@@ -47,7 +47,7 @@ def test_samples_side_by_side(root, tmp_path, capsys):
     assert out.read_bytes() == again.read_bytes()
 
 
-def test_prompts_are_healed_unless_asked_not_to(root, tmp_path):
+def test_prompts_are_healed_by_default(root, tmp_path):
     [saved, _] = load_models([root], "cpu")
     options = [str(saved.artifact.path), "--prompt", "of th", "--max-bytes", "8", "--temperature", "0"]
     files = [tmp_path / "healed.json", tmp_path / "not.json"]
@@ -93,7 +93,7 @@ def test_folders_without_models(root, tmp_path, capsys):
         load_models([alone], "cpu")
 
 
-def test_a_terminal_is_told_nothing():
+def test_control_characters_do_not_reach_the_terminal():
     assert generate._shown("a\n\x1b[31mé\u202e中 \u200b") == "a\n\\x1b[31mé\\u202e中 \\u200b"
 
 

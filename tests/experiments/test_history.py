@@ -84,7 +84,7 @@ def test_a_missing_file_is_named(folders, tmp_path, capsys, tokenizer, text):
     assert "nowhere" in capsys.readouterr().err
 
 
-def test_points_of_a_curve_hold_the_transition_and_the_end(folders):
+def test_points_of_a_curve_include_the_transition_and_the_end(folders):
     _, _, both = folders
     rows = command.curve_rows(history.measure(both, [Batch.from_texts([TEXT])]), "x")
     sizes = [row["vocab_size"] for row in rows]

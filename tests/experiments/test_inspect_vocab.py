@@ -1,4 +1,4 @@
-"""The command of the vocabulary report; its page in a browser is tests/browser/test_vocabulary.py's."""
+"""The command of the vocabulary report; tests/browser/test_vocabulary.py opens its page."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_an_imported_tokenizer_json(folders: Path, tmp_path: Path) -> None:
         (["{root}/gpt2", "--contexts", "0"], "--contexts 0 must be at least 1"),
     ],
 )
-def test_mistakes_are_told_in_a_line(
+def test_mistakes_are_one_line(
     arguments: list[str], said: str, folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = [argument.format(root=folders) for argument in arguments]
@@ -143,7 +143,7 @@ def test_mistakes_are_told_in_a_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_counts_of_training_are_found_beside_the_tokenizer(tiny: list[str], tmp_path: Path) -> None:
+def test_training_counts_are_found_beside_the_tokenizer(tiny: list[str], tmp_path: Path) -> None:
     run_stages("train_superbpe", tiny, tmp_path / "outputs")
     artifacts = tmp_path / "artifacts"
     (record,) = artifacts.glob("superbpe-*")

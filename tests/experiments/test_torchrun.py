@@ -23,7 +23,7 @@ def torchrun(stage: str, overrides: list[str]) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_the_first_process_does_everything_and_all_train(tiny: list[str], tmp_path: Path) -> None:
+def test_the_first_process_runs_the_stages_and_all_train(tiny: list[str], tmp_path: Path) -> None:
     out, err = (process := torchrun("pipeline", tiny)).communicate(timeout=400)
     assert process.returncode == 0, out + err
     summaries = [json.loads(path.read_text()) for path in (tmp_path / "artifacts").glob("lm-*/summary.json")]
@@ -32,7 +32,7 @@ def test_the_first_process_does_everything_and_all_train(tiny: list[str], tmp_pa
 
 
 @pytest.mark.slow
-def test_a_signal_stops_all_and_the_same_command_continues(tiny: list[str], tmp_path: Path) -> None:
+def test_a_signal_stops_every_process_and_the_same_command_resumes(tiny: list[str], tmp_path: Path) -> None:
     longer = [*tiny, "budget.train_bytes=1228800", "lm.train.log_every=1"]
     process = torchrun("train_lm", longer)
     deadline = time.monotonic() + 300

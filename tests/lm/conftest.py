@@ -1,4 +1,4 @@
-"""A toy tokenizer that speaks the part of `tokenizer.tokenizer.Tokenizer` that `lm` uses."""
+"""A toy tokenizer with the part of the interface of `Tokenizer` that `lm` uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Untrained models with weights large enough to have opinions, and small tokenizers for them."""
+"""Untrained models with weights large enough for uneven predictions, and small tokenizers for them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ pytest.importorskip("tiktoken")
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3", "none", "superwords", "spans_superwords", "unfenced"])
-def test_character_spans_are_hfs(name, trained, tmp_path):
+def test_character_spans_equal_hf(name, trained, tmp_path):
     ours = trained[name]
     ours.save(tmp_path)
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
@@ -50,7 +50,7 @@ def both(trained):
     disallowed=st.one_of(st.just("all"), st.sets(st.sampled_from([*SPECIALS, "a", "<|"]))),
 )
 @settings(max_examples=500, deadline=None, derandomize=True)
-def test_special_strings_of_generated_text_are_tiktokens(both, text, allowed, disallowed):
+def test_special_strings_of_generated_text_equal_tiktoken(both, text, allowed, disallowed):
     ours, theirs = both
     options = {"allowed_special": allowed, "disallowed_special": disallowed}
     try:
@@ -63,8 +63,8 @@ def test_special_strings_of_generated_text_are_tiktokens(both, text, allowed, di
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5])
-def test_dropout_has_hfs_frequencies(p):
-    """Where no merge makes another impossible that ranks behind one still possible, HF throws the same coins."""
+def test_dropout_frequencies_equal_hf(p):
+    """HF draws the same coins where no merge makes a later one impossible before its turn."""
     merges = [("a", "b"), ("b", "c"), ("ab", "c"), ("abc", "d")]
     vocab = {name: i for i, name in enumerate([*"abcd", "ab", "bc", "abc", "abcd"])}
     theirs = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, merges, dropout=p))

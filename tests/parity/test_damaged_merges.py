@@ -39,7 +39,7 @@ def damaged(ours: Tokenizer, how: str, *, n_merges: int = 20, seed: int = 7) -> 
 @pytest.mark.parametrize("how", DAMAGES)
 @pytest.mark.parametrize("name", ONE_PASS)
 @pytest.mark.filterwarnings("ignore:.*merges rank before the superword merges")
-def test_ids_are_those_of_the_reference_and_of_hf(name, how, trained, disputed):
+def test_ids_equal_the_reference_and_hf(name, how, trained, disputed):
     ours = damaged(trained[name], how)
     theirs = tokenizers.Tokenizer.from_str(json.dumps(formats.hf_json(ours)))
     held_out = [*texts.english()[1], *texts.various()]

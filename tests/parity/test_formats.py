@@ -74,7 +74,7 @@ def hf_file(tokens, merges, pattern, *, ignore_merges):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_any_ranks_give_tiktokens_ids(seed):
+def test_any_ranks_give_the_ids_of_tiktoken(seed):
     rng = random.Random(seed)
     unmerged = 0
     for _ in range(50):
@@ -101,7 +101,7 @@ def test_any_ranks_give_tiktokens_ids(seed):
 
 @pytest.mark.filterwarnings("ignore:a superword merge makes a part")
 @pytest.mark.parametrize("seed", range(6))
-def test_any_merges_give_hfs_ids(seed):
+def test_any_merges_give_the_ids_of_hf(seed):
     """Merges in any order, several for one token or none, pairs repeated; also with two levels, split anywhere."""
     rng = random.Random(100 + seed)
     seen = {"several": 0, "unmerged": 0, "exported": 0}
@@ -234,7 +234,7 @@ def test_superwords_give_the_same_ids_in_tiktoken(name, trained):
         assert encoding.decode(encoding.encode_ordinary(text)) == text
 
 
-def test_bytes_that_no_text_has_need_no_token(trained):
+def test_bytes_outside_utf8_need_no_token(trained):
     """As in the released SuperBPE vocabularies."""
     content = hf_json(trained["superwords"])
     vocab = content["model"]["vocab"]

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from tests.tokenizer.other_formats import added, hf_file
+from tests.tokenizer.formats.other_formats import added, hf_file
 from tokenizer import Tokenizer, formats
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -55,7 +55,7 @@ PADDING = {
         ("padding", PADDING, "padding is kept for export but not applied: in HF it appends ids"),
     ],
 )
-def test_components_that_are_not_applied_are_named_where_hf_gives_something_else(part, value, warning, tmp_path):
+def test_components_that_change_hfs_ids_are_named(part, value, warning, tmp_path):
     path = hf_file(tmp_path, added_tokens=[added("<s>", 260)], **{part: value})
     theirs = tokenizers.Tokenizer.from_file(str(path))
     with warnings.catch_warnings(record=True) as caught:

@@ -63,12 +63,12 @@ UNLIKE = {
 
 
 @pytest.mark.parametrize("regex", UNLIKE)
-def test_what_engines_read_otherwise_is_not_on_the_list(regex):
+def test_constructs_that_engines_read_differently_are_not_portable(regex):
     assert not portable(regex)
 
 
 @pytest.mark.parametrize("regex", [r"a{2}?", r"(?i:ss)", r"(?i:ﬁ)", r"^a|a$", r"a{1,2}+a", r"\<a", r"[a~~b]"])
-def test_the_engines_do_read_them_otherwise(regex):
+def test_the_engines_do_read_them_differently(regex):
     text = UNLIKE.get(regex, "ﬁ fi")
     assert hf_split(text, regex) != _native.split(text, regex)
 
@@ -90,7 +90,7 @@ SHARED = [
 
 
 @pytest.mark.parametrize("regex", SHARED)
-def test_what_is_on_the_list_is_cut_alike(regex):
+def test_portable_constructs_cut_the_same(regex):
     assert portable(regex)
     for text in filter(None, [*texts.various(), *texts.english()[1][:10], "İ ŉ K ſs ß ﬁ ﬆ", "1234567 a{2}?"]):
         assert hf_split(text, regex) == _native.split(text, regex)
@@ -106,7 +106,7 @@ def test_classes_hold_the_same_characters(part):
     assert hf_split(every, part) == _native.split(every, part)
 
 
-def test_escapes_of_punctuation_are_read_alike():
+def test_escaped_punctuation_means_the_same():
     signs = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
     for sign in signs:
         for regex in (rf"\{sign}", rf"[\{sign}]"):
@@ -142,7 +142,7 @@ def random_regex(rng, depth=0):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_regexes_on_the_list_are_cut_alike(seed):
+def test_random_portable_regexes_cut_the_same(seed):
     rng = random.Random(seed)
     seen = 0
     while seen < 150:

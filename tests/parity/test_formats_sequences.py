@@ -34,7 +34,7 @@ def steps(name):
 
 
 @pytest.mark.parametrize("name", ["starcoder", "uw-paper", "uw-paper-fence", "deepseek"])
-def test_sequences_give_hfs_ids_and_are_written_again(name, trained):
+def test_sequences_give_hf_ids_and_round_trip(name, trained):
     model = tokenizers.Tokenizer.from_str(json.dumps(hf_json(trained["none"])))
     model.pre_tokenizer = steps(name)
     content = json.loads(model.to_str())

@@ -50,7 +50,7 @@ def hf_trained(documents, regex, vocab_size):
 
 
 @pytest.mark.parametrize("name", ["gpt2", "superbpe", "llama3"])
-def test_merges_are_those_of_hfs_trainer_in_order(name):
+def test_merges_equal_hf_in_order(name):
     documents = texts.sample(200_000)
     theirs = hf_trained(documents, patterns.resolve(name).regex, 256 + 1500)
     counts = count_pretokens([Batch.from_texts(documents)], name)
@@ -91,7 +91,7 @@ def test_special_strings_in_files_mean_what_they_mean_here(name, trained, tmp_pa
     assert theirs.encode(text).ids == trained[name].encode_ordinary(text)
 
 
-def test_two_pass_folders_hold_nothing_that_hf_could_open(trained, tmp_path):
+def test_two_pass_folders_hold_no_file_for_hf(trained, tmp_path):
     trained["two_pass"].save(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["superbpe.json", "tokenizer_config.json"]
     with pytest.raises(Exception, match=r"(?i)no such file|not found"):

@@ -59,7 +59,7 @@ def test_the_patterns_are_the_recorded_ones():
     assert {name: patterns.resolve(name).regex for name in kensho.REGEXES} == kensho.REGEXES
 
 
-def test_phase_1_counted_by_its_rule_is_its_phase_1(rows):
+def test_phase_1_with_its_counting_rule_is_equal(rows):
     for case, row, _, _, lines in rows:
         assert _matches(lines, row["words"]), case
 
@@ -76,7 +76,7 @@ def test_phase_1_counted_as_hf_counts_differs_where_a_token_follows_itself(rows)
     assert others == 52
 
 
-def test_runs_makes_its_superwords(rows):
+def test_runs_gives_its_superwords(rows):
     for case, row, batch, phase1, _ in rows:
         n = _n(row["runs"])
         options = {"vocab_size": phase1.vocab_size + max(n, 1), "transition_merges": len(phase1.merges)}
@@ -85,7 +85,7 @@ def test_runs_makes_its_superwords(rows):
         assert n <= case.supermerges
 
 
-def test_boundless_makes_its_superwords_and_finds_its_transition(rows):
+def test_boundless_gives_its_superwords_and_transition(rows):
     early = 0
     for case, row, batch, phase1, lines in rows:
         found, superwords = _superbpe(phase1, batch, vocab_size=phase1.vocab_size, rules="boundless")

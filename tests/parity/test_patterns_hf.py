@@ -51,7 +51,7 @@ def every_character(scalars, classes):
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_scanners_class_every_character_as_hf_does(name, every_character):
+def test_scanners_classify_every_character_like_hf(name, every_character):
     for text in every_character:
         assert patterns.split(text, name) == hf_split(text, name)
 
@@ -71,7 +71,7 @@ def test_other_planes_hold_no_member_of_a_class(class_, other_planes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PATTERNS)
-def test_scanners_class_other_planes_as_hf_does(name, other_planes):
+def test_scanners_classify_other_planes_like_hf(name, other_planes):
     assert patterns.split(other_planes, name) == hf_split(other_planes, name)
 
 
@@ -87,7 +87,7 @@ def test_other_spellings_cut_where_hf_cuts(theirs):
         assert patterns.split(text, theirs) == hf_split(text, theirs)
 
 
-def test_the_papers_pattern_is_hfs_digits_and_its_regex():
+def test_the_papers_pattern_is_hf_digits_and_a_regex():
     """The released SuperBPE tokenizers of the paper begin with HF's `Digits`, not with a regex."""
     pre = tokenizers.pre_tokenizers
     line = patterns.resolve("uw-paper").regex.split("\n")[1]
@@ -96,7 +96,7 @@ def test_the_papers_pattern_is_hfs_digits_and_its_regex():
         assert patterns.split(text, "uw-paper") == [piece for piece, _ in theirs.pre_tokenize_str(text)]
 
 
-def test_gpt2s_pattern_is_hfs_byte_level():
+def test_the_gpt2_pattern_is_hf_byte_level():
     byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     for text in [*texts.various(), *texts.english()[1][:10]]:
         spans = [span for _, span in byte_level.pre_tokenize_str(text)]

@@ -48,7 +48,7 @@ def imported(trained, rng, forms):
         for i, string in enumerate(rng.sample(STRINGS, rng.randint(0, 6)))
     ]
     for token in content["added_tokens"]:
-        # What normalisation changes is refused as a token of normalised text.
+        # A string that normalisation changes is rejected as a token of normalised text.
         token["normalized"] &= normalized(forms, token["content"]) == token["content"]
     return tokenizers.Tokenizer.from_str(json.dumps(content)), Tokenizer(*formats.hf_import.parse(content))
 
@@ -58,7 +58,7 @@ def generated(rng):
 
 
 @pytest.mark.parametrize("forms", SEQUENCES)
-def test_ids_and_offsets_are_hfs(forms, trained):
+def test_ids_and_offsets_equal_hf(forms, trained):
     rng = random.Random(str(forms))
     changed = added = 0
     for _ in range(20):
@@ -106,7 +106,7 @@ def test_batches_streams_and_sizes_are_those_of_single_texts(forms, trained):
         assert (~changed).tolist() == same
 
 
-def test_what_is_imported_survives_in_our_folders_and_hfs(trained, tmp_path):
+def test_imported_settings_survive_in_our_folders_and_in_hf(trained, tmp_path):
     rng = random.Random(3)
     for number, forms in enumerate(SEQUENCES):
         theirs, ours = imported(trained, rng, forms)
@@ -121,7 +121,7 @@ def test_what_is_imported_survives_in_our_folders_and_hfs(trained, tmp_path):
             assert loaded.encode_ordinary(text) == ours.encode_ordinary(text)
 
 
-def test_tables_are_hfs_and_the_standards_for_what_it_knew():
+def test_tables_equal_hf_and_the_standard():
     """HF's crate has Unicode 9.0: it leaves what came later alone, which Python's tables (14 and up) do not."""
     planes = [range(0x20000), range(0x2F7F0, 0x2FA30), range(0xE0000, 0xE0200)]
     joined = "\n".join(chr(i) for plane in planes for i in plane if not 0xD800 <= i < 0xE000 and i != 10)

@@ -1,4 +1,4 @@
-"""Tokenizers with normalisers and added tokens behind `tokenizer.hf`: what the stock class of `transformers` gives."""
+"""`tokenizer.hf` with normalisers and added tokens equals the stock class of `transformers`."""
 
 import json
 import random
@@ -22,7 +22,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize("forms", SEQUENCES[:5])
-def test_calls_give_what_the_stock_class_gives(forms, hf, trained, tmp_path):
+def test_calls_equal_the_stock_class(forms, hf, trained, tmp_path):
     rng = random.Random(str(forms))
     for number in range(3):
         folder = tmp_path / str(number)

@@ -42,7 +42,7 @@ def compact(members):
     return " ".join(f"{first:X}" if first == last else f"{first:X}-{last:X}" for first, last in runs)
 
 
-def test_the_versions_of_unicode_are_the_ones_that_we_know(classes, disputed):
+def test_the_versions_of_unicode_are_the_documented_ones(classes, disputed):
     """HF and our scanners follow Unicode 16; `regex` may be newer, and then only assigns what was unassigned."""
     letters, numbers, spaces = ([hf, newer] for hf, newer in list(classes.values())[:3])
     assert [int(letters[0].sum()), int(numbers[0].sum()), int(spaces[0].sum())] == [141_028, 1_911, 25]
@@ -95,7 +95,7 @@ CRAMPED = st.text(
 @pytest.mark.parametrize("name", PATTERNS)
 @given(text=CRAMPED)
 @settings(max_examples=150, deadline=None, derandomize=True)
-def test_scanners_cut_cramped_text_where_regex_cuts(name, text):
+def test_scanners_cut_dense_text_where_regex_cuts(name, text):
     pattern = patterns.resolve(name)
     assert patterns.split(text, pattern) == by_regex(text, pattern)
 
@@ -117,7 +117,7 @@ def test_scanners_cut_any_text_where_regex_cuts(name, text, disputed):
 @given(text=st.text(alphabet="abAsStT 123\n", max_size=24))
 @settings(max_examples=80, deadline=None, derandomize=True)
 def test_other_regexes_cut_where_regex_cuts(other, text):
-    expected = reference.split(text, other or None)  # an empty pattern is no pattern
+    expected = reference.split(text, other or None)  # an empty pattern does not cut
     assert patterns.split(text, other) == expected
 
 
@@ -129,7 +129,7 @@ def test_sequences_cut_where_regex_cuts(sequence, text):
 
 
 @pytest.mark.parametrize("theirs", patterns._EQUIVALENT)
-def test_other_spellings_are_the_named_patterns_in_other_words(theirs, disputed):
+def test_other_spellings_cut_like_the_named_patterns(theirs, disputed):
     """By `regex`, whose `$` is also in front of a last line feed: `\\Z` is the end of the text there."""
     ours = patterns.equivalent(theirs)
     for text in [*texts.various(), *texts.english()[1][:5], "a \n", "a\n ", " \n\n  ", "it'ſ IT'S"]:

@@ -64,7 +64,7 @@ def test_the_recipes_are_the_recorded_ones():
 
 
 @pytest.mark.parametrize("recipe", released.REGEXES)
-def test_merges_of_both_phases_are_the_released_trainers(trained, recipe):
+def test_merges_of_both_phases_equal_the_released_trainer(trained, recipe):
     cases = [row for row in trained if row[0].recipe == recipe]
     assert len(cases) >= released.N_CASES // 3
     for case, row, _, phase1, new in cases:
@@ -72,7 +72,7 @@ def test_merges_of_both_phases_are_the_released_trainers(trained, recipe):
         assert _matches(new, row["new"]), case
 
 
-def test_the_cases_reach_what_they_are_for(trained):
+def test_the_cases_cover_their_rules(trained):
     spelled = [row for _, row, *_ in trained[: released.N_SPELLED]]
     tokens = [merge.replace(" ", "") for row in spelled for merge in row["new"]]
     words = Counter(sum(1 for part in token.split("Ġ") if part) for token in tokens)
@@ -101,7 +101,7 @@ def _replayed(text: str, regex: str, merges: list[tuple[bytes, bytes]]) -> list[
     return kept
 
 
-def test_inherited_merges_that_are_left_out_are_those_whose_pair_is_not_there(trained):
+def test_inherited_merges_are_left_out_only_without_their_pair(trained):
     left_out = 0
     for case, row, phase1, lines, _ in trained:
         inherited = lines[: case.kept]

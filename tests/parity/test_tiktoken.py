@@ -23,7 +23,7 @@ def as_tiktoken(tokenizer):
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3", "superbpe"])
-def test_ids_are_tiktokens(name, trained):
+def test_ids_equal_tiktoken(name, trained):
     ours = trained[name]
     theirs = as_tiktoken(ours)
     for text in [*texts.various(), *texts.english()[1], *texts.prose()[:8], texts.code()]:

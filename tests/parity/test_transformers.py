@@ -63,7 +63,7 @@ def test_two_pass_folders_fail_loudly(name, model, trained, tmp_path):
         transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path)
 
 
-def test_a_two_pass_folder_saved_over_a_one_pass_one_fails_too(trained, tmp_path):
+def test_a_two_pass_folder_saved_over_a_one_pass_folder_fails_loudly(trained, tmp_path):
     trained["superwords"].save(tmp_path)
     trained["two_pass"].save(tmp_path)
     with pytest.raises((OSError, ValueError)):

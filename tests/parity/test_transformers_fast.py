@@ -131,7 +131,7 @@ CALLS = [
 
 @pytest.mark.parametrize("bos_eos", [False, True])
 @pytest.mark.parametrize("call", CALLS, ids=str)
-def test_a_call_gives_what_the_stock_class_gives(padded, call, bos_eos):
+def test_a_call_equals_the_stock_class(padded, call, bos_eos):
     found = batch()[::3] if "stride" in call else batch()  # overflow multiplies
     for theirs, ours in padded:
         for side in ("right", "left") if "truncation" in call else ("right",):
@@ -295,7 +295,7 @@ def test_the_auto_class_opens_ours_with_ours_and_others_with_theirs(hf, folders,
         hf.SuperBPETokenizerFast.from_pretrained(tmp_path)
 
 
-def test_without_a_folder(hf, trained):
+def test_a_tokenizer_without_a_folder(hf, trained):
     ours = hf.SuperBPETokenizerFast.from_tokenizer(trained["two_pass"], pad_token=EOT)
     assert ours.eos_token == EOT
     assert ours("of the operation")["input_ids"] == trained["two_pass"].encode("of the operation")
@@ -323,7 +323,7 @@ def test_a_data_set_is_mapped(hf, folders, processes):
     assert mapped["input_ids"][:] == ours(batch() * 3)["input_ids"]
 
 
-def test_what_is_not_supported_is_refused(hf, folders):
+def test_what_is_not_supported_is_rejected(hf, folders):
     ours = hf.SuperBPETokenizerFast.from_pretrained(folders / "two_pass")
     with pytest.raises(UserError, match="lstrip=True, which is not supported"):
         ours.add_tokens([tokenizers.AddedToken("<x>", lstrip=True)])
@@ -342,7 +342,7 @@ def test_what_is_not_supported_is_refused(hf, folders):
         ours(["a", "b"], ["c"])
 
 
-def test_a_chat_without_control_tokens_in_what_users_write(both):
+def test_control_tokens_in_user_messages_are_ordinary_text(both):
     theirs, ours = both("superwords")
     for one in (theirs, ours):
         one.chat_template = "{% for m in messages %}<|endoftext|>{{ m['content'] }}{% endfor %}"

@@ -1,4 +1,4 @@
-"""What the reference says a training gives."""
+"""Merges and pieces by the readable reference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def batches(documents: Sequence[str], size: int | None = None) -> Callable[[], Iterator[Batch]]:
-    """The corpus as `train_superbpe` wants it, so many documents in a batch."""
+    """The corpus as `train_superbpe` reads it, with N documents per batch."""
     size = size or len(documents)
     parts = [Batch.from_texts(documents[i : i + size]) for i in range(0, len(documents), size)]
     return lambda: iter(parts)
@@ -56,7 +56,7 @@ def expected_lists(
     n_merges: int,
     tie_break: str = "lowest-ids",
 ) -> tuple[list[Pair], list[Merge]]:
-    """Phase-1 and superword merges of a vocabulary of so many, also where they compete."""
+    """Phase-1 and superword merges of a vocabulary of a given size, also where they compete."""
     specials = list(phase1.special_tokens)
     kept = phase1.merges[: n_merges if rules.interleave else n_kept]
     pieces = pieces_of(documents, phase1, rules, len(kept))

@@ -4,11 +4,11 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superbpe import PRESETS
 from tests import texts
+from tests.properties import examples
 from tests.superbpe.oracle import pieces_of
 from tests.superbpe.test_training import CORPORA, RULES, SMALL_RULES, small, train
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, train_bpe
@@ -17,7 +17,7 @@ from tokenizer.formats import hf_json
 from tokenizer.reference import as_bytes, merge_by_rank, ranks_of, replace_pair
 
 WHOLE = {"unit": "document", "span_trigger": None, "truncate_quantile": None}
-"""Where units are documents and spans are whole, pieces are all that encoding cuts, too."""
+"""Units are documents and spans are whole, so that training and encoding cut the same pieces."""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def phase1(documents):
 
 
 def phase1_of(tokenizer):
-    """What the tokenizer keeps of phase 1."""
+    """Phase-1 merges that the tokenizer keeps."""
     return Tokenizer(
         Definition(
             byte_ids=tokenizer.byte_ids,
@@ -63,7 +63,7 @@ def segmentation(documents, tokenizer, phase1, rules):
 
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
-def test_encoding_documents_gives_trainings_tokens(name, documents, phase1):
+def test_encoding_documents_gives_the_tokens_of_training(name, documents, phase1):
     tokenizer = train(phase1, documents, name)
     rules = replace(RULES[name], script_atoms=False, **WHOLE)  # the trained pattern has script atoms already
     seen = phase1 if rules.interleave else phase1_of(tokenizer)
@@ -71,10 +71,15 @@ def test_encoding_documents_gives_trainings_tokens(name, documents, phase1):
     assert encoded == segmentation(documents, tokenizer, seen, rules)
 
 
-@given(documents=CORPORA, rules=SMALL_RULES.map(lambda rules: replace(rules, **WHOLE)), n_kept=st.integers(0, 6))
-@settings(max_examples=200, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
-def test_encoding_small_corpora_gives_trainings_tokens(documents, rules, n_kept):
+@examples(
+    quick=80,
+    full=200,
+    documents=CORPORA,
+    rules=SMALL_RULES.map(lambda rules: replace(rules, **WHOLE)),
+    n_kept=st.integers(0, 6),
+)
+def test_encoding_small_corpora_gives_the_tokens_of_training(documents, rules, n_kept):
     tokenizer, _ = small(documents, rules, n_kept)
     seen = replace(rules, script_atoms=False)
     for text in filter(None, documents):
@@ -91,7 +96,7 @@ def runs(documents, phase1):
 
 
 def test_only_whole_pretokens_become_superwords(runs):
-    """What spells a superword's bytes in pretokens that are not one token stays apart."""
+    """Pretokens of several tokens do not form a superword, even if they spell its bytes."""
     superwords = [runs.vocab[i].decode() for i in runs.superword_ids()]
     assert " the the" in superwords
     assert [runs.vocab[i] for i in runs.encode(" the thexq")][:1] == [b" the"]
@@ -101,7 +106,7 @@ def test_only_whole_pretokens_become_superwords(runs):
     assert [loose.vocab[i] for i in loose.encode(" the thexq")][:1] == [b" the the"]
 
 
-def test_eligibility_is_saved_cut_and_part_of_the_identity(runs, documents, tmp_path):
+def test_eligibility_is_saved_cut_and_hashed(runs, documents, tmp_path):
     runs.save(tmp_path / "runs")
     assert {path.name for path in (tmp_path / "runs").iterdir()} == {"superbpe.json", "tokenizer_config.json"}
     loaded = Tokenizer.load(tmp_path / "runs")
@@ -121,7 +126,7 @@ def test_eligibility_is_saved_cut_and_part_of_the_identity(runs, documents, tmp_
         (("mode", "one-pass"), "was changed after it was written"),
     ],
 )
-def test_a_changed_folder_is_refused(change, message, runs, tmp_path):
+def test_a_changed_folder_is_rejected(change, message, runs, tmp_path):
     runs.save(tmp_path)
     path = tmp_path / "superbpe.json"
     name, value = change
@@ -140,7 +145,7 @@ def test_a_changed_folder_is_refused(change, message, runs, tmp_path):
         ({"mode": "one-pass"}, "only a two-pass tokenizer has eligible pretokens"),
     ],
 )
-def test_eligibility_that_cannot_be_is_an_error(changes, message, runs):
+def test_impossible_eligibility_is_an_error(changes, message, runs):
     with pytest.raises(UserError, match=message):
         Tokenizer(replace(runs.definition, **changes))
 

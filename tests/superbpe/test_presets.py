@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 
 
 def phase1_with(*words):
-    """A phase 1 whose merges make these words from left to right."""
+    """A phase 1 whose merges build these words from left to right."""
     ranks = {bytes([byte]): place for place, byte in enumerate(ALPHABET)}
     merges = []
     for word in (word.encode() for word in words):
@@ -44,8 +44,8 @@ def test_uw_a_line_ends_with_its_line_feed(preset):
 
 
 @pytest.mark.parametrize("preset", ["uw-2025", "uw-paper"])
-def test_uw_no_colon_and_space(preset):
-    # (":", " ") is first, and refused; so are ("a:", " ") and at last ("a:", " b\n").
+def test_uw_no_superword_holds_a_colon_and_a_space(preset):
+    # (":", " ") is first and vetoed; so are ("a:", " ") and at last ("a:", " b\n").
     assert learned(preset, ["a: b\n"] * 3) == [("a", ":"), ("b", "\n"), (" ", "b\n")]
     assert learned(preset, ["a:b"] * 3) == [(":", "b"), ("a", ":b")]
 
@@ -83,13 +83,13 @@ def test_uw_phase1_merges_cross_old_pretokens():
 # ------------------------------------------------------------------------------- runs, boundless
 
 
-def test_runs_are_of_whole_pretokens_of_one_token_with_a_letter():
+def test_runs_hold_whole_pretokens_that_are_one_token_with_a_letter():
     words = [" the", " cat", " sat", "the"]
     document = "the cat sat on the mat. the cat sat on 99 mats"
     # The runs are `the cat sat`, ` the cat sat`; " the" before " mat" is alone. " on" is no token, "." has no letter.
     expected = [(" cat", " sat"), (" the", " cat sat"), ("the", " cat sat")]
     assert learned("runs", [document], *words) == expected
-    # Made in the other order, " the" is never reached: `th` is merged before ` t`.
+    # With the merges in the other order, " the" is never built: `th` is merged before ` t`.
     assert learned("runs", [document], "the", " cat", " sat", " the") == [(" cat", " sat"), ("the", " cat sat")]
 
 
@@ -140,12 +140,12 @@ def test_boundless_superwords_compete_with_phase_1():
 # ------------------------------------------------------------------------------- seed, none, sentence
 
 
-def test_seed_punctuation_and_colons_end_spans():
+def test_punctuation_and_colons_end_spans():
     # a|:| b|,| c: only within the gaps
     assert learned("spans", ["a: b, c"] * 2, sample=1.0) == [(" ", "b"), (" ", "c")]
 
 
-def test_seed_long_spans_are_cut_every_ten_tokens():
+def test_long_spans_are_cut_every_ten_tokens():
     letters = "abcdefghijklmnopqrstu"
     joined = {left + right for left, right in learned("spans", [letters] * 2, sample=1.0)}
     assert {"abcdefghij", "klmnopqrst"} <= joined  # and "u" is alone
@@ -153,14 +153,14 @@ def test_seed_long_spans_are_cut_every_ten_tokens():
     assert letters[:20] in {left + right for left, right in learned("spans", [letters[:20]] * 2, sample=1.0)}
 
 
-def test_seed_spans_are_truncated_to_the_99th_percentile():
+def test_spans_are_truncated_to_the_99th_percentile():
     # Of 101 spans the 100th by length has two tokens.
     assert learned("spans", ["ab"] * 100 + ["vwxyz"], sample=1.0) == [("a", "b"), ("v", "w")]
     longer = learned("spans", ["ab"] * 100 + ["vwxyz"], sample=1.0, truncate_quantile=1.0)
     assert longer == [("a", "b"), ("v", "w"), ("x", "y"), ("vw", "xy"), ("vwxy", "z")]
 
 
-def test_none_crosses_everything():
+def test_without_a_fence_superwords_cross_everything():
     merges = learned("none", ["a.\n1 "] * 2)
     assert merges[-1][0] + merges[-1][1] == "a.\n1 "
 
@@ -181,7 +181,7 @@ def test_sentences(text, sentences):
     assert patterns.split(text, "sentence-fence") == sentences
 
 
-def test_sentence_superwords_stay_in_theirs():
+def test_sentence_superwords_stay_inside_a_sentence():
     merges = learned("sentence", ["We won. We won."] * 2, "We", " We", " won")
     joined = [left + right for left, right in merges]
     assert " We won." in joined
@@ -193,7 +193,7 @@ def test_sentence_superwords_stay_in_theirs():
 # ------------------------------------------------------------------------------- settings
 
 
-def test_most_tokens_of_phase_1_in_a_superword():
+def test_the_number_of_phase_1_tokens_in_a_superword_is_limited():
     words = [" v", " w", " x", " y", " z"]
     assert learned("none", [" v w x y z"] * 2, *words, max_tokens=3) == [(" v", " w"), (" x", " y"), (" x y", " z")]
 
@@ -220,7 +220,7 @@ def test_impossible_transitions_of_presets_are_errors(rules, options, message):
 
 @pytest.mark.parametrize("fence", ["sentence-fence", r"(?<=[.;])(?=\s)"])
 def test_long_text_without_an_end_trains_and_encodes(fence):
-    """Look-behind regexes once gave up on 200 kB without a match."""
+    """Regexes with look-behind once failed on 200 kB without a match."""
     text = "ab " * 330_000
     phase1 = phase1_with("ab")
     tokenizer = train_superbpe(phase1, batches([text]), vocab_size=261, transition=257, rules=Rules(fence=fence))

@@ -75,7 +75,7 @@ def test_rules_cannot_be_changed_in_place():
         ({"forbid": ("",)}, "forbid"),
     ],
 )
-def test_values_that_mean_nothing_are_errors(change, message):
+def test_meaningless_values_are_errors(change, message):
     with pytest.raises(UserError) as error:
         replace(Rules(), **change).check()
     assert message in str(error.value)

@@ -28,7 +28,7 @@ def english():
 
 @pytest.fixture(scope="module")
 def other():
-    """Text with other phrases than the first."""
+    """Text with phrases that the English text does not have."""
     return ["der die das und so weiter, und so fort: " * (i % 2 + 1) + str(i) for i in range(9)]
 
 
@@ -43,7 +43,7 @@ def train(phase1, text, rules, **options):
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_a_weight_is_so_many_copies(name, phase1, english, other):
+def test_a_weight_counts_as_copies(name, phase1, english, other):
     copies = train(phase1, batches(english + 3 * other), RULES[name])
     for options in ({}, {"threshold": 1, "threads": 1}, {"threshold": 9, "threads": 3}):
         sources = [Source(batches(english, 5)), Source(batches(other), weight=3, name="other")]
@@ -63,12 +63,12 @@ def test_phase_2_may_read_other_text_than_phase_1(phase1, other):
 
 
 @pytest.mark.parametrize("weight", [0, -1, 2.5, 1_000_001])
-def test_weights_out_of_range_are_refused(weight, other):
+def test_weights_out_of_range_are_rejected(weight, other):
     with pytest.raises(UserError, match=rf"code has the weight {weight}; use a whole number from 1 to 1000000"):
         Source(batches(other), weight=weight, name="code")
 
 
-def test_the_greatest_weight_counts_right(phase1):
+def test_the_largest_weight_is_counted_correctly(phase1):
     tokenizer = train(phase1, [Source(batches(["a b c"] * 3000), weight=1_000_000)], Rules(), threads=4)
     assert tokenizer.provenance["phase2"]["last_count"] == 3_000_000_000
 
@@ -81,7 +81,7 @@ def test_a_source_without_text_is_named(phase1, english):
         train(phase1, [], RULES["uw-2025"])
 
 
-def test_a_sample_that_leaves_a_source_out_is_refused(phase1, english, other):
+def test_a_sample_that_leaves_a_source_out_is_rejected(phase1, english, other):
     sources = [Source(batches(other)), Source(batches(english[:1]), name="english")]
     salts = [replace(RULES["uw-2025"], sample=0.5, sample_salt=str(i)) for i in range(8)]
     taken = [len(next(iter(sampled(sources[1:], rules, None)[0].batches()))) == 1 for rules in salts]
@@ -107,7 +107,7 @@ def test_a_sample_of_documents_is_chosen_by_their_text(name, phase1, english, ot
     assert train(phase1, batches(documents), replace(rules, sample_salt="y")).sha256 != by_hand.sha256
 
 
-def test_a_sample_in_bytes_is_the_share_that_gives_them(phase1):
+def test_a_sample_in_bytes_becomes_a_share(phase1):
     documents = [f"{i} and so on and so on" for i in range(2000)]
     n_bytes = sum(map(len, documents))
     sources = [Source(batches(documents[:500]), weight=2), Source(batches(documents[500:], 100))]
@@ -123,8 +123,8 @@ def test_a_sample_in_bytes_is_the_share_that_gives_them(phase1):
     assert whole.provenance["phase2"]["corpus_documents"] == 2500
 
 
-def test_a_sample_is_one_of_what_the_corpus_leaves(tmp_path, phase1):
-    """Hashes that decide what is held out, the corpus's sample and phase 2's differ: their shares multiply."""
+def test_samples_and_the_split_are_independent(tmp_path, phase1):
+    """The held-out split, the sample of the corpus and that of phase 2 use different hashes: their shares multiply."""
     path = tmp_path / "text.txt"
     path.write_text("\n".join(f"{i} and so on and so on" for i in range(4000)))
     corpus = Corpus(CorpusConfig(paths=[str(path)], separator="\\n", heldout_fraction=0.3, sample=0.5))
@@ -141,24 +141,24 @@ def test_a_sample_is_one_of_what_the_corpus_leaves(tmp_path, phase1):
         (lambda f: f(), "the text for superwords is read more than once: pass a callable"),
     ],
 )
-def test_text_of_another_kind_is_refused(text, message, phase1, english):
+def test_text_of_another_kind_is_rejected(text, message, phase1, english):
     with pytest.raises(UserError, match=message):
         train(phase1, text(batches(english)), RULES["uw-2025"])
 
 
-def test_one_source_may_stand_alone(phase1, english):
+def test_a_single_source_needs_no_list(phase1, english):
     alone = train(phase1, Source(batches(english)), RULES["uw-2025"])
     assert alone.sha256 == train(phase1, batches(english), RULES["uw-2025"]).sha256
 
 
 @pytest.mark.parametrize("option", [{"threshold": 0}, {"threshold": 2.5}, {"memory_bytes": -1}, {"memory_bytes": 0}])
-def test_limits_that_mean_nothing_are_refused(option, phase1, english):
+def test_meaningless_limits_are_rejected(option, phase1, english):
     ((name, value),) = option.items()
     with pytest.raises(UserError, match=rf"{name}={value} must be a whole number, at least 1"):
         train(phase1, batches(english), RULES["uw-2025"], **option)
 
 
-def test_a_corpus_is_no_text_that_can_be_read_twice(phase1, tmp_path):
+def test_a_corpus_must_be_readable_twice(phase1, tmp_path):
     (tmp_path / "a.txt").write_text("some text")
     corpus = Corpus(CorpusConfig(paths=[str(tmp_path / "a.txt")]))
     for text in (corpus, corpus.batches("all")):

@@ -27,7 +27,7 @@ WORDS = ["ab", "abc", "dad", "a", "dada", "bc", ".", "12", "日", "<s>", "cab"]
 
 
 def imported(rng, *, ignore_merges, special_inside=True):
-    """Like tiktoken's ranks as HF files hold them: each token has all its derivations, in the order of the tokens."""
+    """Like the ranks of tiktoken in HF files: each token has all its derivations, in the order of the tokens."""
     ids = list(range(256))
     rng.shuffle(ids)
     byte_ids, vocab = list(ids), {bytes([byte]): i for byte, i in enumerate(ids)}
@@ -70,7 +70,7 @@ def documents_of(rng):
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 @pytest.mark.parametrize("name", [*LIFTED, *KEPT])
 @pytest.mark.parametrize("seed", range(12))
-def test_superwords_on_imported_tokenizers_are_the_references(name, seed):
+def test_superwords_on_imported_tokenizers_equal_the_reference(name, seed):
     rng, rules = random.Random(seed), (LIFTED | KEPT)[name]
     base = imported(rng, ignore_merges=name in LIFTED and seed % 2 == 0, special_inside=seed % 3 > 0)
     assert len(np.unique(base.merge_ids[:, 2])) < len(base.merge_ids)
@@ -184,14 +184,14 @@ def _used_before_made():
         (None, {"keep_ids": False, "transition": 256}, "cannot cut a vocabulary of"),
     ],
 )
-def test_what_cannot_be_exact_is_refused_with_the_reason(base, options, message):
+def test_inexact_starts_are_rejected_with_the_reason(base, options, message):
     tokenizer = base() if base else imported(random.Random(0), ignore_merges=False)
     options = {"vocab_size": 300, "rules": "uw-2025", "keep_ids": True} | options
     with pytest.raises(UserError, match=message):
         train_superbpe(tokenizer, batches(documents_of(random.Random(0))), **options)
 
 
-def test_a_tokenizer_with_superwords_is_no_start_where_ids_stay():
+def test_a_tokenizer_with_superwords_cannot_be_extended_with_fixed_ids():
     documents = documents_of(random.Random(2))
     base = imported(random.Random(2), ignore_merges=False)
     grown = train_superbpe(base, batches(documents), vocab_size=285, rules="none", keep_ids=True)
@@ -211,7 +211,7 @@ def test_ignore_merges_does_not_matter_where_merges_make_every_token(rules):
     assert grown[0].sha256 == grown[1].sha256
 
 
-def test_a_start_settles_everything_before_text_is_read():
+def test_a_start_is_resolved_before_text_is_read():
     phase1 = train_bpe(count_pretokens([Batch.from_texts(["low lower lowest newer newest"] * 5)], "gpt2"), 256 + 12 + 1)
     cut = resolve_start(phase1, PRESETS["uw-2025"], 266, transition=0.98)
     assert (len(cut.ranks), cut.n_merges, cut.competing, cut.keeps_ids) == (5, 9, False, False)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from superbpe import PRESETS, reference, train_superbpe
 from superbpe.transition import Merges, interleave, resolve_transition, times_applied
+from tests.properties import examples
 from tests.superbpe.oracle import batches
 from tokenizer import Batch, UserError, count_pretokens, train_bpe
 
@@ -19,7 +20,7 @@ def test_resolve_transition():
         resolve_transition(8000, "late")
 
 
-def test_times_applied_counts_what_the_tokens_left_were_made_of():
+def test_times_applied_counts_the_merges_inside_the_remaining_tokens():
     # 256 = (0, 1), 257 = (256, 256), 258 = (257, 2)
     ranks = np.array([[0, 1], [256, 256], [257, 2]])
     counts = np.zeros(259, np.uint64)
@@ -40,7 +41,7 @@ def test_interleave():
     sizes = [interleave(phase1, superwords, n) for n in range(9)]
     assert sizes == [(0, 0), (1, 0), (2, 0), (3, 0), (3, 1), (3, 2), (3, 3), (4, 3), (4, 4)]
     assert interleave(phase1, superwords, 20) == (4, 4)
-    # Rarer ones were not looked for: they matter where the last that is known was taken.
+    # Rarer candidates are unknown. They matter once the last known one is taken.
     assert interleave(phase1, merges(), 3, unseen=7) == (3, 0)
     assert interleave(phase1, merges(), 4, unseen=2) == (4, 0)
     assert interleave(phase1, merges(), 4, unseen=3) is None
@@ -58,11 +59,10 @@ def test_a_superword_waits_for_its_parts():
 WORDS = st.lists(st.sampled_from(["a", "b", "ab", "ba", "abc", "x"]), min_size=1, max_size=8).map(" ".join)
 
 
-@given(documents=st.lists(WORDS, min_size=1, max_size=8), n_merges=st.integers(1, 20))
-@settings(max_examples=150, deadline=None, derandomize=True)
 @pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
-def test_boundless_is_what_making_merges_one_by_one_gives(documents, n_merges):
-    """Two finished lists that are compared, and merges made one after the other on the documents."""
+@examples(quick=50, full=150, documents=st.lists(WORDS, min_size=1, max_size=8), n_merges=st.integers(1, 20))
+def test_boundless_equals_making_merges_one_by_one(documents, n_merges):
+    """Interleaving two finished lists equals making merges one by one on the documents."""
     phase1 = train_bpe(count_pretokens([Batch.from_texts(documents)], "gpt2"), 256 + 40, special_tokens=())
     rules = PRESETS["boundless"]
     pieces = reference.training_pieces(documents, phase1.merges, phase1.pattern.regex, replace(rules))

@@ -1,4 +1,4 @@
-"""Arguments that are no text, ids, counts or strings are named, with what to do."""
+"""Arguments of the wrong type give an error that names them and the remedy."""
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ NO_BATCH = [
 @pytest.mark.parametrize(
     "method", ["encode", "encode_ordinary", "encode_to_numpy", "encode_with_offsets", "count_tokens"]
 )
-def test_no_text(method, value):
+def test_text_must_be_a_string(method, value):
     with pytest.raises(UserError, match="the text is not a string but"):
         getattr(TOKENIZER, method)(value)
     with pytest.raises(UserError, match=r"the text contains a lone surrogate, U\+DC80, at character 2"):
@@ -37,7 +37,7 @@ def test_no_text(method, value):
 
 @pytest.mark.parametrize(("value", "message"), NO_BATCH)
 @pytest.mark.parametrize("method", ["encode_batch", "count_tokens_batch", "normalized_sizes"])
-def test_no_batch(method, value, message):
+def test_a_batch_must_hold_text(method, value, message):
     with pytest.raises(UserError, match=message):
         getattr(TOKENIZER, method)(value)
 
@@ -51,20 +51,20 @@ def test_no_batch(method, value, message):
         (["\ud800"], "text 0 contains a lone surrogate"),
     ],
 )
-def test_no_documents(value, message):
+def test_a_batch_is_made_of_a_list_of_texts(value, message):
     with pytest.raises(UserError, match=message):
         Batch.from_texts(value)
 
 
 @pytest.mark.parametrize("value", [None, 5, 1.5, "abc", [1.5], [[1]], [-1], [999], np.array([1.0]), {"a": 1}], ids=repr)
-def test_no_ids(value):
+def test_ids_must_be_integers(value):
     with pytest.raises(UserError, match=r"ids are one row of whole numbers|is not in the vocabulary"):
         TOKENIZER.decode(value)
 
 
 @pytest.mark.parametrize("name", ["allowed_special", "disallowed_special"])
 @pytest.mark.parametrize("value", [None, 5, [5], [["x"]], "<|endoftext|>"], ids=repr)
-def test_no_set_of_strings(name, value):
+def test_special_strings_must_be_a_set(name, value):
     for call in (TOKENIZER.encode, lambda text, **options: TOKENIZER.encode_batch([text], **options)):
         with pytest.raises(UserError, match=f"{name}=.* is (not a set of strings|one string)"):
             call("x", **{name: value})
@@ -92,6 +92,6 @@ def test_no_set_of_strings(name, value):
         (lambda: train_bpe(None, "300"), "vocab_size='300' must be a whole number"),
     ],
 )
-def test_no_such_argument(call, message):
+def test_arguments_of_another_type_are_named(call, message):
     with pytest.raises(UserError, match=message):
         call()

@@ -31,7 +31,7 @@ def spelled(tokenizer, ids):
 
 
 @pytest.mark.parametrize("name", ONE_PASS + TWO_PASS)
-def test_ids_are_the_references(name, trained, disputed):
+def test_ids_equal_the_reference(name, trained, disputed):
     tokenizer = trained[name]
     # The reference is quadratic in a piece's length, and without a fence the text is one piece.
     real = [document[:1500] for document in [*texts.english()[1][:12], *texts.prose()[:3], texts.code()]]
@@ -43,7 +43,7 @@ def test_ids_are_the_references(name, trained, disputed):
 @pytest.mark.parametrize("name", ONE_PASS + TWO_PASS)
 @given(text=st.text(alphabet="aetnos  TH.,:1\n'éſ日🙂", max_size=50))
 @settings(max_examples=80, deadline=None, derandomize=True)
-def test_ids_of_cramped_text_are_the_references(name, trained, text):
+def test_ids_of_dense_text_equal_the_reference(name, trained, text):
     tokenizer = trained[name]
     assert spelled(tokenizer, tokenizer.encode_ordinary(text)) == by_definition(tokenizer, text)
 
@@ -79,7 +79,7 @@ def arbitrary_tokenizers(draw):
 
 
 @pytest.mark.parametrize("examples", [250, pytest.param(1500, marks=pytest.mark.slow)])
-def test_ids_of_arbitrary_tokenizers_are_the_references(examples):
+def test_ids_of_arbitrary_tokenizers_equal_the_reference(examples):
     @given(tokenizer=arbitrary_tokenizers(), text=st.text(alphabet="aab  .1\néè", max_size=40))
     @settings(max_examples=examples, deadline=None, derandomize=True)
     def check(tokenizer, text):
@@ -92,7 +92,7 @@ def test_ids_of_arbitrary_tokenizers_are_the_references(examples):
 @pytest.mark.parametrize("name", ONE_PASS + TWO_PASS)
 @given(text=st.text(max_size=60))
 @settings(max_examples=50, deadline=None, derandomize=True)
-def test_decoding_gives_the_text_again(name, trained, text):
+def test_decoding_gives_the_text(name, trained, text):
     tokenizer = trained[name]
     ids = tokenizer.encode_ordinary(text)
     assert tokenizer.decode(ids, errors="strict") == text
@@ -127,13 +127,13 @@ def test_nothing_encodes_to_nothing(trained):
 
 @pytest.mark.parametrize("name", ["gpt2", "superwords", "two_pass", "none", "unfenced"])
 @pytest.mark.parametrize("unit", ["a", " ", "1", "🙂", "\n", "ab", "é"])
-def test_long_runs_take_no_quadratic_time(name, unit, trained):
+def test_long_runs_do_not_take_quadratic_time(name, unit, trained):
     text = unit * 200_000
     ids = trained[name].encode_ordinary(text)
     assert trained[name].decode(ids) == text
 
 
-def test_lone_surrogates_are_refused(trained):
+def test_lone_surrogates_are_rejected(trained):
     for encode in (trained["gpt2"].encode, trained["gpt2"].encode_ordinary):
         with pytest.raises(UserError, match=r"a lone surrogate, U\+D[89A-F]"):
             encode("a\ud800")
@@ -169,7 +169,7 @@ def test_special_strings_raise_unless_allowed_or_ordinary(specials):
     assert specials.encode("nothing special") == specials.encode_ordinary("nothing special")
 
 
-def test_some_may_be_special_and_others_ordinary(specials):
+def test_some_strings_may_be_special_and_others_ordinary(specials):
     text = "[+]<|endoftext|>"
     mixed = specials.encode(text, allowed_special={"[+]"}, disallowed_special=())
     assert mixed == [specials.special_tokens["[+]"], *specials.encode_ordinary("<|endoftext|>")]
@@ -184,7 +184,7 @@ def test_the_longest_special_string_wins(specials):
     assert ids == [specials.special_tokens[name] for name in ("<|endoftext|>", "<|end|>", "<|end")]
 
 
-def test_special_strings_are_no_regexes(specials):
+def test_special_strings_are_not_regexes(specials):
     assert specials.encode("+[+] ++", allowed_special="all") == [
         *specials.encode_ordinary("+"),
         specials.special_tokens["[+]"],
@@ -236,7 +236,7 @@ def test_ids_outside_the_vocabulary_are_errors(trained):
     assert tokenizer.decode([1199]) == "<|endoftext|>"
 
 
-def test_byte_lengths_add_up_to_the_texts_bytes(trained):
+def test_byte_lengths_add_up_to_the_bytes_of_the_text(trained):
     for tokenizer in trained.values():
         lengths = tokenizer.token_byte_lengths()
         assert (lengths.dtype, lengths.shape) == (np.int32, (tokenizer.vocab_size,))
@@ -265,7 +265,7 @@ def test_cuts_hold_the_first_merges(name, trained):
             tokenizer.cut(size)
 
 
-def test_identity_is_what_decides_the_ids(trained):
+def test_the_identity_covers_what_decides_the_ids(trained):
     assert len({tokenizer.sha256 for tokenizer in trained.values()}) == len(trained)
     one = trained["gpt2"]
     same = Tokenizer.from_ranks(
@@ -302,7 +302,7 @@ def test_identity_is_what_decides_the_ids(trained):
         ({"unmerged": {b"xy": 257}}, "id 257 of merge 1 is out of range or taken"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(change, message):
+def test_mismatched_parts_are_rejected(change, message):
     fitting = {
         "byte_ids": range(256),
         "merge_ids": np.array([[97, 98, 256], [256, 99, 257]], np.uint32),
@@ -330,13 +330,13 @@ def test_cutting_keeps_the_layout_of_ids(layout):
     assert tokenizer.cut(261).sha256 == shorter.sha256
 
 
-def test_merges_of_merges_have_an_end():
+def test_tokens_that_are_too_long_are_rejected():
     doubling = [(0, 0), *((256 + i, 256 + i) for i in range(30))]
     with pytest.raises(UserError, match="a token of more than 65536 bytes"):
         Tokenizer.from_ranks(doubling, pattern=patterns.resolve("none"))
 
 
-def test_a_byte_without_a_token_is_no_other_token():
+def test_a_byte_without_a_token_does_not_become_another_token():
     # No text has the byte 0xFF, and id 0 is of a token that no merge makes: nothing is ever made of that.
     byte_ids = [-1 if byte in NOT_IN_UTF8 else 1 + byte for byte in range(256)]
     a, b, c = (byte_ids[byte] for byte in b"abc")

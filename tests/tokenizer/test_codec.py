@@ -1,4 +1,4 @@
-"""What goes in and comes out: batches of any kind, special strings, spans, counts, decoding."""
+"""Encoding and decoding: batches of any kind, special strings, spans, counts."""
 
 import random
 import threading
@@ -47,7 +47,7 @@ def test_arrow_arrays_are_encoded_as_lists(name, trained):
     assert_same(tokenizer.encode_batch(Batch.from_texts(DOCUMENTS)), expected)
 
 
-def test_arrow_text_is_read_where_it_lies():
+def test_arrow_text_is_read_without_a_copy():
     from tokenizer import documents
 
     array = pa.array(["abc", "de"], pa.large_string())
@@ -57,7 +57,7 @@ def test_arrow_text_is_read_where_it_lies():
         assert data.__array_interface__["data"][0] == buffers[2].address
 
 
-def test_what_is_no_text_is_refused(trained):
+def test_inputs_other_than_text_are_rejected(trained):
     encode, count = trained["gpt2"].encode_batch, trained["gpt2"].count_tokens_batch
     null = pa.array(["a", None, "b", None])
     for array in (null, pa.chunked_array([["a"], [None, "b", None]])):
@@ -93,7 +93,7 @@ def test_threads_come_from_the_environment(trained, monkeypatch):
 
 
 def test_other_threads_run_meanwhile(trained):
-    """The GIL is released: Python goes on while one text of 4 MB is encoded, decoded and searched."""
+    """The GIL is released: Python runs while one text of 4 MB is encoded, decoded and searched."""
     tokenizer, text = trained["superwords"], "the quick brown fox, and so on. " * (1 << 17)
     ids = np.array(tokenizer.encode_ordinary(text), np.uint32)
     for work in (
@@ -169,7 +169,7 @@ def test_special_strings_are_found_leftmost_and_longest(nested, text, allowed):
     assert ids[offsets[1] : offsets[2]].tolist() == expected
 
 
-def test_batches_take_special_strings_as_text_unless_told(nested):
+def test_batches_take_special_strings_as_text_by_default(nested):
     documents = ["plain", "a <a> b", "日"]
     ordinary = nested.encode_batch(documents)
     assert ordinary[0].tolist() == [i for text in documents for i in nested.encode_ordinary(text)]
@@ -183,13 +183,13 @@ def test_batches_take_special_strings_as_text_unless_told(nested):
     ]
 
 
-def test_sets_of_special_strings_are_sets(nested):
+def test_special_strings_are_passed_as_a_set(nested):
     for options in ({"allowed_special": "<a>"}, {"disallowed_special": "<a>"}):
         with pytest.raises(UserError, match=r"special='<a>' is one string; pass a set of them, \{'<a>'\}, or 'all'"):
             nested.encode("a", **options)
     with pytest.raises(UserError, match="an empty string"):
         nested.encode("a", disallowed_special={""})
-    for i in range(200):  # searches are kept, but not without end
+    for i in range(200):  # searches are cached, up to a limit
         assert nested.encode("a", disallowed_special={f"x{i}"}) == nested.encode("a")
     assert len(nested._specials._forbidden) <= 64
 
@@ -292,7 +292,7 @@ def test_ids_of_any_kind_are_decoded(trained):
             tokenizer.decode_bytes(wrong)
 
 
-def test_ids_that_no_token_has_are_named():
+def test_unknown_ids_are_named():
     tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("none"))
     gap = Tokenizer(Definition(
         byte_ids=range(256), merge_ids=tokenizer.merge_ids, n_phase1_merges=0, pattern=tokenizer.pattern,
@@ -305,7 +305,7 @@ def test_ids_that_no_token_has_are_named():
 
 
 @pytest.mark.parametrize("name", ["gpt2", "two_pass"])
-def test_batches_are_decoded_as_they_were_encoded(name, trained):
+def test_batches_round_trip(name, trained):
     tokenizer = trained[name]
     ids, offsets = tokenizer.encode_batch(DOCUMENTS)
     assert tokenizer.decode_batch(ids, offsets) == DOCUMENTS
@@ -325,13 +325,13 @@ def test_malformed_text_is_decoded_by_policy_in_each_document(trained):
 
 
 @pytest.mark.parametrize("offsets", [[0, 3], [-1, 1], [2, 1]])
-def test_offsets_that_do_not_fit_are_refused(offsets, trained):
+def test_offsets_that_do_not_fit_are_rejected(offsets, trained):
     with pytest.raises(UserError, match="offsets of document 0 do not fit the 2 ids"):
         trained["gpt2"].decode_batch([97, 98], offsets)
 
 
 @pytest.mark.parametrize("offsets", [[], [0.5], [[0, 1]]])
-def test_offsets_are_a_row_of_whole_numbers(offsets, trained):
+def test_offsets_are_a_row_of_integers(offsets, trained):
     with pytest.raises(UserError, match="offsets must be a 1-D array of integers, one more than there are texts"):
         trained["gpt2"].decode_batch([97], offsets)
 

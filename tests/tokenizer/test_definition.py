@@ -1,11 +1,11 @@
-"""What a tokenizer is, apart from what it does with text."""
+"""The definition of a tokenizer."""
 
 import pickle
 from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
 
-from tests.tokenizer.other_formats import ONE_PASS
+from tests.tokenizer.formats.other_formats import ONE_PASS
 from tokenizer import Definition, Tokenizer, UserError, formats
 
 KINDS = ("gpt2", "superwords", "two_pass")
@@ -19,7 +19,7 @@ def test_a_tokenizer_shows_all_of_its_definition(name, trained):
     assert tokenizer.vocab_size == tokenizer.definition.vocab_size == len(tokenizer.vocab)
 
 
-def test_a_variant_is_checked_and_the_original_stays(trained):
+def test_replace_checks_and_keeps_the_original(trained):
     definition = trained["gpt2"].definition
     with pytest.raises(FrozenInstanceError):
         definition.mode = "two-pass"

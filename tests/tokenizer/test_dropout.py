@@ -31,7 +31,7 @@ def by_reference(tokenizer, text, p, seed, document=0):
 
 @pytest.mark.parametrize("name", ONE_PASS + TWO_PASS)
 @pytest.mark.parametrize("p", [1e-300, 0.1, 0.5, 0.97])
-def test_ids_are_the_references(name, p, trained, disputed):
+def test_ids_equal_the_reference(name, p, trained, disputed):
     tokenizer = trained[name]
     for seed, text in enumerate([*texts.various()[:12], *texts.english()[1][:4], texts.code()]):
         text = "".join(c for c in text[:600] if c not in disputed)
@@ -48,7 +48,7 @@ def test_ids_are_the_references(name, p, trained, disputed):
     seed=st.integers(0, (1 << 64) - 1),
 )
 @settings(max_examples=60, deadline=None, derandomize=True)
-def test_ids_of_cramped_text_are_the_references(name, trained, text, p, seed):
+def test_ids_of_dense_text_equal_the_reference(name, trained, text, p, seed):
     tokenizer = trained[name]
     ids = tokenizer.encode_dropout(text, p, seed=seed)
     assert spelled(tokenizer, ids) == by_reference(tokenizer, text, p, seed)
@@ -56,7 +56,7 @@ def test_ids_of_cramped_text_are_the_references(name, trained, text, p, seed):
 
 
 @pytest.mark.parametrize("name", ONE_PASS + TWO_PASS)
-def test_no_dropout_and_nothing_but_dropout(name, trained):
+def test_dropout_of_zero_and_of_one(name, trained):
     tokenizer = trained[name]
     for text in [*texts.various(), "", "a"]:
         assert tokenizer.encode_dropout(text, 0, seed=1) == tokenizer.encode_ordinary(text)
@@ -117,7 +117,7 @@ def test_frequencies_are_the_chances():
 
 
 @pytest.mark.parametrize("name", ["gpt2", "superwords", "two_pass"])
-def test_batches_depend_on_the_seed_and_the_place_alone(name, trained):
+def test_batches_depend_only_on_the_seed_and_the_position(name, trained):
     tokenizer, documents = trained[name], [*texts.english()[1][:40], "", "again", "again"]
     ids, offsets = tokenizer.encode_batch_dropout(documents, 0.2, seed=3, threads=1)
     for threads in (2, 5):
@@ -153,12 +153,12 @@ def test_the_phases_are_the_tokenizers_own(name, trained):
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.1, float("nan")])
-def test_p_is_a_probability(p, trained):
+def test_p_must_be_a_probability(p, trained):
     with pytest.raises(UserError, match="is not a probability: it must be from 0 to 1"):
         trained["gpt2"].encode_dropout("a", p, seed=0)
 
 
 @pytest.mark.parametrize("seed", [-1, 1 << 64])
-def test_seeds_are_of_64_bits(seed, trained):
+def test_seeds_have_64_bits(seed, trained):
     with pytest.raises(UserError, match=rf"seed={seed} must be from 0 to"):
         trained["gpt2"].encode_dropout("a", 0.1, seed=seed)

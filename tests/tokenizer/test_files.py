@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tokenizer.other_formats import hf_file
+from tests.tokenizer.formats.other_formats import hf_file
 from tokenizer import Corpus, CorpusConfig, PretokenCounts, Tokenizer, UserError, files
 from tokenizer.train.checkpoint import Checkpoint
 
@@ -80,7 +80,7 @@ DEEP = {"lists": "[" * 100_000 + "]" * 100_000, "objects": '{"a":' * 100_000 + "
 
 
 @pytest.mark.parametrize("kind", DEEP)
-def test_json_nested_without_end_is_rejected(kind, tmp_path):
+def test_deeply_nested_json_is_rejected(kind, tmp_path):
     for name in ("tokenizer.json", "superbpe.json", "vocab.json", "a.tiktoken.json"):
         folder = tmp_path / name
         folder.mkdir()
@@ -93,7 +93,7 @@ def test_json_nested_without_end_is_rejected(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", DEEP)
 @pytest.mark.parametrize("part", ["normalizer", "pre_tokenizer", "model_novel", "extra"])
-def test_a_part_of_tokenizer_json_nested_without_end_is_rejected(kind, part, tmp_path):
+def test_a_deeply_nested_part_of_tokenizer_json_is_rejected(kind, part, tmp_path):
     path = hf_file(tmp_path, **{part: "DEEP"})
     path.write_text(path.read_text().replace('"DEEP"', DEEP[kind]))
     with pytest.raises(UserError, match="nests JSON values more than 100 levels"):
@@ -111,7 +111,7 @@ def test_the_limit_of_nesting_is_exact(tmp_path):
             assert files.read_json(path) == json.loads(path.read_text())
 
 
-def test_deep_fields_of_records_do_no_harm(tmp_path):
+def test_deep_fields_of_records_are_harmless(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text("".join(f'{{"text": "a", "x": {deep}}}\n' for deep in DEEP.values()))
     assert list(Corpus(CorpusConfig(paths=[str(path)])).documents()) == ["a", "a"]

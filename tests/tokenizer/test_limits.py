@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from tests.tokenizer.corpora import write_jsonl
+from tests.tokenizer.corpus.corpora import write_jsonl
 from tokenizer import (
     Corpus,
     CorpusConfig,
@@ -68,7 +68,7 @@ def test_a_long_document_is_an_error_or_left_out(tmp_path, kind, suffix):
 
 @pytest.mark.slow
 def test_a_file_that_decompresses_to_gigabytes_takes_little_memory(tmp_path):
-    """A fresh process, whose address space has no room for what is in the file."""
+    """Run in a fresh process whose address space is smaller than the contents of the file."""
     path = tmp_path / "bomb.txt.zst"
     with path.open("wb") as file, zstandard.ZstdCompressor(level=1).stream_writer(file) as out:
         for _ in range(128):
@@ -100,7 +100,7 @@ def test_a_file_that_decompresses_to_gigabytes_takes_little_memory(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_files_in_parts_may_be_longer_than_a_document(tmp_path):
+def test_files_read_in_parts_may_exceed_the_document_limit(tmp_path):
     (tmp_path / "a.txt").write_text("some words " * (3 * MB // 11), encoding="utf-8")
     (tmp_path / "b.txt").write_text("x" * (3 * MB), encoding="utf-8")
 
@@ -151,7 +151,7 @@ def test_the_limit_of_a_dataset_counts_bytes(tmp_path):
         list(Corpus(config).batches())
 
 
-def test_a_small_file_cannot_ask_for_a_large_vocabulary(monkeypatch):
+def test_a_small_file_cannot_request_a_large_vocabulary(monkeypatch):
     # Runs that double, up to 32,768 letters; pairs of bytes; that run and each of the pairs.
     pairs = [(97, 97), *((256 + i, 256 + i) for i in range(14))]
     n = 2100
@@ -171,7 +171,7 @@ def test_a_small_file_cannot_ask_for_a_large_vocabulary(monkeypatch):
 
 
 def test_ranks_of_long_tokens_are_read_in_time(tmp_path):
-    """Finding the merges of a token took time in proportion to the square of its length."""
+    """Finding the merges of a token once took time quadratic in its length."""
     ranks = [bytes([i]) for i in range(256)] + [b"a" * 2**i for i in range(1, 17)]
     ranks.append(np.random.default_rng(1).integers(97, 123, 4 * MB).astype(np.uint8).tobytes())
     path = tmp_path / "long.tiktoken"
@@ -200,7 +200,7 @@ def test_a_pattern_that_takes_too_long_is_an_error_that_names_it():
         assert any(pattern.replace("\\", "\\\\") in str(error.value) for pattern in (slow, endless))
 
 
-def test_errors_show_little_of_a_long_text(tmp_path):
+def test_errors_shorten_long_text(tmp_path):
     long = "x" * MB
     vocab = {formats.printable(bytes([i])): i for i in range(256)}
 

@@ -20,7 +20,7 @@ def test_an_old_name_gives_the_module(old, monkeypatch):
     assert module.__spec__.name == MOVED[old]
 
 
-def test_names_of_a_module_that_became_a_package():
+def test_old_names_in_a_module_that_became_a_package():
     with pytest.warns(DeprecationWarning, match=r"lm\.model\.transformer"):
         from lm.model import Transformer
     from lm.model.transformer import Transformer as New
@@ -30,6 +30,6 @@ def test_names_of_a_module_that_became_a_package():
         from lm.model import no_such_name  # noqa: F401
 
 
-def test_new_names_warn_of_nothing():
+def test_new_names_do_not_warn():
     code = "import tokenizer, superbpe, lm.train.loop, experiments.config"
     subprocess.run([sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", code], check=True)

@@ -30,7 +30,7 @@ from tokenizer.patterns import Pattern, resolve, split
         ("none", "", []),
     ],
 )
-def test_pieces(name, text, pieces):
+def test_pieces_of_named_patterns(name, text, pieces):
     assert split(text, name) == pieces
 
 
@@ -53,7 +53,7 @@ def test_what_seed_plus_keeps_together(text, pieces):
     assert split(text, "spans-plus") == pieces
 
 
-def test_spaces_at_the_end_of_the_text_tell_cl100k_from_llama3():
+def test_trailing_spaces_distinguish_cl100k_from_llama3():
     for end in ["", "\n", " \n\r\n", "!\n", "x"]:
         assert split("a." + end, "cl100k") == split("a." + end, "llama3")
     for end in ["\n ", " \n  ", "\n\t", "\r\n\u3000"]:
@@ -81,7 +81,7 @@ def test_other_spellings_are_known_and_kept():
     assert patterns.equivalent("a+") is None
 
 
-def test_a_long_s_is_no_contraction_in_gpt2_and_one_where_case_is_ignored():
+def test_a_long_s_is_a_contraction_only_where_case_is_ignored():
     assert split("it'ſ", "gpt2") == ["it", "'", "ſ"]
     for name in ("cl100k", "llama3", "o200k"):
         assert split("it'ſ", name) == reference.split("it'ſ", resolve(name).regex)
@@ -126,7 +126,7 @@ def test_a_regex_that_does_not_compile_is_an_error_that_names_it(regex):
     assert regex.replace("\\", "\\\\") in str(error.value)
 
 
-def test_a_regex_that_backtracks_for_ever_is_an_error_not_a_hang():
+def test_a_regex_that_backtracks_forever_is_an_error():
     with pytest.raises(UserError, match="gave up"):
         split("a" * 40 + "!", r"(?=(a+)+$)(\1)b|(a|a)*c\1")
 

@@ -40,7 +40,7 @@ START = """
 
 
 def run(program: str, **environment: str) -> str:
-    """What a process of its own prints, after `START`."""
+    """Run `START` and the program in a fresh process; return what it prints."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(START) + textwrap.dedent(program)],
         env={**os.environ, **environment},
@@ -59,8 +59,8 @@ def run(program: str, **environment: str) -> str:
 @pytest.mark.slow
 @linux
 @pytest.mark.parametrize("backtrace", ["0", "1"])
-def test_no_memory_is_an_error(backtrace):
-    """One process for each call: what is left of the memory depends on the calls before."""
+def test_running_out_of_memory_is_an_error(backtrace):
+    """One process per call, since free memory depends on earlier calls."""
     program = """
     calls = {
         "encode": lambda: tokenizer.encode(text),
@@ -92,7 +92,7 @@ def test_no_memory_is_an_error(backtrace):
 
 
 @pytest.mark.parametrize("threads", [MOST_THREADS + 1, 100_000, 0])
-def test_more_threads_than_any_machine_has_are_refused(threads, monkeypatch):
+def test_too_many_threads_are_rejected(threads, monkeypatch):
     with pytest.raises(UserError, match=f"threads={threads} must be from 1 to {MOST_THREADS}"):
         thread_count(threads)
     with pytest.raises(UserError, match=f"threads={threads} must be"):
@@ -103,7 +103,7 @@ def test_more_threads_than_any_machine_has_are_refused(threads, monkeypatch):
 
 
 @linux
-def test_the_threads_that_start_do_the_work():
+def test_threads_that_could_start_do_the_work():
     program = """
     batch = Batch.from_texts(["the cat sat on the mat, " * 10_000] * 20)
     expected = tokenizer.encode_batch(batch, threads=1)[0]
@@ -118,7 +118,7 @@ def test_the_threads_that_start_do_the_work():
 
 
 @linux
-def test_no_thread_is_an_error_where_threads_are_needed():
+def test_failing_to_start_any_thread_is_an_error():
     program = """
     batch = Batch.from_texts([text[:1000]] * 1000)
     limit_memory(900)
@@ -174,7 +174,7 @@ def test_ctrl_c_stops_a_long_call_at_once():
 
 @linux
 def test_ctrl_c_reaches_a_call_that_waits_for_threads():
-    """And what the signal's handler raises comes out, whatever it is; the tokenizer still encodes as before."""
+    """Any exception of the signal handler propagates, and the tokenizer still encodes as before."""
     program = """
     expected = uncut.encode("!" * 1000)
     def handler(*_):
@@ -231,7 +231,7 @@ def test_forks_of_a_process_whose_threads_encode():
 
 
 @linux
-def test_a_fork_ends_although_it_has_none_of_the_threads():
+def test_a_fork_without_the_threads_exits():
     program = """
     import tempfile
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
@@ -263,8 +263,8 @@ def test_a_fork_ends_although_it_has_none_of_the_threads():
 # -------------------------------------------------------------------------------- arrays
 
 
-def test_arrays_that_another_thread_changes():
-    """The worst is another result or a user's error, for a call that has not read them yet."""
+def test_arrays_changed_by_another_thread():
+    """At worst, a call that has not read them yet gives another result or a UserError."""
     tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("gpt2"))
     data, offsets = np.frombuffer("né".encode() * 40_000, np.uint8), np.arange(0, 120_001, 3)
     counts = np.ones(len(offsets) - 1, np.uint64)
@@ -306,8 +306,8 @@ def test_arrays_that_another_thread_changes():
     assert bytes(tokenizer.encode("still works")) == b"still works"  # a token for each byte, and no state is broken
 
 
-def test_text_that_can_be_written_to_gives_the_same_ids():
-    """It is copied; what Arrow lends is encoded where it lies (`given::values`)."""
+def test_writable_buffers_give_the_same_ids():
+    """Writable text is copied. Arrow's text is encoded in place (`given::values`)."""
     tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("gpt2"))
     data = np.frombuffer(b"some text", np.uint8)
     for array in (data, data.copy()):

@@ -1,4 +1,4 @@
-"""`encode_stream`: ids as files of tokens hold them, against `encode_documents` and what it should be made of."""
+"""`encode_stream` gives the ids of `encode_documents`, in the layout of token files."""
 
 from itertools import pairwise
 
@@ -24,7 +24,7 @@ def stream(tokenizer, texts, *, narrow=True):
 
 
 @pytest.mark.parametrize(("narrow", "dtype"), [(True, np.uint16), (False, np.uint32)])
-def test_documents_stand_behind_the_mark(tokenizer, narrow, dtype):
+def test_each_document_follows_its_mark(tokenizer, narrow, dtype):
     mark = tokenizer.vocab_size - 1
     ids, offsets = tokenizer.encode_documents(Batch.from_texts(TEXTS))
     assert max(len(tokenizer.vocab[i]) for i in ids) > 255  # longer than a byte says
@@ -37,7 +37,7 @@ def test_documents_stand_behind_the_mark(tokenizer, narrow, dtype):
     assert stream(tokenizer, [], narrow=narrow).ids.tolist() == []
 
 
-def test_memory_is_used_again_only_when_nobody_sees_it(tokenizer):
+def test_buffers_are_reused_only_without_views(tokenizer):
     texts = [[f"{i} the {word}" * 50 for word in TEXTS] for i in range(30)]
     expected = [stream(tokenizer, one).ids.tolist() for one in texts]
     kept = [stream(tokenizer, one).ids[3:] for one in texts]  # views hold what they show
@@ -46,6 +46,6 @@ def test_memory_is_used_again_only_when_nobody_sees_it(tokenizer):
     assert [part.tolist() for part in kept] == [one[3:] for one in expected]
 
 
-def test_ids_without_a_length_are_refused(tokenizer):
+def test_ids_without_a_length_are_rejected(tokenizer):
     with pytest.raises(UserError, match="has no length"):
         tokenizer.encode_stream(Batch.from_texts(["the"]), 0, np.ones(257, np.uint32), narrow=True)

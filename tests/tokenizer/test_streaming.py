@@ -1,4 +1,4 @@
-"""Text and ids in parts: the same as at once, however they are cut."""
+"""Text and ids in parts, cut anywhere, give the same as at once."""
 
 import random
 from itertools import pairwise
@@ -61,7 +61,7 @@ def test_streams_of_every_preset(presets):
 
 @pytest.mark.parametrize("pattern", [*patterns.NAMES, r"a+| b", "\\p{N}\n" + patterns.resolve("gpt2").regex])
 def test_streams_of_every_pattern(pattern, trained):
-    """The merges were trained without a pattern, so that they join whatever they may."""
+    """The merges were trained without a pattern, so that they join anything."""
     tokenizer = Tokenizer.from_ranks(trained["none"].ranks(), pattern=patterns.resolve(pattern))
     choose = random.Random(3)
     for text in [*texts.various()[:20], texts.generated(8), texts.generated(9), texts.code()[:3000]]:
@@ -95,7 +95,7 @@ def test_streams_where_merges_are_ignored(text):
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3", "superbpe", "superwords", "two_pass", "unfenced"])
 def test_little_text_waits(name, trained):
-    """Of English: what is not given out after each part stays short, so that the limit is never reached."""
+    """Pending English text stays short after each part, so that the limit is never reached."""
     text = "".join(texts.english()[1])[:300_000]
     parts = [text[i : i + 100] for i in range(0, len(text), 100)]
     assert streamed(trained[name], parts, max_pending_bytes=10_000) == trained[name].encode_ordinary(text)
@@ -111,7 +111,7 @@ def test_little_text_of_other_scripts_waits(text, trained):
 
 
 @pytest.mark.parametrize(("name", "letter"), [("gpt2", "a"), ("none", "a"), ("superwords", " "), ("two_pass", "!")])
-def test_the_limit_names_itself(name, letter, trained):
+def test_the_error_names_the_limit(name, letter, trained):
     with pytest.raises(UserError, match=r"1100 bytes of the stream .* max_pending_bytes=1000; raise it, or encode"):
         list(trained[name].encode_iter((letter * 100 for _ in range(100)), max_pending_bytes=1000))
     assert streamed(trained[name], [letter * 100] * 10, max_pending_bytes=1000)
@@ -124,7 +124,7 @@ SPECIALS = ["<a>", "<a", "<a>b<", "é<", "<|endoftext|>"]
 
 @pytest.fixture(scope="module")
 def specials(trained):
-    """Special strings that begin and end alike."""
+    """Special strings with common beginnings and ends."""
     plain = trained["superbpe"]
     return Tokenizer.from_ranks(plain.ranks(), pattern=plain.pattern, special_tokens=SPECIALS)
 
@@ -145,7 +145,7 @@ def test_special_strings_in_streams(specials, pieces, seed, allowed):
 
 @given(pieces=st.lists(st.sampled_from([*SPECIALS, *"<a>b|", "the "]), max_size=8), seed=st.integers(0, 99))
 @settings(max_examples=150, deadline=None, derandomize=True)
-def test_forbidden_strings_are_found_over_seams(specials, pieces, seed):
+def test_forbidden_strings_are_found_across_seams(specials, pieces, seed):
     text = "".join(pieces)
     parts = random_parts(text, random.Random(seed), 5)
     options = {"allowed_special": {"<a>"}, "disallowed_special": {"<|endoftext|>", "b<"}}
@@ -159,7 +159,7 @@ def test_forbidden_strings_are_found_over_seams(specials, pieces, seed):
 
 
 def test_streams_with_special_strings_stay_small(specials):
-    """What waits is at most the longest string and the text behind the last place that is surely cut."""
+    """Pending text is at most the longest special string and the text after the last certain cut."""
     text = "".join(texts.english()[1])[:100_000].replace("\n\n", "<a>") + "<|endoftext|" * 1000
     parts = [text[i : i + 50] for i in range(0, len(text), 50)]
     options = {"allowed_special": "all", "max_pending_bytes": 5000}
@@ -170,7 +170,7 @@ def test_streams_with_special_strings_stay_small(specials):
         specials.encode_iter([], allowed_special={"<b>"})
 
 
-def test_streams_of_nothing(trained):
+def test_empty_streams(trained):
     assert streamed(trained["gpt2"], []) == streamed(trained["gpt2"], ["", ""]) == []
     with pytest.raises(UserError, match="encode_iter takes parts of a text"):
         trained["gpt2"].encode_iter("text")
@@ -201,7 +201,7 @@ def test_decoding_in_parts_gives_the_text(name, trained, text):
     )
 )
 @settings(max_examples=200, deadline=None, derandomize=True)
-def test_decoding_malformed_text_in_parts_is_decoding_it_at_once(data):
+def test_decoding_malformed_text_in_parts_equals_decoding_it_at_once(data):
     tokenizer = Tokenizer.from_ranks([], pattern=patterns.resolve("none"))
     for errors in ("replace", "ignore", "backslashreplace"):
         decoder = tokenizer.stream_decoder(errors=errors)

@@ -195,3 +195,6 @@ impl Fingerprint {
         (a as u128 * b as u128 % Self::MODULUS as u128) as u64
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from experiments.cli.compose import check, largest_size, load
+from tokenizer.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["bpe.vocab_sise=3"], r"no configuration key 'bpe.vocab_sise'; did you mean 'bpe.vocab_size'\?"),
+        (["vocab_size=300"], r"did you mean 'bpe.vocab_size'\?"),
+        (["corpuss=files"], r"did you mean 'corpus'\?"),
+        (["zzz=1"], "there are: corpus, pattern"),
+        (["bpe.zzz=1"], "there are: bpe.vocab_size"),
+        (["+extra=1"], "no configuration key 'extra'"),
+        (["corpus=embeded"], r"corpus=embeded does not exist; did you mean 'embedded'\?"),
+        (["bpe.vocab_size=many"], "bpe.vocab_size: Value 'many'"),
+        (["corpus=files", "corpus.paths=a.txt"], r"write corpus.paths=\[a,b\]"),
+        (["corpus=files"], "no text: give corpus.paths"),
+        (["pattern=custom"], "pattern.regex"),
+        (["pattern.name=gpt3"], "did you mean 'gpt2'"),
+        (["pattern=custom", 'pattern.regex="(a"'], r"\(a"),
+        (["wandb=offlin"], "did you mean 'offline'"),
+        (["bpe.vocab_size=200"], "use at least 257"),
+        (["superbpe.transition=9000"], "transition at 9000"),
+        (["superbpe.transition=1.5"], "transition=1.5 is neither a fraction"),
+        (["superbpe.unit=lin"], "document, line"),
+        (["superbpe.transition_merges=8100"], "transition at 8356"),
+        (["lm.model.hidden_size=100"], "head_dim"),
+        (["superbpe.transition=0.7,0.8"], "--multirun"),
+        (["a=["], "cannot read the override"),
+        (["hydra/launcher=joblb"], "joblb"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_remedy(overrides: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        check(overrides)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_sweep_is_checked_value_by_value() -> None:
+    assert check(["superbpe.transition=0.7,0.8", "wandb=off"], sweep=True) == {"superbpe.transition": ["0.7", "0.8"]}
+    with pytest.raises(UserError, match=r"1\.8"):
+        check(["superbpe.transition=0.7,1.8"], sweep=True)
+
+
+def test_a_sweep_over_sizes_trains_phase_1_for_the_largest() -> None:
+    assert largest_size(["400", "1200", "800"], []) == ["bpe.train_size=1200"]
+    assert largest_size(["400", "1200"], ["bpe.train_size=2000"]) == []
+
+
+def test_a_transition_is_a_number_or_a_fraction() -> None:
+    assert load(["superbpe.transition=0.5"]).superbpe.transition == 0.5
+    assert load(["superbpe.transition=5000"]).superbpe.transition == 5000
+
+
+def test_a_custom_configuration_folder(tmp_path: object) -> None:
+    folder = tmp_path / "experiment"  # type: ignore[operator]
+    folder.mkdir()
+    (folder / "mine.yaml").write_text("# @package _global_\nbpe:\n  vocab_size: 5000\n")
+    assert load(["experiment=mine"], config_dir=str(tmp_path)).bpe.vocab_size == 5000
+    (folder / "typo.yaml").write_text("# @package _global_\nbpe:\n  vocab_sise: 5000\n")
+    with pytest.raises(UserError, match=r"did you mean 'bpe\.vocab_size'"):
+        load(["experiment=typo"], config_dir=str(tmp_path))

@@ -1,0 +1,260 @@
+"""Sweeps through the entry point of the command line, and their tables."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from experiments import pipeline
+from experiments.cli.main import run
+from experiments.cli.sweep import finish, share_out
+from experiments.results import ArmRecord, ComparisonRecord
+from experiments.store import runs
+from experiments.store.manifest import command_line
+from experiments.store.runs import Run
+from tests.experiments.outputs import wait_until
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOBLIB = {"n_jobs": -1}
+
+
+@pytest.mark.parametrize(
+    ("n_jobs", "explicit", "threads", "n_cells", "expected"),
+    [
+        (-1, False, None, 3, (3, 2)),
+        (-1, False, None, 100, (8, 1)),
+        (-1, False, 4, 100, (2, 4)),
+        (-1, False, 16, 100, (1, 16)),
+        (2, True, None, 100, (2, 4)),
+        (-2, True, None, 100, (7, 1)),
+        (2, True, None, 1, (1, 8)),
+        (4, True, 2, 100, (4, 2)),
+    ],
+)
+def test_cells_and_their_threads_share_the_cores(
+    n_jobs: int, explicit: bool, threads: int | None, n_cells: int, expected: tuple[int, int]
+) -> None:
+    shares = share_out({"n_jobs": n_jobs}, "joblib", n_cells, threads, explicit=explicit, cores=8)
+    assert shares.overrides == [f"hydra.launcher.n_jobs={expected[0]}", f"runner.threads={expected[1]}"]
+    assert bool(shares.warning) == (expected[0] * expected[1] > 8)
+
+
+def test_asking_for_more_cores_than_there_are_warns() -> None:
+    assert "compete for 8 cores" in share_out({"n_jobs": 4}, "joblib", 9, 4, explicit=True, cores=8).warning
+
+
+def test_cells_on_other_machines_have_the_configured_threads() -> None:
+    def threads(name: str, launcher: dict[str, Any], given: int | None = None) -> list[str]:
+        return share_out(launcher, name, 4, given, explicit=False, cores=8).overrides
+
+    assert threads("basic", {}) == []
+    assert threads("submitit_slurm", {"cpus_per_task": 6}) == ["runner.threads=6"]
+    assert threads("submitit_slurm", {"cpus_per_task": None}) == []
+    assert threads("submitit_local", {"cpus_per_task": None}) == ["runner.threads=2"]
+    assert threads("submitit_local", {"cpus_per_task": 6}, given=3) == []
+
+
+def test_a_table_of_cells_done_failed_and_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def record(number: int, **values: Any) -> None:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        cell = Run(str(folder), "report", [], [f"superbpe.transition=0.{number}"], number)
+        recorder = runs.Recorder(cell, folder)
+        if "error" in values:
+            recorder.failed(values["error"])
+        elif "results" in values:
+            recorder.done(None, tmp_path / "report.html")
+            recorder.run.results = values["results"]
+            runs.write_json(folder / "run.json", dataclasses.asdict(recorder.run))
+
+    sides = [
+        ArmRecord(
+            key=key, label=key, tokenizer=f"tokenizer-{key}", shards="shards-1", heldout="shards-2", lms=["lm-1"],
+            evaluations=["evaluation-1"], vocab_size=400, bytes_per_token=4.5, bits_per_byte=1.25, interval=(1.2, 1.3),
+            difference=None if key == "bpe" else -0.125,
+        )
+        for key in ("bpe", "superbpe")
+    ]  # fmt: skip
+    record(0, results=ComparisonRecord(arms=sides, confidence=0.95))
+    record(1, error=UserError("no pairs;\n use more text"))
+    record(2, error=ZeroDivisionError("by zero"))
+    record(3)
+    cells = finish(tmp_path, 5)
+    assert [(cell.status, cell.exit_code) for cell in cells] == [
+        ("done", 0),
+        ("failed", 2),
+        ("failed", 1),
+        ("failed", 1),
+    ]
+    told = capsys.readouterr()
+    for expected in ("1.2000–1.3000", "−0.1250", "transition", str(tmp_path / "report.html"), "sweep.csv"):
+        assert expected in told.out
+    assert "cell 1 (superbpe.transition=0.1): no pairs; use more text (exit code 2)" in told.err
+    assert "cell 2 (superbpe.transition=0.2): ZeroDivisionError: by zero (exit code 1)" in told.err
+    assert "cell 3 (superbpe.transition=0.3): the process of this cell was killed" in told.err
+    assert [cell.status for cell in finish(tmp_path, 5, stopped=True)][3] == "interrupted"
+    assert "3 of 5 cells failed; 1 of 5 cells did not finish; the same command repeats only what is missing" in told.err
+    rows = list(csv.DictReader((tmp_path / "sweep.csv").open()))
+    assert rows[0]["superbpe.transition"] == "0.0"
+    assert rows[0]["superbpe.bits_per_byte"] == "1.25"
+    assert rows[0]["bpe.high"] == "1.3"
+    assert rows[0]["superbpe.difference"] == "-0.125"
+    assert rows[0]["superbpe.difference_low"] == ""
+    assert rows[1]["error"] == "no pairs; use more text"
+    assert len(json.loads((tmp_path / "sweep.json").read_text())["cells"]) == 4
+
+
+def test_a_sweep_over_rules_and_patterns(tiny: list[str], tmp_path: Path) -> None:
+    tiny = [text for text in tiny if not text.startswith("superbpe.transition")]
+    swept = ["superbpe=uw-2025,runs", "pattern=gpt2,llama3"]
+    assert run("train_superbpe", [*tiny, "-m", *swept, "superbpe.max_bytes=8"]) == 0
+    table = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
+    assert table["n_cells"] == len(table["cells"]) == 4
+    for cell in table["cells"]:
+        assert {text.partition("=")[0] for text in cell["swept"]} == {"superbpe", "pattern"}
+        assert cell["status"] == "done"
+        assert {name.partition("-")[0] for name in cell["artifacts"]} == {"count", "bpe", "superbpe", "tokenizer"}
+
+
+def test_a_sweep_over_mixtures_budgets_and_seeds(tiny: list[str], tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    def note(config: Any, *_: Any, **__: Any) -> pipeline.Outcome:
+        seen.append((config.bpe.counts, config.budget.train_bytes, config.lm.train.seed))
+        return pipeline.Outcome()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "run", note)
+        sweep = ["bpe.counts=[a.parquet],[a.parquet,'b.parquet:3']", "lm.train.seed=range(0,2)"]
+        assert run("train_lm", [*tiny, "--multirun", *sweep, "budget.train_bytes=81920"]) == 0
+    assert len(seen) == 4
+    assert (["a.parquet", "b.parquet:3"], 81920, 1) in seen
+
+
+@pytest.mark.slow
+def test_cells_at_the_same_time_make_nothing_twice(tiny: list[str], tmp_path: Path) -> None:
+    """Two processes run the same sweep: every stage is made by one of them."""
+    sweep = ["--multirun", "superbpe.transition=0.8,0.9"]
+    places = [[f"hydra.sweep.dir={tmp_path / name}"] for name in ("one", "two")]
+    arguments = [text for text in tiny if not text.startswith("hydra.sweep.dir")]
+    command = [sys.executable, "-m", "experiments.train_superbpe", *arguments, *sweep]
+    processes = [subprocess.Popen([*command, *place], stdout=subprocess.PIPE, text=True) for place in places]
+    out = "".join(process.communicate(timeout=120)[0] for process in processes)
+    assert [process.returncode for process in processes] == [0, 0]
+    made = [line.split()[1] for line in out.splitlines() if line.startswith("✓")]
+    assert sorted(made) == ["count", "phase1", "superbpe", "superbpe"]
+    assert sum(line.startswith("·") for line in out.splitlines()) == 12  # bpe is cut from the list, which is there
+
+
+@pytest.mark.slow
+def test_a_waiting_process_continues_when_the_holder_is_killed(tiny: list[str], tmp_path: Path) -> None:
+    """The first process is killed in the middle of its training; the second waited, and continues from there."""
+    long = [*tiny, "budget.train_bytes=409600", "lm.train.checkpoint_seconds=0"]
+    command = [sys.executable, "-m", "experiments.train_lm", *long]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        checkpoint = ".lm-*.resumable/checkpoint.safetensors"
+        wait_until(lambda: any((tmp_path / "artifacts").glob(checkpoint)))
+        first.send_signal(signal.SIGSTOP)  # as slow as can be: it keeps its lock
+        second = subprocess.Popen(
+            [*command, f"hydra.run.dir={tmp_path / 'other'}"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        assert second.stdout is not None
+        lines = []
+        for line in second.stdout:
+            lines.append(line)
+            if "waiting: another process is making lm-" in line:
+                first.send_signal(signal.SIGKILL)
+        assert second.wait(120) == 0
+    finally:
+        first.kill()
+    assert first.wait() == -signal.SIGKILL
+    assert any("waiting: another process is making lm-" in line for line in lines)
+    # Both models are there; of the first, the second process only did the rest.
+    assert len(list((tmp_path / "artifacts").glob("lm-*"))) == 2
+    rows = [json.loads(line) for line in (tmp_path / "other" / "metrics.jsonl").read_text().splitlines()]
+    steps = [row["step"] for row in rows if row["group"].startswith("lm/")]
+    assert steps[0] > 1
+    assert steps[-1] == 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
+def test_launchers_that_start_processes(
+    tiny: list[str], tmp_path: Path, launcher: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher")
+    tiny = [text for text in tiny if not text.startswith("runner.threads")]
+    # Of the four cells one cannot be: a transition at 410 with a vocabulary of 400.
+    sweep = ["superbpe.transition=300,410", "bpe.vocab_size=420,400", f"hydra/launcher={launcher}"]
+    assert run("train_superbpe", [*tiny, "--multirun", *sweep]) == 2
+    table = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
+    assert [cell["status"] for cell in table["cells"]].count("failed") == 1
+    # The command that started the sweep, not the launcher's own.
+    assert {cell["command"] for cell in table["cells"]} == {command_line()}
+    assert len(list((tmp_path / "artifacts").glob("count-*"))) == 1
+    assert "1 of 4 cells failed" in capfd.readouterr().err
+    threads = {text for cell in table["cells"] for text in cell["overrides"] if text.startswith("runner.threads=")}
+    assert len(threads) == 1
+
+
+def test_a_missing_launcher_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("count", ["-m", "pattern=gpt2,llama3", "hydra/launcher=ray"]) == 2
+    assert "pip install hydra-ray-launcher" in capsys.readouterr().err
+
+
+def test_sigterm_stops_a_run_as_ctrl_c_does(tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "run", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    assert run("count", tiny) == 143
+    assert json.loads((tmp_path / "outputs" / "run.json").read_text())["status"] == "interrupted"
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.slow
+def test_sigterm_in_training_leaves_a_checkpoint(tiny: list[str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "experiments.train_lm", *tiny, "budget.train_bytes=8000000"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    metrics = tmp_path / "outputs" / "metrics.jsonl"
+    wait_until(lambda: metrics.exists() and '"lm/bpe"' in metrics.read_text())
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert "terminated: the same command continues" in err
+    assert len(list((tmp_path / "artifacts").glob(".lm-*.resumable/checkpoint.safetensors"))) == 1
+    assert json.loads((tmp_path / "outputs" / "run.json").read_text())["status"] == "interrupted"
+
+
+@pytest.mark.parametrize("stage", pipeline.STAGES)
+def test_help_names_existing_settings(stage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from experiments.cli import help as texts
+    from experiments.cli.compose import known_keys
+
+    assert run(stage, ["--help"]) == 0
+    out = capsys.readouterr().out
+    assert "usage: python -m experiments." in out
+    assert "--hydra-help" in out
+    assert set(texts.STAGES[stage].settings) <= set(texts.SETTINGS)
+    assert set(texts.SETTINGS) <= set(known_keys())
+
+
+def test_tokenizers_are_trained_without_torch(tiny: list[str]) -> None:
+    """Torch takes seconds to import."""
+    program = (
+        "import sys; from experiments.cli.main import run; "
+        f"code = run('train_superbpe', {tiny!r}); sys.exit(code or 10 * ('torch' in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.DEVNULL, check=False).returncode == 0

@@ -1,0 +1,50 @@
+"""Running whole experiments, and looking at their artifacts."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.experiments.conftest import run_stages
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def names_by_stage(tmp_path: Path) -> dict[str, list[str]]:
+    """Names of all artifacts by stage."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((tmp_path / "artifacts").iterdir()):
+        found.setdefault(path.name.partition("-")[0], []).append(path.name)
+    return found
+
+
+def paths(tmp_path: Path, stage: str) -> list[Path]:
+    return sorted((tmp_path / "artifacts").glob(f"{stage}-*"))
+
+
+def manifest(tmp_path: Path, stage: str) -> dict[str, Any]:
+    (path,) = (tmp_path / "artifacts").glob(f"{stage}-*/manifest.json")
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def rejected(stage: str, overrides: list[str], tmp_path: Path) -> str:
+    """Message of the UserError that running up to `stage` raises; the command line shows it as one line."""
+    with pytest.raises(UserError) as caught:
+        run_stages(stage, overrides, tmp_path / "outputs")
+    return str(caught.value)
+
+
+def wait_until(done: Callable[[], bool], seconds: float = 300) -> None:
+    """Wait for another process; a machine that is busy takes long to start it."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(0.05)

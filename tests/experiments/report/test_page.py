@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from experiments.report.comparison import render, version
+from experiments.report.page import visible
+
+from . import sample
+
+
+class _Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "action")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return render(sample.sample_report())
+
+
+def test_tokens_cannot_inject_markup(page: str) -> None:
+    elements = _Elements()
+    elements.feed(page)
+    assert elements.tags.count("script") == 4
+    assert "img" not in elements.tags
+    assert "</script><script>alert(1)</script>" in elements.text
+
+
+def test_nothing_is_loaded_from_elsewhere(page: str) -> None:
+    elements = _Elements()
+    elements.feed(page)
+    assert elements.addresses == []
+    assert "default-src 'none'" in page
+    assert "@import" not in page
+
+
+def test_the_page_shows_the_numbers(page: str) -> None:
+    for shown in (
+        "1.7020",
+        "1.6950",
+        "5.520",
+        "2.72M",
+        "No significant difference",
+        "+25.2 %",
+        "not evidence",
+    ):
+        assert shown in page, shown
+
+
+def test_charts_are_json_that_cannot_close_its_script(page: str) -> None:
+    charts = re.search(r'<script id="charts" type="application/json">(.*?)</script>', page)
+    assert charts is not None
+    assert "<" not in charts[1]
+    assert set(json.loads(charts[1])["specs"]) == {
+        "compression", "loss", "loss_flops", "length", "interval", "tradeoff", "words_0",
+        "grad_norm", "residual", "weights", "frequency",
+    }  # fmt: skip
+
+
+def test_a_comparison_without_superwords_still_renders() -> None:
+    report = sample.sample_report(winner="bpe")
+    report["superwords"] = []
+    report["demonstration"] = False
+    page = render(report)
+    assert "Words per superword" not in page
+    assert "not evidence" not in page
+
+
+def test_visible_shows_control_characters() -> None:
+    assert visible(" a\n\t\r\x00\x7f") == " a↵⇥␍␀␡"
+
+
+def test_version_is_stable() -> None:
+    assert version() == version()

@@ -1,0 +1,76 @@
+"""The sharding stage on a small corpus: its identity, and resuming."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments.cli.main import run
+from lm.data.shard_writer import Writer
+from lm.data.shards import Shards
+from tests.experiments.conftest import run_stages
+
+SMALL = "shards.tokens_per_shard=2000"
+
+
+def folders(tmp_path: Path, split: str = "train") -> list[Path]:
+    """Finished shards of one split: one folder per tokenizer, by name."""
+    found = (path for path in sorted((tmp_path / "artifacts").glob("shards-*")))
+    return [p for p in found if json.loads((p / "manifest.json").read_text())["contents"]["split"] == split]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (folder / "shards").iterdir()}
+
+
+def test_an_interrupted_stage_resumes_after_its_finished_shards(
+    tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_stages("shard_corpus", [*tiny, SMALL], tmp_path / "outputs")
+    whole = {folder.name: contents(folder) for folder in folders(tmp_path)}
+    for folder in (tmp_path / "artifacts").glob("shards-*"):
+        (folder / "manifest.json").unlink()
+        folder.rename(tmp_path / folder.name)
+
+    finish = Writer._finish_shard
+
+    def interrupted(writer: Writer) -> None:
+        finish(writer)
+        if len(writer._shards) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Writer, "_finish_shard", interrupted)
+    assert run("shard_corpus", [*tiny, SMALL]) == 130
+    monkeypatch.undo()
+    finished = {p.name: p.stat().st_ino for p in (tmp_path / "artifacts").glob(".shards-*.resumable/.shards.partial/*")}
+    assert {"tokens-00000.bin", "tokens-00002.json"} <= set(finished)
+
+    run_stages("shard_corpus", [*tiny, SMALL], tmp_path / "outputs")
+    assert {folder.name: contents(folder) for folder in folders(tmp_path)} == whole
+    inodes = {path.stat().st_ino for path in (tmp_path / "artifacts").glob("shards-*/shards/tokens-*")}
+    assert {finished[name] for name in finished if name.startswith("tokens-") and "00003" not in name} <= inodes
+
+
+def test_only_a_changed_layout_is_part_of_the_identity_of_shards(tiny: list[str], tmp_path: Path) -> None:
+    run_stages("shard_corpus", tiny, tmp_path / "outputs")
+    usual = folders(tmp_path)
+    assert json.loads((usual[0] / "manifest.json").read_text())["config"] == {"split": "train", "version": 3}
+    run_stages("shard_corpus", [*tiny, "shards.tokens_per_shard=100000000"], tmp_path / "outputs")
+    assert folders(tmp_path) == usual
+    heldout = folders(tmp_path, "heldout")
+
+    run_stages("shard_corpus", [*tiny, "shards.shuffle_seed=7"], tmp_path / "outputs")
+    shuffled = [Shards.open(path / "shards") for path in folders(tmp_path) if path not in usual]
+    assert len(shuffled) == 2
+    assert shuffled[0].document_bytes.tolist() == shuffled[1].document_bytes.tolist()
+    in_order = Shards.open(usual[0] / "shards").document_bytes.tolist()
+    assert shuffled[0].document_bytes.tolist() != in_order
+    assert sorted(shuffled[0].document_bytes.tolist()) == sorted(in_order)
+    assert folders(tmp_path, "heldout") == heldout
+
+
+def test_an_impossible_size_is_the_users_mistake(tiny: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("shard_corpus", [*tiny, "shards.tokens_per_shard=0"]) == 2
+    assert "tokens_per_shard=0" in capsys.readouterr().err

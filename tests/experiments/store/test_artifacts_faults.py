@@ -1,0 +1,261 @@
+"""The store of artifacts under kills, full disks and damaged files."""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.store.artifacts import MANIFEST, Store, artifact_at
+from tests.experiments.store.demo import Demo, make
+from tests.flipping import flips
+from tokenizer.checksums import read_sealed, write_sealed
+from tokenizer.durable import write_whole
+from tokenizer.errors import UserError
+
+ROOT = Path(__file__).parents[3]
+
+
+def _never(folder: Path) -> dict[str, Any]:
+    raise AssertionError(f"{folder} was built again")
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _build(folder: Path) -> dict[str, Any]:
+    (folder / "inner").mkdir(exist_ok=True)
+    (folder / "inner" / "data.bin").write_bytes(bytes(range(256)))
+    (folder / "notes.txt").write_text("some text")
+    return {"size": 256, "loss": 1.25}
+
+
+@pytest.mark.parametrize("resumable", [False, True])
+def test_killed_at_any_step_nothing_finished_is_lost(tmp_path: Path, resumable: bool) -> None:
+    command = [sys.executable, "-m", "tests.experiments.store.killed", tmp_path, *(["resumable"] if resumable else [])]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert ran.returncode == 0, ran.stderr
+    steps, promoted = map(int, ran.stdout.split())
+    assert steps > 10
+    assert promoted  # some attempts died between the manifest and the folder's name
+
+
+def test_a_finished_folder_is_renamed_by_the_next_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "_name", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            make(store, "lm", config={}, inputs={}, build=_build, resumable=True)
+    assert list(tmp_path.glob(".lm-*.resumable"))
+    artifact = make(store, "lm", config={}, inputs={}, build=_never, resumable=True)
+    assert (artifact.path / "notes.txt").read_text() == "some text"
+
+
+@pytest.mark.parametrize("damage", ["manifest", "file"])
+def test_a_stale_manifest_does_not_get_into_the_next_attempt(tmp_path: Path, damage: str) -> None:
+    store = Store(tmp_path)
+    finished = make(store, "lm", config={}, inputs={}, build=_build, resumable=True)
+    partial = finished.folder.rename(tmp_path / f".{finished.name}.resumable")
+    if damage == "manifest":
+        (partial / MANIFEST).write_text('{"half": ')
+    else:
+        (partial / "notes.txt").write_text("longer than before")
+    (partial / ".model.safetensors.partial").write_bytes(b"half")
+    again = make(store, "lm", config={}, inputs={}, build=_build, resumable=True)
+    assert again.fresh
+    assert set(again.manifest.files) == {"inner/data.bin", "notes.txt"}
+    assert Store(tmp_path).find(again.name, Demo) is not None
+
+
+def test_clean_keeps_finished_artifacts(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    finished = make(store, "count", config={}, inputs={}, build=_build)
+    finished.folder.rename(tmp_path / f".{finished.name}.partial")
+    assert store.clean() == []
+    assert not make(store, "count", config={}, inputs={}, build=_never).fresh
+
+
+def test_no_flipped_bit_is_used(tmp_path: Path) -> None:
+    name = make(Store(tmp_path), "demo", config={"a": 1}, inputs={}, build=_build).name
+    used = 0
+    for path in sorted(path for path in (tmp_path / name).rglob("*") if path.is_file()):
+        for _ in flips(path, 100):
+            try:
+                artifact = Store(tmp_path, verify="always").find(name, Demo)
+                assert artifact is not None
+                assert artifact.path
+            except UserError as error:
+                assert "rebuild" in str(error)  # noqa: PT017  (most flips raise, white space does not)
+                continue
+            assert path.name == MANIFEST
+            assert artifact.contents.values == {"size": 256, "loss": 1.25}
+            used += 1
+    assert used < 40  # flips of white space in the manifest that leave it valid JSON with the same content
+
+
+@pytest.mark.parametrize(("verify", "noticed"), [("always", True), ("once", True), ("never", False)])
+def test_verify_says_when_checksums_are_compared(tmp_path: Path, verify: Any, noticed: bool) -> None:
+    name = make(Store(tmp_path), "demo", config={}, inputs={}, build=_build).name
+    damaged = tmp_path / name / "notes.txt"
+    damaged.write_text("Some text")
+    artifact = Store(tmp_path, verify=verify).find(name, Demo)
+    assert artifact is not None
+    if noticed:
+        with pytest.raises(UserError, match=rf"{damaged} is damaged: its checksum .*delete the folder .*demo-"):
+            _ = artifact.path
+    else:
+        assert artifact.path
+
+
+def test_once_reads_a_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = make(Store(tmp_path), "demo", config={}, inputs={}, build=_build).name
+    read: list[str] = []
+    whole = Store(tmp_path, progress=lambda what, done, total: read.append(f"{done} of {total}")).find(name, Demo)
+    assert whole is not None
+    with monkeypatch.context() as patch:
+        patch.setattr("hashlib.file_digest", lambda *_: pytest.fail("read again"))
+        assert whole.path == whole.path
+    assert read[:2] == ["256 of 265", "265 of 265"]
+
+
+def test_artifacts_made_by_this_process_are_verified_too(tmp_path: Path) -> None:
+    artifact = make(Store(tmp_path, verify="always"), "demo", config={}, inputs={}, build=_build)
+    (artifact.folder / "notes.txt").write_text("Some text")
+    with pytest.raises(UserError, match="checksum"):
+        _ = artifact.path
+
+
+def test_a_removed_artifact_does_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    name = make(store, "demo", config={}, inputs={}, build=_build).name
+    with monkeypatch.context() as patch:
+        patch.setattr("experiments.store.artifacts.shutil.rmtree", lambda *_, **__: None)  # killed after the rename
+        store.remove(name)
+    store.clean()
+    assert [path.name for path in tmp_path.iterdir()] == [".locks"]
+
+
+def test_a_disk_error_does_not_undo_finished_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    store = Store(tmp_path)
+    finished = make(store, "count", config={}, inputs={}, build=_build)
+    partial = finished.folder.rename(tmp_path / f".{finished.name}.partial")
+    with monkeypatch.context() as patch:
+        patch.setattr("experiments.store.artifacts.check_sizes", fails)
+        with pytest.raises(OSError, match="Input/output"):
+            store.clean()
+    assert (partial / MANIFEST).exists()
+    assert not make(store, "count", config={}, inputs={}, build=_never).fresh
+
+
+def _write_often(path: Path, letter: str) -> None:
+    for _ in range(100):
+        write_whole(path, letter * 100_000)
+
+
+def test_two_writers_of_a_file_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    write_whole(path, "a" * 100_000)
+    processes = multiprocessing.get_context("spawn")
+    writers = [processes.Process(target=_write_often, args=(path, letter)) for letter in "ab"]
+    for writer in writers:
+        writer.start()
+    seen = set()
+    while any(writer.is_alive() for writer in writers):
+        seen.add(path.read_text())
+    assert [writer.exitcode for writer in writers] == [0, 0]
+    assert seen <= {"a" * 100_000, "b" * 100_000}
+    assert [file.name for file in tmp_path.iterdir()] == ["x"]
+
+
+def test_the_reason_is_not_hidden(tmp_path: Path) -> None:
+    path = make(Store(tmp_path), "demo", config={}, inputs={}, build=_build).path
+    (path / "notes.txt").write_text("short")
+    with pytest.raises(UserError, match=r"notes\.txt is damaged: it has 5 bytes, not 9"):
+        Store(tmp_path).find(path.name, Demo)
+
+
+def test_artifacts_of_the_format_without_checksums_still_open(tmp_path: Path) -> None:
+    path = make(Store(tmp_path), "lm", config={}, inputs={}, build=_build).path
+    manifest = read_sealed(path / MANIFEST)
+    old = manifest | {"format": 2, "files": {name: entry["bytes"] for name, entry in manifest["files"].items()}}
+    (path / MANIFEST).write_text(json.dumps(old))
+    artifact = artifact_at(path, Demo)
+    assert artifact is not None
+    assert artifact.path == path
+    (path / MANIFEST).write_text(json.dumps(manifest))  # of this format, and without a seal
+    with pytest.raises(UserError, match="no seal"):
+        artifact_at(path, Demo)
+
+
+@pytest.mark.parametrize("content", ["", "nonsense"])
+def test_an_unreadable_record_of_seconds_does_not_stop_anything(tmp_path: Path, content: str) -> None:
+    def build(folder: Path) -> dict[str, Any]:
+        (folder / ".seconds").write_text(content)
+        raise KeyboardInterrupt
+
+    store = Store(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        make(store, "lm", config={}, inputs={}, build=build, resumable=True)
+    next(tmp_path.glob(".lm-*/.seconds")).write_text(content)
+    assert make(store, "lm", config={}, inputs={}, build=_build, resumable=True).seconds >= 0
+
+
+def test_a_full_disk_leaves_the_record_of_seconds_and_names_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(folder: Path) -> dict[str, Any]:
+        monkeypatch.setattr(os, "fsync", full)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    store = Store(tmp_path)
+
+    def interrupted(folder: Path) -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make(store, "lm", config={}, inputs={}, build=interrupted, resumable=True)
+    before = next(tmp_path.glob(".lm-*/.seconds")).read_text()
+    with pytest.raises(OSError, match="No space left") as caught:
+        make(store, "lm", config={}, inputs={}, build=build, resumable=True)
+    assert ".lm-" in str(caught.value.filename)
+    assert next(tmp_path.glob(".lm-*/.seconds")).read_text() == before
+    monkeypatch.undo()
+    assert make(store, "lm", config={}, inputs={}, build=_build, resumable=True).fresh
+
+
+def test_a_damaged_sealed_file_is_not_read(tmp_path: Path) -> None:
+    write_sealed(tmp_path / "x.json", {"n": 3, "text": "é", "share": 0.1})
+    assert read_sealed(tmp_path / "x.json") == {"n": 3, "text": "é", "share": 0.1}
+    (tmp_path / "x.json").write_text((tmp_path / "x.json").read_text().replace("3", "4", 1))
+    with pytest.raises(ValueError, match="seal"):
+        read_sealed(tmp_path / "x.json")
+
+
+def test_an_artifact_that_appears_during_the_lookup_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process gives a folder its name just after this one found that it is not there."""
+    finished = make(Store(tmp_path), "demo", config={}, inputs={}, build=_build)
+    elsewhere = finished.folder.rename(tmp_path / ".elsewhere")
+
+    def read_too_early(folder: Path) -> None:
+        elsewhere.rename(folder)
+        raise FileNotFoundError(errno.ENOENT, "not there yet", str(folder / MANIFEST))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("experiments.store.manifest.Manifest.read", read_too_early)
+        assert Store(tmp_path).find(finished.name, Demo) is None

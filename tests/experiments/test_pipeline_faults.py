@@ -1,0 +1,134 @@
+"""Experiments on damaged artifacts, full disks and after interruptions."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from experiments.cli.main import run
+from experiments.results import Folder, Reading, TrainedModel
+from experiments.stages.evaluation import check_heldout
+from experiments.stages.models import loss_curve
+from experiments.store.artifacts import Store
+from tests.experiments.conftest import run_stages
+from tests.experiments.outputs import manifest, names_by_stage, paths, rejected
+from tokenizer.errors import UserError
+
+
+def test_a_tokenizer_that_was_tampered_with_is_rejected(
+    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_stages("train_superbpe", tiny, tmp_path / "outputs")
+    name = manifest(tmp_path, "superbpe")["contents"]["tokenizer"]
+    file = tmp_path / "artifacts" / name / "tokenizer.json"
+    text = file.read_text()
+    tampered = json.loads(text)
+    tampered["model"]["merges"].pop()
+    file.write_text(json.dumps(tampered))
+    capsys.readouterr()
+    assert run("shard_corpus", tiny) == 2
+    err = capsys.readouterr().err
+    assert name in err
+    assert "delete" in err
+    shutil.rmtree(tmp_path / "artifacts" / name)
+    run_stages("train_superbpe", tiny, tmp_path / "outputs")
+    assert file.read_text() == text
+
+
+def test_heldout_text_that_may_have_been_trained_on_is_rejected(tiny: list[str], tmp_path: Path) -> None:
+    run_stages("evaluate", tiny, tmp_path / "outputs")
+    for file in (tmp_path / "artifacts").glob("shards-*/manifest.json"):
+        manifest = json.loads(file.read_text())
+        if manifest["contents"]["split"] == "train":
+            manifest["contents"]["split"] = "all"
+            file.write_text(json.dumps(manifest))
+    shutil.rmtree(next((tmp_path / "artifacts").glob("evaluation-*")))
+    assert "manifest" in rejected("evaluate", tiny, tmp_path)
+
+
+def test_the_split_is_part_of_what_is_compared(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+
+    def made(stage: str, corpus: str, split: str) -> Any:
+        contents = {"corpus": corpus, "split": split}
+        return store.make(Reading, stage, config=contents, inputs={}, build=lambda folder: Reading(**contents))
+
+    training = made("shards", "a", "train")
+    arm: Any = SimpleNamespace(
+        training=training,
+        reading=[made("count", "a", "train"), training],
+        lms=[store.make(Folder, "lm", config={}, inputs={"shards": training.hash}, build=lambda folder: Folder())],
+        heldout=made("shards", "a", "heldout"),
+    )
+    check_heldout("a", arm)
+    with pytest.raises(UserError, match="held-out text may have been trained on"):
+        check_heldout("b", arm)
+    arm.heldout = made("shards", "a", "train")
+    with pytest.raises(UserError, match="heldout"):
+        check_heldout("a", arm)
+
+
+def test_the_loss_curve_survives_a_half_written_line_and_repeated_steps(tiny: list[str], tmp_path: Path) -> None:
+    run_stages("train_lm", tiny, tmp_path / "outputs")
+    artifact = Store(tmp_path / "artifacts").find(names_by_stage(tmp_path)["lm"][0], TrainedModel)
+    assert artifact is not None
+    curve = loss_curve(artifact, 5)
+    file = artifact.path / "metrics.jsonl"
+    file.write_text(file.read_text() + file.read_text().splitlines()[3] + "\n")
+    assert loss_curve(dataclasses.replace(artifact, check=None), 5) == curve
+    with pytest.raises(UserError, match="damaged"):
+        loss_curve(artifact, 5)
+    assert len(curve) == 5
+    assert curve[0].bits_per_byte > curve[-1].bits_per_byte
+
+
+@pytest.mark.parametrize("stage", ["count", "train_bpe", "shard_corpus", "train_lm"])
+def test_a_full_disk_is_one_line_in_every_stage_and_loses_nothing(
+    stage: str, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = {"count": "count", "train_bpe": "bpe", "shard_corpus": "shards", "train_lm": "lm"}[stage]
+    fsync = os.fsync
+
+    def full(handle: int) -> None:
+        if f"/.{made}-" in str(Path(f"/proc/self/fd/{handle}").readlink()):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        assert run(stage, tiny) == 2
+    complaint = capsys.readouterr().err
+    assert "the disk is full; free some space, then run the same command again" in complaint
+    assert f".{made}-" in complaint
+    assert "Traceback" not in complaint
+    assert json.loads((tmp_path / "outputs" / "run.json").read_text())["exit_code"] == 2
+    run_stages(stage, tiny, tmp_path / "outputs")
+
+
+@pytest.mark.parametrize("stage", ["shard_corpus", "train_lm"])
+def test_what_an_earlier_attempt_finished_is_verified_before_it_is_kept(
+    stage: str, tiny: list[str], tmp_path: Path
+) -> None:
+    name = {"shard_corpus": "shards", "train_lm": "lm"}[stage]
+    run_stages(stage, tiny, tmp_path / "outputs")
+    finished = paths(tmp_path, name)[0]
+    data = next(path for path in sorted(finished.rglob("*")) if path.suffix in (".bin", ".safetensors"))
+    content = data.read_bytes()
+    # Killed after the stage's own last file and before the manifest; a bit flipped before the next attempt.
+    unfinished = finished.rename(finished.with_name(f".{finished.name}.resumable"))
+    (unfinished / "manifest.json").unlink()
+    (unfinished / data.relative_to(finished)).write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    if stage == "shard_corpus":
+        run_stages(stage, tiny, tmp_path / "outputs")
+        assert data.read_bytes() == content
+    else:
+        rejected(stage, tiny, tmp_path)
+        assert not finished.exists()

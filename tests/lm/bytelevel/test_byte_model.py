@@ -1,0 +1,304 @@
+"""Byte probabilities against sums over sequences, each scored by a whole forward pass."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from lm.bytelevel.byte_model import END, METHODS, ByteModel, Cost
+from lm.bytelevel.tokenization_paths import TokenizationPaths
+from lm.model.generation import SamplingConfig, generate_from
+from superbpe import PRESETS, Rules
+from tests.lm import tiny
+from tests.lm.test_tokenization_paths import LETTERS, bpe, brute, flat, is_canonical, normalizing, superwords
+from tokenizer.errors import UserError
+
+STRINGS = [b"a", b"ab", b"  ", b"s'", b"ab a", b" sab 1", b"'s b"]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        "llama3",
+        "lifted",
+        "kept",
+        "runs",
+        "bytes",
+        *(pytest.param(p, marks=pytest.mark.slow) for p in ("none", "gpt2")),
+    ],
+)
+def lm(request):
+    makers = {
+        "lifted": lambda: superwords(PRESETS["spans"], LETTERS),
+        "kept": lambda: superwords(Rules(fence="uw-2025-fence", phase1_fence="kept"), LETTERS),
+        "runs": lambda: superwords(PRESETS["runs"], LETTERS),
+        "bytes": tiny.bytes_only,
+    }
+    tokenizer = makers[request.param]() if request.param in makers else bpe(request.param, LETTERS)
+    return tiny.language_model(tokenizer, context_tokens=48)
+
+
+def sequence_log_prob(lm, ids):
+    """Log probability of tokens after <|endoftext|>, by one pass without a cache."""
+    if not ids:
+        return 0.0
+    logits = lm.model(torch.tensor([[lm.eos_id, *ids]]))[0, :-1].double()
+    return float(logits.log_softmax(-1).gather(1, torch.tensor(ids)[:, None]).sum())
+
+
+def log_mass(lm, data):
+    """The definition: the sum over the paths that longer strings prove."""
+    if not data:
+        return 0.0
+    found, _ = brute(lm.tokenizer, data, LETTERS, 2)
+    more = flat(TokenizationPaths(lm.tokenizer).find(data)) - found
+    assert all(is_canonical(lm.tokenizer, path) for path in more)
+    found |= more
+    return float(np.logaddexp.reduce([sequence_log_prob(lm, list(path)) for path in found]))
+
+
+def all_paths(tokenizer, data):
+    """Every token sequence that covers the string, canonical or not."""
+    for token in tokenizer.ordinary_ids().tolist():
+        text = tokenizer.vocab[token]
+        if text.startswith(data):
+            yield [token]
+        elif data.startswith(text):
+            yield from ([token, *rest] for rest in all_paths(tokenizer, data[len(text) :]))
+
+
+def test_sums_over_canonical_paths(lm):
+    model = ByteModel(lm)
+    several = 0
+    for data in STRINGS:
+        several += len(flat(model.paths.find(data))) > 1
+        assert model.log_prob(data) == pytest.approx(log_mass(lm, data), abs=1e-5)
+        for cut in range(len(data)):
+            expected = log_mass(lm, data) - log_mass(lm, data[:cut])
+            assert model.log_prob(data[cut:], data[:cut]) == pytest.approx(expected, abs=1e-5)
+    assert several or lm.tokenizer.vocab_size == 257
+
+
+def test_next_bytes_are_a_distribution_and_agree_with_strings(lm):
+    model = ByteModel(lm)
+    for prefix in (b"", b"a", b"ab ", b"s'", b"  ", b"1a"):
+        probabilities, lost = model.next_byte(prefix)
+        assert probabilities.sum() == pytest.approx(1, abs=1e-12)
+        assert 0 <= lost < 1
+        for byte in b"abs 1\n'.":
+            expected = math.exp(model.log_prob(bytes([byte]), prefix))
+            assert probabilities[byte] * (1 - lost) == pytest.approx(expected, abs=1e-6)
+        end = math.exp(model.log_prob(b"", prefix, end=True))
+        assert probabilities[END] * (1 - lost) == pytest.approx(end, abs=1e-6)
+        assert probabilities[0x80] == probabilities[0xFF] == 0  # where a character begins
+        assert model.likeliest_byte(prefix) == int(probabilities.argmax())
+
+
+def test_a_document_has_the_product_over_its_tokens(lm):
+    for text in ("", "ab", "sab a 1", "a  \n 's"):
+        ids = lm.tokenizer.encode_ordinary(text)
+        expected = sequence_log_prob(lm, [*ids, lm.eos_id])
+        assert ByteModel(lm).log_prob(text, end=True) == pytest.approx(expected, abs=1e-5)
+
+
+def test_mass_of_other_tokenizations(lm, record_property):
+    """What canonical paths leave out is what other sequences have, no more and no less."""
+    canonical = total = 0.0
+    for data in (b"a", b"ab", b" a", b"sab"):
+        paths = flat(ByteModel(lm).paths.find(data))
+        every = {tuple(path) for path in all_paths(lm.tokenizer, data)}
+        assert paths <= every
+        mass = {path: math.exp(sequence_log_prob(lm, list(path))) for path in every}
+        assert math.exp(ByteModel(lm).log_prob(data)) == pytest.approx(sum(mass[c] for c in paths), rel=1e-4)
+        canonical += sum(mass[c] for c in paths)
+        total += sum(mass.values())
+    record_property("share of non-canonical tokenizations", 1 - canonical / total)
+    assert 0 <= 1 - canonical / total < 1
+    if lm.tokenizer.vocab_size == 257:
+        assert canonical == total
+
+
+def test_choices_score_the_same_together_and_alone(lm):
+    model = ByteModel(lm)
+    answers = ["a", "ab", " ab", "s b 1", "", "1"]
+    for prompt in ("", "a", "ab s", "  "):
+        together = model.choices(prompt, answers)
+        alone = [ByteModel(lm).log_prob(answer, prompt) for answer in answers]
+        np.testing.assert_allclose(together, alone, atol=1e-5)
+        assert together[4] == 0
+
+
+def test_more_choices_than_the_model_has_positions(lm):
+    answers = [f"{a}{b} {c}" for a in "ab1" for b in "abs" for c in ["s 1", "ba ab", "1s"]]
+    together = ByteModel(lm).choices("ab ", answers)
+    assert sum(map(len, answers)) > lm.model.context_tokens
+    assert together[5] == pytest.approx(ByteModel(lm).log_prob(answers[5], "ab "), abs=1e-5)
+
+
+def test_the_chain_rule_and_parts_of_a_long_text(lm, monkeypatch):
+    model = ByteModel(lm)
+    whole = model.log_prob("ab sab 1 a.b's", "s ")
+    assert whole == pytest.approx(model.log_prob("ab s", "s ") + model.log_prob("ab 1 a.b's", "s ab s"), abs=1e-5)
+    monkeypatch.setattr(model, "_part", lambda before, rest: min(3, len(rest)))
+    assert model.log_prob("ab sab 1 a.b's", "s ") == pytest.approx(whole, abs=1e-5)
+
+
+def test_texts_longer_than_the_context(lm):
+    model = ByteModel(lm)
+    text = "ab sab 1 a.b's " * 12
+    assert -math.inf < model.log_prob(text, end=True) < 0
+    assert -math.inf < model.log_prob("ab", text) < 0
+    np.testing.assert_allclose(model.choices(text, ["a", "b"]), [model.log_prob(c, text) for c in "ab"], atol=0.5)
+    assert model.next_byte(text).probabilities.sum() == pytest.approx(1)
+
+
+def test_bytes_need_no_paths():
+    """Without merges every byte is a token, and all methods are the usual score."""
+    lm = tiny.language_model(tiny.bytes_only())
+    text, prompt = "naïve", "a "
+    ids = lm.tokenizer.encode_ordinary(prompt + text)
+    expected = sequence_log_prob(lm, ids) - sequence_log_prob(lm, lm.tokenizer.encode_ordinary(prompt))
+    for method in METHODS:
+        assert ByteModel(lm, method).log_prob(text, prompt) == pytest.approx(expected, abs=1e-5)
+
+
+def test_approximations_match_their_names():
+    tokenizer = tiny.merged([(b" ", b"o"), (b" o", b"f"), (b" of", b" "), (b" of ", b"t")], "none")
+    lm = tiny.language_model(tokenizer)
+    token = tokenizer.vocab.index
+    a, of, of_, of_t = token(b"a"), token(b" of"), token(b" of "), token(b" of t")
+
+    def prob(*ids):
+        return math.exp(sequence_log_prob(lm, list(ids)))
+
+    canonical = math.log(prob(a, of_t) / prob(a, of))
+    assert ByteModel(lm, "canonical").log_prob(" t", "a of") == pytest.approx(canonical, abs=1e-5)
+    backed_up = math.log(prob(a, of_t) / (prob(a, of) + prob(a, of_) + prob(a, of_t)))
+    assert ByteModel(lm, "backed-up").log_prob(" t", "a of") == pytest.approx(backed_up, abs=1e-5)
+    # No other path covers these strings, so backing up is exact here.
+    assert ByteModel(lm).log_prob(" t", "a of") == pytest.approx(backed_up, abs=1e-5)
+
+
+def test_healing_samples_paths_by_probability():
+    tokenizer = tiny.merged([(b" ", b"o"), (b" o", b"f"), (b" of", b" "), (b" of ", b"t")], "none")
+    lm = tiny.language_model(tokenizer)
+    model = ByteModel(lm)
+    token = tokenizer.vocab.index
+    paths = [[token(b"a"), token(text)] for text in (b" of", b" of ", b" of t")]
+    weights = np.exp([sequence_log_prob(lm, path) for path in paths])
+    n = 300
+    drawn = [model.heal("a of", seed=seed) for seed in range(n)]
+    for path, share in zip(paths, weights / weights.sum(), strict=True):
+        spread = math.sqrt(share * (1 - share) / n)
+        assert abs(drawn.count(path) / n - share) < 4 * spread
+    assert model.heal("a of", seed=5) == drawn[5]
+    assert model.heal("", seed=0) == []
+    config = SamplingConfig(temperature=0.0, max_new_tokens=2, max_new_bytes=None)
+    [result] = generate_from(lm, ["a of"], [paths[2]], config)
+    assert result.data.startswith(b" t")
+
+
+def test_sampling_bytes(lm):
+    model = ByteModel(lm)
+    data = model.sample("ab", 5, seed=1)
+    assert data == ByteModel(lm).sample("ab", 5, seed=1)
+    assert data != model.sample("ab", 5, seed=2)
+    likely = model.sample("ab", 3, seed=0, temperature=1e-3)
+    assert model.is_greedy(likely, "ab")
+    other = bytes([likely[0] ^ 1]) + likely[1:]
+    assert not model.is_greedy(other, "ab")
+    with pytest.raises(UserError, match="temperature"):
+        model.sample("ab", 3, seed=0, temperature=0)
+
+
+def test_cut_characters_have_probabilities():
+    lm = tiny.language_model(bpe("llama3", LETTERS))
+    model = ByteModel(lm)
+    whole = "é".encode()
+    first, second = (model.log_prob(whole[i : i + 1], b"a" + whole[:i]) for i in (0, 1))
+    assert model.log_prob("é", "a") == pytest.approx(first + second, abs=1e-5)
+    probabilities = model.next_byte(b"a" + whole[:1]).probabilities
+    assert probabilities[0x80:0xC0].sum() == pytest.approx(1)
+    assert probabilities[END] == 0
+
+
+@pytest.fixture(scope="module", params=["NFC", "NFD"])
+def normalized(request):
+    return tiny.language_model(normalizing(request.param))
+
+
+def test_normalized_text_is_scored(normalized):
+    composed, decomposed = "é e\u0305é", "e\u0301 e\u0305e\u0301"
+    for method in METHODS:
+        model = ByteModel(normalized, method)
+        for end in (False, True):
+            assert model.log_prob(decomposed, "a ", end=end) == model.log_prob(composed, "a ", end=end)
+            assert model.log_prob("b", decomposed, end=end) == model.log_prob("b", composed, end=end)
+    model = ByteModel(normalized)
+    ids = normalized.tokenizer.encode_ordinary(composed)
+    whole = sequence_log_prob(normalized, [*ids, normalized.eos_id])
+    assert model.log_prob(composed, end=True) == pytest.approx(whole, abs=1e-5)
+    assert model.choices(composed, ["b", " é"]).tolist() == model.choices(decomposed, ["b", " e\u0301"]).tolist()
+    assert model.heal(decomposed, seed=0) == model.heal(composed, seed=0)
+    assert model.is_greedy(model.sample(composed, 3, seed=0, temperature=1e-3), decomposed)
+
+
+def test_bytes_of_normalized_text(normalized):
+    """The chain rule holds over all bytes, also inside characters and combining sequences."""
+    model = ByteModel(normalized)
+    data = model.paths.normalized("ae\u0301e\u0305".encode())
+    steps = [model.next_byte(data[:i]) for i in range(len(data))]
+    total = sum(math.log(step.probabilities[byte] * (1 - step.lost)) for step, byte in zip(steps, data, strict=True))
+    assert model.log_prob(data) == pytest.approx(total, abs=1e-5)
+    for seed in range(2):
+        sampled = model.sample("e", 4, seed=seed)
+        assert model.paths.normalized(b"e" + sampled) == b"e" + sampled
+
+
+def test_marks_that_change_the_prompt_are_rejected():
+    model = ByteModel(tiny.language_model(normalizing("NFC")))
+    mark = "\u0301".encode()
+    for prompt, answer in (("xe", "\u0301a"), (b"xe" + mark[:1], mark[1:] + b"a")):
+        for job in (model.log_prob, model.is_greedy, lambda text, before: model.choices(before, [text])):
+            with pytest.raises(UserError, match="changes the end of the prompt"):
+                job(answer, prompt)
+    assert model.log_prob("\u0305a", "xe") < 0
+    with pytest.raises(UserError, match="no normalized text begins with"):
+        model.next_byte("a\uf900".encode()[:3])
+
+
+def test_the_cost_is_counted():
+    lm = tiny.language_model(bpe("llama3", LETTERS))
+    model = ByteModel(lm)
+    model.choices("ab sab ab", ["a", "b", " a"])
+    first = model.cost
+    assert (first.passes, first.strings) == (2, 4)
+    assert first.widest >= 1
+    assert first.tokens >= first.nodes > 0
+    model.cost = Cost()
+    model.choices("ab sab ab", ["a", "b", " a"])
+    assert model.cost.passes == 1  # the prompt is in the cache
+    assert model.cost.tokens == first.nodes
+
+
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        (lambda lm: ByteModel(lm, "fast"), "method='fast'"),
+        (lambda lm: ByteModel(lm).log_prob(b"\xff"), "no text begins"),
+        (lambda lm: ByteModel(lm).log_prob(b"\xc3", end=True), "end inside a character"),
+        (lambda lm: ByteModel(lm, "canonical").log_prob(b"\xc3"), "whole texts"),
+    ],
+)
+def test_mistakes(job, message):
+    with pytest.raises(UserError, match=message):
+        job(tiny.language_model(tiny.bytes_only()))
+
+
+def test_a_context_that_is_too_short_for_the_paths():
+    lm = tiny.language_model(tiny.merged([(b"a", b"a")], "none"), context_tokens=3)
+    with pytest.raises(UserError, match="positions"):
+        ByteModel(lm)._score(b"", [b"abcd", b"bcde"])

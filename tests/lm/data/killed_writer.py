@@ -1,0 +1,64 @@
+"""Kill the writing of shards before each of its steps in the file system, continue it, and compare.
+
+A process of its own, so that it can fork before any thread runs: `python -m tests.lm.data.killed_writer FOLDER [SEED]`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+
+from lm.data.sharding import ShardConfig, write_shards
+from tests.killing import killed
+from tests.lm.conftest import TEXTS, ToyBatch, ToyTokenizer
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def finished(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Identity and time of each file of tokens that has its record."""
+    records = folder.rglob("tokens-*.json") if folder.exists() else ()
+    files = [record.with_suffix(".bin") for record in records]
+    return {file: (file.stat().st_ino, file.stat().st_mtime_ns) for file in files}
+
+
+def write(folder: Path, config: ShardConfig) -> None:
+    write_shards(folder, ToyTokenizer(), [ToyBatch(TEXTS[i : i + 2]) for i in (0, 2, 4)], config, threads=2)
+
+
+def main(root: Path, config: ShardConfig) -> None:
+    write(root / "whole", config)
+    expected = contents(root / "whole")
+    kept = 0
+    for step in itertools.count():
+        folder = root / f"at-{step}" / "shards"
+        folder.parent.mkdir()
+        died = killed(folder.parent, step, partial(write, folder, config))
+        unfinished = folder.with_name(".shards.partial")
+        before = finished(unfinished)
+        if died:
+            if folder.exists():  # its last step was the folder's name
+                assert contents(folder) == expected
+            else:
+                write(folder, config)
+        assert contents(folder) == expected, step
+        assert [path.name for path in folder.parent.iterdir()] == ["shards"], step
+        for path, identity in before.items():
+            after = folder / path.relative_to(unfinished)
+            if after.exists() and "in-order" not in path.parts:
+                assert identity == (after.stat().st_ino, after.stat().st_mtime_ns), f"{path} was written again"
+                kept += 1
+        shutil.rmtree(folder.parent)
+        if not died:
+            break
+    print(f"{step} steps, {kept} finished shards kept")
+
+
+if __name__ == "__main__":
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else None
+    main(Path(sys.argv[1]), ShardConfig(tokens_per_shard=20, shuffle_seed=seed))

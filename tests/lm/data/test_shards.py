@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from lm.data.sharding import ShardConfig, write_shards
+from lm.data.shards import Shards
+from tests.flipping import flips
+from tokenizer.checksums import read_sealed, write_sealed
+from tokenizer.errors import UserError
+
+
+def decoded(shards, tokenizer, i):
+    return b"".join(tokenizer.vocab[t] for t in shards.document(i)).decode()
+
+
+@pytest.mark.parametrize("tokens_per_shard", [1, 7, 20, 10**6])
+@pytest.mark.parametrize("documents_per_batch", [1, 2, 6])
+def test_documents_come_back_however_they_are_cut(tmp_path, toy, batch, texts, tokens_per_shard, documents_per_batch):
+    tokenizer = toy()
+    batches = [batch(texts[i : i + documents_per_batch]) for i in range(0, len(texts), documents_per_batch)]
+    manifest = write_shards(tmp_path / "s", tokenizer, batches, ShardConfig(tokens_per_shard))
+    shards = Shards.open(tmp_path / "s", tokenizer)
+
+    assert [decoded(shards, tokenizer, i) for i in range(len(texts))] == texts
+    assert shards.document_bytes.tolist() == [len(text.encode()) for text in texts]
+    assert shards.n_bytes == manifest["n_bytes"] == sum(len(text.encode()) for text in texts)
+    assert shards.n_documents == len(texts)
+    assert shards.token_byte_lengths.tolist() == tokenizer.token_byte_lengths().tolist()
+    stream = shards.tokens(0, shards.n_tokens)
+    assert np.flatnonzero(stream == shards.eos_id).tolist() == [0, *shards.document_ends[:-1].tolist()]
+    for start in range(0, shards.n_tokens, 5):
+        assert (shards.tokens(start, min(start + 9, shards.n_tokens)) == stream[start : start + 9]).all()
+    sizes = [shard["n_tokens"] for shard in manifest["shards"]]
+    assert sum(sizes) == shards.n_tokens
+    assert all(size >= tokens_per_shard for size in sizes[:-1])
+    assert sum(shard["n_documents"] for shard in manifest["shards"]) == len(texts)
+
+
+@pytest.mark.parametrize(("vocab_size", "dtype"), [(65_536, "uint16"), (65_537, "uint32")])
+def test_width_follows_the_vocabulary(make_shards, toy, vocab_size, dtype):
+    shards = make_shards(["the end"], toy(vocab_size=vocab_size))
+    manifest = json.loads((shards.folder / "shards.json").read_text())
+    assert manifest["dtype"] == dtype
+    assert shards.eos_id == vocab_size - 1
+    assert shards.tokens(0, 1).tolist() == [vocab_size - 1]
+
+
+def test_another_tokenizer_is_rejected(make_shards, toy):
+    shards = make_shards()
+    with pytest.raises(UserError, match="written by tokenizer"):
+        Shards.open(shards.folder, toy(words=(b"other ",)))
+
+
+def test_tokens_that_do_not_spell_the_text_are_rejected(tmp_path, toy, batch):
+    tokenizer = toy()
+    encode = tokenizer.encode_documents
+    tokenizer.encode_documents = lambda b, threads=None: (encode(b)[0], np.array([0, 3, 8]))
+    with pytest.raises(UserError, match="document 0 has 4 bytes, but its tokens have 3"):
+        write_shards(tmp_path / "s", tokenizer, [batch(["abcd", "efgh"])])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_special_token_as_text_is_rejected(tmp_path, toy, batch):
+    tokenizer = toy()
+    tokenizer.encode_documents = lambda b, threads=None: (
+        np.array([97, tokenizer.vocab_size - 1]),
+        np.array([0, 2]),
+    )
+    with pytest.raises(UserError, match="ordinary text as"):
+        write_shards(tmp_path / "s", tokenizer, [batch(["a"])])
+
+
+@pytest.mark.parametrize("batches", [[], [[]], [["", ""]]])
+def test_there_must_be_documents(tmp_path, toy, batch, batches):
+    with pytest.raises(UserError, match="no documents"):
+        write_shards(tmp_path / "s", toy(), [batch(b) for b in batches])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_end_of_text(tmp_path, toy, batch):
+    tokenizer = toy()
+    tokenizer.special_tokens = {"<s>": 3}
+    with pytest.raises(UserError, match=r"no special token <\|endoftext\|>.*has: <s>"):
+        write_shards(tmp_path / "s", tokenizer, [batch(["a"])])
+
+
+def test_only_an_empty_folder_is_written_to(tmp_path, toy, batch):
+    (tmp_path / "s").mkdir()
+    write_shards(tmp_path / "s", toy(), [batch(["a"])])
+    with pytest.raises(UserError, match="not empty"):
+        write_shards(tmp_path / "s", toy(), [batch(["a"])])
+
+
+def tamper_manifest(key, value):
+    def tamper(folder):
+        write_sealed(folder / "shards.json", read_sealed(folder / "shards.json") | {key: value})
+
+    return tamper
+
+
+def overwrite(name, position, raw):
+    def tamper(folder):
+        content = bytearray((folder / name).read_bytes())
+        content[position : position + len(raw)] = raw
+        (folder / name).write_bytes(content)
+
+    return tamper
+
+
+@pytest.mark.parametrize(
+    ("tamper", "message"),
+    [
+        (lambda folder: (folder / "shards.json").unlink(), "missing"),
+        (lambda folder: (folder / "shards.json").write_text("{"), "not JSON"),
+        (
+            lambda folder: (folder / "shards.json").write_text("[" * 100_000 + "]" * 100_000),
+            "more than 100 levels deep",
+        ),
+        (lambda folder: (folder / "tokens-00000.bin").unlink(), "missing"),
+        (lambda folder: (folder / "tokens-00000.bin").write_bytes(b"12"), "bytes, not"),
+        (tamper_manifest("format_version", 9), "version 9"),
+        (tamper_manifest("dtype", "float64"), "damaged"),
+        (tamper_manifest("dtype", "uint32"), "number of tokens"),
+        (tamper_manifest("n_tokens", 3), "match the manifest"),
+        (tamper_manifest("n_documents", 3), "number of documents"),
+        (tamper_manifest("n_bytes", 3), "add up"),
+        (tamper_manifest("vocab_size", 200), "vocabulary"),
+        (overwrite("document_ends.bin", 0, b"\xff\xff"), "boundaries"),
+        (overwrite("document_bytes.bin", 0, b"\xff\xff"), "add up"),
+        (overwrite("tokens-00000.bin", 0, b"\x00\x00"), "endoftext"),
+        (overwrite("tokens-00000.bin", 8, b"\xff\xff"), "vocabulary"),
+    ],
+)
+def test_damage_is_rejected_even_where_checksums_are_not_compared(make_shards, tamper, message):
+    folder = make_shards().folder
+    tamper(folder)
+    with pytest.raises(UserError, match=message):
+        Shards.open(folder, verify="never")
+    with pytest.raises(UserError):
+        Shards.open(folder, verify="always")
+
+
+def test_any_flipped_bit_is_detected(make_shards):
+    folder = make_shards(["the end", "of the world"]).folder
+    for path in sorted(folder.iterdir()):
+        for _ in flips(path, 16):
+            try:
+                shards = Shards.open(folder, verify="always")
+            except UserError:
+                continue
+            # White space in JSON carries nothing: the content read is still the content written.
+            assert path.suffix == ".json"
+            assert shards.n_tokens
+    assert Shards.open(folder).n_documents == 2

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from lm.evaluate.bits_per_byte import Evaluation
+from lm.evaluate.comparison import compare
+from lm.evaluate.config import EvalConfig
+from lm.evaluate.evaluation import evaluate
+from lm.model.transformer import ModelConfig, Transformer
+from tokenizer.errors import UserError
+
+CONFIG = EvalConfig(context_bytes=16, min_context_bytes=6, batch_tokens=64, bootstrap_samples=200)
+
+
+class Table(torch.nn.Module):
+    """A bigram model: row i of the table holds the logits that follow token i."""
+
+    def __init__(self, table, context_tokens=12, sha256=""):
+        super().__init__()
+        self.table = torch.nn.Parameter(table)
+        self.vocab_size = len(table)
+        self.context_tokens = context_tokens
+        self.tokenizer_sha256 = sha256
+
+    def padded_logits(self, ids, keep):
+        assert ids.shape[1] <= self.context_tokens
+        return self.table[ids][keep]
+
+
+def uniform(vocab_size):
+    return Table(torch.zeros(vocab_size, vocab_size))
+
+
+def score(model, shards, config=CONFIG):
+    return evaluate(model, shards, shards.token_byte_lengths, config)
+
+
+def transformer(shards, context_tokens=16):
+    model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16), shards.vocab_size, context_tokens)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)
+    return model
+
+
+def test_uniform_model_gives_the_exact_numbers(make_shards, texts):
+    shards = make_shards(texts)
+    evaluation = score(uniform(shards.vocab_size), shards)
+    n_bytes = sum(len(text.encode()) for text in texts)
+    n_tokens = shards.n_tokens - len(texts)
+    bits = math.log2(shards.vocab_size)
+    summary = evaluation.summary()
+    assert evaluation.document_bytes.tolist() == [len(text.encode()) for text in texts]
+    assert evaluation.document_tokens.tolist() == [len(shards.document(i)) for i in range(len(texts))]
+    assert summary["bits_per_byte"] == pytest.approx(n_tokens * bits / n_bytes, rel=1e-6)
+    assert summary["nats_per_byte"] == pytest.approx(summary["bits_per_byte"] * math.log(2))
+    assert summary["bytes_per_token"] == n_bytes / n_tokens
+    assert summary["nats_per_document"] == pytest.approx(n_tokens * bits * math.log(2) / len(texts), rel=1e-6)
+    assert summary["eos_nats_per_document"] == pytest.approx(math.log(shards.vocab_size), rel=1e-6)
+    low, high = summary["bits_per_byte_interval"]
+    assert low < summary["bits_per_byte"] < high
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+
+
+def test_bigram_model_gives_the_exact_numbers(make_shards, texts):
+    """Every pair of neighbours counts once, <|endoftext|> in front and at the end included, apart."""
+    shards = make_shards(texts)
+    generator = torch.Generator().manual_seed(1)
+    table = torch.randn(shards.vocab_size, shards.vocab_size, generator=generator)
+    nats = -table.double().log_softmax(-1)
+    evaluation = score(Table(table), shards)
+    for i in range(shards.n_documents):
+        x = [shards.eos_id, *shards.document(i).tolist(), shards.eos_id]
+        pairs = [nats[a, b].item() for a, b in itertools.pairwise(x)]
+        assert evaluation.text_nats[i] == pytest.approx(sum(pairs[:-1]), rel=1e-5)
+        assert evaluation.eos_nats[i] == pytest.approx(pairs[-1], rel=1e-5)
+
+
+@pytest.mark.parametrize("context_bytes", [8, 13, 40, 1000])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("context_tokens", [1, 4, 100])
+def test_windows_never_change_what_is_scored(make_shards, context_bytes, share, context_tokens):
+    """A bigram model needs one token of context, so every choice of windows must give the same nats."""
+    shards = make_shards()
+    table = torch.randn(shards.vocab_size, shards.vocab_size, generator=torch.Generator().manual_seed(1))
+    reference = score(Table(table), shards)
+    config = dataclasses.replace(CONFIG, context_bytes=context_bytes, min_context_bytes=int(share * context_bytes))
+    evaluation = score(Table(table, context_tokens), shards, config)
+    assert evaluation.text_nats == pytest.approx(reference.text_nats, rel=1e-6)
+    assert evaluation.eos_nats == pytest.approx(reference.eos_nats, rel=1e-6)
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 33, 10_000])
+def test_batches_change_nothing(make_shards, batch_tokens):
+    shards = make_shards()
+    model = transformer(shards)
+    reference = score(model, shards)
+    other = score(model, shards, dataclasses.replace(CONFIG, batch_tokens=batch_tokens))
+    assert other.text_nats == pytest.approx(reference.text_nats, rel=1e-5)
+    assert other.eos_nats == pytest.approx(reference.eos_nats, rel=1e-5)
+    assert compare(reference, other).verdict == "no significant difference"
+
+
+def test_groups_of_documents_change_nothing(make_shards, monkeypatch):
+    shards = make_shards()
+    model = transformer(shards)
+    reference = score(model, shards)
+    monkeypatch.setattr("lm.evaluate.scoring._TOKENS_PLANNED", 30)
+    progress = []
+    other = evaluate(model, shards, shards.token_byte_lengths, CONFIG, progress=lambda *args: progress.append(args))
+    assert other.text_nats == pytest.approx(reference.text_nats, rel=1e-5)
+    assert len(progress) > 1
+    assert progress[-1] == ("evaluate", shards.n_documents, shards.n_documents)
+
+
+def test_document_within_the_context_is_scored_in_one_piece(make_shards):
+    shards = make_shards(["the history", "of the hills"])
+    model = transformer(shards, context_tokens=64)
+    evaluation = score(model, shards, dataclasses.replace(CONFIG, context_bytes=100))
+    for i in range(2):
+        x = torch.tensor([shards.eos_id, *shards.document(i).tolist(), shards.eos_id])
+        with torch.no_grad():
+            nats = torch.nn.functional.cross_entropy(model(x[None, :-1])[0], x[1:], reduction="none")
+        assert evaluation.text_nats[i] == pytest.approx(nats[:-1].sum().item(), rel=1e-5)
+        assert evaluation.eos_nats[i] == pytest.approx(nats[-1].item(), rel=1e-5)
+    assert evaluation.summary()["position_limited_share"] == 0
+
+
+def test_limits_on_the_context_are_reported(make_shards, toy):
+    shards = make_shards(["abcdefgh" * 20], toy(words=()))
+    free = score(Table(torch.zeros(257, 257), context_tokens=17), shards).summary()
+    assert free["position_limited_share"] == free["short_context_share"] == 0
+    assert 6 <= free["mean_context_bytes"] <= 16
+    bound = score(Table(torch.zeros(257, 257), context_tokens=4), shards).summary()
+    assert bound["position_limited_share"] > 0.9
+    assert bound["short_context_share"] > 0.9
+    assert bound["mean_context_bytes"] <= 4
+
+
+def test_mismatched_arguments_are_errors(make_shards, toy):
+    shards = make_shards()
+    with pytest.raises(UserError, match="vocabularies differ"):
+        score(uniform(shards.vocab_size + 1), shards)
+    table = torch.zeros(shards.vocab_size, shards.vocab_size)
+    with pytest.raises(UserError, match="trained with tokenizer ffff"):
+        score(Table(table, sha256="f" * 64), shards)
+    lengths = shards.token_byte_lengths + 1
+    with pytest.raises(UserError, match="are not those of"):
+        evaluate(uniform(shards.vocab_size), shards, lengths, CONFIG)
+    with pytest.raises(UserError, match=r"longest token \(7 bytes\)"):
+        score(uniform(shards.vocab_size), shards, EvalConfig(context_bytes=6, min_context_bytes=1))
+
+
+def test_save_and_load(make_shards, tmp_path):
+    shards = make_shards()
+    evaluation = score(transformer(shards), shards)
+    evaluation.save(tmp_path / "e")
+    loaded = Evaluation.load(tmp_path / "e")
+    for field in dataclasses.fields(Evaluation):
+        assert np.array_equal(getattr(loaded, field.name), getattr(evaluation, field.name)), field.name
+    assert loaded.summary() == evaluation.summary()
+    with pytest.raises(UserError, match="no complete evaluation"):
+        Evaluation.load(tmp_path)
+    (tmp_path / "e" / "documents.npz").write_bytes(b"PK")
+    with pytest.raises(UserError, match="no complete evaluation"):
+        Evaluation.load(tmp_path / "e")
+
+
+def made_up(text_nats, document_bytes, groups=None):
+    n = len(text_nats)
+    return Evaluation(
+        config=CONFIG,
+        tokenizer_sha256="",
+        document_bytes=np.asarray(document_bytes),
+        document_tokens=np.full(n, 5),
+        text_nats=np.asarray(text_nats, float),
+        eos_nats=np.ones(n),
+        token_nats=np.zeros(3),
+        token_counts=np.zeros(3, np.int64),
+        token_lengths=np.zeros(3, np.int64),
+        limited_bytes=0,
+        short_context_bytes=0,
+        context_bytes_sum=0,
+        forward_tokens=1,
+        padded_tokens=1,
+        groups={} if groups is None else groups,
+    )
+
+
+def test_verdicts():
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(100, 1000, 50)
+    nats = sizes * rng.normal(1.0, 0.3, 50)
+    a = made_up(nats, sizes)
+    # Paired: a shift far below the spread between documents is seen when every document shares it.
+    better = compare(a, made_up(nats - 0.01 * sizes, sizes))
+    assert better.verdict == "B better"
+    assert better.difference == pytest.approx(-0.01 / math.log(2))
+    assert better.interval == pytest.approx((better.difference, better.difference))
+    assert better.interval[1] < 0
+    assert compare(made_up(nats - 0.01 * sizes, sizes), a).verdict == "A better"
+    assert compare(a, made_up(nats + rng.normal(0, 30, 50), sizes)).verdict == "no significant difference"
+    assert compare(a, a).verdict == "no significant difference"
+    json.dumps(better.summary(), allow_nan=False)
+
+
+def test_one_document_gives_no_verdict():
+    comparison = compare(made_up([10.0], [20]), made_up([5.0], [20]))
+    assert comparison.verdict == "no significant difference"
+    assert comparison.interval is None
+    assert made_up([10.0], [20]).summary()["bits_per_byte_interval"] is None
+
+
+def test_different_documents_or_settings_are_rejected():
+    a = made_up([1.0, 2.0], [10, 20])
+    with pytest.raises(UserError, match="different documents"):
+        compare(a, made_up([1.0, 2.0], [10, 21]))
+    other = dataclasses.replace(a, config=dataclasses.replace(CONFIG, context_bytes=32))
+    with pytest.raises(UserError, match="have different settings"):
+        compare(a, other)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"min_context_bytes": 16}, {"min_context_bytes": -1}, {"batch_tokens": 0}, {"confidence": 95}],
+)
+def test_impossible_settings_are_errors(settings):
+    with pytest.raises(UserError):
+        dataclasses.replace(CONFIG, **settings)

@@ -1,0 +1,141 @@
+"""Scores per token and per group, and scoring in several processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lm.evaluate.bits_per_byte import Evaluation, Grouping
+from lm.evaluate.config import EvalConfig
+from lm.evaluate.evaluation import evaluate
+from lm.evaluate.scoring import _fast_nats
+from lm.model.transformer import ModelConfig, Transformer
+from lm.model.weights import MODEL, model_tensors, save_tensors
+from tests.lm.evaluate.evaluation_processes import score as score_alone
+from tests.lm.evaluate.test_evaluation import CONFIG, Table, score
+from tokenizer.errors import UserError
+
+
+def test_a_bigram_model_by_hand(make_shards, toy):
+    """Bytes, no words. After a: a 1/2, b 1/4, end 1/4. After b: a 1/8, b 3/8, end 1/2. At the start: a."""
+    shards = make_shards(["ab", "aab"], toy(words=()))
+    a, b, end = ord("a"), ord("b"), shards.eos_id
+    table = torch.full((257, 257), -math.inf)
+    for row, chances in ((a, {a: 1 / 2, b: 1 / 4, end: 1 / 4}), (b, {a: 1 / 8, b: 3 / 8, end: 1 / 2}), (end, {a: 1.0})):
+        for column, chance in chances.items():
+            table[row, column] = math.log(chance)
+    evaluation = score(Table(table), shards)
+    # ab: a from the start (0 bits), b after a (2 bits). aab: 0, 1 and 2 bits. Both end after b: 1 bit.
+    assert evaluation.text_nats / math.log(2) == pytest.approx([2.0, 3.0], rel=1e-6)
+    assert evaluation.eos_nats / math.log(2) == pytest.approx([1.0, 1.0], rel=1e-6)
+    assert evaluation.bits_per_byte == pytest.approx(1.0, rel=1e-6)  # 5 bits over 5 bytes; not 7 over 5, nor 7 over 7
+    assert evaluation.token_nats[[a, b, end]] / math.log(2) == pytest.approx([1.0, 4.0, 2.0], rel=1e-6)
+    assert evaluation.token_counts[[a, b, end]].tolist() == [3, 2, 2]
+    assert evaluation.token_counts.sum() == 7
+
+
+def test_tokens_add_up_to_documents(make_shards, texts):
+    shards = make_shards(texts)
+    table = torch.randn(shards.vocab_size, shards.vocab_size, generator=torch.Generator().manual_seed(1))
+    evaluation = score(Table(table), shards)
+    assert evaluation.token_counts.sum() == shards.n_tokens
+    assert evaluation.token_counts @ evaluation.token_lengths == shards.n_bytes
+    text = np.arange(shards.vocab_size) != shards.eos_id
+    assert evaluation.token_nats[text].sum() == pytest.approx(evaluation.text_nats.sum(), abs=1e-6)
+    assert evaluation.token_nats[shards.eos_id] == pytest.approx(evaluation.eos_nats.sum(), abs=1e-6)
+
+
+def test_groups_follow_the_same_rules_as_the_whole(make_shards, texts, tmp_path):
+    shards = make_shards(texts)
+    table = torch.randn(shards.vocab_size, shards.vocab_size, generator=torch.Generator().manual_seed(1))
+    index = np.array([0, 2, 1, 0, 2, 2], np.int32)
+    groups = {"source": Grouping(("web", "wiki", "books"), index)}
+    evaluation = evaluate(Table(table), shards, shards.token_byte_lengths, CONFIG, groups=groups)
+    rows = {row["name"]: row for row in evaluation.summary()["by_source"]}
+    assert sum(row["n_bytes"] for row in rows.values()) == shards.n_bytes
+    for number, name in enumerate(groups["source"].names):
+        alone = score(Table(table), make_shards([text for text, i in zip(texts, index, strict=True) if i == number]))
+        for key in ("bits_per_byte", "nats_per_byte", "bytes_per_token", "eos_nats_per_document"):
+            assert rows[name][key] == pytest.approx(alone.summary()[key]), (name, key)
+    evaluation.save(tmp_path / "e")
+    again = Evaluation.load(tmp_path / "e")
+    assert again.summary() == evaluation.summary()
+    assert again.token_nats.tolist() == evaluation.token_nats.tolist()
+    with pytest.raises(UserError, match="grouping by source has 1 documents"):
+        evaluate(
+            Table(table), shards, shards.token_byte_lengths, CONFIG, groups={"source": Grouping(("x",), index[:1])}
+        )
+
+
+@pytest.mark.parametrize("shift", [0.0, 60.0, -80.0, 200.0, -200.0])
+def test_the_fast_loss_is_cross_entropy_or_declines(shift):
+    logits = torch.randn(50, 300, generator=torch.Generator().manual_seed(0)) * 4 + shift
+    logits[:, 290:] = -math.inf  # padding ids
+    targets = torch.arange(50)
+    wanted = torch.nn.functional.cross_entropy(logits.double(), targets, reduction="none")
+    nats = _fast_nats(logits.clone(), targets)
+    assert (nats is None) == (abs(shift) > 50)
+    if nats is not None:
+        assert nats.numpy() == pytest.approx(wanted.numpy(), abs=1e-5)
+
+
+def test_logits_beyond_the_range_of_exp_are_scored(make_shards):
+    shards = make_shards()
+    table = torch.randn(shards.vocab_size, shards.vocab_size, generator=torch.Generator().manual_seed(1))
+    far = score(Table(table + 200), shards)
+    assert far.text_nats == pytest.approx(score(Table(table), shards).text_nats, rel=1e-5)
+
+
+def test_overlap_and_padding_are_reported(make_shards, toy):
+    shards = make_shards(["abcdefgh" * 20, "ab"], toy(words=()))
+    model = Table(torch.zeros(257, 257), context_tokens=17)
+    # Windows of at most 17 inputs, 6 of them context again: 17 + 15 * 10 + ... = what `forward_tokens` counts.
+    half = score(model, shards)
+    none = score(model, shards, EvalConfig(context_bytes=16, min_context_bytes=0, batch_tokens=64))
+    assert half.forward_tokens > none.forward_tokens == shards.n_tokens
+    assert half.summary()["overlap_share"] == pytest.approx(1 - shards.n_tokens / half.forward_tokens)
+    assert none.summary()["overlap_share"] == 0
+    assert 0 <= half.summary()["padding_share"] < 0.5
+
+
+def test_two_processes_give_the_numbers_of_one(make_shards, tmp_path):
+    """Exactly: every file of the evaluation is the same, byte for byte."""
+    shards = make_shards()
+    model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16), shards.vocab_size, 16)
+    model.initialize(0, range(model.vocab_size))
+    meta = {"model": dataclasses.asdict(model.config), "vocab_size": model.vocab_size, "context_tokens": 16}
+    save_tensors(tmp_path / MODEL, model_tensors(model), {**meta, "tokenizer_sha256": shards.tokenizer_sha256})
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    script = [
+        sys.executable,
+        "-m",
+        "tests.lm.evaluate.evaluation_processes",
+        str(shards.folder),
+        str(tmp_path),
+        str(tmp_path / "two"),
+    ]
+    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    processes = [
+        subprocess.Popen(script, cwd=Path(__file__).parents[3], env={**shared, "RANK": rank, "LOCAL_RANK": rank})
+        for rank in ("0", "1")
+    ]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    score_alone(tmp_path, shards).save(tmp_path / "one")
+    torch.set_num_threads(threads)
+    assert [process.wait(timeout=120) for process in processes] == [0, 0]
+    for name in ("documents.npz", "tokens.npz", "evaluation.json"):
+        assert (tmp_path / "two" / name).read_bytes() == (tmp_path / "one" / name).read_bytes(), name
+    assert (tmp_path / "two" / "told").read_text() == "document 3 is not finite"
+    assert "another rank failed during setup" in (tmp_path / "two" / "absent").read_text()

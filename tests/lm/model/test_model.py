@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from lm.model import packing
+from lm.model import transformer as model_module
+from lm.model.transformer import ModelConfig, Transformer
+from tokenizer.errors import UserError
+
+SMALL = ModelConfig(n_layers=2, hidden_size=64, head_dim=16, vocab_multiple=64)
+
+
+def build(config=SMALL, vocab_size=300, context_tokens=32, seed=0):
+    model = Transformer(config, vocab_size, context_tokens)
+    model.initialize(seed, range(model.vocab_size))
+    # Zero projections would hide mistakes in attention and MLP.
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.1)
+    return model.eval()
+
+
+def test_logits_have_no_padding():
+    model = build()
+    ids = torch.arange(64).view(2, 32)
+    logits = model(ids)
+    assert logits.shape == (2, 32, 300)
+    padded = model.padded_logits(ids)
+    assert torch.equal(padded[..., :300], logits)
+    assert (padded[..., 300:] == -math.inf).all()
+    other = build(dataclasses.replace(SMALL, vocab_multiple=7), seed=1)(ids)
+    divergence = F.kl_div(logits.log_softmax(-1), other.log_softmax(-1), log_target=True, reduction="sum")
+    assert 0 < divergence < math.inf
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.arange(64))
+    loss.backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+    assert (model.lm_head.weight.grad[300:] == 0).all()
+
+
+def test_no_padding_when_the_vocabulary_fits():
+    assert build(vocab_size=320)(torch.zeros(1, 4, dtype=torch.long)).isfinite().all()
+
+
+def test_attention_is_causal_and_keep_selects_positions():
+    model = build()
+    ids = torch.randint(300, (3, 20), generator=torch.Generator().manual_seed(2))
+    logits = model(ids)
+    changed = ids.clone()
+    changed[:, 10:] = 7
+    torch.testing.assert_close(model(changed)[:, :10], logits[:, :10])
+    keep = torch.rand(3, 20, generator=torch.Generator().manual_seed(3)) < 0.3
+    torch.testing.assert_close(model(ids, keep), logits[keep])
+
+
+def test_positions_beyond_the_trained_ones_are_rejected():
+    with pytest.raises(ValueError, match="33 positions"):
+        build()(torch.zeros(1, 33, dtype=torch.long))
+
+
+def test_fresh_model_is_nearly_uniform_and_layers_do_not_depend_on_the_vocabulary():
+    models = [Transformer(SMALL, vocab_size, 32) for vocab_size in (300, 500)]
+    for model in models:
+        model.initialize(5, range(model.vocab_size))
+    ids = torch.arange(32)
+    nats = torch.nn.functional.cross_entropy(models[0](ids[None])[0], ids)
+    assert abs(nats.item() - math.log(300)) < 0.1
+    for small, large in zip(*(m.model.layers.parameters() for m in models), strict=True):
+        assert torch.equal(small, large)
+    assert torch.equal(models[0].lm_head.weight[:300], models[1].lm_head.weight[:300])
+
+
+def test_parameter_counts():
+    model = Transformer(ModelConfig(n_layers=1, hidden_size=64, head_dim=16, mlp_ratio=2), 100, 32)
+    matrices = 4 * 64 * 64 + 3 * 64 * 128
+    assert model.n_parameters() == {
+        "total": matrices + 3 * 64 + 2 * 128 * 64,
+        "non_embedding": matrices + 3 * 64,
+        "matmul": matrices + 128 * 64,
+    }
+    assert model.flops_per_token() == 6 * (matrices + 128 * 64) + 12 * 64 * 32
+
+
+@pytest.mark.parametrize(
+    ("n_layers", "hidden_size", "parameters"), [(4, 256, 3.2e6), (8, 512, 25.3e6), (11, 704, 66.1e6), (24, 1536, 680e6)]
+)
+def test_the_number_of_layers_gives_a_family_of_sizes(n_layers, hidden_size, parameters):
+    config = ModelConfig(n_layers=n_layers)
+    assert config.hidden_size == hidden_size
+    assert dataclasses.replace(config, n_layers=2).hidden_size == hidden_size  # resolved where it is made
+    with torch.device("meta"):
+        model = Transformer(config, 32_700, 512)
+    assert model.n_parameters()["non_embedding"] == pytest.approx(parameters, rel=0.01)
+    assert ModelConfig(n_layers=3, head_dim=128).hidden_size == 256  # whole heads
+    assert ModelConfig(n_layers=10, hidden_size=640).hidden_size == 640
+
+
+def separate(model, ids, documents):
+    """Hidden states with every document of every row computed by itself, from position 0."""
+    return torch.stack(
+        [
+            torch.cat([model.hidden(row[numbers == n][None])[0] for n in numbers.unique()])
+            for row, numbers in zip(ids, documents, strict=True)
+        ]
+    )
+
+
+def packed_rows():
+    generator = torch.Generator().manual_seed(4)
+    ids = torch.randint(300, (3, 32), generator=generator)
+    return ids, (torch.rand(3, 32, generator=generator) < 0.2).cumsum(1)
+
+
+@pytest.mark.parametrize("qk_norm", [False, True])
+def test_documents_in_a_row_are_computed_as_if_alone(qk_norm):
+    model = build(dataclasses.replace(SMALL, qk_norm=qk_norm))
+    ids, documents = packed_rows()
+    assert documents.max() > 2
+    hidden = model.hidden(ids, documents=documents)
+    torch.testing.assert_close(hidden, separate(model, ids, documents), rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(hidden, model.hidden(ids), atol=1e-2)
+    torch.testing.assert_close(model(ids, documents=documents), F.linear(hidden, model.lm_head.weight[:300]))
+    whole = torch.full_like(documents, 7)
+    torch.testing.assert_close(model.hidden(ids, documents=whole), model.hidden(ids), rtol=1e-4, atol=1e-5)
+    # Backwards too: what a document's loss asks of the embeddings comes from that document's ids alone.
+    hidden[0, documents[0] == 0].square().sum().backward()
+    touched = model.model.embed_tokens.weight.grad.abs().sum(1).nonzero().flatten()
+    assert set(touched.tolist()) == set(ids[0, documents[0] == 0].tolist())
+
+
+def test_bounds_for_flash_attention_equal_the_mask(monkeypatch):
+    """CUDA's kernel cannot run here: a stand-in of its documented meaning takes its place."""
+
+    def flash(q, k, v, bounds, same_bounds, longest, same_longest, *, window_size):
+        assert bounds is same_bounds
+        assert bounds.dtype == torch.int32
+        assert (bounds.diff() <= longest).all()
+        assert window_size == (-1, 0)
+        parts = [slice(*pair) for pair in itertools.pairwise(bounds.tolist())]
+        heads_first = [[x[part].transpose(0, 1) for x in (q, k, v)] for part in parts]
+        mixed = [F.scaled_dot_product_attention(*three, is_causal=True).transpose(0, 1) for three in heads_first]
+        return torch.cat(mixed)
+
+    model = build()
+    ids, documents = packed_rows()
+    expected = model.hidden(ids, documents=documents)
+    bounds = packing.bounds(documents)
+    assert bounds[-1] == documents.numel()
+    monkeypatch.setattr(
+        model_module, "pack", lambda numbers: packing.Packing(bounds=packing.bounds(numbers), flash=flash)
+    )
+    torch.testing.assert_close(model.hidden(ids, documents=documents), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_torch_has_the_expected_flash_attention():
+    assert packing.flash_attention() is not None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"hidden_size": 100}, "not a multiple of head_dim=64"),
+        ({"hidden_size": 9, "head_dim": 3}, "odd"),
+        ({"n_layers": 0}, "n_layers=0"),
+        ({"mlp_ratio": 0}, "mlp_ratio"),
+    ],
+)
+def test_impossible_shapes(settings, message):
+    with pytest.raises(UserError, match=message):
+        ModelConfig(**settings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("qk_norm", [False, True])
+def test_tensor_names_are_those_of_hugging_face(qk_norm, tied):
+    """The weights go as they are into LlamaForCausalLM (qk_norm: Qwen3ForCausalLM) and mean the same."""
+    transformers = pytest.importorskip("transformers")
+    config = ModelConfig(
+        n_layers=2,
+        hidden_size=64,
+        head_dim=16,
+        rope_theta=500.0,
+        qk_norm=qk_norm,
+        tie_embeddings=tied,
+        norm_eps=1e-5,
+    )
+    model = build(config)
+    settings = {
+        "vocab_size": 320,
+        "hidden_size": 64,
+        "intermediate_size": config.intermediate_size,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "head_dim": 16,
+        "max_position_embeddings": 32,
+        "rms_norm_eps": 1e-5,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 500.0},
+        "tie_word_embeddings": tied,
+    }
+    if qk_norm:
+        other = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**settings))
+    else:
+        other = transformers.LlamaForCausalLM(transformers.LlamaConfig(**settings))
+    other.load_state_dict(model.state_dict(), strict=True)
+    ids = torch.randint(300, (2, 32), generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        torch.testing.assert_close(other.eval()(ids).logits[..., :300], model(ids), rtol=1e-4, atol=1e-4)

@@ -1,0 +1,133 @@
+"""Two processes, as torchrun starts them, train what one process trains."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from lm.model.transformer import ModelConfig
+from lm.model.weights import load_model
+from lm.train.config import TrainConfig
+from lm.train.loop import train
+from tokenizer.errors import UserError
+
+ROOT = Path(__file__).parents[3]
+MODEL = ModelConfig(n_layers=2, hidden_size=32, head_dim=16)
+CONFIG = TrainConfig(
+    train_bytes=10 * 512,
+    bytes_per_step=512,
+    context_bytes=64,
+    microbatch_size=3,  # one process: 3 + 3 + 2 rows; two: 3 + 1 each
+    document_mask=True,
+    device="cpu",
+    threads=1,
+    checkpoint_seconds=1e9,
+)
+
+
+@pytest.fixture
+def shards(make_shards):
+    rng = random.Random(0)
+    words = ["the", "of", "in", "town", "hill", "history", "naïve", "beginning", "end"]
+    return make_shards([" ".join(rng.choices(words, k=rng.randint(1, 60))) for _ in range(60)])
+
+
+def start(shards, root, jobs, processes=2, model=MODEL, **settings):
+    """Exit codes and error output of processes that do these jobs."""
+    values = {"model": dataclasses.asdict(model), "train": dataclasses.asdict(CONFIG) | settings, "jobs": jobs}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"WORLD_SIZE": processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": 1}
+    command = [sys.executable, "-m", "tests.lm.train.training_processes"]
+    command += [str(shards.folder), str(root), json.dumps(values)]
+    started = []
+    for rank in range(processes):
+        own = {key: str(value) for key, value in {**shared, "RANK": rank, "LOCAL_RANK": rank}.items()}
+        environment = {**os.environ, **own, "PYTHONPATH": str(ROOT)}
+        started.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+    errors = [process.communicate(timeout=240)[1] for process in started]
+    return [process.returncode for process in started], errors
+
+
+def entries(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+EXACT = ("step", "loss", "train_bits_per_byte", "bytes_seen", "tokens_seen", "flops", "lr", "grad_norm")
+
+
+def test_two_processes_train_what_one_trains_and_resume_exactly(shards, tmp_path):
+    root = tmp_path / "two"
+    jobs = [
+        {"name": "whole", "folder": "whole"},
+        {"name": "before", "folder": "broken", "stop_at": 4},
+        {"name": "alone", "folder": "alone", "absent": True},
+        {"name": "after", "folder": "broken"},
+    ]
+    codes, errors = start(shards, root, jobs)
+    assert codes == [0, 0], errors
+    assert "another rank failed during setup" in entries(root / "alone.jsonl")[0]["refused"]
+    assert "process 1: there is no second device" in errors[1]
+
+    one = []
+    train(MODEL, CONFIG, shards, tmp_path / "one", log=one.append)
+    two = entries(root / "whole.jsonl")
+    assert len(two) == len(one) == CONFIG.steps
+    for ours, theirs in zip(two, one, strict=True):
+        for key in ("loss", "train_bits_per_byte"):
+            assert ours[key] == pytest.approx(theirs[key], rel=1e-5)
+        assert ours["grad_norm"] == pytest.approx(theirs["grad_norm"], rel=1e-3)
+        assert all(ours[key] == theirs[key] for key in ("step", "bytes_seen", "tokens_seen", "flops", "lr"))
+    assert json.loads((root / "whole" / "summary.json").read_text())["processes"] == 2
+
+    # Only the second process got the signal. Both stopped after the same step and resumed exactly.
+    before, after = entries(root / "before.jsonl"), entries(root / "after.jsonl")
+    assert len(before) == 5
+    assert before.pop() == {"stopped": True}
+    assert [[row[key] for key in EXACT] for row in before + after] == [[row[key] for key in EXACT] for row in two]
+    weights = [load_model(root / name).state_dict() for name in ("whole", "broken")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+@pytest.mark.slow
+def test_three_processes_resume_exactly(shards, tmp_path):
+    """With more than two, the sum of gradients depends on its order."""
+    jobs = [
+        {"name": "whole", "folder": "whole"},
+        {"name": "before", "folder": "broken", "stop_at": 3},
+        {"name": "after", "folder": "broken"},
+    ]
+    model = dataclasses.replace(MODEL, n_layers=3, hidden_size=128, head_dim=32)
+    settings = {"bytes_per_step": 9 * 64, "microbatch_size": 2}
+    codes, errors = start(shards, tmp_path / "run", jobs, processes=3, model=model, **settings)
+    assert codes == [0, 0, 0], errors
+    whole, before, after = (entries(tmp_path / "run" / f"{job['name']}.jsonl") for job in jobs)
+    assert [[row[key] for key in EXACT] for row in before[:-1] + after] == [
+        [row[key] for key in EXACT] for row in whole
+    ]
+
+
+@pytest.mark.slow
+def test_the_others_do_not_wait_for_a_failed_process(shards, tmp_path):
+    codes, errors = start(shards, tmp_path / "run", [{"name": "run", "folder": "run", "fail_at": 3}])
+    assert codes[0] == 1
+    assert "failed: disk full" in errors[0]
+    assert codes[1] != 0
+
+
+def test_rows_that_do_not_divide_are_rejected(shards, tmp_path, monkeypatch):
+    from lm.train import distributed, trainer
+
+    monkeypatch.setattr(trainer, "current", lambda: distributed.World(0, 3))
+    with pytest.raises(UserError, match=r"8 rows .* cannot be shared by 3 processes"):
+        train(MODEL, CONFIG, shards, tmp_path / "run")

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from lm.model.transformer import ModelConfig, Transformer
+from lm.train.optim import Muon, build_optimizers, orthogonalize
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (24, 64), (64, 24)])
+def test_singular_values_approach_one_and_singular_vectors_stay(shape):
+    torch.manual_seed(0)
+    matrix = torch.randn(shape)
+    result = orthogonalize(matrix)
+    assert result.dtype == torch.float32
+    assert result.shape == shape
+    values = torch.linalg.svdvals(result)
+    assert values.min() > 0.3
+    assert values.max() < 1.25
+    # Same singular vectors: U^T result V is diagonal.
+    u, _, vh = torch.linalg.svd(matrix, full_matrices=False)
+    core = u.T @ result @ vh.T
+    torch.testing.assert_close(core - core.diag().diag(), torch.zeros_like(core), atol=2e-3, rtol=0)
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (24, 64), (64, 24)])
+def test_muon_equals_torch_muon_except_for_bf16(shape, monkeypatch):
+    """Torch iterates in bf16; with our iteration in its place, the rest must agree to fp32 rounding."""
+    import torch.optim._muon as theirs_module
+
+    monkeypatch.setattr(theirs_module, "_zeropower_via_newtonschulz", lambda grad, *_: orthogonalize(grad))
+    assert_same_path(shape, relative=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (24, 64), (64, 24)])
+def test_muon_stays_close_to_torch_muon(shape):
+    """Unpatched: bf16 has 8 bits, and five iterations amplify its rounding to a few percent of the step."""
+    assert_same_path(shape, relative=0.05)
+
+
+def assert_same_path(shape, relative):
+    torch.manual_seed(0)
+    start = torch.randn(shape)
+    ours, theirs = (torch.nn.Parameter(start.clone()) for _ in range(2))
+    settings = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.2}
+    optimizers = [Muon([ours], **settings), torch.optim.Muon([theirs], nesterov=True, **settings)]
+    for _ in range(4):
+        gradient = torch.randn(shape)
+        for parameter, optimizer in zip((ours, theirs), optimizers, strict=True):
+            parameter.grad = gradient.clone()
+            optimizer.step()
+    moved = (theirs - start).norm()
+    assert (ours - theirs).norm() < relative * moved
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_every_parameter_has_one_optimizer(tied):
+    model = Transformer(ModelConfig(n_layers=2, hidden_size=32, head_dim=16, qk_norm=True, tie_embeddings=tied), 100, 8)
+    rates = {"matrix_lr": 1.0, "embedding_lr": 2.0, "head_lr": 3.0, "vector_lr": 4.0}
+    muon, adamw = build_optimizers(model, **rates, weight_decay=0.1)
+    found = [p for o in (muon, adamw) for g in o.param_groups for p in g["params"]]
+    assert len(found) == len({id(p) for p in found}) == len(list(model.parameters()))
+    assert all(p.ndim == 2 for g in muon.param_groups for p in g["params"])
+    rate = {id(p): g["peak_lr"] for o in (muon, adamw) for g in o.param_groups for p in g["params"]}
+    assert rate[id(model.lm_head.weight)] == 3.0
+    assert rate[id(model.model.embed_tokens.weight)] == (3.0 if tied else 2.0)
+    assert rate[id(model.model.norm.weight)] == 4.0
+    assert rate[id(model.model.layers[0].mlp.up_proj.weight)] == 1.0
+
+
+def test_only_matrices_have_weight_decay():
+    model = Transformer(ModelConfig(n_layers=1, hidden_size=32, head_dim=16), 100, 8)
+    rates = {"matrix_lr": 1.0, "embedding_lr": 2.0, "head_lr": 3.0, "vector_lr": 4.0}
+    muon, adamw = build_optimizers(model, **rates, weight_decay=0.1)
+    assert isinstance(adamw, torch.optim.AdamW)
+    assert [group["weight_decay"] for group in adamw.param_groups] == [0.0] * 3
+    assert [group["weight_decay"] for group in muon.param_groups] == [0.1]

@@ -1,0 +1,144 @@
+"""Interrupted training: signals, checkpoints, and resuming exactly."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+
+import pytest
+import torch
+from safetensors import SafetensorError
+
+from lm.model.weights import load_model, load_tensors
+from lm.train.interrupt import DeferredInterrupt
+from lm.train.loop import train
+from tests.flipping import flips
+from tests.lm.train.test_training import CONFIG, MODEL, exact, run
+from tokenizer.errors import UserError
+
+
+@pytest.mark.parametrize("stop_at", [1, 5, 11, 12])
+def test_interrupted_anywhere_and_resumed_equals_unbroken(make_shards, corpus, tmp_path, stop_at):
+    shards = make_shards(corpus)
+    whole_summary, whole = run(shards, tmp_path / "whole")
+    _, before = run(shards, tmp_path / "broken", stop_at=stop_at)
+    assert len(before) == stop_at
+    summary, after = run(shards, tmp_path / "broken")
+    assert exact(before + after) == exact(whole)
+    timings = dict.fromkeys(("seconds", "data_seconds", "tokens_per_second"), 0.0)
+    assert dataclasses.replace(summary, **timings) == dataclasses.replace(whole_summary, **timings)
+    weights = [load_model(tmp_path / name).state_dict() for name in ("whole", "broken")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_killed_between_checkpoints_redoes_the_steps_exactly(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    _, whole = run(shards, tmp_path / "whole")
+    every_step = dataclasses.replace(CONFIG, checkpoint_seconds=0)
+
+    def crash(entry):
+        if entry["step"] == 7:
+            raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        train(MODEL, every_step, shards, tmp_path / "broken", log=crash)
+    _, after = run(shards, tmp_path / "broken")
+    assert exact(after) == exact(whole)[6:]
+
+
+def test_the_ctrl_c_handler_is_restored(make_shards, corpus, tmp_path):
+    before = signal.getsignal(signal.SIGINT)
+    run(make_shards(corpus), tmp_path / "run", stop_at=2)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_finished_run_is_not_trained_again(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    summary, _ = run(shards, tmp_path / "run")
+    again, entries = run(shards, tmp_path / "run")
+    assert again == summary
+    assert entries == []
+
+
+@pytest.mark.parametrize("stop_at", [None, 3])
+def test_a_folder_with_another_run_is_rejected(make_shards, corpus, tmp_path, stop_at):
+    shards = make_shards(corpus)
+    run(shards, tmp_path / "run", stop_at=stop_at)
+    with pytest.raises(UserError, match=r"other settings: matrix_lr \(0.02 there, 0.5 now\)"):
+        run(shards, tmp_path / "run", dataclasses.replace(CONFIG, matrix_lr=0.5))
+    with pytest.raises(UserError, match="other settings: shards"):
+        run(make_shards(corpus[1:]), tmp_path / "run")
+    run(shards, tmp_path / "run", dataclasses.replace(CONFIG, log_every=2, threads=2))
+
+
+def test_damaged_checkpoint_is_rejected(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    run(shards, tmp_path / "run", stop_at=3)
+    path = tmp_path / "run" / "checkpoint.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(UserError, match="damaged"):
+        run(shards, tmp_path / "run")
+
+
+def test_no_flipped_bit_of_a_checkpoint_is_used(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    run(shards, tmp_path / "run", stop_at=3)
+    path = tmp_path / "run" / "checkpoint.safetensors"
+    for _ in flips(path, 50):
+        with pytest.raises(UserError, match="damaged"):
+            load_tensors(path)
+    assert load_tensors(path)[1]["step"] == 3
+
+
+def test_a_full_disk_keeps_the_previous_checkpoint(make_shards, corpus, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    run(make_shards(corpus), tmp_path / "run", stop_at=3)
+    path = tmp_path / "run" / "checkpoint.safetensors"
+    before = path.read_bytes()
+    monkeypatch.setattr("lm.model.weights.save_file", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        run(make_shards(corpus), tmp_path / "run", stop_at=5)
+    assert caught.value.filename == str(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+PACKED = {"document_mask": True, "microbatch_size": 3, "context_tokens": 20, "max_steps": 7}
+
+
+@pytest.mark.parametrize("stop_at", range(1, 8))
+def test_resumed_exactly_with_document_masks_and_accumulation(make_shards, corpus, tmp_path, stop_at):
+    shards = make_shards(corpus)
+    config = dataclasses.replace(CONFIG, **PACKED)
+    summary, whole = run(shards, tmp_path / "whole", config)
+    assert (summary.steps, summary.context_tokens, summary.tokens) == (7, 20, 7 * 4 * 20)
+    assert whole[-1]["lr"] < 0.2 * config.matrix_lr  # the schedule ends where the run does
+    _, before = run(shards, tmp_path / "broken", config, stop_at=stop_at)
+    _, after = run(shards, tmp_path / "broken", config)
+    assert exact(before + after) == exact(whole)
+
+
+def test_sigterm_acts_like_ctrl_c(make_shards, corpus, tmp_path):
+    """Schedulers send it before they kill."""
+    shards = make_shards(corpus)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        train(MODEL, CONFIG, shards, tmp_path / "run", log=lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert run(shards, tmp_path / "run")[1][0]["step"] == 2
+
+
+@pytest.mark.parametrize("patient", [False, True])
+def test_a_second_signal(patient):
+    """It interrupts at once, but not where torchrun repeats what the terminal has sent already."""
+    with DeferredInterrupt(patient=patient) as interrupt:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupt.pending
+        if patient:
+            os.kill(os.getpid(), signal.SIGINT)
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)

@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import os
+import signal
+
+import pytest
+import torch
+
+from lm.model.transformer import ModelConfig
+from lm.model.weights import load_model, load_tensors, save_tensors
+from lm.train.config import TrainConfig
+from lm.train.loop import train
+from lm.train.summary import TrainingSummary
+from tokenizer.errors import UserError
+
+MODEL = ModelConfig(n_layers=1, hidden_size=32, head_dim=16)
+CONFIG = TrainConfig(
+    train_bytes=12 * 256,
+    bytes_per_step=256,
+    context_bytes=64,
+    device="cpu",
+    threads=1,
+    checkpoint_seconds=1e9,
+)
+
+
+def run(shards, folder, config=CONFIG, model=MODEL, stop_at=None):
+    """Train; with `stop_at`, press Ctrl-C during that step's log call."""
+    entries = []
+
+    def log(entry):
+        entries.append(entry)
+        if entry["step"] == stop_at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    if stop_at is None:
+        return train(model, config, shards, folder, log=log), entries
+    with pytest.raises(KeyboardInterrupt):
+        train(model, config, shards, folder, log=log)
+    return None, entries
+
+
+EXACT = ("step", "loss", "train_bits_per_byte", "bytes_seen", "tokens_seen", "flops", "lr", "grad_norm")
+
+
+def exact(entries):
+    return [{key: entry[key] for key in EXACT} for entry in entries]
+
+
+def test_loss_falls_and_the_numbers_add_up(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    config = dataclasses.replace(CONFIG, train_bytes=40 * 256)
+    progress = []
+    entries = []
+    summary = train(
+        MODEL,
+        config,
+        shards,
+        tmp_path / "run",
+        log=entries.append,
+        progress=lambda *args: progress.append(args),
+    )
+    assert [entry["step"] for entry in entries] == list(range(1, 41))
+    assert progress == [("train", step, 40) for step in range(1, 41)]
+    assert entries[0]["loss"] == pytest.approx(math.log(shards.vocab_size), rel=0.05)
+    assert entries[-1]["train_bits_per_byte"] < 0.7 * entries[0]["train_bits_per_byte"]
+
+    assert summary.steps == 40
+    assert summary.rows == 4
+    assert summary.context_tokens == round(64 / summary.bytes_per_token)
+    assert summary.tokens == 40 * 4 * summary.context_tokens == entries[-1]["tokens_seen"]
+    assert summary.bytes == entries[-1]["bytes_seen"]
+    assert summary.flops == summary.tokens * summary.flops_per_token == entries[-1]["flops"]
+    assert summary.mean_bytes_per_step == summary.bytes / 40
+    assert summary.epochs == summary.tokens / shards.n_tokens
+    assert summary == TrainingSummary.load(tmp_path / "run")
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["model.safetensors", "summary.json"]
+
+
+def test_bits_per_byte_counts_text_alone(make_shards, tmp_path):
+    """The first step's model is almost uniform, so a text token costs log2(vocabulary) bits.
+
+    Documents of one byte: every other target is <|endoftext|>, whose loss must not be in the numerator.
+    """
+    shards = make_shards(list("abcdefghij") * 50)
+    _, entries = run(shards, tmp_path / "run", dataclasses.replace(CONFIG, train_bytes=256))
+    assert entries[0]["bytes_seen"] == entries[0]["tokens_seen"] / 2
+    assert entries[0]["train_bits_per_byte"] == pytest.approx(math.log2(shards.vocab_size), rel=0.05)
+    assert entries[0]["loss"] == pytest.approx(math.log(shards.vocab_size), rel=0.05)
+
+
+def test_learning_rate_follows_the_bytes(make_shards, corpus, tmp_path):
+    config = dataclasses.replace(CONFIG, train_bytes=10 * 256, warmup_fraction=0.2, decay_fraction=0.4)
+    _, entries = run(make_shards(corpus), tmp_path / "run", config)
+    factors = [entry["lr"] / config.matrix_lr for entry in entries]
+    assert factors == pytest.approx([0.25, 0.75, 1, 1, 1, 1, 0.875, 0.625, 0.375, 0.125])
+
+
+def test_equal_runs_write_equal_files(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    for name in "abcd":  # the order in a file was random once
+        run(shards, tmp_path / name)
+    assert len({(tmp_path / name / "model.safetensors").read_bytes() for name in "abcd"}) == 1
+
+
+def test_the_seed_changes_the_result(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    losses = [
+        exact(run(shards, tmp_path / str(i), dataclasses.replace(CONFIG, seed=seed))[1])
+        for i, seed in enumerate((0, 0, 1))
+    ]
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_equal_bytes_for_two_tokenizers(make_shards, toy, corpus, tmp_path):
+    """Steps are equal, bytes per step within 1 %, although one tokenizer's tokens are longer."""
+    config = dataclasses.replace(CONFIG, train_bytes=8 * 8192, bytes_per_step=8192, context_bytes=2048)
+    summaries = []
+    for i, words in enumerate([(b"th",), (b"the ", b"of ", b"in ", b"town ", b"hill ", b"history ", b"of the ")]):
+        shards = make_shards(corpus * 8, toy(words=words))
+        summaries.append(train(MODEL, config, shards, tmp_path / str(i)))
+    a, b = summaries
+    assert a.steps == b.steps == 8
+    assert a.rows == b.rows
+    assert a.context_tokens > 1.3 * b.context_tokens
+    assert abs(a.mean_bytes_per_step / b.mean_bytes_per_step - 1) < 0.01
+
+
+def test_microbatches_change_nothing_but_rounding(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    _, whole = run(shards, tmp_path / "a")
+    _, parts = run(shards, tmp_path / "b", dataclasses.replace(CONFIG, microbatch_size=3))
+    assert [e["loss"] for e in parts] == pytest.approx([e["loss"] for e in whole], rel=1e-3)
+
+
+def test_a_small_corpus_is_read_again_with_a_warning(make_shards, tmp_path, caplog):
+    shards = make_shards(["the history of the town"] * 3)
+    with caplog.at_level(logging.WARNING):
+        summary, _ = run(shards, tmp_path / "run")
+    assert summary.epochs > 10
+    assert "times" in caplog.text
+
+
+def test_a_diverging_run_is_reported(make_shards, corpus, tmp_path):
+    with pytest.raises(UserError, match="diverged"):
+        run(make_shards(corpus), tmp_path / "run", dataclasses.replace(CONFIG, vector_lr=1e38, head_lr=1e38))
+
+
+def test_overflow_before_the_loss_is_divergence(make_shards, corpus, tmp_path):
+    # One step: its loss is that of the first weights; what the step made of them is seen by the diagnostics alone.
+    config = dataclasses.replace(CONFIG, matrix_lr=1e38, max_steps=1, diagnostics_every=1, warmup_fraction=0.0)
+    with pytest.raises(UserError, match=r"of step 1 is (nan|inf): training diverged"):
+        run(make_shards(corpus), tmp_path / "run", config)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_saved_model_loads(make_shards, corpus, tmp_path, tied):
+    shards = make_shards(corpus)
+    run(shards, tmp_path / "run", model=dataclasses.replace(MODEL, tie_embeddings=tied, qk_norm=True))
+    model = load_model(tmp_path / "run")
+    assert not model.training
+    assert model.tokenizer_sha256 == shards.tokenizer_sha256
+    assert (model.vocab_size, model.config.qk_norm) == (shards.vocab_size, True)
+    assert (model.lm_head.weight is model.model.embed_tokens.weight) == tied
+    with pytest.raises(UserError, match="missing"):
+        load_model(tmp_path / "nothing")
+
+
+def test_a_model_saved_with_the_old_names_of_its_shape_loads(make_shards, corpus, tmp_path):
+    run(make_shards(corpus), tmp_path / "run")
+    model = load_model(tmp_path / "run")
+    path = tmp_path / "run" / "model.safetensors"
+    tensors, meta = load_tensors(path)
+    for old, new in {"depth": "n_layers", "width": "hidden_size", "head_width": "head_dim"}.items():
+        meta["model"][old] = meta["model"].pop(new)
+    save_tensors(path, tensors, meta)
+    old = load_model(tmp_path / "run")
+    assert old.config == model.config
+    assert all(torch.equal(one, two) for one, two in zip(old.parameters(), model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"bytes_per_step": 100}, "use bytes_per_step=128"),
+        ({"train_bytes": 100}, "less than one step"),
+        ({"context_bytes": 0}, "context_bytes=0"),
+        ({"warmup_fraction": 0.6, "decay_fraction": 0.5}, "overlap"),
+    ],
+)
+def test_impossible_budgets(settings, message):
+    with pytest.raises(UserError, match=message):
+        dataclasses.replace(CONFIG, **settings)
+
+
+@pytest.mark.parametrize(("device", "message"), [("tpu9", "unknown"), ("meta", "not supported"), ("cuda:99", "finds")])
+def test_unknown_devices(make_shards, tmp_path, device, message):
+    with pytest.raises(UserError, match=message):
+        run(make_shards(), tmp_path / "run", dataclasses.replace(CONFIG, device=device))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cuda_trains_and_resumes(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    config = dataclasses.replace(CONFIG, device="cuda", train_bytes=40 * 256)
+    _, before = run(shards, tmp_path / "run", config, stop_at=20)
+    summary, after = run(shards, tmp_path / "run", config)
+    assert [e["step"] for e in before + after] == list(range(1, 41))
+    assert after[-1]["loss"] < 0.8 * before[0]["loss"]
+    assert summary.device.startswith("cuda")
+
+
+def test_document_masks_change_what_is_learned(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    _, plain = run(shards, tmp_path / "plain")
+    _, masked = run(shards, tmp_path / "masked", dataclasses.replace(CONFIG, document_mask=True))
+    assert [e["bytes_seen"] for e in masked] == [e["bytes_seen"] for e in plain]
+    assert masked[-1]["loss"] != plain[-1]["loss"]
+    with pytest.raises(UserError, match=r"other settings: document_mask \(True there, None now\)"):
+        run(shards, tmp_path / "masked")
+
+
+def test_bf16_is_part_of_a_runs_identity(make_shards, corpus, tmp_path):
+    shards = make_shards(corpus)
+    # Measuring the peak takes 16 s where the CPU emulates bf16.
+    config = dataclasses.replace(CONFIG, max_steps=4, peak_flops=1e9)
+    _, exactly = run(shards, tmp_path / "fp32", config)
+    half = dataclasses.replace(config, precision="bf16")
+    summary, roughly = run(shards, tmp_path / "bf16", half)
+    assert summary.run["precision"] == "bf16"
+    losses = [[e["loss"] for e in entries] for entries in (roughly, exactly)]
+    assert losses[0] != losses[1]
+    assert losses[0] == pytest.approx(losses[1], rel=0.05)
+    assert all(weight.dtype == torch.float32 for weight in load_model(tmp_path / "bf16").state_dict().values())
+    with pytest.raises(UserError, match=r"other settings: precision \(bf16 there, fp32 now\)"):
+        run(shards, tmp_path / "bf16", config)
+
+
+def test_compiled_layers_compute_the_same(make_shards, corpus, tmp_path, monkeypatch):
+    """With Torch's own graph and no generated code, which would take a minute: `compile=true` is wired up rightly."""
+    compiled = []
+
+    def compile_eagerly(module, **options):
+        compiled.append(options)
+        original(module, backend="aot_eager", **options)
+
+    original = torch.nn.Module.compile
+    monkeypatch.setattr(torch.nn.Module, "compile", compile_eagerly)
+    shards = make_shards(corpus)
+    config = dataclasses.replace(CONFIG, max_steps=3, document_mask=True)
+    _, plain = run(shards, tmp_path / "plain", config)
+    assert not compiled
+    summary, fused = run(shards, tmp_path / "fused", dataclasses.replace(config, compile=True))
+    assert len(compiled) == 1
+    assert summary.run["compile"] is True
+    assert [e["loss"] for e in fused] == pytest.approx([e["loss"] for e in plain], rel=1e-4)
+    assert load_model(tmp_path / "fused").vocab_size == shards.vocab_size
+
+
+def test_default_settings_do_not_enter_a_runs_name():
+    """Models trained before a setting existed keep their names."""
+    names = set(TrainConfig().fixed())
+    assert not names & {"precision", "compile", "document_mask", "context_tokens", "max_steps", "device", "threads"}
+    assert {"train_bytes", "microbatch_size", "seed"} <= names
+    assert TrainConfig(max_steps=5, document_mask=True).fixed()["max_steps"] == 5
+
+
+def test_gradients_are_clipped_before_the_optimizers_see_them(make_shards, corpus, tmp_path, monkeypatch):
+    seen = []
+    step = torch.optim.AdamW.step
+
+    def watched(self, closure=None):
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        seen.append(torch.stack([p.grad.norm() for p in parameters]).norm().item())
+        return step(self, closure)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", watched)
+    shards = make_shards(corpus)
+    _, entries = run(shards, tmp_path / "clipped", dataclasses.replace(CONFIG, grad_clip=1e-3, max_steps=3))
+    assert all(entry["grad_norm"] > 1e-2 for entry in entries)  # logged as it was
+    assert all(norm <= 1.001e-3 for norm in seen)
+    seen.clear()
+    run(shards, tmp_path / "free", dataclasses.replace(CONFIG, grad_clip=0, max_steps=3))
+    assert all(norm > 1e-2 for norm in seen)

@@ -1,0 +1,81 @@
+"""Train in several processes (torchrun): `python -m tests.lm.train.training_processes SHARDS FOLDER JSON`.
+
+The JSON object holds the settings of the model and of training, and a list of jobs, done one after the other. A job
+names its folder in FOLDER and may have `stop_at`, the step during which the second process gets a signal (which the
+first one has to learn of), `fail_at`, the step at which the first process dies, or `absent`: the second process cannot
+take part. A job's log entries go to
+FOLDER/<job>.jsonl.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from lm.data.shards import Shards
+from lm.model.transformer import ModelConfig
+from lm.train import distributed, loop
+from lm.train import trainer as trainer_module
+from lm.train.config import TrainConfig
+from lm.train.trainer import Trainer
+from tokenizer.errors import UserError
+
+NOTHING = {"stop_at": None, "fail_at": None, "absent": False}
+
+
+def main(shards: Path, root: Path, settings: dict) -> int:
+    model, config = ModelConfig(**settings["model"]), TrainConfig(**settings["train"])
+    advance = Trainer.advance
+    jobs = iter(settings["jobs"])
+    job = {}
+
+    def watched(trainer: Trainer):
+        entry = advance(trainer)
+        if trainer.step == job.get("stop_at") and trainer.world.rank == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        if trainer.step == job.get("fail_at") and trainer.world.rank == 0:
+            raise OSError("disk full")
+        return entry
+
+    Trainer.advance = watched
+
+    resolve = trainer_module.resolve_device
+
+    def absent(name: str, local_rank: int | None = None):
+        if job.get("absent") and local_rank == 1:
+            raise UserError("there is no second device")
+        return resolve(name, local_rank)
+
+    trainer_module.resolve_device = absent
+
+    def first() -> int:
+        root.mkdir(exist_ok=True)
+        for current in jobs:
+            job.update(NOTHING | current)
+            with (root / f"{job['name']}.jsonl").open("a") as file:
+                try:
+                    loop.train(
+                        model, config, Shards.open(shards), root / job["folder"],
+                        log=lambda row, file=file: file.write(json.dumps(row) + "\n"),
+                    )  # fmt: skip
+                except KeyboardInterrupt:
+                    file.write('{"stopped": true}\n')
+                except UserError as error:
+                    file.write(json.dumps({"refused": str(error)}) + "\n")
+                except OSError as error:
+                    print(f"failed: {error}", file=sys.stderr)
+                    return 1
+        return 0
+
+    def join(announced: dict) -> None:
+        job.update(NOTHING | next(jobs))
+        loop.join(announced)
+
+    return distributed.launch(first, join)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])))

@@ -1,0 +1,27 @@
+"""Tests of generated examples: a quick sample in the default suite, all of them among the slow tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hypothesis.strategies import SearchStrategy
+
+
+def examples(quick: int, full: int, **arguments: SearchStrategy[Any]) -> Callable[[Callable[..., None]], Any]:
+    """Test a function on examples of its arguments: `quick` of them, and `full` of them as a slow test."""
+
+    def decorate(check: Callable[..., None]) -> Any:
+        @pytest.mark.parametrize("n_examples", [quick, pytest.param(full, marks=pytest.mark.slow)])
+        def test(n_examples: int) -> None:
+            settings(max_examples=n_examples, deadline=None, derandomize=True)(given(**arguments)(check))()
+
+        test.__name__, test.__doc__ = check.__name__, check.__doc__
+        return test
+
+    return decorate

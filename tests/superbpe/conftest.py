@@ -1,0 +1,36 @@
+"""Text and phases 1 for tests of phase 2."""
+
+import pytest
+
+from tests import texts
+from tokenizer import Batch, count_pretokens, train_bpe
+
+
+@pytest.fixture(scope="session")
+def documents(disputed):
+    """A few kB of everything, since the reference is slow. Repetition makes superwords frequent."""
+    found = [text[:900] for text in texts.english()[0][:9]] + [texts.code()[:1500], texts.SCRIPTS["Greek"]]
+    found += ["it is a  test:  it is a  test, 1234 it is. " * 4, "a<|endoftext|>b of the<|endoftext|>", ""]
+    found += [texts.generated(3, 60), "aaaa aaaaaa " * 6, "\n\n\n  x\n\n\n  x", "camelCase camelCase"]
+    return ["".join(c for c in text if c not in disputed) for text in found]
+
+
+@pytest.fixture(scope="session")
+def phase1(documents):
+    counts = count_pretokens([Batch.from_texts(documents)], "gpt2", special_tokens=["<|endoftext|>"])
+    return train_bpe(counts, 256 + 150 + 1)
+
+
+@pytest.fixture(scope="session")
+def longer(documents):
+    """A phase 1 with as many merges as the competing superwords."""
+    return train_bpe(
+        count_pretokens([Batch.from_texts(documents)], "gpt2", special_tokens=["<|endoftext|>"]), 256 + 160 + 1
+    )
+
+
+@pytest.fixture(scope="session")
+def larger():
+    """150 kB of text, and a phase 1 of 1,200 tokens."""
+    documents = texts.sample(150_000)
+    return documents, train_bpe(count_pretokens([Batch.from_texts(documents)], "superbpe"), 1200)

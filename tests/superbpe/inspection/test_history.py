@@ -1,0 +1,160 @@
+import numpy as np
+import pytest
+
+from superbpe import Rules, train_superbpe
+from superbpe.inspection import history
+from tests import texts
+from tokenizer import Batch, UserError, count_pretokens, train_bpe
+
+RULES = {
+    "uw-2025": "uw-2025",
+    "kept": Rules(phase1_fence="kept", max_words=3),
+    "documents": Rules(fence="punctuation-fence"),
+}
+
+
+@pytest.fixture(scope="module")
+def documents():
+    return [*(text[:1500] for text in texts.english()[0][:8]), "aaaaaaa aaaa " * 9, "", "    x\n\n" * 4, "é中é中中中"]
+
+
+@pytest.fixture(scope="module", params=RULES)
+def trained(request, documents):
+    """(phase 1, both phases, counts of each)."""
+    batch = Batch.from_texts(documents)
+    counts = []
+    phase1 = train_bpe(count_pretokens([batch], "gpt2"), 256 + 130 + 1, on_counts=counts.append)
+    whole = train_superbpe(
+        phase1,
+        lambda: [batch],
+        vocab_size=256 + 200 + 1,
+        rules=RULES[request.param],
+        transition_merges=120,
+        on_counts=counts.append,
+    )
+    return phase1, whole, counts
+
+
+def test_tokens_by_size_are_those_of_the_tokenizer_cut_to_each_size(trained, documents):
+    _, whole, _ = trained
+    found = history.measure(whole, [Batch.from_texts(documents)])
+    sizes = found.sizes().tolist()
+    assert sizes == list(range(257, whole.vocab_size + 1))
+    assert found.transition == 257 + 120
+    assert found.tokens().tolist() == [len(whole.cut(size).encode_batch(documents)[0]) for size in sizes]
+
+
+def test_history_of_plain_bpe(trained, documents):
+    phase1, _, _ = trained
+    found = history.measure(phase1, [Batch.from_texts(documents[:3]), Batch.from_texts(documents[3:])])
+    assert found.n_documents == len(documents)
+    assert found.tokens()[-1] == len(phase1.encode_batch(documents)[0])
+    assert np.array_equal(found.applied, found.lifted)
+
+
+def test_applications_equal_training_counts_except_in_runs(trained, documents):
+    """This holds on the text of training, cut only by documents and fences."""
+    phase1, whole, (counts1, counts2) = trained
+    if whole.fence.name == "uw-2025-fence":  # trained on lines, which encoding does not cut
+        documents = [line for text in documents for line in text.splitlines(keepends=True)]
+    found = history.measure(whole, [Batch.from_texts(documents)])
+    counts = np.concatenate([counts1[:120], counts2])
+    equal = np.array([left == right for left, right in whole.merges])
+    lines = whole.fence.name == "uw-2025-fence"
+    inside = np.arange(200) >= 120 if lines else np.ones(200, dtype=bool)  # phase 1 was counted in whole documents
+    assert np.array_equal(found.applied[inside & ~equal], counts[inside & ~equal])
+    assert (found.applied[inside & equal] <= counts[inside & equal]).all()
+    assert lines or (found.applied[equal] < counts[equal]).any()
+    assert len(counts1) == len(phase1.merges)
+
+
+def test_log_of_both_phases(trained, documents, tmp_path):
+    _, whole, counts = trained
+    found = history.measure(whole, [Batch.from_texts(documents)])
+    log = history.merge_log(whole, counts=counts, history=found).to_pylist()
+    assert [row["rank"] for row in log] == list(range(200))
+    assert [row["phase"] for row in log] == [1] * 120 + [2] * 80
+    assert [row["vocab_size"] for row in log] == found.sizes().tolist()[1:]
+    assert [row["count"] for row in log] == [*counts[0][:120].tolist(), *counts[1].tolist()]
+    ids = whole.merge_ids[:, 2]
+    assert [row["text"].encode() for row in log if "\\x" not in row["text"]] == [
+        whole.vocab[i] for i, row in zip(ids, log, strict=True) if "\\x" not in row["text"]
+    ]
+    assert [row["superword"] for row in log] == np.isin(ids, whole.superword_ids()).tolist()
+    assert all(row["words"] <= 4 for row in log if row["phase"] == 2) or whole.fence.name == "punctuation-fence"
+    assert log[-1]["tokens"] == len(whole.encode_batch(documents)[0])
+    assert all(len(row["left"]) + len(row["right"]) == len(row["text"]) for row in log if row["text"].isascii())
+
+
+def test_log_without_counts_of_one_phase_and_of_none(trained):
+    _, whole, counts = trained
+    assert "count" not in history.merge_log(whole).column_names
+    phase2_only = history.merge_log(whole, counts=[[], counts[1]])["count"].to_pylist()
+    assert phase2_only == [None] * 120 + counts[1].tolist()
+
+
+def test_counts_of_another_tokenizer_are_rejected(trained, documents):
+    phase1, whole, counts = trained
+    with pytest.raises(UserError, match="counts of 80 merges for a phase of 120"):
+        history.merge_log(whole, counts=[counts[1], counts[1]])
+    with pytest.raises(UserError, match="another training"):
+        history.merge_log(whole, counts=[counts[0], counts[0]])
+    with pytest.raises(UserError, match="3 phases"):
+        history.merge_log(whole, counts=[[], [], []])
+    with pytest.raises(UserError, match="measure it again"):
+        history.merge_log(whole, history=history.measure(phase1, [Batch.from_texts(documents)]))
+
+
+def test_early_statistics(trained, documents):
+    _, whole, _ = trained
+    found = history.measure(whole, [Batch.from_texts(documents)])
+    first, *_, last = rows = history.early_statistics(whole, found)
+    assert [row.merges for row in rows] == [0, 1, 8, 40, 80]
+    assert last.superword_share == len(whole.superword_ids()) / 80
+    at_transition = len(whole.cut(257 + 120).encode_batch(documents)[0])
+    at_end = len(whole.encode_batch(documents)[0])
+    assert last.saved == pytest.approx(1 - at_end / at_transition)
+    assert last.bytes_per_token == found.bytes_per_token()[-1]
+    # Lifting the fence alone lets phase-1 merges cross old boundaries, if anything; keeping it does nothing.
+    assert first.saved == 0.0 if whole.mode == "two-pass" else first.saved >= 0.0
+    assert first.superword_share == 0.0
+
+
+def test_training_statistics_equal_those_of_the_text_except_in_runs(trained, documents):
+    _, whole, (_, counts) = trained
+    rows = history.training_statistics(whole, counts)
+    assert [row.merges for row in rows] == [0, 1, 8, 40, 80]
+    assert rows[0].saved == 0.0
+    about = whole.provenance["phase2"]
+    assert rows[-1].saved == pytest.approx(int(counts.sum()) / about["phase1_tokens"])
+    lines = whole.fence.name == "uw-2025-fence"
+    text = [line for document in documents for line in document.splitlines(keepends=True)] if lines else documents
+    measured = history.early_statistics(whole, history.measure(whole, [Batch.from_texts(text)]))
+    for row, other in zip(rows, measured, strict=True):
+        assert row.superword_share == other.superword_share
+        assert row.bytes_per_token == pytest.approx(other.bytes_per_token, rel=0.02)
+        assert row.bytes_per_token >= other.bytes_per_token
+
+
+@pytest.mark.parametrize("rules", ["runs", "boundless"])
+def test_statistics_of_training_are_exact_where_pairs_do_not_overlap(rules, documents):
+    batch, counts = Batch.from_texts(documents), []
+    phase1 = train_bpe(count_pretokens([batch], "gpt2"), 256 + 300 + 1)
+    transition = "auto" if rules == "boundless" else 256 + 280
+    whole = train_superbpe(
+        phase1, lambda: [batch], vocab_size=256 + 300 + 1, rules=rules, transition=transition, on_counts=counts.append
+    )
+    last = history.training_statistics(whole, counts[0])[-1]
+    n_tokens = len(whole.encode_batch(documents)[0])
+    n_bytes = sum(len(text.encode()) for text in documents)
+    assert last.bytes_per_token == pytest.approx(n_bytes / n_tokens)
+
+
+def test_truncated_spans_give_no_bytes_per_token(documents):
+    batch, counts = Batch.from_texts(documents), []
+    phase1 = train_bpe(count_pretokens([batch], "gpt2"), 256 + 130 + 1)
+    rules = Rules(fence="punctuation-fence", truncate_quantile=0.5)
+    whole = train_superbpe(
+        phase1, lambda: [batch], vocab_size=256 + 140 + 1, rules=rules, transition=386, on_counts=counts.append
+    )
+    assert all(row.bytes_per_token is None for row in history.training_statistics(whole, counts[0]))

@@ -1,0 +1,217 @@
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from pydoc_data.topics import topics
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from superbpe import Rules
+from superbpe.reference import cut_span, is_allowed, length_quantile, train, training_pieces
+from tokenizer import patterns
+from tokenizer.reference import (
+    byte_alphabet,
+    count_pretokens,
+    encode,
+    encode_two_pass,
+    merge_by_rank,
+    replace_pair,
+    train_fast,
+    train_words_fast,
+)
+
+GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+FENCE = r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)"
+
+
+def pieces(text, merges=(), pattern=GPT2, **rules):
+    return training_pieces([text], list(merges), pattern, Rules(**rules))
+
+
+# Pieces.
+
+
+def test_the_lifted_fence_lets_phase1_merges_cross_old_pretokens():
+    merges = [(b" ", b" "), (b" ", b"b")]
+    assert pieces("a  b", merges) == Counter([(b"a", b"  ", b"b")])
+    assert pieces("a  b", merges, phase1_fence="kept") == Counter([(b"a", b" ", b" b")])
+
+
+def test_line_units_keep_their_ending():
+    assert pieces("ab\ncd\r\nab\n", unit="line") == Counter({(b"a", b"b", b"\n"): 2, (b"c", b"d", b"\r", b"\n"): 1})
+
+
+@pytest.mark.parametrize("phase1_fence", ["lifted", "kept"])
+def test_a_fences_matches_and_gaps_are_pieces(phase1_fence):
+    cut = pieces("ab12345c ", fence=r"\p{N}{1,3}", phase1_fence=phase1_fence)
+    assert cut == Counter([(b"a", b"b"), (b"1", b"2", b"3"), (b"4", b"5"), (b"c", b" ")])
+
+
+def test_a_kept_fence_closes_a_token_with_a_boundary_inside():
+    merges = [(b"1", b"2"), (b"12", b"3"), (b"123", b"4")]
+    # The pretoken 1234 is one token, so the fence after three digits lies inside it.
+    assert pieces("x1234y", merges, fence=r"\p{N}{1,3}", phase1_fence="kept") == Counter([(b"x",), (b"1234",), (b"y",)])
+    # So does the end of a line inside a token of white space.
+    merges = [(b"\n", b"\n"), (b"\n\n", b"\n")]
+    rules = {"unit": "line", "phase1_fence": "kept"}
+    assert pieces("ab\n\n\ncd", merges, r"\p{L}+|\s+", **rules) == Counter([(b"a", b"b"), (b"\n\n\n",), (b"c", b"d")])
+    assert pieces("ab\n\n\ncd", merges, r"\p{L}+|\s+", phase1_fence="kept") == Counter(
+        [(b"a", b"b", b"\n\n\n", b"c", b"d")]
+    )
+
+
+def test_a_kept_fence_counts_positions_in_bytes():
+    cut = pieces("äö1ü", [(b"\xc3", b"\xa4")], fence=r"\p{N}", phase1_fence="kept")
+    assert cut == Counter([(b"\xc3\xa4", b"\xc3", b"\xb6"), (b"1",), (b"\xc3", b"\xbc")])
+
+
+def test_special_strings_cut_first_and_are_not_trained_on():
+    for phase1_fence in ("lifted", "kept"):
+        cut = training_pieces(["ab<s>ab", "<s>"], [], GPT2, Rules(phase1_fence=phase1_fence), special_tokens=["<s>"])
+        assert cut == Counter({(b"a", b"b"): 2})
+
+
+def test_only_spans_over_the_trigger_are_cut():
+    assert cut_span((b"a",) * 4, 4, 2) == [(b"a",) * 4]
+    assert cut_span((b"a",) * 5, 4, 2) == [(b"a", b"a"), (b"a", b"a"), (b"a",)]
+    assert cut_span((b"a",) * 5, None, 2) == [(b"a",) * 5]
+    assert pieces("abcde abc", fence=" ", span_trigger=4, span_cap=3) == Counter(
+        [(b"a", b"b", b"c"), (b"d", b"e"), (b" ",), (b"a", b"b", b"c")]
+    )
+
+
+def test_spans_are_truncated_to_a_quantile_of_their_lengths_before_they_are_cut():
+    text = "a bc bc defghi"
+    whole = pieces(text, fence=" ")
+    spaces = {(b" ",): 3, (b"a",): 1}
+    assert [length_quantile(whole, quantile) for quantile in (0.1, 4 / 7, 0.6, 0.9, 1)] == [1, 1, 2, 6, 6]
+    assert pieces(text, fence=" ", truncate_quantile=0.6) == Counter({**spaces, (b"b", b"c"): 2, (b"d", b"e"): 1})
+    assert pieces(text, fence=" ", truncate_quantile=1.0, span_trigger=4, span_cap=4) == Counter(
+        {**spaces, (b"b", b"c"): 2, (b"d", b"e", b"f", b"g"): 1, (b"h", b"i"): 1}
+    )
+    assert pieces("", truncate_quantile=0.5) == Counter()
+
+
+@pytest.mark.parametrize("phase1_fence", ["lifted", "kept"])
+def test_the_fence_sees_one_unit_at_a_time(phase1_fence):
+    # Only in its line does the line feed end the text.
+    cut = pieces("a  \nb", unit="line", fence=r"  \n$", phase1_fence=phase1_fence)
+    assert cut == Counter([(b"a",), (b" ", b" ", b"\n"), (b"b",)])
+    assert len(pieces("a  \nb", fence=r"  \n$", phase1_fence=phase1_fence)) == 1
+
+
+# Tokens.
+
+
+def test_vetoes():
+    assert is_allowed(b" of the  cat s", Rules(max_words=4))
+    assert not is_allowed(b" of the cat s", Rules(max_words=3))
+    assert is_allowed(b"one\ntwo", Rules(max_words=1))  # only 0x20 separates words
+    assert is_allowed(b"abcd", Rules(max_bytes=4))
+    assert not is_allowed(b"abcde", Rules(max_bytes=4))
+    assert not is_allowed(b"a: b", Rules(forbid=("?", ": ")))
+    assert is_allowed(b"a:b", Rules(forbid=("?", ": ")))
+
+
+def test_a_worked_example():
+    documents = ["of the cat of the cat of the dog"]
+    merges = [(b"o", b"f"), (b"t", b"h"), (b"th", b"e"), (b" ", b"the"), (b" ", b"of"), (b" ", b"c")]
+    merges += [(b"a", b"t"), (b" c", b"at")]
+    existing = [left + right for left, right in merges]
+    cut = training_pieces(documents, merges, GPT2, Rules())
+    assert cut == Counter(
+        [(b"of", b" the", b" cat", b" of", b" the", b" cat", b" of", b" the", b" ", b"d", b"o", b"g")]
+    )
+    # (" the", " cat"), (" cat", " of") and (" of", " the") are tied at 2; lowest ids: " the" came first.
+    learned = train(cut, 3, Rules(), "lowest-ids", existing)
+    assert learned == [(b" the", b" cat", 2), (b" the cat", b" of", 2), (b"d", b"o", 1)]
+    # A veto on three words leaves shorter ones.
+    learned = train(cut, 3, Rules(max_words=2, min_count=2), "lowest-ids", existing)
+    assert learned == [(b" the", b" cat", 2)]
+
+
+def test_vetoed_pairs_stay_out_and_existing_tokens_are_not_made_again():
+    cut = {(b"a", b"b"): 9, (b"a", b":", b" "): 5, (b"x", b"y"): 2, (b"y", b"z"): 1}
+    rules = Rules(forbid=(": ",), min_count=2)
+    assert train(cut, 9, rules, existing_tokens=[b"ab"]) == [(b"a", b":", 5), (b"x", b"y", 2)]
+    assert train(cut, 9, rules, existing_tokens=[b"ab"], special_tokens=["xy"]) == [(b"a", b":", 5)]
+
+
+# Training and encoding agree.
+
+texts = st.lists(st.text(alphabet="ab 1\n:ä", max_size=25), min_size=1, max_size=4)
+rule_sets = st.builds(
+    Rules,
+    unit=st.sampled_from(["document", "line"]),
+    fence=st.sampled_from(["none", FENCE, ":|1", " +"]),
+    phase1_fence=st.sampled_from(["lifted", "kept"]),
+    max_words=st.sampled_from([None, 1, 2]),
+    max_bytes=st.sampled_from([None, 3, 6]),
+    span_trigger=st.sampled_from([None, 6]),
+    span_cap=st.just(4),
+    forbid=st.sampled_from([(), (": ",), ("b",)]),
+    min_count=st.sampled_from([1, 2]),
+)
+
+
+@given(texts, rule_sets, st.integers(0, 8))
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_applying_merges_by_rank_repeats_training(documents, rules, n_phase1):
+    phase1 = [merge[:2] for merge in train_fast(count_pretokens(documents, GPT2), n_phase1)]
+    cut = training_pieces(documents, phase1, GPT2, rules)
+    assert sum(n * len(b"".join(piece)) for piece, n in cut.items()) == sum(len(d.encode()) for d in documents)
+    existing = [left + right for left, right in phase1]
+    learned = train(cut, 12, rules, "lowest-ids", existing)
+    assert all(is_allowed(left + right, rules) for left, right, _ in learned)
+    assert [count for *_, count in learned] == sorted((count for *_, count in learned), reverse=True)
+    assert learned == train_words_fast(
+        cut,
+        12,
+        tokens=[*byte_alphabet(), *existing],
+        tie_break="lowest-ids",
+        min_count=rules.min_count,
+        accept=lambda left, right, _: is_allowed(left + right, rules),
+    )
+
+    phase2 = [(left, right) for left, right, _ in learned]
+
+    def trained(piece):
+        for pair in phase2:
+            piece = replace_pair(piece, pair)
+        return piece
+
+    ranks = {pair: rank for rank, pair in enumerate(phase2)}
+    for piece in cut:
+        assert tuple(merge_by_rank(piece, ranks)) == trained(piece)
+
+    # Where training devices do not cut, encoding a whole text gives its pieces' final tokens.
+    rules = replace(rules, unit="document", span_trigger=None)
+    fence = patterns.resolve(rules.fence).regex or None
+    for text in documents:
+        if rules.phase1_fence == "lifted":
+            encoded = encode(text, phase1 + phase2, fence)
+        else:
+            encoded = encode_two_pass(text, phase1, phase2, GPT2, fence)
+        expected: Counter[bytes] = Counter()
+        for piece, count in training_pieces([text], phase1, GPT2, rules).items():
+            for token in trained(piece):
+                expected[token] += count
+        assert Counter(encoded) == expected
+
+
+def test_real_text_gives_superwords():
+    text = topics["class"] + topics["execmodel"]
+    phase1 = [merge[:2] for merge in train_fast(count_pretokens([text], GPT2), 300)]
+    rules = Rules(unit="line", fence=FENCE, max_words=4, forbid=(": ",), min_count=2)
+    cut = training_pieces([text], phase1, GPT2, rules)
+    learned = train(cut, 40, rules, "lowest-ids", [left + right for left, right in phase1])
+    tokens = [left + right for left, right, _ in learned]
+    assert b" of the" in tokens
+    assert len(set(tokens)) == 40
+    # No seam can be more frequent than the pair of phase-1 tokens that it began as.
+    seams = Counter()
+    for piece, count in cut.items():
+        for pair in pairwise(piece):
+            seams[pair] += count
+    assert learned[0][2] <= max(seams.values())

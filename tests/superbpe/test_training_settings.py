@@ -1,0 +1,193 @@
+"""Settings of phase 2: those that change merges, those that do not, and mistakes."""
+
+from math import inf
+
+import pytest
+
+from superbpe import Rules, train_superbpe
+from superbpe.passes import Passes
+from tests.superbpe.oracle import batches
+from tests.superbpe.test_training import RULES
+from tokenizer import Tokenizer, UserError, patterns
+
+
+def trained(larger, rules, size=None, **options) -> Tokenizer:
+    documents, phase1 = larger
+    transition = "auto" if rules.interleave else 800
+    return train_superbpe(
+        phase1, batches(documents, size), vocab_size=1200, transition=transition, rules=rules, **options
+    )
+
+
+@pytest.mark.parametrize("name", ["uw-2025", "spans", "kept, uw fence", "nothing", "runs", "boundless"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"threshold": 1, "threads": 1},
+        {"threshold": 2, "threads": 3, "size": 1},
+        {"threshold": 5, "size": 7},
+        {"threshold": 60},  # too high: more passes
+        {"threads": 1, "size": 13},
+        {"threads": 7},
+    ],
+    ids=str,
+)
+def test_thresholds_threads_and_batches_change_nothing(name, options, larger):
+    reference_ = trained(larger, RULES[name], threshold=1, threads=2)
+    assert trained(larger, RULES[name], **options).sha256 == reference_.sha256
+
+
+def test_a_threshold_that_is_too_high_is_lowered_and_counted(larger):
+    tokenizer = trained(larger, RULES["uw-2025"], threshold=10_000)
+    phase2 = tokenizer.provenance["phase2"]
+    assert phase2["stages"] > 1
+    assert phase2["threshold"] <= phase2["last_count"]
+    assert tokenizer.sha256 == trained(larger, RULES["uw-2025"]).sha256
+
+
+@pytest.mark.parametrize("name", ["uw-2025", "short spans", "kept, uw fence", "runs", "boundless"])
+def test_memory_changes_only_the_number_of_passes(name, larger):
+    unlimited = trained(larger, RULES[name], threshold=2)
+    with pytest.warns(UserWarning, match="phase 2 needs more memory than 0 MB even for a few merges at a time"):
+        tight = trained(larger, RULES[name], threshold=2, memory_bytes=1)
+    assert tight.sha256 == unlimited.sha256
+    assert tight.provenance["phase2"]["last_count"] == unlimited.provenance["phase2"]["last_count"]
+    some = trained(larger, RULES[name], threshold=2, memory_bytes=400_000)
+    assert some.sha256 == unlimited.sha256
+
+
+def test_without_a_threshold_between_two_more_memory_is_used(larger, monkeypatch):
+    """There is no threshold between 1 and 2. A search that retried 1 would not end."""
+    fits, tried = Passes._fits, []
+
+    def not_at_one(self, sources, threshold):
+        tried.append(threshold)
+        assert len(tried) < 20
+        return (threshold > 1 or self.memory_bytes == inf) and fits(self, sources, threshold)
+
+    documents, phase1 = larger
+    options = {"vocab_size": 3000, "transition": 800, "rules": RULES["words"], "threshold": 1}
+    few = documents[:3]
+    unlimited = train_superbpe(phase1, batches(few), **options)
+    monkeypatch.setattr(Passes, "_fits", not_at_one)
+    with pytest.warns(UserWarning, match="phase 2 needs more memory"):
+        tight = train_superbpe(phase1, batches(few), **options)
+    assert tight.sha256 == unlimited.sha256
+    assert tried == [1, 4, 1, 2, 1, 1]
+
+
+def test_less_memory_means_more_stages_and_fewer_fragments(larger):
+    about = [
+        trained(larger, RULES["uw-2025"], threshold=2, memory_bytes=memory).provenance["phase2"]
+        for memory in (None, 1_000_000, 300_000)
+    ]
+    assert [facts["stages"] for facts in about] == sorted(facts["stages"] for facts in about)
+    assert about[0]["stages"] == 1
+    assert about[2]["stages"] > 1
+    assert about[2]["fragment_tokens"] < about[0]["fragment_tokens"]
+    assert about[2]["phase1_tokens"] == about[0]["phase1_tokens"]
+
+
+def test_rules_change_merges(larger):
+    names = ["uw-2025", "spans", "kept, uw fence", "nothing", "words", "bytes", "short spans", "truncated"]
+    assert len({trained(larger, RULES[name]).sha256 for name in names}) == len(names)
+
+
+def test_caps_and_vetoes_hold(larger):
+    tokenizer = trained(larger, Rules(max_words=3, max_bytes=12, forbid=(": ", "of t")))
+    made = [tokenizer.vocab[i] for i in tokenizer.merge_ids[tokenizer.n_phase1_merges :, 2]]
+    assert max(len([word for word in token.split(b" ") if word]) for token in made) == 3
+    assert max(map(len, made)) == 12
+    assert not any(b": " in token or b"of t" in token for token in made)
+    unruled = trained(larger, Rules())
+    assert any(b": " in token or b"of t" in token or len(token) > 12 for token in unruled.vocab)
+
+
+def test_phase2_merges_nest(larger):
+    documents, phase1 = larger
+    small = train_superbpe(phase1, batches(documents), vocab_size=1000, transition=800, rules=RULES["uw-2025"])
+    assert trained(larger, RULES["uw-2025"]).cut(1000).sha256 == small.sha256
+
+
+def test_a_cut_before_the_transition_is_the_cut_of_phase_1(larger):
+    tokenizer = trained(larger, RULES["uw-2025"])
+    assert tokenizer.cut(700).sha256 == larger[1].cut(700).sha256
+    assert tokenizer.cut(700).fence is None
+
+
+def test_transitions_are_sizes_shares_or_merges(larger):
+    documents, phase1 = larger
+
+    def at(**transition):
+        return train_superbpe(phase1, batches(documents), vocab_size=1000, rules=RULES["uw-2025"], **transition)
+
+    by_size = at(transition=800)
+    assert by_size.n_phase1_merges == 544
+    assert at(transition=0.8).sha256 == by_size.sha256
+    assert at(transition_merges=544).sha256 == by_size.sha256
+    assert at(transition=800.0).provenance["phase2"]["transition"] == 800
+    assert by_size.vocab_size == 1000
+    assert at(transition=256).n_phase1_merges == 0
+    plain = at(transition=999)  # no phase 2 is left
+    assert plain.merges == phase1.merges[:743]
+
+
+@pytest.mark.parametrize(
+    ("transition", "message"),
+    [
+        (
+            {"transition": 1001},
+            "the transition 1001 is outside the vocabulary: with vocab_size=1000 it must be from 256 to 999",
+        ),
+        ({"transition": 255}, "transition=255 is neither a fraction between 0 and 1 nor a size of at least 256"),
+        ({"transition": 0.1}, "the transition 100 is outside"),
+        ({"transition": 0}, "transition=0 is neither"),
+        ({"transition": -3}, "transition=-3 is neither"),
+        ({"transition": 500.5}, "transition=500.5 is neither"),
+        ({"transition": 1.0}, "transition=1.0 is neither"),
+        ({"transition": float("nan")}, "transition=nan is neither"),
+        ({"transition": float("inf")}, "transition=inf is neither"),
+        ({"transition_merges": 744}, "the transition 1000 is outside the vocabulary"),
+        ({"transition_merges": -1}, "the transition 255 is outside the vocabulary"),
+        ({}, "pass the transition either as transition or as transition_merges"),
+        ({"transition": 500, "transition_merges": 244}, "pass the transition either as"),
+    ],
+)
+def test_impossible_transitions_are_errors(transition, message, larger):
+    documents, phase1 = larger
+    with pytest.raises(UserError) as error:
+        train_superbpe(phase1, batches(documents), vocab_size=1000, rules=Rules(), **transition)
+    assert message in str(error.value)
+
+
+def test_a_transition_beyond_the_tokenizer_is_an_error(larger):
+    documents, phase1 = larger
+    with pytest.raises(UserError, match="needs 1044 phase-1 merges, but the tokenizer has 943; use at most 1199"):
+        train_superbpe(phase1, batches(documents), vocab_size=2000, transition=1300, rules=Rules())
+
+
+def test_other_mistakes_are_errors(larger):
+    documents, phase1 = larger
+    with pytest.raises(UserError, match="vocab_size=200 is below"):
+        train_superbpe(phase1, batches(documents), vocab_size=200, transition=256, rules=Rules())
+    with pytest.raises(UserError, match="corpus is empty"):
+        train_superbpe(phase1, batches(["", ""]), vocab_size=1000, transition=800, rules=Rules())
+    with pytest.raises(UserError, match="lowest-ids"):
+        train_superbpe(phase1, batches(documents), vocab_size=1000, transition=800, rules=Rules(), tie_break="random")
+    with pytest.raises(UserError, match="max_words=0"):
+        train_superbpe(phase1, batches(documents), vocab_size=1000, transition=800, rules=Rules(max_words=0))
+
+
+def test_superwords_are_the_phase_2_tokens_of_two_words(larger):
+    tokenizer = trained(larger, RULES["nothing"])
+    superwords, crossing = tokenizer.superword_ids(), tokenizer.crossing_ids()
+    phase2 = tokenizer.merge_ids[tokenizer.n_phase1_merges :, 2].tolist()
+    assert 0 < len(superwords) < len(crossing) <= len(phase2)
+    for i in phase2:
+        text = tokenizer.vocab[i].decode(errors="replace")
+        assert (len(patterns.split(text, tokenizer.pattern)) > 1) == (i in crossing)
+        assert (len(text.split()) > 1) == (i in superwords)
+    assert set(superwords) <= set(crossing)
+    assert all(len(tokenizer.vocab[i].split()) < 2 for i in set(crossing) - set(superwords))
+    assert any(b" of the" in tokenizer.vocab[i] for i in superwords)
+    assert len(larger[1].superword_ids()) == 0

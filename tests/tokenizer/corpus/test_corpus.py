@@ -1,0 +1,302 @@
+"""Corpora: the same documents out of every form, which files, filters and splits, identity."""
+
+import gzip
+import json
+import os
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.tokenizer.corpus.corpora import documents, of, write_jsonl, write_parquet
+from tokenizer import Corpus, CorpusConfig, UserError, _native
+from tokenizer.corpus.origins import documents_by_origin
+
+FORMS = [".jsonl", ".jsonl.gz", ".jsonl.zst", ".json.zstd", "separated", "separated gz", "one per file", "glob"]
+FORMS += ["parquet", "dataset folder", "saved dataset", "saved dataset dict"]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_gives_the_same_documents(name, forms, sample):
+    assert of(forms[name]) == sample
+    # Small batches, filters and the held-out split are the same for all.
+    assert of(forms[name], batch_bytes=1) == sample
+    options = {"min_document_bytes": 20, "max_document_bytes": 2000, "heldout_fraction": 0.3, "heldout_salt": "s"}
+    bounded = [text for text in sample if 20 <= len(text.encode()) <= 2000]
+    train, heldout = (of(forms[name], split, **options) for split in ("train", "heldout"))
+    assert of(forms[name], "all", **options) == bounded
+    assert (train, heldout) == tuple(of(forms[".jsonl"], split, **options) for split in ("train", "heldout"))
+    assert 0.15 < len(heldout) / len(bounded) < 0.45
+    assert sorted(train + heldout) == sorted(bounded)
+    assert set(train).isdisjoint(heldout)
+    budget = {"max_bytes": 1000}
+    assert of(forms[name], **budget) == of(forms[".jsonl"], **budget)
+
+
+def test_batches_hold_documents_end_to_end(forms, sample):
+    corpus = Corpus(CorpusConfig(**forms[".jsonl"], batch_bytes=2000))
+    batches = list(corpus.batches())
+    assert len(batches) > 5
+    assert [batch.text(i) for batch in batches for i in range(len(batch))] == sample
+    for batch in batches:
+        assert (batch.data.dtype, batch.offsets.dtype) == (np.uint8, np.int64)
+        assert batch.offsets[0] == 0
+        assert batch.offsets[-1] == len(batch.data) == batch.n_bytes
+        with pytest.raises(IndexError):
+            batch.text(len(batch))
+
+
+@pytest.fixture
+def many(tmp_path, sample):
+    """A folder of files of several kinds and sizes, and their documents in order."""
+    split = [sample[i : i + 1 + i % 40] for i in range(0, 400, 40)]
+    for number, texts in enumerate(split):
+        write_jsonl(tmp_path / f"{number}.jsonl{('', '.gz', '.zst')[number % 3]}", [{"text": text} for text in texts])
+    # Longer than one read.
+    long = [f"{i} " + "words " * 20_000 for i in range(60)]
+    write_jsonl(tmp_path / "3a.jsonl", [{"text": text} for text in long])
+    return tmp_path, [text for number, texts in enumerate(split) for text in texts + long * (number == 3)]
+
+
+@pytest.mark.parametrize("readers", [1, 2, 7])
+@pytest.mark.parametrize("batch_bytes", [1, 5000, 1 << 20])
+def test_several_readers_keep_the_order(many, readers, batch_bytes):
+    folder, expected = many
+
+    def read(**options):
+        corpus = Corpus(CorpusConfig(paths=[str(folder)], batch_bytes=batch_bytes, **options))
+        return [batch.text(i) for batch in corpus.batches("all", readers=readers) for i in range(len(batch))]
+
+    assert read() == expected
+    ends = np.cumsum([len(text.encode()) for text in expected])
+    assert read(max_bytes=3_000_000) == expected[: int(np.searchsorted(ends, 3_000_000)) + 1]
+    corpus = Corpus(CorpusConfig(paths=[str(folder)], batch_bytes=batch_bytes))
+    batches = corpus.batches("all", readers=readers, in_order=False)
+    assert sorted(batch.text(i) for batch in batches for i in range(len(batch))) == sorted(expected)
+
+
+@pytest.mark.parametrize("readers", [1, 3])
+def test_a_read_error_is_raised_in_order(many, readers):
+    folder, expected = many
+    (folder / "4.jsonl.gz").write_text('{"text": "kept"}\n{"text": 1}\n')
+    (folder / "4.jsonl.gz").rename(folder / "3b.jsonl")
+    batches = Corpus(CorpusConfig(paths=[str(folder)], batch_bytes=1)).batches("all", readers=readers)
+    read = []
+    with pytest.raises(UserError, match=r"3b\.jsonl: line 2: "):
+        read.extend(batch.text(0) for batch in batches)
+    before = next(i for i, text in enumerate(expected) if text.startswith("59 words")) + 1
+    assert read == [*expected[:before], "kept"]
+
+
+def test_directories_and_globs_are_recursive_and_sorted(tmp_path):
+    for name in ("b/2.txt", "a/1.txt", "a/deep/3.jsonl", "c.parquet", "notes.md", "a/x.tar.gz"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith("jsonl"):
+            write_jsonl(path, [{"text": name}])
+        elif name.endswith("parquet"):
+            write_parquet(path, [{"text": name}])
+        else:
+            path.write_text(name)
+    assert documents(tmp_path) == ["a/1.txt", "a/deep/3.jsonl", "b/2.txt", "c.parquet"]
+    assert documents(tmp_path / "**" / "*.txt") == ["a/1.txt", "b/2.txt"]
+    assert documents(tmp_path / "[ab]" / "?.txt") == ["a/1.txt", "b/2.txt"]
+    assert documents([tmp_path / "b", tmp_path / "a" / "1.txt", tmp_path]) == [
+        "b/2.txt", "a/1.txt", "a/deep/3.jsonl", "c.parquet",
+    ]  # fmt: skip
+    assert documents(tmp_path / "notes.md", format="txt") == ["notes.md"]
+    with pytest.raises(UserError, match=r"notes\.md: unknown file type; name it .* or set corpus\.format"):
+        documents(tmp_path / "notes.md")
+
+
+def test_a_name_with_brackets_is_a_name_if_it_exists(tmp_path):
+    (tmp_path / "a[1].txt").write_text("brackets")
+    assert documents(tmp_path / "a[1].txt") == ["brackets"]
+
+
+def test_the_budget_ends_with_the_document_that_reaches_it(tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": letter * 10} for letter in "abcdef"])
+    for budget, expected in [(1, "a"), (10, "a"), (11, "ab"), (35, "abcd"), (60, "abcdef"), (9999, "abcdef")]:
+        for batch_bytes in (1, 25, 1 << 20):
+            found = documents(path, max_bytes=budget, batch_bytes=batch_bytes)
+            assert [text[0] for text in found] == list(expected)
+    # Documents that the bounds leave out cost nothing.
+    mixed = write_jsonl(tmp_path / "b.jsonl", [{"text": "x" * n} for n in (5, 10, 5, 10, 10)])
+    assert len(documents(mixed, max_bytes=20, min_document_bytes=6)) == 2
+
+
+def test_the_budget_comes_before_the_split(forms):
+    both = of(forms[".jsonl"], "all", max_bytes=5000, heldout_fraction=0.4)
+    train, heldout = (
+        of(forms[".jsonl"], split, max_bytes=5000, heldout_fraction=0.4) for split in ("train", "heldout")
+    )
+    assert sorted(train + heldout) == sorted(both) == sorted(of(forms[".jsonl"], max_bytes=5000))
+
+
+def test_bounds_count_bytes(tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": text} for text in ("é", "ab", "éé", "abcde")])
+    assert documents(path, min_document_bytes=2, max_document_bytes=2) == ["é", "ab"]
+    assert documents(path, min_document_bytes=3) == ["éé", "abcde"]
+
+
+def test_the_split_depends_on_the_text_alone(forms, sample, tmp_path):
+    heldout = set(of(forms[".jsonl"], "heldout", heldout_fraction=0.3))
+    shuffled = random.Random(0).sample(sample, len(sample))[:150]
+    path = write_jsonl(tmp_path / "shuffled.jsonl", [{"text": text} for text in shuffled])
+    assert documents(path, "heldout", heldout_fraction=0.3) == [text for text in shuffled if text in heldout]
+    # A larger share keeps a smaller one's choice; another salt makes another.
+    assert heldout < set(of(forms[".jsonl"], "heldout", heldout_fraction=0.6))
+    assert heldout != set(of(forms[".jsonl"], "heldout", heldout_fraction=0.3, heldout_salt="other"))
+    # Pinned: a change of the hash would move documents of finished experiments between the sides.
+    digits = write_jsonl(tmp_path / "digits.jsonl", [{"text": str(i)} for i in range(40)])
+    assert documents(digits, "heldout", heldout_fraction=0.2) == [
+        str(i) for i in (10, 13, 15, 16, 22, 24, 25, 35, 36, 39)
+    ]
+
+
+def test_heldout_paths(tmp_path):
+    train = write_jsonl(tmp_path / "train.jsonl", [{"text": "t" * 10}] * 3)
+    heldout = write_jsonl(tmp_path / "heldout.jsonl", [{"text": "h" * 10}] * 3)
+    options = {"heldout_paths": [str(heldout)]}
+    assert documents(train, **options) == ["t" * 10] * 3
+    assert documents(train, "heldout", **options) == ["h" * 10] * 3
+    assert documents(train, "all", **options) == ["t" * 10] * 3 + ["h" * 10] * 3
+    assert documents(train, max_bytes=15, **options) == ["t" * 10] * 2
+    assert documents(train, "heldout", max_bytes=15, **options) == ["h" * 10] * 3
+    with pytest.raises(UserError, match=r"train\.jsonl is in both paths and heldout_paths"):
+        documents(train, heldout_paths=[str(tmp_path)])
+
+
+def test_identity_depends_on_content_and_choice_not_on_batches(forms, tmp_path):
+    form = forms[".jsonl"]
+    identity = Corpus(CorpusConfig(**form)).identity()
+    assert json.loads(json.dumps(identity)) == identity
+    assert Corpus(CorpusConfig(**form, batch_bytes=10)).identity() == identity
+    for option in ({"field": "x"}, {"max_bytes": 9}, {"heldout_fraction": 0.5}, {"min_document_bytes": 3}):
+        assert Corpus(CorpusConfig(**form, **option)).identity() != identity
+    path = write_jsonl(tmp_path / "c.jsonl", [{"text": "a"}])
+    before = Corpus(CorpusConfig(paths=[str(path)])).identity()
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+    write_jsonl(path, [{"text": "b"}])
+    os.utime(path, ns=times)
+    assert Corpus(CorpusConfig(paths=[str(path)])).identity() != before
+
+
+def test_reading_can_stop_early(forms):
+    iterator = Corpus(CorpusConfig(**forms[".jsonl"], batch_bytes=1)).batches()
+    assert len(next(iterator)) == 1
+    iterator.close()
+
+
+def test_held_out_files_take_precedence_over_a_fraction(tmp_path):
+    for name in ("train", "heldout"):
+        (tmp_path / f"{name}.jsonl").write_text("".join(f'{{"text": "{name} {i}"}}\n' for i in range(50)))
+    config = CorpusConfig(
+        paths=[str(tmp_path / "train.jsonl")], heldout_paths=[str(tmp_path / "heldout.jsonl")], heldout_fraction=0.5
+    )
+    for split in ("train", "heldout"):
+        assert list(Corpus(config).documents(split)) == [f"{split} {i}" for i in range(50)]
+
+
+def test_a_file_counts_once_under_any_name(tmp_path, monkeypatch):
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n')
+    monkeypatch.chdir(tmp_path)
+    twice = CorpusConfig(paths=["a.jsonl", str(tmp_path / "a.jsonl")])
+    assert list(Corpus(twice).documents("train")) == ["one"]
+    with pytest.raises(UserError, match="is in both paths and heldout_paths"):
+        Corpus(CorpusConfig(paths=["a.jsonl"], heldout_paths=[str(tmp_path / "a.jsonl")]))
+
+
+def test_a_dataset_beside_held_out_files(tmp_path):
+    import datasets
+
+    folder = str(tmp_path / "saved")
+    datasets.Dataset.from_dict({"text": ["train 1", "train 2"]}).save_to_disk(folder)
+    (tmp_path / "heldout.jsonl").write_text('{"text": "heldout"}\n')
+    corpus = Corpus(CorpusConfig(dataset=folder, heldout_paths=[str(tmp_path / "heldout.jsonl")]))
+    assert list(corpus.documents("train")) == ["train 1", "train 2"]
+    assert list(corpus.documents("heldout")) == ["heldout"]
+    assert list(corpus.documents("all")) == ["train 1", "train 2", "heldout"]
+
+
+def test_another_dataset_of_the_same_name_has_another_identity(tmp_path):
+    import shutil
+
+    import datasets
+
+    folder = str(tmp_path / "saved")
+    identities = []
+    for texts_ in (["a"], ["b"]):
+        shutil.rmtree(folder, ignore_errors=True)
+        datasets.Dataset.from_dict({"text": texts_}).save_to_disk(folder)
+        identities.append(Corpus(CorpusConfig(dataset=folder)).identity())
+    assert identities[0] != identities[1]
+
+
+def test_the_sample_is_independent_of_the_held_out_split():
+    documents_ = [f"document {i}" for i in range(4000)]
+
+    def keep(**options):
+        return _native.DocumentFilter(split="train", heldout_fraction=0.25, **options)
+
+    train, _ = keep(sample_fraction=1.0, sample_salt="").apply(_native.Batch.from_texts(documents_))
+    sampled, _ = keep(sample_fraction=0.25, sample_salt="").apply(_native.Batch.from_texts(documents_))
+    assert 0.2 < len(sampled) / len(train) < 0.3
+
+
+def test_a_sample_takes_its_share_of_every_file_and_leaves_the_held_out_documents(tmp_path):
+    texts_ = {name: [{"text": f"{name} {i}"} for i in range(1000)] for name in ("en", "de")}
+    paths = [write_jsonl(tmp_path / f"{name}.jsonl", records) for name, records in texts_.items()]
+    whole = documents(paths, heldout_fraction=0.2)
+    part = documents(paths, heldout_fraction=0.2, sample=0.25)
+    assert set(part) < set(whole)
+    for name in ("en", "de"):
+        count = [sum(text.startswith(name) for text in taken) for taken in (whole, part)]
+        assert count[1] == pytest.approx(count[0] / 4, rel=0.2)
+    assert documents(paths, "heldout", heldout_fraction=0.2, sample=0.25) == documents(
+        paths, "heldout", heldout_fraction=0.2
+    )
+    assert documents(paths, heldout_fraction=0.2, sample=0.25, sample_salt="x") != part
+    with pytest.raises(UserError, match="sample=0 must be greater than 0"):
+        documents(paths, sample=0)
+
+
+def test_parts_of_text_without_word_ends_take_linear_time(tmp_path):
+    """Once it took minutes: all that was read was searched again after every read."""
+    path = tmp_path / "long.txt.gz"
+    path.write_bytes(gzip.compress("中文".encode() * 4_000_000, compresslevel=1))
+    corpus = Corpus(CorpusConfig(paths=[str(path)]))
+    (batch,) = corpus.batches("train", parts=True)
+    assert batch.n_bytes == 24_000_000
+
+
+@pytest.mark.parametrize("form", [".jsonl", "dataset folder"])
+@pytest.mark.parametrize("change", ["grows", "is written again", "goes away"])
+def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, form, change):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    path = write_jsonl(folder / "a.jsonl", [{"text": f"document {i}"} for i in range(1000)])
+    where = {"paths": [str(path)]} if form == ".jsonl" else {"dataset": str(folder)}
+    corpus = Corpus(CorpusConfig(**where, heldout_fraction=0.5, batch_bytes=100))
+    batches = corpus.batches("heldout")
+    next(batches)
+    if change == "grows":
+        with path.open("a") as file:
+            file.write('{"text": "one more"}\n')
+    elif change == "is written again":
+        os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
+    else:
+        path.unlink()
+    with pytest.raises(UserError, match=r"a\.jsonl changed while it was in use"):
+        list(batches)
+
+
+def test_a_budget_or_a_source_field_does_not_hide_a_change(tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": f"document {i}", "source": "x"} for i in range(1000)])
+    config = CorpusConfig(paths=[str(path)], heldout_fraction=0.5, batch_bytes=100, max_bytes=500)
+    corpora = [Corpus(config), Corpus(replace(config, source_field="source"))]
+    os.utime(path, ns=(0, 0))
+    for read in (lambda: list(corpora[0].batches()), lambda: list(documents_by_origin(corpora[1], "heldout"))):
+        with pytest.raises(UserError, match="changed while it was in use"):
+            read()

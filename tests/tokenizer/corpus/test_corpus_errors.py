@@ -1,0 +1,188 @@
+"""Corpora that cannot be read as asked: the file, the place and the remedy are named."""
+
+import gzip
+import os
+
+import pytest
+
+from tests.tokenizer.corpus.corpora import documents, of, write_jsonl, write_parquet
+from tokenizer import Corpus, CorpusConfig, UserError
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({}, "needs either paths or a dataset"),
+        ({"paths": ["x"], "dataset": "y"}, "needs either paths or a dataset"),
+        ({"paths": ["no/such/file.txt"]}, "no/such/file.txt: no such file"),
+        ({"paths": ["no/such/*.txt"]}, r"no/such/*.txt: no such file"),
+        ({"paths": ["x"], "heldout_fraction": 1.0}, "heldout_fraction=1.0 must be"),
+        ({"paths": ["x"], "heldout_fraction": -0.1}, "heldout_fraction=-0.1 must be"),
+        ({"paths": ["x"], "on_invalid_utf8": "ignore"}, "on_invalid_utf8='ignore'; it is one of: error, replace"),
+        ({"paths": ["x"], "score_field": "s"}, "score_field and min_score go together"),
+        ({"paths": ["x"], "min_score": 0.0}, "score_field and min_score go together"),
+        ({"paths": ["x"], "max_bytes": -1}, "max_bytes=-1"),
+        ({"paths": ["x"], "min_document_bytes": -1}, "min_document_bytes=-1"),
+        ({"paths": ["x"], "max_document_bytes": -1}, "max_document_bytes=-1"),
+        ({"paths": ["x"], "batch_bytes": -1}, "batch_bytes=-1"),
+        ({"paths": ["x"], "heldout_fraction": float("nan")}, "heldout_fraction=nan must be"),
+        ({"paths": ["x"], "format": "csv"}, "format='csv'; it is one of: txt, jsonl, parquet"),
+    ],
+)
+def test_impossible_configurations_are_errors(config, message):
+    with pytest.raises(UserError) as error:
+        Corpus(CorpusConfig(**config))
+    assert message in str(error.value)
+
+
+def test_one_path_must_be_a_list():
+    with pytest.raises(UserError, match=r"paths='a\.jsonl' is one string; paths is a list"):
+        Corpus(CorpusConfig(paths="a.jsonl"))
+
+
+def test_an_empty_directory_and_an_empty_corpus_are_errors(tmp_path):
+    with pytest.raises(UserError, match=r"the directory contains no \.txt, \.jsonl or \.parquet file"):
+        documents(tmp_path)
+    for name, data in [
+        ("a.txt", b""),
+        ("a.jsonl", b"\n \n"),
+        ("b.jsonl", b'{"text": ""}\n'),
+        ("a.jsonl.gz", gzip.compress(b"")),
+    ]:
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(UserError, match="the corpus is empty"):
+            documents(tmp_path / name)
+    write_parquet(tmp_path / "a.parquet", [{"text": ""}])
+    with pytest.raises(UserError, match="the corpus is empty"):
+        documents(tmp_path / "a.parquet")
+    path = write_jsonl(tmp_path / "c.jsonl", [{"text": "short", "score": 1}])
+    for options in ({"min_document_bytes": 6}, {"max_document_bytes": 4}, {"score_field": "score", "min_score": 2}):
+        with pytest.raises(UserError, match="the corpus is empty"):
+            documents(path, **options)
+
+
+def test_nothing_held_out_is_an_error(tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": "one"}])
+    with pytest.raises(UserError, match=r"no documents are held out; set corpus\.heldout_fraction"):
+        documents(path, "heldout")
+    with pytest.raises(UserError, match="may choose none of a few"):
+        documents(path, "heldout", heldout_fraction=1e-9)
+
+
+def test_a_wrong_field_is_an_error_that_lists_the_fields(tmp_path):
+    records = [{"content": "a", "meta": {"language": "en"}}]
+    (tmp_path / "hf").mkdir()
+    write_jsonl(tmp_path / "hf" / "train.jsonl", records)
+    forms = [
+        {"paths": [str(write_jsonl(tmp_path / "a.jsonl", records))]},
+        {"paths": [str(write_jsonl(tmp_path / "a.jsonl.zst", records))]},
+        {"paths": [str(write_parquet(tmp_path / "a.parquet", records))]},
+        {"dataset": str(tmp_path / "hf")},
+    ]
+    for form in forms:
+        for field in ("text", "meta.text", "content.text"):
+            with pytest.raises(UserError) as error:
+                of(form, field=field)
+            if field == "text":
+                assert "(the fields are: content, meta)" in str(error.value)
+        assert of(form, field="meta.language") == ["en"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"text": "a"', "EOF"),
+        ('{"text": "a"} x', "trailing"),
+        ('["text"]', "an object"),
+        ('"text"', "an object"),
+        ('{"text": 3}', "a string"),
+        ('{"text": ["a"]}', "a list"),
+        ('{"text": {"a": "b"}}', "a string"),
+        ("not json", "not a JSON object"),
+    ],
+)
+def test_malformed_json_is_an_error_with_its_line(line, message, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "fine"}\n\n' + line + "\n")
+    with pytest.raises(UserError, match=r"a\.jsonl: line 3: not a JSON object with a text field") as error:
+        documents(tmp_path / "a.jsonl")
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst", "a.parquet", "a.txt.gz"])
+@pytest.mark.parametrize("data", [b"plain text, whatever the name says\n", b""])
+def test_files_that_are_not_what_their_name_says_are_errors(name, data, tmp_path):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(UserError, match=name.replace(".", r"\.")):
+        documents(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", [".jsonl.gz", ".jsonl.zst", ".parquet"])
+def test_truncated_files_are_errors(name, sample, tmp_path):
+    records = [{"text": text} for text in sample] * 3
+    path = tmp_path / f"a{name}"
+    write_parquet(path, records) if name == ".parquet" else write_jsonl(path, records)
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(UserError, match=r"a\."):
+        documents(path)
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.jsonl.gz"])
+def test_a_file_that_ends_too_soon_says_what_to_do(name, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(b'{"text": "%s"}' % bytes(range(97, 123)) * 1000)[:-30])
+    with pytest.raises(UserError, match=r"may be damaged or incomplete; fetch or write it again"):
+        documents(path)
+
+
+def test_a_damaged_parquet_page_is_a_users_error(tmp_path):
+    path = write_parquet(tmp_path / "a.parquet", [{"text": f"some text {i}" * 50} for i in range(500)])
+    content = bytearray(path.read_bytes())
+    content[100:200] = b"\xff" * 100
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"a\.parquet: damaged Parquet file: .*download or write it again"):
+        documents(path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_an_unreadable_file_is_an_error(tmp_path):
+    (tmp_path / "a.txt").write_text("secret")
+    (tmp_path / "a.txt").chmod(0)
+    with pytest.raises(UserError, match=r"a\.txt"):
+        documents(tmp_path / "a.txt")
+
+
+def test_a_file_that_vanished_is_an_error(tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": "one"}])
+    corpus = Corpus(CorpusConfig(paths=[str(path)]))
+    path.unlink()
+    with pytest.raises(UserError, match=r"a\.jsonl"):
+        list(corpus.documents())
+
+
+def test_a_dataset_that_does_not_load_is_an_error(tmp_path):
+    with pytest.raises(UserError, match="cannot be loaded"):
+        of({"dataset": str(tmp_path / "nothing")})
+    (tmp_path / "hf").mkdir()
+    write_jsonl(tmp_path / "hf" / "train.jsonl", [{"text": "a"}])
+    with pytest.raises(UserError, match="cannot be loaded"):
+        of({"dataset": str(tmp_path / "hf")}, dataset_split="validation")
+    write_jsonl(tmp_path / "hf" / "train.jsonl", [{"text": 3}])
+    with pytest.raises(UserError, match="holds int, not text"):
+        of({"dataset": str(tmp_path / "hf")})
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are POSIX's")
+def test_pipes_are_rejected_by_name(tmp_path):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(UserError, match=r"pipe\.jsonl is a FIFO, not a regular file"):
+        Corpus(CorpusConfig(paths=[str(tmp_path / "pipe.jsonl")]))
+
+
+@pytest.mark.parametrize("readers", [1, 3])
+def test_vanished_files_are_named(tmp_path, readers):
+    for number in range(4):
+        write_jsonl(tmp_path / f"{number}.jsonl", [{"text": str(number)}])
+    corpus = Corpus(CorpusConfig(paths=[str(tmp_path)]))
+    (tmp_path / "2.jsonl").unlink()
+    with pytest.raises(UserError, match=r"2\.jsonl: No such file"):
+        list(corpus.batches("all", readers=readers))

@@ -1,0 +1,219 @@
+"""Contents of files: text with separators, JSON lines, Parquet, malformed UTF-8."""
+
+import gzip
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from tests.tokenizer.corpus.corpora import READ_BUFFER, documents, of, write_jsonl, write_parquet
+from tokenizer import Batch, Corpus, CorpusConfig, UserError
+
+
+@pytest.mark.parametrize("separator", ["\n\n", "<|endoftext|>", "é", "\n\n\n---\n"])
+@pytest.mark.parametrize("compress", [None, gzip.compress, zstandard.compress])
+def test_separators_are_found_across_read_buffers(separator, compress, tmp_path):
+    width = len(separator.encode())
+    data, expected = b"", []
+    for shift in range(-width - 1, 2):
+        # This document ends so that the separator straddles the end of the (next) buffer by `shift`.
+        size = (len(data) // READ_BUFFER + 1) * READ_BUFFER - len(data) + shift
+        size += READ_BUFFER if size <= 0 else 0
+        expected.append("x" * size)
+        data += expected[-1].encode() + separator.encode()
+    expected.append("the end")
+    data += b"the end"
+    path = tmp_path / ("a.txt" + {None: "", gzip.compress: ".gz", zstandard.compress: ".zst"}[compress])
+    path.write_bytes(compress(data) if compress else data)
+    assert documents(path, separator=separator) == expected
+
+
+def test_text_between_separators_is_left_as_it_is(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"---one---\n---- two\r\n---")
+    # Empty documents are below min_document_bytes.
+    assert documents(path, separator="---") == ["one", "\n", "- two\r\n"]
+    assert documents(path, separator="---", min_document_bytes=0) == ["", "one", "\n", "- two\r\n", ""]
+    assert documents(path) == ["---one---\n---- two\r\n---"]
+    assert documents(path, separator="absent") == ["---one---\n---- two\r\n---"]
+
+
+def test_a_separator_may_be_written_with_escapes(tmp_path):
+    (tmp_path / "a.txt").write_text("one\n\ntwo")
+    config = CorpusConfig(paths=[str(tmp_path / "a.txt")], separator="\\n\\n")
+    assert list(Corpus(config).documents("all")) == ["one", "two"]
+
+
+def test_jsonl_reads_what_json_allows(tmp_path):
+    lines = [
+        '{"text": "a\\u00e9\\ud83d\\ude42\\n", "other": [1, {"text": "no"}]}',
+        "   ",
+        ' { "meta" : {"text": "no"} , "text" : "b" } \r',
+        '{"text": null}',
+        '{"text": "c", "n": -1.5e3}',
+        '{"te\\u0078t": "d"}',
+        '{"text": "a raw\ttab"}',  # against the letter of JSON; nothing is lost
+        '{"text": "last line without its end"}',
+    ]
+    path = tmp_path / "a.jsonl"
+    path.write_bytes("\n".join(lines).encode())
+    assert documents(path) == ["aé🙂\n", "b", "c", "d", "a raw\ttab", "last line without its end"]
+
+
+def test_a_byte_order_mark_before_json_lines_is_not_text(tmp_path):
+    path = tmp_path / "marked.JSONL"
+    path.write_bytes(b'\xef\xbb\xbf{"text": "hi"}\n')
+    assert list(Corpus(CorpusConfig(paths=[str(path)])).documents("all")) == ["hi"]
+
+
+def test_concatenated_members_of_compressed_files_are_all_read(tmp_path):
+    one, two = (json.dumps({"text": text}).encode() + b"\n" for text in ("one", "two"))
+    for name, compress in ((".jsonl.gz", gzip.compress), (".jsonl.zst", zstandard.compress)):
+        (tmp_path / f"a{name}").write_bytes(compress(one) + compress(two))
+        assert documents(tmp_path / f"a{name}") == ["one", "two"]
+
+
+def test_dotted_fields_and_scores(tmp_path):
+    records = [
+        {"doc": {"body": "high", "more": {"score": 0.9}}, "text": "no"},
+        {"doc": {"body": "low", "more": {"score": 0.1}}, "text": "no"},
+        {"doc": {"body": "whole", "more": {"score": 1}}, "text": "no"},
+        {"doc": {"body": "none", "more": {"score": None}}, "text": "no"},
+        {"doc": {"body": None, "more": {"score": 0.9}}, "text": "no"},
+        {"doc": {"body": "edge", "more": {"score": 0.5}}, "text": "no"},
+    ]
+    (tmp_path / "hf").mkdir()
+    forms = [
+        {"paths": [str(write_jsonl(tmp_path / "a.jsonl", records))]},
+        {"paths": [str(write_parquet(tmp_path / "a.parquet", records, row_group_size=2))]},
+        {"dataset": str(write_jsonl(tmp_path / "hf" / "train.jsonl", records).parent)},
+    ]
+    for form in forms:
+        assert of(form, field="doc.body") == ["high", "low", "whole", "none", "edge"]
+        scored = of(form, field="doc.body", score_field="doc.more.score", min_score=0.5)
+        assert scored == ["high", "whole", "edge"]
+        assert of(form, field="doc.body", min_document_bytes=0)[4] == ""
+
+
+def test_the_last_value_of_a_repeated_key_counts(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "a", "text": "b"}\n')
+    assert documents(tmp_path / "a.jsonl") == ["b"]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "hf/train.jsonl"])
+def test_null_on_the_way_to_a_field_is_null(name, tmp_path):
+    """As json and Parquet have it: no score leaves a document out, no text leaves it empty."""
+    records = [{"text": "a", "meta": {"score": 2, "t": "x"}}, {"text": "b", "meta": None}]
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    (write_parquet if name.endswith("parquet") else write_jsonl)(path, records)
+    form = {"dataset": str(path.parent)} if "/" in name else {"paths": [str(path)]}
+    assert of(form, score_field="meta.score", min_score=1) == ["a"]
+    assert of(form, field="meta.t", min_document_bytes=0) == ["x", ""]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "hf/train.jsonl"])
+@pytest.mark.parametrize("value", [3, 2.5, True, ["a"]])
+def test_a_field_without_text_is_an_error(name, value, tmp_path):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    (write_parquet if name.endswith("parquet") else write_jsonl)(path, [{"text": value}])
+    form = {"dataset": str(path.parent)} if "/" in name else {"paths": [str(path)]}
+    with pytest.raises(UserError, match="text"):
+        of(form)
+
+
+def test_a_missing_score_leaves_a_document_out(tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": "a"}, {"text": "b", "score": 2}, {"score": 3, "text": "c"}])
+    assert documents(path, score_field="score", min_score=-9) == ["b", "c"]
+    assert documents(path, score_field="score", min_score=2.5) == ["c"]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.string_view()]
+)
+def test_parquet_text_of_every_arrow_type(kind, tmp_path):
+    strings = ["a", None, "日本", "", "b" * 100] * 300
+    table = pa.table({"x": list(range(1500)), "text": pa.array(strings).cast(kind)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=400)
+    assert documents(tmp_path / "a.parquet") == [string for string in strings if string]
+    assert documents(tmp_path / "a.parquet", batch_bytes=10, min_document_bytes=0)[:4] == ["a", "", "日本", ""]
+
+
+def test_parquet_scores_filter_within_row_groups(tmp_path):
+    rows = [{"text": f"t{i}", "score": None if i % 5 == 0 else i % 3} for i in range(3000)]
+    path = write_parquet(tmp_path / "a.parquet", rows, row_group_size=700)
+    expected = [row["text"] for row in rows if row["score"] is not None and row["score"] >= 1]
+    assert documents(path, score_field="score", min_score=1) == expected
+
+
+# Text that is not UTF-8.
+
+BAD = b"good \xc3\xa9 bad \xff\xfe end \xe2\x82"
+REPLACED = "good é bad \ufffd\ufffd end \ufffd"
+
+
+def bad_forms(folder):
+    quoted = b'{"text": "' + BAD + b'"}\n'
+    (folder / "a.txt").write_bytes(BAD)
+    (folder / "b.txt").write_bytes(b"fine--" + BAD)
+    (folder / "a.jsonl").write_bytes(b'{"text": "fine"}\n' + quoted)
+    (folder / "a.jsonl.gz").write_bytes(gzip.compress(quoted))
+    offsets = np.array([0, 4, 4 + len(BAD)], np.int32)
+    array = pa.StringArray.from_buffers(2, pa.py_buffer(offsets), pa.py_buffer(b"fine" + BAD))
+    pq.write_table(pa.table({"text": array}), folder / "a.parquet")
+
+
+@pytest.mark.parametrize(
+    ("file", "place"),
+    [
+        ("a.txt", "byte 12 of the text"),
+        ("b.txt", "byte 18 of the text"),
+        ("a.jsonl", "line 2: not UTF-8 at byte 12"),
+        ("a.jsonl.gz", "line 1: not UTF-8 at byte 12"),
+        ("a.parquet", "at its byte 12"),
+    ],
+)
+def test_malformed_utf8_is_an_error_with_its_place_or_replaced(file, place, tmp_path):
+    bad_forms(tmp_path)
+    options = {"separator": "--"} if file == "b.txt" else {}
+    with pytest.raises(UserError, match="on_invalid_utf8=replace") as error:
+        documents(tmp_path / file, **options)
+    assert str(tmp_path / file) in str(error.value)
+    assert place in str(error.value)
+    assert documents(tmp_path / file, on_invalid_utf8="replace", **options)[-1] == REPLACED
+
+
+def test_escaped_lone_surrogates_are_malformed_too(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "a \\ud800 b"}\n')
+    with pytest.raises(UserError, match=r"a\.jsonl: line 1: not UTF-8 at byte 2"):
+        documents(tmp_path / "a.jsonl")
+    assert documents(tmp_path / "a.jsonl", on_invalid_utf8="replace")[0].startswith("a \ufffd")
+
+
+def test_buffers_are_checked():
+    data = np.frombuffer("aé".encode(), np.uint8)
+    batch = Batch.from_buffers(data, np.array([0, 1, 1, 3]))
+    assert [batch.text(i) for i in range(len(batch))] == ["a", "", "é"]
+    for offsets in ([0, 4], [-1, 1], [2, 1]):
+        with pytest.raises(UserError, match="offsets of document 0 do not fit the buffer"):
+            Batch.from_buffers(data, np.array(offsets))
+    with pytest.raises(UserError, match="document 0 of the batch is not UTF-8 at its byte 1"):
+        Batch.from_buffers(data, np.array([0, 2, 3]))
+    replaced = Batch.from_buffers(data, np.array([0, 2, 3]), replace_invalid=True)
+    assert [replaced.text(i) for i in range(2)] == ["a\ufffd", "\ufffd"]
+    with pytest.raises(UserError, match="text 0 contains a lone surrogate"):
+        Batch.from_texts(["\ud800"])
+
+
+def test_parquet_bytes_are_text_if_they_are_utf8(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": pa.array(["é".encode(), b"b"], pa.binary())}), path)
+    assert documents(path) == ["é", "b"]
+    pq.write_table(pa.table({"text": pa.array([b"fine", BAD], pa.binary())}), path)
+    with pytest.raises(UserError, match=r"at its byte 12; set corpus.on_invalid_utf8=replace"):
+        documents(path)
+    assert documents(path, on_invalid_utf8="replace") == ["fine", REPLACED]

@@ -1,0 +1,83 @@
+"""Which file, or which value of a field, each document comes from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.origins import documents_by_origin
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write(path: Path, rows: list[dict[str, object]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> CorpusConfig:
+    """Two files of 300 documents, some twice, of five sites; small batches."""
+    rows = [{"text": f"document {i % 250}", "url": f"https://Site{i % 5}.org/{i}", "n": i} for i in range(600)]
+    return CorpusConfig(
+        paths=[write(tmp_path / "one.jsonl", rows[:300]), write(tmp_path / "two.jsonl", rows[300:])],
+        heldout_fraction=0.3,
+        batch_bytes=200,
+    )
+
+
+@pytest.mark.parametrize("split", ["train", "heldout", "all"])
+@pytest.mark.parametrize("settings", [{}, {"source_field": "url"}, {"max_bytes": 4000, "source_field": "url"}])
+def test_the_documents_are_those_of_the_corpus(config, split, settings):
+    corpus = Corpus(dataclasses.replace(config, **settings))
+    found = list(documents_by_origin(corpus, split))
+    assert [text for _, text in found] == list(corpus.documents(split))
+    assert len(found) > 10
+
+
+def test_each_document_has_the_origin_of_its_record(config, tmp_path):
+    # Texts say where they are from.
+    rows = [
+        {"text": f"from site{i % 7}.org, {i}", "meta": {"url": f"http://site{i % 7}.org:80/{i}"}} for i in range(500)
+    ]
+    config = dataclasses.replace(
+        config, paths=[write(tmp_path / "meta.jsonl", rows)], source_field="meta.url", min_document_bytes=17
+    )
+    found = list(documents_by_origin(Corpus(config), "heldout"))
+    assert len({origin for origin, _ in found}) == 7
+    assert all(text.startswith(f"from {origin},") for origin, text in found)
+
+
+def test_files_are_the_origin_where_no_field_is_named(config, tmp_path):
+    plain = tmp_path / "plain.txt"
+    plain.write_text("alone")
+    held = dataclasses.replace(config, paths=config.paths[:1], heldout_paths=[config.paths[1], str(plain)])
+    found = list(documents_by_origin(Corpus(held), "heldout"))
+    assert [origin for origin, _ in found] == ["two.jsonl"] * 300 + ["plain.txt"]
+    with pytest.raises(UserError, match=r"plain.txt is plain text"):
+        list(documents_by_origin(Corpus(dataclasses.replace(held, source_field="url")), "heldout"))
+
+
+def test_parquet_and_missing_values(tmp_path):
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"text": ["a", "b", "c"], "source": ["s3/x", None, "wiki"]}), path)
+    corpus = Corpus(CorpusConfig(paths=[str(path)], source_field="source"))
+    assert list(documents_by_origin(corpus, "all")) == [("s3", "a"), ("unknown", "b"), ("wiki", "c")]
+
+
+def test_a_missing_field_is_named(config):
+    corpus = Corpus(dataclasses.replace(config, source_field="site"))
+    with pytest.raises(UserError, match=r"corpus\.source_field=site: .*no field"):
+        list(documents_by_origin(corpus, "heldout"))
+
+
+def test_the_field_changes_no_document_and_no_artifact(config):
+    assert Corpus(dataclasses.replace(config, source_field="url")).identity() == Corpus(config).identity()

@@ -1,0 +1,390 @@
+import hashlib
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+from tests import texts
+from tokenizer import Batch, Tokenizer, UserError, count_pretokens, patterns, train_bpe
+from tokenizer.alphabet import ALPHABET, printable
+from tokenizer.formats import hf_json
+from tokenizer.patterns import Pattern
+
+NAMES = ["gpt2", "none", "superwords", "spans_superwords", "two_pass"]
+
+
+@pytest.fixture
+def folder(trained, tmp_path):
+    """The folder of a tokenizer with superwords, one-pass."""
+    trained["superwords"].save(tmp_path / "one")
+    return tmp_path / "one"
+
+
+@pytest.fixture
+def two_pass_folder(trained, tmp_path):
+    trained["two_pass"].save(tmp_path / "two")
+    return tmp_path / "two"
+
+
+def edit(path, change):
+    """Reads a JSON file, lets `change` alter it, and writes it again."""
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_saved_tokenizers_load_unchanged(name, trained, tmp_path):
+    tokenizer = trained[name]
+    tokenizer.save(tmp_path / "deep" / "folder")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded = Tokenizer.load(tmp_path / "deep" / "folder")
+    for attribute in ("sha256", "vocab", "merges", "mode", "pattern", "fence", "special_tokens", "n_phase1_merges"):
+        assert getattr(loaded, attribute) == getattr(tokenizer, attribute)
+    assert loaded.provenance == tokenizer.provenance
+    documents = [*texts.various(), *texts.english()[1][:5]]
+    np.testing.assert_array_equal(loaded.encode_batch(documents)[0], tokenizer.encode_batch(documents)[0])
+
+
+@pytest.mark.parametrize("layout", ["first", "after-bytes"])
+def test_layouts_and_odd_special_strings_survive(layout, trained, tmp_path):
+    odd = ["<|endoftext|>", 'a "quoted" \\ one', "日本", "\n", " "]
+    tokenizer = Tokenizer.from_ranks(
+        trained["gpt2"].ranks(), pattern=Pattern("custom", r" ?\p{L}+|\s"), special_tokens=odd, special_layout=layout
+    )
+    tokenizer.save(str(tmp_path))
+    loaded = Tokenizer.load(str(tmp_path))
+    assert loaded.special_tokens == tokenizer.special_tokens
+    assert loaded.sha256 == tokenizer.sha256
+    assert loaded.pattern == Pattern("custom", r" ?\p{L}+|\s")
+    assert loaded.encode("x日本\n", allowed_special="all") == tokenizer.encode("x日本\n", allowed_special="all")
+
+
+def test_saving_writes_the_same_bytes_every_time(trained, tmp_path):
+    names = {}
+    for name in ("superwords", "two_pass", "superwords"):
+        trained[name].save(tmp_path)
+        assert Tokenizer.load(tmp_path).sha256 == trained[name].sha256
+        files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        assert names.setdefault(name, files) == files
+    assert set(names["two_pass"]) == {"superbpe.json", "tokenizer_config.json"}
+    assert set(names["superwords"]) == {"superbpe.json", "tokenizer_config.json", "tokenizer.json"}
+
+
+def test_saving_leaves_other_files_alone(trained, tmp_path):
+    (tmp_path / "README.md").write_text("mine")
+    trained["gpt2"].save(tmp_path)
+    assert (tmp_path / "README.md").read_text() == "mine"
+
+
+def test_bytes_are_printed_in_gpt2s_alphabet():
+    assert printable(b" the\n\x00\xff") == "ĠtheĊĀÿ"
+    assert len({printable(bytes([byte])) for byte in range(256)}) == 256
+    assert ALPHABET[0] == ord("!")
+    assert sorted(ALPHABET) == list(range(256))
+
+
+def test_two_pass_has_no_tokenizer_json(trained):
+    with pytest.raises(UserError, match=r"two-pass tokenizer cannot be written as tokenizer\.json"):
+        hf_json(trained["two_pass"])
+
+
+@pytest.mark.parametrize("special", ["a", "Ġ", "é", "Ġthe"])
+def test_a_special_string_that_hf_writes_for_another_token_is_rejected(special, trained, tmp_path):
+    """In tokenizer.json both would have one name, and HF would take one id for the two."""
+
+    def save():
+        plain = trained["gpt2"]
+        Tokenizer.from_ranks(plain.ranks(), pattern=plain.pattern, special_tokens=[special]).save(tmp_path / "new")
+
+    with pytest.raises(UserError, match="special"):
+        save()
+    assert not (tmp_path / "new").exists()
+
+
+# Tampering with what decides the ids.
+
+
+def swap_ids(content):
+    content["byte_ids"][97], content["byte_ids"][98] = content["byte_ids"][98], content["byte_ids"][97]
+
+
+def swap_merges(content):
+    merges = content["merges"]
+    merges[3], merges[4] = merges[4], merges[3]
+
+
+TAMPERING = {
+    "byte ids": swap_ids,
+    "merge order": swap_merges,
+    "merge ids": lambda content: content["merges"][5].reverse(),
+    "last merge": lambda content: content["merges"].pop(),
+    "pattern": lambda content: content.update(pattern=patterns.resolve("gpt2").regex),
+    "fence": lambda content: content.update(fence=patterns.resolve("punctuation-fence").regex),
+    "no fence": lambda content: content.update(fence=None),
+    "special string": lambda content: content.update(special_tokens={"<s>": 1199}),
+    "special id": lambda content: content["special_tokens"].update({"<|endoftext|>": 0}),
+    "one more special": lambda content: content["special_tokens"].update({"<s>": 1200}),
+    "mode": lambda content: content.update(mode="two-pass" if content["mode"] == "one-pass" else "one-pass"),
+    "phase1_merges": lambda content: content.update(phase1_merges=10),
+    "more keys": lambda content: content.update(extra=1),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERING)
+@pytest.mark.parametrize("kind", ["folder", "two_pass_folder"])
+def test_tampering_with_the_content_is_rejected(what, kind, request):
+    folder = request.getfixturevalue(kind)
+    edit(folder / "superbpe.json", lambda about: TAMPERING[what](about["content"]))
+    with pytest.raises(UserError, match=r"superbpe\.json was changed after it was written.*Restore"):
+        Tokenizer.load(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda about: about.update(sha256="0" * 64),
+        lambda about: about.pop("sha256"),
+        lambda about: about.pop("content"),
+        lambda about: about.update(content=[]),
+        lambda about: about.update(format="other"),
+        lambda about: about.update(version=5),
+        lambda about: about.pop("pattern_name"),
+    ],
+)
+def test_tampering_around_the_content_is_rejected(folder, change):
+    edit(folder / "superbpe.json", change)
+    with pytest.raises(UserError, match=r"superbpe\.json"):
+        Tokenizer.load(folder)
+
+
+def test_a_wrong_pattern_name_cannot_change_the_pattern(folder):
+    edit(folder / "superbpe.json", lambda about: about.update(pattern_name="gpt2"))
+    assert Tokenizer.load(folder).pattern == patterns.resolve("superbpe")
+
+
+HF_TAMPERING = {
+    "merges": lambda hf: hf["model"]["merges"].reverse(),
+    "fewer merges": lambda hf: hf["model"]["merges"].pop(),
+    "vocab": lambda hf: hf["model"]["vocab"].update({"a": 98, "b": 97}),
+    "dropout": lambda hf: hf["model"].update(dropout=0.1),
+    "ignore_merges": lambda hf: hf["model"].update(ignore_merges=True),
+    "pre_tokenizer": lambda hf: hf["pre_tokenizer"]["pretokenizers"].pop(0),
+    "no pre_tokenizer": lambda hf: hf.update(pre_tokenizer=None),
+    "regex": lambda hf: hf["pre_tokenizer"]["pretokenizers"][0].update(pattern={"Regex": r"\s+"}),
+    "normalizer": lambda hf: hf.update(normalizer={"type": "NFC"}),
+    "decoder": lambda hf: hf.update(decoder=None),
+    "added token's id": lambda hf: hf["added_tokens"][0].update(id=5),
+    "added token's string": lambda hf: hf["added_tokens"][0].update(content="<s>"),
+    "one more added token": lambda hf: hf["added_tokens"].append({"id": 1200, "content": "the"}),
+    "no added tokens": lambda hf: hf.update(added_tokens=[]),
+    "stripping token": lambda hf: hf["added_tokens"][0].update(lstrip=True, rstrip=True),
+    "normalized token": lambda hf: hf["added_tokens"][0].update(special=False),
+    "truncation": lambda hf: hf.update(truncation={"max_length": 2, "strategy": "LongestFirst", "stride": 0}),
+    "padding": lambda hf: hf.update(padding={"strategy": {"Fixed": 9}, "pad_id": 0, "pad_token": "!"}),
+}
+
+
+@pytest.mark.parametrize("what", HF_TAMPERING)
+def test_tampering_with_hfs_file_is_rejected(what, folder):
+    edit(folder / "tokenizer.json", HF_TAMPERING[what])
+    with pytest.raises(UserError, match=r"tokenizer\.json was changed"):
+        Tokenizer.load(folder)
+
+
+def test_hfs_file_of_another_tokenizer_is_rejected(folder, trained, tmp_path):
+    trained["gpt2"].save(tmp_path / "other")
+    (folder / "tokenizer.json").write_bytes((tmp_path / "other" / "tokenizer.json").read_bytes())
+    with pytest.raises(UserError, match=r"tokenizer\.json was changed"):
+        Tokenizer.load(folder)
+
+
+def test_a_two_pass_folder_with_a_tokenizer_json_is_rejected(two_pass_folder, folder):
+    (two_pass_folder / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
+    with pytest.raises(UserError, match=r"tokenizer\.json must not exist"):
+        Tokenizer.load(two_pass_folder)
+
+
+# Edits without effect.
+
+
+def test_a_chat_template_only_warns(folder):
+    edit(folder / "tokenizer_config.json", lambda config: config.update(chat_template="{{ messages }}"))
+    with pytest.warns(UserWarning, match=r"tokenizer_config\.json was edited after it was written"):
+        tokenizer = Tokenizer.load(folder)
+    assert tokenizer.vocab_size == 1200
+
+
+def test_a_harmless_edit_of_hfs_file_only_warns(folder, trained):
+    edit(folder / "tokenizer.json", lambda hf: hf.update(comment="mine"))  # and other spaces
+    with pytest.warns(UserWarning, match=r"tokenizer\.json was edited after it was written, in parts that do not"):
+        tokenizer = Tokenizer.load(folder)
+    assert tokenizer.sha256 == trained["superwords"].sha256
+
+
+def test_provenance_is_not_part_of_the_identity(folder, trained):
+    edit(folder / "superbpe.json", lambda about: about["provenance"].update(note="mine"))
+    tokenizer = Tokenizer.load(folder)
+    assert tokenizer.provenance["note"] == "mine"
+    assert tokenizer.sha256 == trained["superwords"].sha256
+
+
+def test_a_missing_tokenizer_config_warns(folder):
+    (folder / "tokenizer_config.json").unlink()
+    with pytest.warns(UserWarning, match="transformers may guess another class"):
+        Tokenizer.load(folder)
+
+
+# Damage.
+
+
+@pytest.mark.parametrize("file", ["superbpe.json", "tokenizer.json"])
+@pytest.mark.parametrize("keep", [0.0, 0.5, 0.999])
+def test_truncated_files_are_rejected(file, keep, folder):
+    data = (folder / file).read_bytes()
+    (folder / file).write_bytes(data[: int(len(data) * keep)])
+    with pytest.raises(UserError, match=f"{file} .*(is not JSON|is missing)"):
+        Tokenizer.load(folder)
+
+
+@pytest.mark.parametrize("content", ["[]", "null", "3", '"text"', "{}", "\ufeff{}", "NaN"])
+@pytest.mark.parametrize("file", ["superbpe.json", "tokenizer.json"])
+def test_files_that_hold_something_else_are_rejected(file, content, folder):
+    (folder / file).write_text(content)
+    with pytest.raises(UserError, match=file):
+        Tokenizer.load(folder)
+
+
+@pytest.mark.parametrize("content", ['{"added_tokens": 3}', '{"added_tokens": [1]}', '{"added_tokens": null}'])
+def test_added_tokens_of_another_type_are_rejected(content, folder):
+    def change(hf):
+        hf.update(json.loads(content))
+
+    edit(folder / "tokenizer.json", change)
+    with pytest.raises(UserError, match=r"tokenizer\.json"):
+        Tokenizer.load(folder)
+
+
+def test_missing_folders_and_files_are_errors(folder, tmp_path):
+    with pytest.raises(UserError, match=r"nowhere is not a tokenizer folder: it has no superbpe\.json"):
+        Tokenizer.load(tmp_path / "nowhere")
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(UserError, match=r"tokenizer\.json is missing"):
+        Tokenizer.load(folder)
+    (folder / "superbpe.json").unlink()
+    with pytest.raises(UserError, match="is not a tokenizer folder"):
+        Tokenizer.load(folder)
+
+
+def forged(folder, change):
+    """Changes the content and makes the hash fit it, as a careful forger would."""
+
+    def alter(about):
+        change(about["content"])
+        about["sha256"] = hashlib.sha256(json.dumps(about["content"], sort_keys=True).encode()).hexdigest()
+
+    edit(folder / "superbpe.json", alter)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content["merges"].append([1, 2]),
+        lambda content: content["merges"].append([10**12, 2, 3]),
+        lambda content: content["merges"].append(["a", "b", "c"]),
+        lambda content: content["merges"].append([-1, 2, 1200]),
+        lambda content: content.pop("mode"),
+        lambda content: content.update(mode=None),
+        lambda content: content.update(byte_ids=None),
+        lambda content: content.update(phase1_merges="all"),
+        lambda content: content.update(phase1_merges=1.5),
+        lambda content: content.update(pattern="(("),
+        lambda content: content.update(pattern=None),
+        lambda content: content.update(special_tokens=["<|endoftext|>"]),
+        lambda content: content.update(special_tokens={"<|endoftext|>": "x"}),
+        lambda content: content.update(special_tokens={"<|endoftext|>": 1.0}),
+    ],
+)
+def test_nonsense_with_a_matching_hash_is_a_user_error(change, folder):
+    forged(folder, change)
+    with pytest.raises(UserError):
+        Tokenizer.load(folder)
+
+
+ABOUT_TYPES = [
+    ("files", None, "'files' is null, not an object of strings"),
+    ("files", ["tokenizer.json"], "'files' is .*, not an object of strings"),
+    ("files", {"tokenizer.json": 1}, "'files' is .*, not an object of strings"),
+    ("pattern_name", 5, "'pattern_name' is 5, not a string"),
+    ("fence_name", {}, "'fence_name' is {}, not a string or null"),
+    ("provenance", [], r"'provenance' is \[\], not an object or null"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "message"), ABOUT_TYPES)
+def test_a_key_of_another_type_is_named_with_the_type_it_should_have(key, value, message, folder):
+    edit(folder / "superbpe.json", lambda about: about.update({key: value}))
+    with pytest.raises(UserError, match=rf"superbpe\.json is damaged: {message}.*; restore the file or train again"):
+        Tokenizer.load(folder)
+
+
+@pytest.mark.parametrize("key", ["files", "pattern_name"])
+def test_a_missing_key_is_named(key, folder):
+    edit(folder / "superbpe.json", lambda about: about.pop(key))
+    with pytest.raises(UserError, match=rf"superbpe\.json is damaged: the key '{key}' is missing; restore"):
+        Tokenizer.load(folder)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("mode", "pattern", "fence", "byte_ids", "merges", "phase1_merges", "special_tokens", "eligible"),
+        *("ignore_merges", "unmerged", "normalizer", "added_tokens", "late_tokens"),
+    ],
+)
+@pytest.mark.parametrize("value", [1.5, [[None]], {"a": [1]}])
+def test_a_key_of_the_content_of_another_type_is_named(key, value, folder):
+    forged(folder, lambda content: content.update({key: value}))
+    with pytest.raises(UserError, match=rf"superbpe\.json is damaged: 'content\.{key}' is .*, not (a|an|true) "):
+        Tokenizer.load(folder)
+
+
+@pytest.mark.parametrize(
+    "regex",
+    [r"\S+$|\s+|\S", r"^\s+|\S+", r"(?m).+", r"(?s).{1,7}", r"(?i:\p{Lu}+)|\s+", r"\w+|\W", r"a{1,3}+b|[[:alpha:]]"],
+)
+def test_a_pattern_that_hf_reads_differently_gets_no_tokenizer_json(tmp_path, regex):
+    counts = count_pretokens([Batch.from_texts(["Some text, some more text."] * 5)], regex)
+    tokenizer = train_bpe(counts, 257, special_tokens=())
+    with pytest.warns(UserWarning, match=r"no tokenizer\.json is written"):
+        tokenizer.save(tmp_path)
+    assert not (tmp_path / "tokenizer.json").exists()
+    assert Tokenizer.load(tmp_path).sha256 == tokenizer.sha256
+
+
+@pytest.mark.parametrize(
+    "regex", [r"[^$^]+|\s", r"(?<=[.!?]) ", r"[[a-z]$]+|\s", r"(?i:'s)| ?\p{L}+", r"(?=(\d{3})+(?!\d))"]
+)
+def test_an_ordinary_pattern_gets_a_tokenizer_json(tmp_path, regex):
+    counts = count_pretokens([Batch.from_texts(["Some text, some more text."] * 5)], regex)
+    train_bpe(counts, 257, special_tokens=()).save(tmp_path)
+    assert (tmp_path / "tokenizer.json").exists()
+
+
+@pytest.mark.parametrize("key", ["extra_special_tokens", "additional_special_tokens", "pad_token"])
+def test_a_token_that_transformers_would_add_is_rejected(tmp_path, key):
+    counts = count_pretokens([Batch.from_texts(["a cat, a cat"])], "gpt2")
+    train_bpe(counts, 260).save(tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {key: "cat" if key == "pad_token" else ["cat"]}))
+    with pytest.raises(UserError, match=r"adds the token 'cat'"):
+        Tokenizer.load(tmp_path)
+
+
+def test_other_white_space_in_the_file_changes_nothing(folder, trained):
+    file = folder / "superbpe.json"
+    file.write_text(json.dumps(json.loads(file.read_text()), indent=1))
+    assert Tokenizer.load(folder).sha256 == trained["superwords"].sha256

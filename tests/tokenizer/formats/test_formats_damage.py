@@ -1,0 +1,194 @@
+"""Files that are forged, hold nonsense or exist already."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split
+from tests.tokenizer.formats.test_formats import edit
+from tokenizer import Tokenizer, UserError, alphabet, formats
+from tokenizer.formats import hf_import, printable, tiktoken
+
+BYTES = {bytes([i]): i for i in range(256)}
+
+
+# Ids.
+
+
+@pytest.mark.parametrize("rank", [-1, 1 << 24, (1 << 32) + 256, 1 << 63])
+def test_ranks_out_of_range_are_rejected(rank):
+    with pytest.raises(UserError, match=f"the rank {rank} of b'ab' is out of range"):
+        Tokenizer(*tiktoken.from_ranks(BYTES | {b"ab": rank}, pattern="gpt2"))
+
+
+@pytest.mark.parametrize("rank", ["2_56", "+256", "-1", "２５６"])
+def test_ranks_are_digits(rank, tmp_path):
+    (tmp_path / "x.tiktoken").write_text(f"YWI= {rank}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"line 1: .* is not a base64 token and its rank"):
+        tiktoken.parse(tmp_path / "x.tiktoken")
+
+
+@pytest.mark.parametrize("token_id", [1 << 24, 1 << 32, 1 << 64, -1, True])
+def test_vocabularies_with_ids_out_of_range_are_rejected(token_id, trained, tmp_path):
+    formats.write(trained["gpt2"], tmp_path / "gpt2", "gpt2")
+    edit(tmp_path / "gpt2" / "vocab.json", lambda vocab: vocab.update({"Ġthe": token_id}))
+    with pytest.raises(UserError, match=r"vocab\.json is damaged: an id is not a whole number from 0 to"):
+        Tokenizer.from_file(tmp_path / "gpt2")
+    file = hf_file(tmp_path)
+    edit(file, lambda content: content["model"]["vocab"].update(ab=token_id))
+    with pytest.raises(UserError, match=r"tokenizer\.json is damaged: an id is not a whole number from 0 to"):
+        Tokenizer.from_file(file)
+
+
+def test_two_names_for_one_id_are_rejected(trained, tmp_path):
+    formats.write(trained["gpt2"], tmp_path / "gpt2", "gpt2")
+    edit(tmp_path / "gpt2" / "vocab.json", lambda vocab: vocab.update({"<|endoftext|>": 300}))
+    with pytest.raises(UserError, match=r"vocab\.json is damaged: .* and '<\|endoftext\|>' both have the id 300"):
+        Tokenizer.from_file(tmp_path / "gpt2")
+    file = hf_file(tmp_path)
+    edit(file, lambda content: content["model"]["vocab"].update(xyz=97))
+    with pytest.raises(UserError, match="'a' and 'xyz' both have the id 97"):
+        Tokenizer.from_file(file)
+
+
+def test_a_cut_in_a_gap_is_rejected():
+    tokenizer = Tokenizer(*tiktoken.from_ranks(BYTES | {b"ab": 256, b"cd": 257, b"abc": 300}, pattern="gpt2"))
+    assert tokenizer.cut(258).vocab_size == 258
+    with pytest.raises(UserError, match=r"cannot be cut to 259: .*258"):
+        tokenizer.cut(259)
+
+
+# Strings.
+
+
+def test_half_a_surrogate_pair_is_rejected(trained, tmp_path):
+    message = "lone surrogate"
+    with pytest.raises(UserError, match=message):
+        Tokenizer(*tiktoken.from_ranks(BYTES, pattern="gpt2", special_tokens={"\ud800": 256}))
+    with pytest.raises(UserError, match=message):
+        Tokenizer.from_file(hf_file(tmp_path, added_tokens=[added("<\ud800>", 260)]))
+    with pytest.raises(UserError, match=message):
+        Tokenizer.from_file(hf_file(tmp_path, pre_tokenizer=sequence(split("\udfff"))))
+    formats.write(trained["gpt2"], tmp_path / "gpt2", "gpt2")
+    edit(tmp_path / "gpt2" / "vocab.json", lambda vocab: vocab.update({"\ud800": 5000}))
+    with pytest.raises(UserError, match=message):
+        Tokenizer.from_file(tmp_path / "gpt2")
+    whole = Tokenizer.from_file(hf_file(tmp_path, added_tokens=[added("<🙂>", 260)]))  # json writes it as a pair
+    assert whole.special_tokens == {"<🙂>": 260}
+
+
+@pytest.mark.parametrize("pattern", [5, ["gpt2"], {"a": 1}])
+def test_a_pattern_that_is_no_string_is_rejected(pattern, trained, tmp_path):
+    formats.write(trained["gpt2"], tmp_path / "x.tiktoken", "tiktoken")
+    edit(tmp_path / "x.tiktoken.json", lambda about: about.update(pattern=pattern))
+    with pytest.raises(UserError, match=r"x\.tiktoken\.json is damaged: 'pattern' is .*, not a string"):
+        Tokenizer.from_file(tmp_path / "x.tiktoken")
+
+
+@pytest.mark.parametrize(
+    "pattern", [{}, {"Regex": None}, {"Regex": ""}, {"String": 5}, {"Other": "a"}, {"Regex": "a", "String": "b"}, "a"]
+)
+def test_a_split_without_one_pattern_is_rejected(pattern, tmp_path):
+    with pytest.raises(UserError, match="its Split has the pattern"):
+        Tokenizer.from_file(hf_file(tmp_path, pre_tokenizer=sequence(split("", pattern=pattern))))
+
+
+@pytest.mark.parametrize(
+    ("written", "regex"), [("\\\n", r"\n"), ("a\nb", r"a\nb"), ("\\\\\n", r"\\\n"), ("\\s\n+", r"\s\n+")]
+)
+def test_line_feeds_in_a_regex_stay_line_feeds(written, regex, tmp_path):
+    assert Tokenizer.from_file(hf_file(tmp_path, pre_tokenizer=sequence(split(written)))).pattern.regex == regex
+
+
+# Special tokens that are names of text.
+
+
+def test_a_special_token_that_names_text_is_rejected_where_merges_are_ignored(tmp_path):
+    vocab = json.loads(hf_file(tmp_path).read_text())["model"]["vocab"] | {"Ġx": 260}
+    parts = {"model_vocab": vocab, "added_tokens": [added("Ġx", 260)]}
+    assert Tokenizer.from_file(hf_file(tmp_path, **parts)).encode(" x") == [32, 120]
+    with pytest.raises(UserError, match=r"added token 'Ġx' .* spells b' x', and with ignore_merges"):
+        Tokenizer.from_file(hf_file(tmp_path, **parts, model_ignore_merges=True))
+    # The id makes tokenizer.json list it in the model's vocabulary, too.
+    ours = Tokenizer(*tiktoken.from_ranks(BYTES | {b"ab": 300}, pattern="gpt2", special_tokens={"Ġx": 256}))
+    with pytest.raises(UserError, match="special token 'Ġx' is how tokenizer"):
+        formats.hf_json(ours)
+
+
+# Provenance, which no hash guards, decides no ids.
+
+FORGED = {
+    "normalizer": {"normalizer": {"type": "Lowercase"}},
+    "pre-tokenizer": {"pattern": r"\p{L}+", "pre_tokenizer": sequence(split("[b]"))},
+    "damaged pre-tokenizer": {"pre_tokenizer": {"type": "Split"}},
+    "dropout": {"model": {"type": "BPE", "dropout": 0.5}},
+    "prefix": {"model": {"continuing_subword_prefix": "##", "end_of_word_suffix": "</w>", "type": "WordPiece"}},
+    "ignore_merges": {"model": {"ignore_merges": True, "other": 1}},
+    "stripping": {"added_tokens": {"<s>": {"lstrip": True, "rstrip": True, "single_word": True}}},
+    "other token": {"added_tokens": {"<s>": {"id": 5, "content": "a"}}},
+    "overlap": {"added_tokens": {"<s>": {"normalized": True}}},
+    "other types": {"added_tokens": [1], "model": 5, "specials_in_vocab": 3, "normalizer": "NFC", "pre_tokenizer": 1},
+    "no object": 7,
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_forged_provenance_does_not_change_tokenizer_json(what, tmp_path):
+    specials = [added("<s>", 260), added("<s><s>", 261)]
+    plain = Tokenizer.from_file(hf_file(tmp_path, pre_tokenizer=sequence(split(r"\p{L}+")), added_tokens=specials))
+    plain.save(tmp_path / "a")
+    part = FORGED[what]
+    change = {"tokenizer.json": part if isinstance(part, int) else plain.provenance["tokenizer.json"] | part}
+    edit(tmp_path / "a" / "superbpe.json", lambda about: about["provenance"].update(change))
+    loaded = Tokenizer.load(tmp_path / "a")
+    assert loaded.sha256 == plain.sha256
+    again = Tokenizer(*hf_import.parse(formats.hf_json(loaded)))
+    assert again.sha256 == plain.sha256
+    written = formats.hf_json(loaded)
+    assert written["normalizer"] is None
+    assert set(written["model"]) <= {"type", "vocab", "merges", "ignore_merges", *formats.hf.MODEL}
+    assert not written["model"].get("ignore_merges")
+
+
+# Files that are there.
+
+
+@pytest.mark.parametrize(("kind", "name"), [("hf", ""), ("hf", "x.json"), ("gpt2", ""), ("tiktoken", "x.tiktoken")])
+def test_files_are_not_overwritten(kind, name, trained, tmp_path):
+    written = formats.write(trained["gpt2"], tmp_path / name, kind)
+    written[0].unlink()
+    if len(written) > 1:
+        written[1].write_text('{"chat_template": "mine"}')
+    else:
+        written[0].write_text("mine")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(UserError, match="already exists; name a new"):
+        formats.write(trained["gpt2"], tmp_path / name, kind)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3])
+def test_a_save_that_fails_leaves_the_folder_as_it_was(failing, trained, tmp_path, monkeypatch):
+    trained["superwords"].save(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    calls = []
+    write = Path.write_bytes
+
+    def write_or_fail(path, data):
+        calls.append(path)
+        if len(calls) == failing:
+            raise OSError(28, "No space left on device", str(path))
+        return write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", write_or_fail)
+    monkeypatch.setattr(Path, "write_text", None)
+    with pytest.raises(OSError, match="No space"):
+        trained["gpt2"].save(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_special_tokens_that_name_text_are_found():
+    assert printable(b" x") == "Ġx"
+    assert alphabet.named_as_text(["<|endoftext|>", "日"]) is None
+    assert alphabet.named_as_text(["a", "Ġx"]) == "Ġx"

@@ -1,0 +1,204 @@
+"""Reading and writing other programs' files: round trips, and what the files mean."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests import texts
+from tests.tokenizer.formats.other_formats import ONE_PASS, added, hf_file, sequence, split
+from tokenizer import Tokenizer, UserError, _native, formats, patterns
+from tokenizer.formats import printable, tiktoken, unprintable
+from tokenizer.formats.text import read_json
+
+
+def test_the_alphabet_has_an_inverse():
+    every = bytes(range(256))
+    assert unprintable(printable(every)) == every
+    assert unprintable("Ġthe") == b" the"
+    for name in (" ", "the end", "日", "\x00", "ŀ\xad", "\x7f"):
+        assert unprintable(name) is None
+
+
+# Round trips.
+
+
+@pytest.mark.parametrize("name", ONE_PASS)
+def test_hf_files_round_trip(name, trained, tmp_path):
+    ours = trained[name]
+    formats.write(ours, tmp_path / "one", "hf")
+    again = Tokenizer.from_file(tmp_path / "one")
+    assert (again.vocab, again.merges, again.special_tokens) == (ours.vocab, ours.merges, ours.special_tokens)
+    assert again.pattern == (ours.fence or ours.pattern)
+    formats.write(again, tmp_path / "two.json", "hf")
+    assert (tmp_path / "two.json").read_bytes() == (tmp_path / "one" / "tokenizer.json").read_bytes()
+    documents = [*texts.various(), *texts.english()[1]]
+    np.testing.assert_array_equal(again.encode_batch(documents)[0], ours.encode_batch(documents)[0])
+
+
+@pytest.mark.parametrize("name", ONE_PASS)
+def test_gpt2_files_round_trip(name, trained, tmp_path):
+    ours = trained[name]
+    cut = ours.fence or ours.pattern
+    if name != "gpt2":
+        with pytest.raises(UserError, match="contain no pattern, and programs use GPT-2's"):
+            formats.write(ours, tmp_path / "two", "gpt2")
+        assert not (tmp_path / "two").exists()
+    formats.write(ours, tmp_path / "two", "gpt2", any_pattern=True)
+    again = Tokenizer.from_file(tmp_path / "two", pattern=cut)
+    assert again.sha256 == Tokenizer.from_ranks(ours.ranks(), pattern=cut, special_tokens=["<|endoftext|>"]).sha256
+    body = (tmp_path / "two" / "merges.txt").read_text().removeprefix("#version: 0.2\n")
+    for header in ("", "#version: 0.2\n", "#version: 0.2 - trained by a library\n"):
+        (tmp_path / "two" / "merges.txt").write_text(header + body)
+        read = Tokenizer.from_file(tmp_path / "two" / "vocab.json", pattern=cut)
+        assert read.sha256 == again.sha256
+        files = formats.gpt2.files(read, any_pattern=True)
+        assert files["merges.txt"] == header + body
+    assert json.loads(files["vocab.json"]) == json.loads((tmp_path / "two" / "vocab.json").read_text())
+
+
+def test_gpt2s_first_names_are_known(trained, tmp_path):
+    formats.write(trained["gpt2"], tmp_path, "gpt2")
+    (tmp_path / "vocab.json").rename(tmp_path / "encoder.json")
+    (tmp_path / "merges.txt").rename(tmp_path / "vocab.bpe")
+    for path in (tmp_path, tmp_path / "encoder.json", tmp_path / "vocab.bpe"):
+        assert Tokenizer.from_file(path).sha256 == trained["gpt2"].sha256
+
+
+@pytest.mark.parametrize("name", ONE_PASS)
+def test_tiktoken_files_round_trip(name, trained, tmp_path):
+    ours = trained[name]
+    formats.write(ours, tmp_path / "ours.tiktoken", "tiktoken")
+    again = Tokenizer.from_file(tmp_path / "ours.tiktoken")
+    assert (again.vocab, again.merges, again.special_tokens) == (ours.vocab, ours.merges, ours.special_tokens)
+    assert again.pattern == (ours.fence or ours.pattern)
+    formats.write(again, tmp_path / "again.tiktoken", "tiktoken")
+    for end in (".tiktoken", ".tiktoken.json"):
+        assert (tmp_path / f"again{end}").read_bytes() == (tmp_path / f"ours{end}").read_bytes()
+    documents = [*texts.various(), *texts.english()[1]]
+    np.testing.assert_array_equal(again.encode_batch(documents)[0], ours.encode_batch(documents)[0])
+
+
+@pytest.mark.parametrize("name", [*ONE_PASS, "two_pass"])
+def test_our_folders_are_copied_exactly(name, trained, tmp_path):
+    trained[name].save(tmp_path / "one")
+    formats.write(Tokenizer.from_file(tmp_path / "one"), tmp_path / "two", "superbpe")
+    for file in (tmp_path / "one").iterdir():
+        assert (tmp_path / "two" / file.name).read_bytes() == file.read_bytes()
+    with pytest.raises(UserError, match="already exists"):
+        formats.write(trained[name], tmp_path / "two", "superbpe")
+
+
+def test_imported_tokenizers_survive_in_our_folders(tmp_path):
+    flags = [added("<s>", 260), added("<tool>", 261, special=False)]
+    file = hf_file(tmp_path, added_tokens=flags, model_ignore_merges=True, model_merges=["a b", "ab c", "b c", "a bc"])
+    tokenizer = Tokenizer.from_file(file)
+    assert tokenizer.encode_ordinary("abc<tool><s>")[:2] == [257, 261]
+    tokenizer.save(tmp_path / "folder")
+    loaded = Tokenizer.load(tmp_path / "folder")
+    assert loaded.sha256 == tokenizer.sha256
+    assert (loaded.unmerged, loaded.ignore_merges) == ({b"xyz": 259}, True)
+    assert loaded.encode_ordinary("xyz abc xyza") == tokenizer.encode_ordinary("xyz abc xyza")
+    assert json.loads((tmp_path / "folder" / "superbpe.json").read_text())["version"] == 4
+    assert len({Tokenizer.from_file(hf_file(tmp_path, model_ignore_merges=on)).sha256 for on in (True, False)}) == 2
+    assert formats.hf_json(loaded)["added_tokens"] == flags
+
+
+def test_files_keep_settings_that_do_not_change_ids(tmp_path):
+    post = {"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}}
+    known = {"dropout": None, "unk_token": "<unk>", "fuse_unk": True, "continuing_subword_prefix": ""}
+    file = hf_file(
+        tmp_path,
+        version="1.0",
+        post_processor=post,
+        truncation={"max_length": 9, "strategy": "LongestFirst", "stride": 0, "direction": "Right"},
+        added_tokens=[added("<unk>", 260, normalized=True)],
+        **{f"model_{key}": value for key, value in known.items()},
+    )
+    original = json.loads(file.read_text())
+    written = formats.hf_json(Tokenizer.from_file(file))
+    assert written == original
+
+
+# What the files mean.
+
+
+@pytest.mark.parametrize(
+    ("pre_tokenizer", "pattern"),
+    [
+        (sequence(use_regex=True), "gpt2"),
+        (sequence(), "none"),
+        (sequence(split(r"\d+")), r"\d+"),
+        (sequence(split(patterns.resolve("llama3").regex)), "llama3"),
+        (sequence(split(patterns.resolve("llama3").regex, "Removed", invert=True)), "llama3"),
+        (sequence(split(r" ?\p{L}+", invert=True)), r" ?\p{L}+"),
+        (sequence({"type": "Digits", "individual_digits": True}), r"\p{N}"),
+        (sequence({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": False}]}), r"\p{N}+"),
+        (sequence(split("", pattern={"String": "a.b*\n"})), r"a\.b\*\n"),
+    ],
+)
+def test_pre_tokenizers_become_patterns(pre_tokenizer, pattern, tmp_path):
+    file = hf_file(tmp_path, pre_tokenizer=pre_tokenizer)
+    assert Tokenizer.from_file(file).pattern == patterns.resolve(pattern)
+    assert formats.hf_json(Tokenizer.from_file(file))["pre_tokenizer"] == pre_tokenizer
+
+
+def test_whole_pretokens_become_tokens_where_merges_are_ignored(tmp_path):
+    for ignoring in (False, True):
+        tokenizer = Tokenizer.from_file(hf_file(tmp_path, model_ignore_merges=ignoring, model_merges=["b c", "ab c"]))
+        whole = [259] if ignoring else [*b"xyz"]
+        assert tokenizer.unmerged == {b"ab": 256, b"xyz": 259}
+        assert tokenizer.encode("xyz") == whole
+        assert tokenizer.encode("xyz1abc") == [*whole, ord("1"), *([257] if ignoring else [97, 258])]
+        assert tokenizer.encode("xyzx" + "long" * 9) == [*b"xyzx", *b"long" * 9]
+        assert tokenizer.decode([259]) == "xyz"
+
+
+def test_the_last_rank_of_a_repeated_pair_counts(tmp_path):
+    merges = ["a b", "b c", "a b"]
+    tokenizer = Tokenizer.from_file(hf_file(tmp_path, model_merges=merges))
+    assert tokenizer.encode("abc") == [97, 258]
+    assert formats.hf_json(tokenizer)["model"]["merges"] == merges
+
+
+def test_ids_may_have_gaps(tmp_path):
+    ranks = {bytes([i]): i for i in range(256)} | {b"ab": 300}
+    tokenizer = Tokenizer(*tiktoken.from_ranks(ranks, pattern="gpt2", special_tokens={"<s>": 400}))
+    assert tokenizer.vocab_size == 401
+    assert tokenizer.encode("ab<s>", allowed_special="all") == [300, 400]
+    assert tokenizer.token_byte_lengths()[[300, 301, 400]].tolist() == [2, 0, 0]
+    with pytest.raises(UserError, match="in a gap of the vocabulary"):
+        tokenizer.decode([301])
+    with pytest.raises(UserError, match="cannot be cut: there are unused ids"):
+        tokenizer.cut(300)
+    tokenizer.save(tmp_path)
+    assert Tokenizer.load(tmp_path).sha256 == tokenizer.sha256
+
+
+@pytest.mark.parametrize("name", ONE_PASS)
+def test_the_core_and_python_read_files_the_same_way(name, trained, tmp_path):
+    formats.write(trained[name], tmp_path / "a.json", "hf")
+    assert _native.read_hf_model((tmp_path / "a.json").read_bytes()) is not None
+    quick, slow = (
+        Tokenizer.from_file(tmp_path / "a.json"),
+        Tokenizer(*formats.hf_import.parse(read_json(tmp_path / "a.json"))),
+    )
+    assert (quick.sha256, quick.provenance) == (slow.sha256, slow.provenance)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"added_tokens": [added("xyz", 259), added("<s>", 260, special=False), added('"\\é', 261)]},
+        {"model_ignore_merges": True, "model_merges": [["a", "b"], ["ab", "c"]]},
+        {"model_merges": []},
+        {"model_unk_token": "<unk>", "decoder": None, "truncation": {"max_length": 3}},
+    ],
+)
+def test_unusual_files_are_read_the_same_way(change, tmp_path):
+    path = hf_file(tmp_path, **change)
+    assert _native.read_hf_model(path.read_bytes()) is not None
+    quick, slow = Tokenizer.from_file(path), Tokenizer(*formats.hf_import.parse(read_json(path)))
+    assert (quick.sha256, quick.provenance) == (slow.sha256, slow.provenance)
+    assert (quick.unmerged, quick.byte_ids) == (slow.unmerged, slow.byte_ids)

@@ -1,0 +1,180 @@
+"""Parts of other programs' files that cannot be read or written are rejected by name."""
+
+import pytest
+
+from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split
+from tokenizer import Tokenizer, UserError, formats
+from tokenizer.formats import tiktoken
+
+# Rejected parts, by name.
+
+REFUSED = {
+    "WordPiece": ({"model": {"type": "WordPiece", "vocab": {}}}, "has a model of the type 'WordPiece'; only"),
+    "Unigram": ({"model": {"type": "Unigram", "vocab": []}}, "has a model of the type 'Unigram'"),
+    "prefix": ({"model_continuing_subword_prefix": "##"}, "continuing_subword_prefix is '##'"),
+    "suffix": ({"model_end_of_word_suffix": "</w>"}, "end_of_word_suffix is '</w>'"),
+    "dropout": ({"model_dropout": 0.1}, r"dropout of 0\.1 .*ignore=\{'dropout'\}"),
+    "option": ({"model_novel": 1}, "unknown model option 'novel'"),
+    "Lowercase": (
+        {"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]}},
+        r"normalizer NFC \+ Lowercase changes text .*NFC, NFD, NFKC, NFKD are supported.*ignore=\{'normalizer'\}",
+    ),
+    "no pre-tokenizer": ({"pre_tokenizer": None}, "no ByteLevel pre-tokenizer"),
+    "Metaspace": ({"pre_tokenizer": sequence({"type": "Metaspace"})}, "pre-tokenizer Metaspace is not supported"),
+    "prefix space": (
+        {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "use_regex": False}},
+        "add_prefix_space",
+    ),
+    "late split": (
+        {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [sequence(), split("a")]}},
+        "Split after ByteLevel cuts the byte alphabet",
+    ),
+    "behavior": ({"pre_tokenizer": sequence(split("a", "MergedWithNext"))}, "behavior MergedWithNext; Isolated is"),
+    "removed": ({"pre_tokenizer": sequence(split("a", "Removed", invert=True))}, "it may drop text"),
+    "regex": ({"pre_tokenizer": sequence(split(r"\w+"))}, r"may interpret '\\\\w' .*ignore=\{'regex'\}"),
+    "not bytes": ({"model_vocab": {"▁a": 0}, "model_merges": []}, "'▁a' is not in the byte alphabet"),
+    "few bytes": ({"model_vocab": {"a": 0}, "model_merges": []}, "not byte-level: byte 0 has no token"),
+    "unknown merge": ({"model_merges": ["a z"]}, "merge 0, 'a' and 'z', is not in its vocabulary"),
+    "merge of three": ({"model_merges": ["a b c"]}, "merge 0 is 'a b c'"),
+    "lstrip": ({"added_tokens": [added("<m>", 260, lstrip=True)]}, r"'<m>' has lstrip; pass ignore=\{'lstrip'\}"),
+    "single_word": ({"added_tokens": [added("<m>", 260, single_word=True)]}, "'<m>' has single_word"),
+    "normalized": (
+        {"normalizer": {"type": "NFD"}, "added_tokens": [added("éé", 260, normalized=True)]},
+        r"'éé' is normalized and matches text that becomes 'e.e.'; pass ignore=\{'normalized'\}",
+    ),
+    "added id": ({"added_tokens": [added("<m>", 300)]}, "'<m>' has id 300, not 260"),
+    "ordinary token": ({"added_tokens": [added("ab", 256)]}, "merge 0, 'a' and 'b', is not in its vocabulary"),
+    "damage": ({"model_vocab": {"a": "x"}}, "an id is not a whole number"),
+    "no content": ({"added_tokens": [{"id": 260}]}, r"the key 'added_tokens\[0\]\.content' is missing"),
+    "content": ({"added_tokens": [{"id": 260, "content": 5}]}, r"'added_tokens\[0\]\.content' is 5, not a string"),
+    "added tokens": ({"added_tokens": ["<m>"]}, r"'added_tokens' is \[\"<m>\"\], not a list of objects or null"),
+    "no merges": ({"model": {"type": "BPE", "vocab": {}}}, r"the key 'model\.merges' is missing"),
+    "merges": ({"model_merges": None}, r"'model\.merges' is null, not a list"),
+    "vocab": ({"model_vocab": ["a"]}, r"'model\.vocab' is \[\"a\"\], not an object"),
+    "model": ({"model": [1]}, r"'model' is \[1\], not an object"),
+    "normalizer": ({"normalizer": "NFC"}, "'normalizer' is \"NFC\", not an object or null"),
+    "split": ({"pre_tokenizer": sequence({"type": "Split"})}, "the key 'pattern' is missing in one of its parts"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_unsupported_parts_are_rejected_by_name(what, tmp_path):
+    change, message = REFUSED[what]
+    with pytest.raises(UserError, match=message):
+        Tokenizer.from_file(hf_file(tmp_path, **change))
+
+
+def test_parts_can_be_ignored_and_that_is_recorded(tmp_path):
+    file = hf_file(
+        tmp_path,
+        normalizer={"type": "Lowercase"},
+        model_dropout=0.1,
+        added_tokens=[added("<m>", 260, lstrip=True)],
+        pre_tokenizer=sequence(split(r"\w+")),
+    )
+    with pytest.raises(UserError, match=r"ignore='nothing' cannot be ignored; these can: normalizer"):
+        Tokenizer.from_file(file, ignore={"nothing"})
+    tokenizer = Tokenizer.from_file(file, ignore={"normalizer", "dropout", "lstrip", "regex"})
+    assert tokenizer.provenance["imported"]["ignored"] == ["dropout", "lstrip", "normalizer", "regex"]
+    with pytest.raises(UserError, match="cannot be written as tokenizer"):
+        formats.hf_json(tokenizer)
+    file = hf_file(tmp_path, normalizer={"type": "Lowercase"}, model_dropout=0.1)
+    written = formats.hf_json(Tokenizer.from_file(file, ignore={"normalizer", "dropout"}))
+    assert (written["normalizer"], written["model"]["dropout"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("merges.txt", "a\n", "line 1: 'a' is not two tokens"),
+        ("merges.txt", "#version: 0.2\na b\n\nĠ zz\n", "line 4: 'zz' is not a token"),
+        ("vocab.json", "{}", "byte 0 has no token"),
+        ("vocab.json", '{"a": "b"}', "an id is not a whole number"),
+        ("vocab.json", "[]", "not a JSON object"),
+        ("vocab.json", "{", "is not JSON"),
+    ],
+)
+def test_damaged_gpt2_files_are_rejected(file, content, message, trained, tmp_path):
+    formats.write(trained["gpt2"], tmp_path, "gpt2")
+    (tmp_path / file).write_text(content)
+    with pytest.raises(UserError, match=message):
+        Tokenizer.from_file(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("YQ== 0\nYQ== 1\n", "line 2: the token b'a' is empty or a duplicate"),
+        ("YQ==\n", "line 1: 'YQ==' is not a base64 token"),
+        ("%% 3\n", "is not a base64 token"),
+        ("YQ== x\n", "is not a base64 token"),
+        ("YQ== 0\n", "byte 0 has no token"),
+        ("\ufffd", "is not a base64"),
+    ],
+)
+def test_damaged_ranks_are_rejected(content, message, tmp_path):
+    (tmp_path / "x.tiktoken").write_text(content)
+    with pytest.raises(UserError, match=message):
+        Tokenizer.from_file(tmp_path, pattern="gpt2")
+    (tmp_path / "x.tiktoken").write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match="not UTF-8"):
+        Tokenizer.from_file(tmp_path, pattern="gpt2")
+
+
+def test_arguments_of_another_format_and_unknown_paths_are_rejected(trained, tmp_path):
+    with pytest.raises(UserError, match="does not exist"):
+        Tokenizer.from_file(tmp_path / "none")
+    with pytest.raises(UserError, match="contains no tokenizer: looked for superbpe"):
+        Tokenizer.from_file(tmp_path)
+    (tmp_path / "a.bin").write_text("")
+    with pytest.raises(UserError, match=r"a\.bin is not a known tokenizer file"):
+        Tokenizer.from_file(tmp_path / "a.bin")
+    trained["gpt2"].save(tmp_path / "ours")
+    with pytest.raises(UserError, match="of the kind superbpe, which takes no pattern"):
+        Tokenizer.from_file(tmp_path / "ours", pattern="gpt2")
+    formats.write(trained["gpt2"], tmp_path / "x.tiktoken", "tiktoken")
+    (tmp_path / "x.tiktoken.json").unlink()
+    with pytest.raises(UserError, match="contains no pattern; pass pattern="):
+        Tokenizer.from_file(tmp_path / "x.tiktoken")
+    read = Tokenizer.from_file(tmp_path / "x.tiktoken", pattern="gpt2", special_tokens={"<|endoftext|>": 1199})
+    assert read.vocab == trained["gpt2"].vocab
+    for path, kind, message in [
+        ("x", "tiktoken", "must end in .tiktoken"),
+        ("x", "sentencepiece", "unknown format 'sentencepiece'; the formats are: superbpe, hf"),
+        ("a.bin", "hf", "is a file; name a folder"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            formats.write(trained["gpt2"], tmp_path / path, kind)
+    with pytest.raises(UserError, match="any_pattern is for gpt2"):
+        formats.write(trained["gpt2"], tmp_path / "y", "hf", any_pattern=True)
+
+
+@pytest.mark.parametrize("kind", ["hf", "gpt2", "tiktoken"])
+def test_two_pass_tokenizers_are_ours_alone(kind, trained, tmp_path):
+    with pytest.raises(UserError, match="two-pass"):
+        formats.write(trained["two_pass"], tmp_path / "x.tiktoken", kind)
+    assert not list(tmp_path.iterdir())
+
+
+def test_export_to_tiktoken_is_rejected_where_ranks_mean_something_else(tmp_path):
+    file = hf_file(tmp_path, model_merges=["b c", "a b"])
+    with pytest.raises(UserError, match="b'ab' has a lower id than b'bc', which is merged before it"):
+        tiktoken.export(Tokenizer.from_file(file))
+    file = hf_file(tmp_path, model_merges=["a b", "b c"])
+    with pytest.raises(UserError, match=r"merges leave b'abc' in two parts, which tiktoken would join"):
+        tiktoken.export(Tokenizer.from_file(file))
+    file = hf_file(tmp_path, model_merges=["a b", "ab c", "b c"])
+    with pytest.raises(UserError, match=r"merges never produce the token b'xyz', but in tiktoken"):
+        tiktoken.export(Tokenizer.from_file(file))
+    file = hf_file(tmp_path, model_merges=["a b", "ab c", "a bc", "b c"], model_ignore_merges=True)
+    assert len(tiktoken.export(Tokenizer.from_file(file))["mergeable_ranks"]) == 260
+    file = hf_file(tmp_path, pre_tokenizer=sequence(split(r"(?=a)|b")), model_ignore_merges=True)
+    with pytest.raises(UserError, match="can match the empty string between two characters"):
+        tiktoken.export(Tokenizer.from_file(file))
+
+
+def test_special_strings_with_an_ordinary_tokens_name_are_rejected(trained):
+    plain = trained["gpt2"]
+    clash = Tokenizer.from_ranks(plain.ranks(), pattern=plain.pattern, special_tokens=["Ġthe"])
+    with pytest.raises(UserError, match="'Ġthe' is also how vocab"):
+        formats.gpt2.files(clash)

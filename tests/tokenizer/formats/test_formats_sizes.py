@@ -1,0 +1,117 @@
+"""Imported tokenizers cut and extended; the command that converts."""
+
+import pytest
+
+from experiments import export
+from tests.tokenizer.formats.other_formats import added, hf_file
+from tokenizer import Tokenizer, UserError, formats, patterns
+from tokenizer.formats import printable
+
+# Other sizes.
+
+
+def test_imported_tokenizers_are_cut_where_their_ids_allow(trained, tmp_path):
+    hf = {printable(token): i for i, token in enumerate(trained["gpt2"].vocab[:1199])}
+    bytes_backwards = {printable(bytes([i])): 255 - i for i in range(256)}
+    vocab = dict(sorted((hf | bytes_backwards).items(), key=lambda item: item[1]))
+    merges = [f"{printable(left)} {printable(right)}" for left, right in trained["gpt2"].merges]
+    specials = [added("<s>", 1199), added("</s>", 1200)]
+    whole = Tokenizer.from_file(hf_file(tmp_path, model_vocab=vocab, model_merges=merges, added_tokens=specials))
+    cut = whole.cut(700)
+    assert (cut.vocab_size, cut.special_tokens) == (700, {"<s>": 698, "</s>": 699})
+    assert cut.vocab[:698] == whole.vocab[:698]
+    assert cut.merges == whole.merges[: 698 - 256]
+    first = {name: i + 1 for name, i in vocab.items()} | {"<s>": 0}
+    fixed = Tokenizer.from_file(
+        hf_file(tmp_path, model_vocab=first, model_merges=merges, added_tokens=[added("<s>", 0)])
+    )
+    assert fixed.cut(700).special_tokens == {"<s>": 0}
+    assert fixed.cut(700).vocab == fixed.vocab[:700]
+    shuffled = Tokenizer.from_file(hf_file(tmp_path, model_merges=["b c", "a b"]))
+    with pytest.raises(UserError, match="its ids do not follow the order of its merges"):
+        shuffled.cut(258)
+    assert shuffled.cut(259).unmerged == {b"abc": 257}
+    derived = Tokenizer.from_file(hf_file(tmp_path, model_merges=["a b", "a bc", "b c"]))
+    assert derived.cut(258).unmerged == {b"abc": 257}
+    assert derived.cut(258).encode("abc") == [256, 99]
+
+
+def test_extending_appends_and_changes_no_id(trained):
+    plain = trained["gpt2"]
+    size = plain.vocab_size
+    the, of = (plain.vocab.index(token) for token in (b" the", b" of"))
+    longer = plain.extended([(the, of), (size, the)], provenance={"more": 2})
+    assert longer.vocab[:size] == plain.vocab
+    assert longer.vocab[size:] == [b" the of", b" the of the"]
+    assert longer.special_tokens == plain.special_tokens
+    assert longer.n_phase1_merges == len(plain.merge_ids) + 2
+    assert longer.provenance["more"] == 2
+    assert plain.extended([]).sha256 == plain.sha256
+    super_ = plain.extended([(the, of)], fence=patterns.resolve("none"))
+    assert super_.n_phase1_merges == len(plain.merge_ids)
+    assert super_.encode(" the of") == [size]
+    again = super_.extended([(size, size)])
+    assert (again.fence, again.n_phase1_merges) == (super_.fence, super_.n_phase1_merges)
+    for pairs, message in [
+        ([(the, size)], f"new merge 0 joins the ids .*{size}"),
+        ([(-1, the)], "does not exist yet"),
+        ([(the, plain.special_tokens["<|endoftext|>"])], "special tokens cannot be merged"),
+        ([(the, of), (the, of)], "spelled by two tokens"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            plain.extended(pairs)
+    with pytest.raises(UserError, match="already has a phase 2"):
+        super_.extended([(the, of)], fence=patterns.resolve("none"))
+
+
+def test_incomplete_lists_are_not_exported_as_ranks(tmp_path):
+    for merges in (["a b", "ab c", "b c", "a bc"], ["a b", "b c"], ["ab c", "a b", "b c"]):
+        with pytest.raises(UserError, match="a list of merges alone does not describe this tokenizer"):
+            Tokenizer.from_file(hf_file(tmp_path, model_merges=merges)).ranks()
+    tokenizer = Tokenizer.from_file(hf_file(tmp_path, model_merges=["b c", "ab c", "a b"]))
+    ordinary = tokenizer.ordinary_ids().tolist()
+    assert ordinary[:2] == [ord("!"), ord('"')]
+    assert ordinary[256:] == [258, 257, 256, 259]
+
+
+# The command.
+
+
+def test_the_command_converts(trained, tmp_path, capsys):
+    trained["superwords"].save(tmp_path / "ours")
+    steps = [
+        ([str(tmp_path / "ours"), str(tmp_path / "a.tiktoken"), "--to", "tiktoken"], "a.tiktoken"),
+        ([str(tmp_path / "a.tiktoken"), str(tmp_path / "hf"), "--to", "hf"], "hf"),
+        ([str(tmp_path / "hf"), str(tmp_path / "small"), "--to", "superbpe", "--cut", "600"], "small"),
+    ]
+    for arguments, output in steps:
+        assert export.run(arguments) == 0
+        assert output in capsys.readouterr().out
+    small = Tokenizer.load(tmp_path / "small")
+    assert small.vocab_size == 600
+    assert small.vocab[:599] == trained["superwords"].vocab[:599]
+    assert not [path for path in tmp_path.rglob("*") if "partial" in path.name]
+
+
+def test_mistakes_of_the_command_are_one_line_and_code_2(trained, tmp_path, capsys):
+    trained["two_pass"].save(tmp_path / "ours")
+    assert export.run([str(tmp_path / "ours"), str(tmp_path / "x"), "--to", "hf"]) == 2
+    assert "error: a two-pass tokenizer cannot be written as tokenizer.json" in capsys.readouterr().err
+    assert export.run([str(tmp_path / "nothing"), str(tmp_path / "x"), "--to", "hf"]) == 2
+    assert not (tmp_path / "x").exists()
+    formats.write(trained["gpt2"], tmp_path / "gpt2", "gpt2")
+    options = ["--pattern", "gpt3", "--to", "hf"]
+    assert export.run([str(tmp_path / "gpt2"), str(tmp_path / "x"), *options]) == 2
+    assert "unknown pattern 'gpt3'; did you mean 'gpt2'" in capsys.readouterr().err
+    for bad in (["--special", "x", "--to", "hf"], ["--to", "sp"], ["--ignore", "all", "--to", "hf"]):
+        with pytest.raises(SystemExit) as exit_:
+            export.run([str(tmp_path / "gpt2"), str(tmp_path / "x"), *bad])
+        assert exit_.value.code == 2
+
+
+def test_special_tokens_of_ranks_come_from_the_command(trained, tmp_path):
+    formats.write(trained["gpt2"], tmp_path / "x.tiktoken", "tiktoken")
+    (tmp_path / "x.tiktoken.json").unlink()
+    options = ["--pattern", "gpt2", "--special", "<|endoftext|>=1199", "--special", "a=b=1200", "--to", "superbpe"]
+    assert export.run([str(tmp_path / "x.tiktoken"), str(tmp_path / "y"), *options]) == 0
+    assert Tokenizer.load(tmp_path / "y").special_tokens == {"<|endoftext|>": 1199, "a=b": 1200}

@@ -1,0 +1,279 @@
+import json
+from collections import Counter
+from functools import partial
+from pydoc_data.topics import topics
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.benchmarks.ladder import trainers
+from tests.properties import examples
+from tokenizer.reference import (
+    TIE_BREAKS,
+    boundaries,
+    break_tie,
+    byte_alphabet,
+    count_pretokens,
+    cut_into_units,
+    encode,
+    encode_two_pass,
+    merge_by_rank,
+    open_runs,
+    ranks_of,
+    replace_pair,
+    split,
+    train_fast,
+    train_naive,
+    train_words,
+    train_words_fast,
+)
+
+GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+# Processes take long to start: the parallel rung has tests of its own, in ladder/test_rungs.py.
+LADDER = [name for name in trainers.EXACT if name != "parallel"]
+TRAINERS = {
+    "reference": train_naive,
+    "fast reference": train_fast,
+    **{name: trainers.TRAINERS[name] for name in LADDER},
+}
+WORD_TRAINERS = {"reference": train_words, "fast reference": train_words_fast}
+WORD_TRAINERS |= {name: partial(trainers.train_words, name) for name in LADDER if name != "native"}
+every_trainer = pytest.mark.parametrize("train", TRAINERS.values(), ids=TRAINERS)
+# English and code that every Python carries, and what it lacks.
+RARE = "日本語 日本 äöü ääää aaaaaaaa 12,345.67\u2028\u2003\U0001f98a\U0001f98a"
+TEXT = topics["class"] + topics["execmodel"] + RARE
+
+
+# Counting, ties, vetoes.
+
+
+@every_trainer
+def test_overlapping_pairs_count_and_merge_from_the_left(train):
+    assert replace_pair((b"a",) * 5, (b"a", b"a")) == (b"aa", b"aa", b"a")
+    assert replace_pair((b"a", b"a", b"aa"), (b"a", b"a")) == (b"aa", b"aa")
+    assert train({b"aaaa": 2}, 9) == [(b"a", b"a", 6), (b"aa", b"aa", 2)]
+    assert train({b"aaaaa": 1}, 9) == [(b"a", b"a", 4), (b"aa", b"a", 1), (b"aa", b"aaa", 1)]
+    # The pair after the run loses its count, to the run's last token.
+    assert train({b"aaab": 1, b"cc": 2}, 3)[:2] == [(b"a", b"a", 2), (b"c", b"c", 2)]
+
+
+def test_bytes_are_ordered_as_in_gpt2s_alphabet():
+    alphabet = byte_alphabet()
+    assert sorted(alphabet) == [bytes([byte]) for byte in range(256)]
+    assert alphabet[:2] == [b"!", b'"']
+    assert alphabet.index(b"~") + 1 == alphabet.index(b"\xa1")
+    assert alphabet[-68:-66] == [b"\x00", b"\x01"]
+    assert alphabet.index(b" ") == 256 - 68 + 32
+    assert alphabet[-1] == b"\xad"
+
+
+@pytest.mark.parametrize(
+    ("tie_break", "winner"),
+    [
+        ("lowest-ids", (b"!", b"a")),
+        ("lexicographic-smallest", (b" ", b"a")),
+        ("lexicographic-greatest", (b"\xff", b"a")),
+    ],
+)
+@every_trainer
+def test_tie_break_rules(train, tie_break, winner):
+    counts = {b" a": 2, b"!a": 2, b"\xffa": 2, b"zz": 1}
+    assert train(counts, 1, tie_break=tie_break) == [(*winner, 2)]
+
+
+def test_ties_compare_tuples_and_ranks_never_the_concatenation():
+    pairs = [(b"ab", b"a"), (b"a", b"z")]
+    assert break_tie(pairs, {}, "lexicographic-greatest") == (b"ab", b"a")
+    assert break_tie([(b"a", b"bc"), (b"ab", b"a")], {}, "lexicographic-smallest") == (b"a", b"bc")
+    # Merges follow the bytes by rank, whatever they spell.
+    order = {token: place for place, token in enumerate([*byte_alphabet(), b"zz", b"aa"])}
+    assert break_tie([(b"aa", b"b"), (b"zz", b"b")], order, "lowest-ids") == (b"zz", b"b")
+    assert break_tie([(b" ", b"b"), (b"zz", b"b")], order, "lowest-ids") == (b" ", b"b")
+    with pytest.raises(ValueError, match="use one of lowest-ids"):
+        break_tie(pairs, {}, "random")
+
+
+@every_trainer
+def test_vetoes_and_early_stop(train):
+    assert train({b"ab": 1, b"cd": 3}, 9, min_count=2) == [(b"c", b"d", 3)]
+    assert train({}, 9) == []
+    assert train({b"abcd": 3}, 9, max_token_bytes=2) == [(b"a", b"b", 3), (b"c", b"d", 3)]
+    assert [left + right for left, right, _ in train({b"<s>": 3}, 9, special_tokens=["<s>"])] == [b"<s"]
+
+
+@pytest.mark.parametrize("train", WORD_TRAINERS.values(), ids=WORD_TRAINERS)
+def test_a_pair_that_spells_a_token_is_not_merged(train):
+    words = {(b"a", b"bc"): 5, (b"ab", b"c"): 3, (b"ab", b"c", b"d"): 2}
+    merges = train(
+        words,
+        9,
+        tokens=[*byte_alphabet(), b"ab", b"bc"],
+        tie_break="lowest-ids",
+        min_count=1,
+        accept=lambda *_: True,
+    )
+    assert merges == [(b"a", b"bc", 5), (b"c", b"d", 2), (b"ab", b"cd", 2)]
+
+
+# Cutting text.
+
+
+def test_units_and_special_strings():
+    assert cut_into_units("a\nb\u2028c\r\n\nd", "line") == ["a\n", "b\u2028c\r\n", "\n", "d"]
+    assert cut_into_units("a--b--", "separator:--") == ["a--", "b--"]
+    assert cut_into_units("a\nb", "document") == ["a\nb"]
+    with pytest.raises(ValueError, match="unit='lines' is unknown"):
+        cut_into_units("a", "lines")
+    # The pattern sees the end of a unit and of ordinary text, so a space before it stays apart.
+    assert count_pretokens(["a \n b"], GPT2) == Counter([b"a", b" \n", b" b"])
+    assert count_pretokens(["a \n b"], GPT2, unit="line") == Counter([b"a", b" \n", b" b"])
+    assert count_pretokens(["a\n\nb"], GPT2) == Counter([b"a", b"\n", b"\n", b"b"])
+    assert count_pretokens(["a \n\n b"], GPT2, unit="line") == Counter([b"a", b" \n", b"\n", b" b"])
+    counts = count_pretokens(["x <s>y<s><t>"], GPT2, special_tokens=["<s>", "<s><t>"])
+    assert counts == Counter([b"x", b" ", b"y"])
+
+
+def test_empty_matches_cut_and_the_search_continues():
+    digits = r"(?=(\d{3})+(?!\d))"
+    assert split("1234567 1000", digits) == ["1", "234", "567 1", "000"]
+    assert split("ab", "") == ["a", "b"]
+    assert boundaries("", GPT2) == [0]
+    assert split("", GPT2) == []
+
+
+def test_a_seam_is_closed_by_a_cut_at_it_or_inside_either_token():
+    tokens = [b"ab", b"cd", b"ef"]
+    assert open_runs(tokens, [0, 6]) == [(b"ab", b"cd", b"ef")]
+    assert open_runs(tokens, [2]) == [(b"ab",), (b"cd", b"ef")]
+    assert open_runs(tokens, [3]) == [(b"ab",), (b"cd",), (b"ef",)]
+    assert open_runs(tokens, [1]) == [(b"ab",), (b"cd", b"ef")]
+    assert open_runs([], [0]) == []
+
+
+def test_two_pass_keeps_pretokens_and_opens_the_seams_between_them():
+    phase1 = [(b" ", b" "), (b" ", b"b")]
+    # One pass lets the two spaces merge first; two passes keep the pretoken " b".
+    assert encode("a  b", phase1, None) == [b"a", b"  ", b"b"]
+    assert encode_two_pass("a  b", phase1, [(b"a", b" ")], GPT2, None) == [b"a ", b" b"]
+    assert encode_two_pass("a  b", phase1, [(b"a", b" ")], GPT2, " b") == [b"a ", b" b"]
+    assert encode_two_pass("a  b", phase1, [(b"a", b" ")], GPT2, "a") == [b"a", b" ", b" b"]
+    assert encode_two_pass("ä b", phase1, [(b"\xa4", b" b")], GPT2, "b") == [b"\xc3", b"\xa4", b" b"]
+
+
+# Properties.
+
+letters = st.text(alphabet="ab ", min_size=1, max_size=9).map(str.encode)
+corpora = st.dictionaries(letters, st.integers(1, 4), min_size=1, max_size=8)
+options = st.fixed_dictionaries(
+    {
+        "tie_break": st.sampled_from(TIE_BREAKS),
+        "min_count": st.integers(0, 3),
+        "max_token_bytes": st.sampled_from([None, 2, 3]),
+        "special_tokens": st.sampled_from([(), ("ab",), ("a", "ba")]),
+    }
+)
+
+
+@examples(quick=200, full=1000, counts=corpora, options=options)
+def test_all_trainers_learn_the_same_merges(counts, options):
+    expected = train_naive(counts, 40, **options)
+    for name, train in TRAINERS.items():
+        assert train(counts, 40, **options) == expected, name
+
+
+token_words = st.dictionaries(
+    st.lists(st.sampled_from([b"a", b"b", b"ab", b"ba", b" a"]), min_size=1, max_size=7).map(tuple),
+    st.integers(1, 4),
+    min_size=1,
+    max_size=8,
+)
+
+
+@examples(
+    quick=100,
+    full=300,
+    words=token_words,
+    tie_break=st.sampled_from(TIE_BREAKS),
+    forbidden=st.sampled_from([b"aa", b"b a", b"?"]),
+)
+def test_all_rungs_agree_on_words_of_longer_tokens(words, tie_break, forbidden):
+    learned = [
+        train(
+            words,
+            40,
+            tokens=[*byte_alphabet(), b"ab", b"ba", b" a"],
+            tie_break=tie_break,
+            min_count=1,
+            accept=lambda left, right, _: forbidden not in left + right,
+        )
+        for train in WORD_TRAINERS.values()
+    ]
+    assert all(merges == learned[0] for merges in learned), dict(zip(WORD_TRAINERS, learned, strict=True))
+
+
+@given(corpora, options)
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_encoding_repeats_what_training_did(counts, options):
+    merges = [(left, right) for left, right, _ in train_fast(counts, 40, **options)]
+    for pretoken in counts:
+        trained = tuple(bytes([byte]) for byte in pretoken)
+        for merge in merges:
+            trained = replace_pair(trained, merge)
+        assert tuple(encode(pretoken.decode(), merges, None)) == trained
+
+
+@given(st.text(alphabet="ab \n1'ä日", max_size=40))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_nothing_is_lost(text):
+    phase1 = [(b"a", b"b"), (b"\n", b"\n"), (b" ", b" "), (b" ", b"ab")]
+    phase2 = [(b"1", b"1"), (b"\xa4", b" "), (b"b", b" ab"), (b" ab", b" ab")]
+    assert b"".join(encode(text, phase1 + phase2, GPT2)).decode() == text
+    assert b"".join(encode_two_pass(text, phase1, phase2, GPT2, r"\p{N}+")).decode() == text
+    assert "".join(cut_into_units(text, "line")) == text
+
+
+# HF tokenizers as a third opinion.
+
+
+def hf_tokenizer(pattern):
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
+        [
+            tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated"),
+            tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=256 + 400,
+        min_frequency=0,
+        show_progress=False,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+    )
+    tokenizer.train_from_iterator([TEXT], trainer)
+    return tokenizer
+
+
+@pytest.mark.parametrize("pattern", [GPT2, r" ?\p{L}+"])
+def test_lowest_ids_is_the_tie_break_of_hf_tokenizers(pattern):
+    hf = hf_tokenizer(pattern)
+    characters = {}
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    moved = [byte for byte in range(256) if byte not in printable]
+    characters.update({chr(byte): byte for byte in printable})
+    characters.update({chr(256 + place): byte for place, byte in enumerate(moved)})
+    stored = json.loads(hf.to_str())["model"]["merges"]
+    theirs = [tuple(bytes(characters[c] for c in token) for token in merge) for merge in stored]
+    ours = train_fast(count_pretokens([TEXT], pattern), len(theirs))
+    assert len(theirs) == 400
+    assert [(left, right) for left, right, _ in ours] == theirs
+
+    for text in (TEXT, "catatonic  hat's 1234\n\n äääöö 日日本 aaaaaaa", "thethethe the  the"):
+        spelled = [bytes(characters[c] for c in token) for token in hf.encode(text).tokens]
+        assert encode(text, theirs, pattern) == spelled
+
+
+def test_the_last_rank_of_a_pair_listed_twice_counts():
+    assert ranks_of([(b"a", b"b"), (b"b", b"c"), (b"a", b"b")]) == {(b"a", b"b"): 2, (b"b", b"c"): 1}
+    assert merge_by_rank([b"a", b"b", b"c"], {(b"a", b"b"): 2, (b"b", b"c"): 1}) == [b"a", b"bc"]

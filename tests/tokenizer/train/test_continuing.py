@@ -1,0 +1,205 @@
+"""Training that continues: from a tokenizer, and from a checkpoint."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tokenizer.train.test_training import CORPORA, counts_of, pairs
+from tokenizer import Tokenizer, UserError, patterns, reference, train_bpe
+from tokenizer.definition import Definition
+from tokenizer.reference import TIE_BREAKS
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+@pytest.mark.parametrize("size", [257, 300, 700, 1199, 1200])
+def test_continuing_from_a_tokenizer_equals_one_run(real, tie_break, size):
+    whole = train_bpe(real, 1200, tie_break=tie_break)
+    start = train_bpe(real, size, tie_break=tie_break)
+    extended = train_bpe(real, 1200, start=start, tie_break=tie_break)
+    assert extended.sha256 == whole.sha256
+    assert extended.provenance["phase1"]["continued_from"] == start.name
+    assert extended.provenance["phase1"]["merges"] == 1200 - size
+
+
+@given(corpus=CORPORA, tie_break=st.sampled_from(TIE_BREAKS), min_count=st.integers(1, 3), first=st.integers(0, 12))
+@settings(max_examples=100, deadline=None, derandomize=True)
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_continuing_equals_one_run_on_small_corpora(corpus, tie_break, min_count, first):
+    counts, options = counts_of(corpus), {"special_tokens": ["ab"], "tie_break": tie_break, "min_count": min_count}
+    whole = train_bpe(counts, 280, **options)
+    start = train_bpe(counts, 257 + first, **options)
+    del options["special_tokens"]
+    assert train_bpe(counts, 280, start=start, **options).sha256 == whole.sha256
+
+
+def test_continuing_keeps_the_layout_of_ids(real):
+    merges = train_bpe(real, 600, special_tokens=[]).ranks()
+    start = Tokenizer.from_ranks(
+        merges, pattern=patterns.resolve("superbpe"), special_tokens=["<a>", "<b>"], special_layout="first"
+    )
+    extended = train_bpe(real, 700, start=start)
+    assert extended.special_tokens == {"<a>": 0, "<b>": 1}
+    assert extended.vocab[: start.vocab_size] == start.vocab
+    assert extended.vocab_size == 700
+
+
+def test_tokenizers_that_cannot_be_continued_are_rejected(real, trained):
+    start = train_bpe(real, 400)
+    with pytest.raises(UserError, match=r"vocab_size=300 is less than start has \(400 tokens\); use cut"):
+        train_bpe(real, 300, start=start)
+    with pytest.raises(UserError, match="start has superwords"):
+        train_bpe(real, 5000, start=trained["superwords"])
+    with pytest.raises(UserError, match="start has the pattern 'gpt2', the counts have 'superbpe'"):
+        train_bpe(real, 5000, start=trained["gpt2"])
+
+
+def _imported(n_specials_inside):
+    """Ids out of order, a token that two merges make, one that none makes, a special token among the others."""
+    byte_ids = [*range(255, -1, -1)]
+    at = {byte: byte_ids[byte] for byte in b"abcd "}
+    specials = {"<s>": 256} if n_specials_inside else {}
+    first = 256 + n_specials_inside
+    ab, bc, abc, dd = first, first + 1, first + 2, first + 3
+    merges = [
+        (at[ord("b")], at[ord("c")], bc),
+        (at[ord("a")], at[ord("b")], ab),
+        (ab, at[ord("c")], abc),
+        (at[ord("a")], bc, abc),
+        (at[ord("d")], at[ord("d")], dd),
+    ]
+    return Tokenizer(
+        Definition(
+            byte_ids=byte_ids,
+            merge_ids=np.array(merges, np.uint32),
+            n_phase1_merges=len(merges),
+            pattern=patterns.resolve("none"),
+            special_tokens=specials,
+            ignore_merges=True,
+            unmerged={b"dada": first + 4},
+        )
+    )
+
+
+@given(
+    corpus=st.dictionaries(
+        st.text(alphabet="abcd ", min_size=1, max_size=12).map(str.encode) | st.just(b"dada"),
+        st.integers(1, 5),
+        min_size=1,
+        max_size=8,
+    ),
+    tie_break=st.sampled_from(TIE_BREAKS),
+    inside=st.integers(0, 1),
+)
+@settings(max_examples=100, deadline=None, derandomize=True)
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_continuing_from_an_imported_tokenizer_equals_the_reference(corpus, tie_break, inside):
+    start = _imported(inside)
+    words = Counter()
+    for pretoken, count in corpus.items():
+        words[tuple(start.vocab[i] for i in start.encode_ordinary(pretoken.decode()))] += count
+    expected = reference.train_words(
+        words,
+        10,
+        tokens=[start.vocab[i] for i in start.ordinary_ids()],
+        tie_break=tie_break,
+        min_count=1,
+        accept=lambda left, right, _: left + right != b"<s>",
+    )
+    extended = train_bpe(counts_of(corpus), start.vocab_size + 10, start=start, tie_break=tie_break)
+    assert extended.vocab[: start.vocab_size] == start.vocab
+    assert extended.merges[len(start.merges) :] == pairs(expected)
+    assert extended.special_tokens == start.special_tokens
+    for pretoken in corpus:
+        assert extended.decode_bytes(extended.encode_ordinary(pretoken.decode())) == pretoken
+
+
+def test_an_imported_tokenizer_that_looks_like_ours_keeps_its_ids(real, tmp_path):
+    ours = train_bpe(real, 400)
+    ours.save(tmp_path)
+    imported = Tokenizer.from_file(tmp_path / "tokenizer.json")
+    assert imported.special_layout == "last"
+    extended = train_bpe(real, 500, start=imported)
+    assert extended.vocab[:400] == ours.vocab
+    assert extended.special_tokens == {"<|endoftext|>": 399}
+    assert "imported" in extended.provenance
+    assert extended.merges == train_bpe(real, 500).merges
+
+
+class Stop(Exception):
+    pass
+
+
+def _stop(what, done, total):
+    raise Stop
+
+
+@pytest.mark.parametrize("stops", [1, 3])
+def test_an_interrupted_training_resumes_from_its_checkpoint(real, tmp_path, stops):
+    whole = train_bpe(real, 900)
+    checkpoint = tmp_path / "merges.npz"
+    reached = [0]
+    for _ in range(stops):
+        calls = iter(range(10**9))
+
+        def stop_soon(what, done, total, calls=calls):
+            if next(calls) == 1:
+                reached.append(done)
+                raise Stop
+
+        with pytest.raises(Stop):
+            train_bpe(real, 900, checkpoint=checkpoint, checkpoint_seconds=0, progress=stop_soon)
+        assert checkpoint.exists()
+        assert [path.name for path in tmp_path.iterdir()] == ["merges.npz"]
+    assert reached == sorted(reached)
+    seen = []
+    resumed = train_bpe(real, 900, checkpoint=checkpoint, progress=lambda what, done, total: seen.append(done))
+    assert resumed.sha256 == whole.sha256
+    assert seen[0] >= reached[-1] > 0
+    # All merges are in it until the caller has saved the tokenizer.
+    assert checkpoint.exists()
+    again = train_bpe(real, 900, checkpoint=checkpoint, progress=lambda what, done, total: seen.append(done))
+    assert again.sha256 == whole.sha256
+    assert seen[-1] == 900 - 257
+
+
+def test_a_checkpoint_of_another_training_is_rejected(real, tmp_path):
+    checkpoint = tmp_path / "merges.npz"
+    with pytest.raises(Stop):
+        train_bpe(real, 900, checkpoint=checkpoint, checkpoint_seconds=0, progress=_stop)
+    for options in ({"tie_break": "lexicographic-greatest"}, {"min_count": 2}, {"special_tokens": ["<x>"]}):
+        with pytest.raises(UserError, match=r"merges\.npz is the checkpoint of another training"):
+            train_bpe(real, 900, checkpoint=checkpoint, **options)
+    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
+    with pytest.raises(UserError, match=r"merges\.npz is damaged .*delete it"):
+        train_bpe(real, 900, checkpoint=checkpoint)
+
+
+def test_a_checkpoint_with_too_many_merges_is_cut(real, tmp_path):
+    checkpoint = tmp_path / "merges.npz"
+    calls = iter(range(10**9))
+
+    def stop_late(what, done, total):
+        if done > 500 or next(calls) > 10**6:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train_bpe(real, 900, checkpoint=checkpoint, checkpoint_seconds=0, progress=stop_late)
+    smaller = train_bpe(real, 400, checkpoint=checkpoint)
+    assert smaller.sha256 == train_bpe(real, 400).sha256
+    assert smaller.provenance["phase1"]["selecting_seconds"] is None
+
+
+def test_a_checkpoint_that_cannot_be_written_is_an_error_at_once(real, tmp_path):
+    with pytest.raises(UserError, match=r"nowhere.*cannot be written"):
+        train_bpe(real, 400, checkpoint=tmp_path / "nowhere" / "merges.npz")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00v\x00{'descr': '<i8'"])
+def test_any_damaged_checkpoint_is_rejected(real, tmp_path, content):
+    checkpoint = tmp_path / "merges.npz"
+    checkpoint.write_bytes(content)
+    with pytest.raises(UserError, match=r"merges\.npz is damaged .*delete it"):
+        train_bpe(real, 900, checkpoint=checkpoint)

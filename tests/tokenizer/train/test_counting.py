@@ -1,0 +1,272 @@
+import json
+from collections import Counter
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import texts
+from tests.flipping import flips
+from tokenizer import (
+    Batch,
+    Corpus,
+    CorpusConfig,
+    PretokenCounts,
+    UserError,
+    count_pretokens,
+    mix_counts,
+    patterns,
+    reference,
+)
+
+SPECIALS = ["<|endoftext|>", "<|end", "\n\n", "éé"]
+
+
+@pytest.fixture(scope="module")
+def documents(disputed):
+    """Real and generated text with special strings in it, without what newer Unicode classes otherwise."""
+    found = ["", *texts.sample(60_000), "a<|endoftext|> b<|endoftext|><|end|>", "é" * 9, "last line\n"]
+    return ["".join(c for c in text if c not in disputed) for text in found]
+
+
+def counted(documents, pattern, **options):
+    return count_pretokens([Batch.from_texts(documents)], pattern, **options)
+
+
+@pytest.mark.parametrize("specials", [[], SPECIALS])
+@pytest.mark.parametrize("unit", ["document", "line"])
+@pytest.mark.parametrize("pattern", ["gpt2", "superbpe", "none", r"\w+"])
+def test_counts_equal_the_reference(documents, pattern, unit, specials):
+    ours = counted(documents, pattern, unit=unit, special_tokens=specials)
+    regex = patterns.resolve(pattern).regex or None
+    expected = reference.count_pretokens(documents, regex, unit=unit, special_tokens=specials)
+    pairs = list(ours.items())
+    assert dict(pairs) == expected
+    assert pairs == sorted(expected.items())
+    assert ours.n_total == expected.total()
+    assert ours.n_distinct == len(expected)
+    assert ours.n_documents == len(documents)
+    assert ours.n_bytes == sum(len(text.encode()) for text in documents)
+
+
+@given(
+    documents=st.lists(st.text(alphabet="ab \n'é<", max_size=20), min_size=1, max_size=5).filter(any),
+    pattern=st.sampled_from(["gpt2", "o200k", "none", "a|b+", "punctuation-fence"]),
+    unit=st.sampled_from(["document", "line"]),
+    specials=st.sampled_from([[], ["<<"], ["a<b", "a<", "<a", "aa"], ["éé"], [" "]]),
+)
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_counts_of_dense_text_equal_the_reference(documents, pattern, unit, specials):
+    ours = counted(documents, pattern, unit=unit, special_tokens=specials)
+    regex = patterns.resolve(pattern).regex or None
+    assert dict(ours.items()) == reference.count_pretokens(documents, regex, unit=unit, special_tokens=specials)
+
+
+def test_threads_and_batches_change_no_byte(documents):
+    whole = counted(documents, "llama3", unit="line", special_tokens=SPECIALS, threads=1)
+    for threads, size in [(1, 1), (2, 7), (5, 1), (16, 50)]:
+        batches = [Batch.from_texts(documents[i : i + size]) for i in range(0, len(documents), size)]
+        parts = count_pretokens(batches, "llama3", unit="line", special_tokens=SPECIALS, threads=threads)
+        assert parts.data.tobytes() == whole.data.tobytes()
+        assert parts.offsets.tobytes() == whole.offsets.tobytes()
+        assert parts.counts.tobytes() == whole.counts.tobytes()
+        assert (parts.n_bytes, parts.n_documents) == (whole.n_bytes, whole.n_documents)
+
+
+def test_pretokens_of_every_length_are_counted():
+    # Table slots, short and long keys: lengths around every power of two.
+    lengths = sorted({n + d for n in (1, 2, 4, 8, 16, 32, 64, 128, 4096, 70_000) for d in (-1, 0, 1)} - {0})
+    documents = ["x" * length for length in lengths] * 2 + ["y" * length for length in lengths]
+    expected = Counter(document.encode() for document in documents)
+    assert dict(counted(documents, "none", threads=3).items()) == expected
+
+
+def test_saved_counts_load_unchanged(documents, tmp_path):
+    counts = counted(documents, r"[a-z]+", unit="line", special_tokens=["éa日"])
+    counts.save(tmp_path / "counts.parquet")
+    loaded = PretokenCounts.load(tmp_path / "counts.parquet")
+    for name in ("data", "offsets", "counts"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(counts, name))
+        assert getattr(loaded, name).dtype == getattr(counts, name).dtype
+    for name in ("pattern", "unit", "special_tokens", "n_bytes", "n_documents", "n_distinct", "n_total"):
+        assert getattr(loaded, name) == getattr(counts, name)
+    table = pq.read_table(tmp_path / "counts.parquet")
+    assert table.column_names == ["bytes", "count"]
+    assert table["bytes"].to_pylist() == [key for key, _ in counts.items()]
+
+
+def test_files_that_hold_no_counts_are_rejected(tmp_path):
+    with pytest.raises(UserError, match=r"no pretoken counts at .*nothing\.parquet"):
+        PretokenCounts.load(tmp_path / "nothing.parquet")
+    table = pq.read_table(_saved(tmp_path)).replace_schema_metadata({})
+    pq.write_table(table, tmp_path / "foreign.parquet")
+    with pytest.raises(UserError, match=r"foreign\.parquet is not a file of pretoken counts of format version 1 to 2"):
+        PretokenCounts.load(tmp_path / "foreign.parquet")
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"not a Parquet file at all"])
+def test_damaged_files_are_rejected(tmp_path, content):
+    (tmp_path / "counts.parquet").write_bytes(content)
+    with pytest.raises(UserError, match=r"counts\.parquet"):
+        PretokenCounts.load(tmp_path / "counts.parquet")
+
+
+def test_a_truncated_file_is_rejected(tmp_path):
+    path = _saved(tmp_path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(UserError, match=r"counts\.parquet"):
+        PretokenCounts.load(path)
+
+
+def test_no_flipped_bit_is_used(tmp_path):
+    path = _saved(tmp_path)
+    expected = list(PretokenCounts.load(path).items())
+    rejected = 0
+    for bit in flips(path, 300):
+        try:
+            assert list(PretokenCounts.load(path).items()) == expected, f"bit {bit}"
+        except UserError:
+            rejected += 1
+    assert rejected > 100  # the others are in parts of Parquet's metadata that decide nothing
+
+
+def _saved(folder):
+    counted(["some text"], "gpt2").save(folder / "counts.parquet")
+    return folder / "counts.parquet"
+
+
+def test_uncountable_input_is_an_error():
+    with pytest.raises(UserError, match="the corpus is empty"):
+        count_pretokens([], "gpt2")
+    with pytest.raises(UserError, match="the corpus is empty"):
+        counted(["", ""], "gpt2")
+    with pytest.raises(UserError, match="unit"):
+        counted(["a"], "gpt2", unit="page")
+    with pytest.raises(UserError, match="did you mean 'llama3'"):
+        counted(["a"], "lama3")
+    with pytest.raises(UserError, match="threads=0"):
+        counted(["a"], "gpt2", threads=0)
+
+
+def test_progress_reaches_all_bytes():
+    seen = []
+    batches = [Batch.from_texts(["some text"])] * 3
+    count_pretokens(batches, "gpt2", progress=lambda what, done, total: seen.append((what, done, total)))
+    assert seen[-1] == ("bytes counted", 27, None)
+
+
+# ------------------------------------------------------------------------------------------ memory and disk
+
+
+@pytest.mark.parametrize(("threads", "memory"), [(1, 1), (2, 1), (3, 600_000), (2, 10**9)])
+def test_memory_changes_no_byte(documents, tmp_path, threads, memory):
+    whole = counted(documents, "gpt2", threads=1, memory_bytes=None)
+    batches = [Batch.from_texts(documents[i : i + 9]) for i in range(0, len(documents), 9)]
+    parts = count_pretokens(batches, "gpt2", threads=threads, memory_bytes=memory, spill_folder=tmp_path)
+    for name in ("data", "offsets", "counts"):
+        assert getattr(parts, name).tobytes() == getattr(whole, name).tobytes()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_more_runs_than_one_merge_takes(tmp_path):
+    batches = [Batch.from_texts([f"w{i} w{i % 7} the"]) for i in range(200)]
+    counts = count_pretokens(batches, "gpt2", threads=2, memory_bytes=1, spill_folder=tmp_path)
+    expected = reference.count_pretokens([f"w{i} w{i % 7} the" for i in range(200)], patterns.resolve("gpt2").regex)
+    assert dict(counts.items()) == expected
+
+
+def test_an_interrupted_count_leaves_no_files(tmp_path):
+    def batches():
+        for i in range(100):
+            yield Batch.from_texts([f"word{i} " * 100])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        count_pretokens(batches(), "gpt2", memory_bytes=1, spill_folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_impossible_memory_and_folders_are_errors(tmp_path):
+    with pytest.raises(UserError, match="memory_bytes=0"):
+        counted(["a"], "gpt2", memory_bytes=0)
+    with pytest.raises(UserError, match=r"spill_folder=.*nowhere"):
+        counted(["a"], "gpt2", spill_folder=tmp_path / "nowhere")
+
+
+# ---------------------------------------------------------------------------------------- files and mixtures
+
+
+def _files(folder, documents, n=3):
+    for i in range(n):
+        lines = [json.dumps({"text": text}) + "\n" for text in documents[i::n]]
+        (folder / f"{i}.jsonl").write_text("".join(lines), encoding="utf-8")
+    return Corpus(CorpusConfig(paths=[str(folder / "*.jsonl")], batch_bytes=5000))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_a_corpus_is_counted_in_any_order(documents, tmp_path, threads):
+    corpus = _files(tmp_path, documents)
+    counts = count_pretokens(corpus, "gpt2", threads=threads)
+    expected = counted([text for text in documents if text], "gpt2")
+    assert list(counts.items()) == list(expected.items())
+    assert (counts.n_bytes, counts.n_documents) == (expected.n_bytes, expected.n_documents)
+
+
+def test_one_long_text_file_is_counted_in_parts(documents, tmp_path):
+    text = "\n".join(documents).replace("\r", " ") * 40
+    (tmp_path / "long.txt").write_text(text, encoding="utf-8", newline="")
+    (tmp_path / "short.txt").write_text("A second file.", encoding="utf-8")
+    corpus = Corpus(CorpusConfig(paths=[str(tmp_path)], batch_bytes=1 << 20))
+    parts = list(corpus.batches("train", parts=True))
+    assert len(parts) > 2
+    assert [batch.continued for batch in parts] == [False] + [True] * (len(parts) - 2) + [False]
+    for pattern in ("gpt2", "llama3", "o200k", "none"):
+        counts = count_pretokens(corpus, pattern, threads=2)
+        assert counts.n_documents == 2
+        whole = counted([text, "A second file."], pattern, threads=1)
+        assert list(counts.items()) == list(whole.items())
+
+
+def test_documents_are_not_split_where_whole_documents_matter(tmp_path):
+    (tmp_path / "long.txt").write_text("word " * 500_000)
+    for options in ({"max_bytes": 10**9}, {"heldout_fraction": 0.5}, {"min_document_bytes": 5}):
+        corpus = Corpus(CorpusConfig(paths=[str(tmp_path)], **options))
+        assert [len(batch) for batch in corpus.batches("all", parts=True)] == [1]
+
+
+def test_special_strings_with_word_ends_in_them_are_not_cut(tmp_path):
+    text = "a b " * 300_000
+    (tmp_path / "long.txt").write_text(text)
+    corpus = Corpus(CorpusConfig(paths=[str(tmp_path)]))
+    counts = count_pretokens(corpus, "gpt2", special_tokens=["a b"], threads=2)
+    assert dict(counts.items()) == {b" ": 300_000}
+
+
+def test_a_mixture_adds_up(documents):
+    half = len(documents) // 2
+    parts = [counted(documents[:half], "gpt2"), counted(documents[half:], "gpt2")]
+    assert list(mix_counts([(parts[0], 1), (parts[1], 1)]).items()) == list(counted(documents, "gpt2").items())
+    mixed = mix_counts([(parts[0], 3), (parts[1], 2)])
+    expected = Counter()
+    for part, weight in zip(parts, (3, 2), strict=True):
+        expected.update({pretoken: count * weight for pretoken, count in part.items()})
+    assert list(mixed.items()) == sorted(expected.items())
+    assert mixed.n_bytes == 3 * parts[0].n_bytes + 2 * parts[1].n_bytes
+    assert mixed.n_documents == 3 * parts[0].n_documents + 2 * parts[1].n_documents
+
+
+def test_impossible_mixtures_are_errors():
+    counts = counted(["some text"], "gpt2")
+    with pytest.raises(UserError, match="no counts"):
+        mix_counts([])
+    for weight in (0, -1, 0.5, True):
+        with pytest.raises(UserError, match="not a positive integer"):
+            mix_counts([(counts, weight)])
+    with pytest.raises(UserError, match="differ in their pattern"):
+        mix_counts([(counts, 1), (counted(["some text"], "llama3"), 1)])
+    with pytest.raises(UserError, match="differ in their unit"):
+        mix_counts([(counts, 1), (counted(["some text"], "gpt2", unit="line"), 1)])
+    with pytest.raises(UserError, match="64 bits"):
+        mix_counts([(counts, 2**63), (counts, 2**63)])

@@ -1,0 +1,284 @@
+import tempfile
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from experiments.benchmarks.ladder.trainers import EXACT, TRAINERS
+from tests import texts
+from tests.tokenizer.formats.other_formats import added, hf_file
+from tokenizer import (
+    Batch,
+    PretokenCounts,
+    Tokenizer,
+    UserError,
+    count_pretokens,
+    formats,
+    patterns,
+    reference,
+    spelling,
+    train_bpe,
+)
+from tokenizer.reference import TIE_BREAKS
+from tokenizer.train.summary import summary
+
+
+def counts_of(pretokens):
+    """Counts given outright, whatever pattern may have cut them."""
+    keys = sorted(pretokens)
+    return PretokenCounts(
+        data=np.frombuffer(b"".join(keys), np.uint8),
+        offsets=np.cumsum([0, *map(len, keys)]).astype(np.int64),
+        counts=np.array([pretokens[key] for key in keys], np.uint64),
+        pattern=patterns.resolve("none"),
+        unit="document",
+        special_tokens=(),
+        n_bytes=sum(len(key) * count for key, count in pretokens.items()),
+        n_documents=1,
+    )
+
+
+def pairs(merges):
+    return [(left, right) for left, right, _ in merges]
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_merges_of_real_text_equal_the_reference(real, tie_break):
+    tokenizer = train_bpe(real, 256 + 900, special_tokens=[], tie_break=tie_break)
+    expected = reference.train_fast(dict(real.items()), 900, tie_break=tie_break)
+    assert len(expected) == 900
+    assert tokenizer.merges == pairs(expected)
+    assert tokenizer.provenance["phase1"]["last_count"] == expected[-1][2]
+
+
+def test_tie_breaks_differ_on_real_text(real):
+    merges = [tuple(train_bpe(real, 700, tie_break=tie_break).merges) for tie_break in TIE_BREAKS]
+    assert len(set(merges)) == 3
+
+
+def test_merges_without_a_fence_equal_the_reference():
+    documents = [text[:2000] for text in texts.sample(100_000)][:40]
+    counts = count_pretokens([Batch.from_texts(documents)], "none", unit="line")
+    assert train_bpe(counts, 556, special_tokens=[]).merges == pairs(reference.train_fast(dict(counts.items()), 300))
+
+
+# Few letters and short words make runs, ties and pairs that vanish; a few high counts make sums that differ.
+LETTERS = st.sampled_from(["ab", "a", "abc ", "é!", "\x00\xff a"])
+WORDS = LETTERS.flatmap(lambda letters: st.text(alphabet=letters, min_size=1, max_size=14)).map(str.encode)
+CORPORA = st.dictionaries(WORDS, st.sampled_from([1, 1, 1, 2, 3, 7, 2**33]), min_size=1, max_size=8)
+
+
+@given(
+    corpus=CORPORA,
+    tie_break=st.sampled_from(TIE_BREAKS),
+    min_count=st.integers(1, 4),
+    max_token_bytes=st.sampled_from([None, 2, 3, 5]),
+    special_tokens=st.sampled_from([(), ("ab",), ("aa", "b a"), ("éé", "é!")]),
+)
+@settings(max_examples=200, deadline=None, derandomize=True)
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_merges_of_small_corpora_equal_the_reference(corpus, tie_break, min_count, max_token_bytes, special_tokens):
+    options = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}
+    tokenizer = train_bpe(counts_of(corpus), 300, special_tokens=special_tokens, **options)
+    n_merges = 300 - 256 - len(special_tokens)
+    expected = reference.train_naive(corpus, n_merges, special_tokens=special_tokens, **options)
+    assert tokenizer.merges == pairs(expected)
+    assert tokenizer.provenance["phase1"]["ran_out_of_pairs"] == (len(expected) < n_merges)
+
+
+@pytest.mark.parametrize("length", [2, 3, 4, 7, 64, 1000, 65_537])
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_runs_of_one_letter_merge_as_in_the_reference(length):
+    corpus = {b"a" * length: 3, b"b" + b"a" * (length // 2): 2}
+    tokenizer = train_bpe(counts_of(corpus), 256 + 6, special_tokens=[], max_token_bytes=40)
+    assert tokenizer.merges == pairs(reference.train_naive(corpus, 6, max_token_bytes=40))
+
+
+def test_counts_beyond_32_bits_are_exact():
+    corpus = {b"ab": 2**40, b"cd": 2**40 + 1, b"ef": 2**40 - 1}
+    tokenizer = train_bpe(counts_of(corpus), 259, special_tokens=[])
+    assert tokenizer.merges == [(b"c", b"d"), (b"a", b"b"), (b"e", b"f")]
+
+
+def test_rare_pairs_and_long_tokens_are_not_made(real):
+    with pytest.warns(UserWarning, match="ran out of pairs"):
+        tokenizer = train_bpe(real, 30_000, min_count=5, max_token_bytes=6)
+    expected = reference.train_fast(dict(real.items()), 30_000, min_count=5, max_token_bytes=6)
+    assert tokenizer.merges == pairs(expected)
+    assert max(map(len, (left + right for left, right in tokenizer.merges))) == 6
+    assert tokenizer.provenance["phase1"]["last_count"] == 5
+
+
+def test_running_out_of_pairs_warns_and_is_recorded():
+    counts = count_pretokens([Batch.from_texts(["abc abc"])], "gpt2")
+    with pytest.warns(UserWarning, match=r"ran out of pairs after 3 of 743 merges; the vocabulary has 260 tokens"):
+        tokenizer = train_bpe(counts, 1000)
+    assert tokenizer.vocab_size == 260
+    assert tokenizer.provenance["phase1"]["ran_out_of_pairs"] is True
+    assert tokenizer.provenance["phase1"]["vocab_size_asked"] == 1000
+    assert tokenizer.special_tokens == {"<|endoftext|>": 259}
+    assert train_bpe(counts, 259).provenance["phase1"]["ran_out_of_pairs"] is False
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_no_token_spells_a_special_string(tie_break):
+    counts = count_pretokens([Batch.from_texts(["<|end|> <|end|> the the then"] * 9)], "none")
+    with pytest.warns(UserWarning, match="ran out of pairs"):
+        tokenizer = train_bpe(counts, 400, special_tokens=["<|end|>", "the"], tie_break=tie_break)
+    learned = tokenizer.vocab[256:-2]
+    assert b"<|end|>" not in learned
+    assert b"the" not in learned
+    assert any(b"<|end|" in token for token in learned)
+    expected = reference.train_fast(dict(counts.items()), 142, special_tokens=["<|end|>", "the"], tie_break=tie_break)
+    assert tokenizer.merges == pairs(expected)
+
+
+@pytest.mark.parametrize("tie_break", TIE_BREAKS)
+def test_merges_nest(real, tie_break):
+    larger = train_bpe(real, 600, tie_break=tie_break)
+    smaller = train_bpe(real, 400, tie_break=tie_break)
+    assert larger.merges[: len(smaller.merges)] == smaller.merges
+    cut = larger.cut(400)
+    assert cut.sha256 == smaller.sha256 != larger.sha256
+    assert cut.vocab == smaller.vocab
+    assert cut.special_tokens == {"<|endoftext|>": 399}
+
+
+@pytest.mark.parametrize(
+    ("vocab_size", "special_tokens", "message"),
+    [
+        (200, ["<|endoftext|>"], r"vocab_size=200 is below 256 bytes \+ 1 special token\(s\); use at least 257"),
+        (257, ["<a>", "<b>"], r"vocab_size=257 .* use at least 258"),
+        (300, ["<a>", "<a>"], "repeats a string"),
+        (300, [""], "contains an empty one"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_errors(real, vocab_size, special_tokens, message):
+    with pytest.raises(UserError, match=message):
+        train_bpe(real, vocab_size, special_tokens=special_tokens)
+
+
+NEVER_SAVED = [
+    ("abc", "special_tokens='abc' is not a list of strings"),
+    ([5], r"special_tokens=\[5\] is not a list of strings"),
+    (["<a>", "<a>"], "repeats a string"),
+    ([""], "contains an empty one"),
+    (["<\udc80>"], "lone surrogate"),
+    (["a"], r"'a' is also how tokenizer.json writes the ordinary token b'a'; use another string, such as '<\|a\|>'"),
+    (["é"], r"'é' is also how tokenizer.json writes the ordinary token b'\\xe9'"),
+    (["Ġ"], "'Ġ' is also how tokenizer.json writes the ordinary token b' '"),
+    (["Ġt"], "'Ġt' is also how tokenizer.json writes the ordinary token b' t'"),
+    (["Ã©t"], "'Ã©t' is also how"),
+    (["©t"], "'©t' is also how"),  # the end of é, and t
+]
+
+
+@pytest.mark.parametrize(("special_tokens", "message"), NEVER_SAVED)
+def test_special_tokens_that_cannot_be_saved_are_rejected_at_the_start(real, special_tokens, message):
+    with pytest.raises(UserError, match=message):
+        count_pretokens([], "gpt2", special_tokens=special_tokens)
+    with pytest.raises(UserError, match=message):
+        train_bpe(real, 300, special_tokens=special_tokens)
+
+
+STRINGS = st.text(st.sampled_from("at é日Ġ©«\n<"), min_size=1, max_size=3)
+
+
+@given(special_tokens=st.lists(STRINGS, min_size=1, max_size=3), pattern=st.sampled_from(["gpt2", "none"]))
+@example(special_tokens=["at"], pattern="none")
+@example(special_tokens=["«a«", " ", "\n"], pattern="gpt2")
+@settings(max_examples=50, deadline=None, derandomize=True)
+@pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
+def test_every_trained_tokenizer_can_be_saved(special_tokens, pattern):
+    batch = Batch.from_texts(["at at étét 日日 «a« a t\n\n é" * 3])
+    try:
+        counts = count_pretokens([batch], pattern, special_tokens=special_tokens)
+    except UserError:
+        with pytest.raises(UserError):
+            train_bpe(count_pretokens([batch], pattern), 300, special_tokens=special_tokens)
+        return
+    for kept in (special_tokens, []):  # strings that did not cut the text are in it
+        counts = count_pretokens([batch], pattern, special_tokens=kept)
+        tokenizer = train_bpe(counts, 300, special_tokens=special_tokens)
+        with tempfile.TemporaryDirectory() as folder:
+            tokenizer.save(folder)
+            again = Tokenizer.load(folder)
+        assert again.sha256 == tokenizer.sha256
+        assert [again.encode(string, allowed_special="all") for string in special_tokens] == [
+            [again.special_tokens[string]] for string in special_tokens
+        ]
+
+
+def test_training_from_a_tokenizer_makes_no_token_with_the_bytes_of_an_added_one(tmp_path):
+    start = Tokenizer.from_file(hf_file(tmp_path, added_tokens=[added("th", 260, special=False)]))
+    counts = count_pretokens([Batch.from_texts(["the thin that"] * 3)], start.pattern)
+    grown = train_bpe(counts, 263, start=start)
+    assert b"th" not in [grown.vocab[i] for i in grown.ordinary_ids()]
+    formats.write(grown, tmp_path / "grown", "hf")
+    assert Tokenizer.from_file(tmp_path / "grown").encode("thin") == grown.encode("thin")
+    named = Tokenizer.from_file(hf_file(tmp_path, added_tokens=[added("Ġt", 260, special=False)]))
+    with pytest.raises(UserError, match=r"'Ġt' is also how tokenizer\.json writes the ordinary token b' t'"):
+        train_bpe(counts, 263, start=named)
+
+
+def test_an_unknown_tie_break_is_an_error(real):
+    with pytest.raises(UserError, match="lowest-ids"):
+        train_bpe(real, 300, tie_break="random")
+
+
+@pytest.mark.parametrize("option", [{"min_count": -1}, {"max_token_bytes": -1}])
+def test_negative_numbers_are_errors(real, option):
+    with pytest.raises(UserError, match=f"{next(iter(option))}=-1"):
+        train_bpe(real, 300, **option)
+
+
+def test_the_smallest_vocabulary_has_bytes_and_specials_only(real):
+    tokenizer = train_bpe(real, 257)
+    assert tokenizer.merges == []
+    assert tokenizer.vocab == [bytes([byte]) for byte in range(256)] + [b"<|endoftext|>"]
+
+
+def test_an_exception_in_progress_ends_training(real):
+    def stop(what, done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_bpe(real, 1200, progress=stop)
+
+
+def test_progress_ends_at_the_total(real):
+    seen = []
+    train_bpe(real, 600, progress=lambda what, done, total: seen.append((what, done, total)))
+    assert seen[-1] == ("merges", 343, 343)
+
+
+def test_no_merge_makes_a_token_that_is_too_long():
+    with pytest.warns(UserWarning, match="pair") as warned:
+        tokenizer = train_bpe(counts_of({b"=" * 131_074: 1}), 296)
+    messages = sorted(str(warning.message) for warning in warned)
+    assert len(messages) == 2
+    assert messages[0].startswith("2 pair(s) were not merged, since a token has at most 65,536 bytes")
+    assert "Lower max_token_bytes, to" in messages[0]
+    assert "ran out of pairs after 16 of 39 merges" in messages[1]
+    assert max(map(len, tokenizer.vocab)) == spelling.LONGEST_TOKEN == 65_536
+    assert tokenizer.provenance["phase1"]["too_long"] == summary(tokenizer)["too_long"] == 2
+    assert tokenizer.decode(tokenizer.encode("=" * 200_000)) == "=" * 200_000
+
+
+@pytest.mark.parametrize("trainer", EXACT)
+def test_the_longest_token_equals_the_reference(monkeypatch, trainer):
+    monkeypatch.setattr(spelling, "LONGEST_TOKEN", 5)
+    corpus = {b"abcabcabcabc": 5, b"xyxyxyxyxy": 4, b"aaaaaaaaaaa": 3}
+    merges = TRAINERS[trainer](corpus, 30)
+    assert max(len(left + right) for left, right, _ in merges) <= 5
+    with pytest.warns(UserWarning, match="ran out of pairs"), pytest.warns(UserWarning, match="were not merged"):
+        tokenizer = train_bpe(counts_of(corpus), 256 + 30, special_tokens=[])
+    assert tokenizer.merges == pairs(merges)
+    assert tokenizer.provenance["phase1"]["too_long"] > 0
+
+
+def test_counts_that_add_up_to_more_than_64_bits_are_rejected():
+    with pytest.raises(UserError, match="64 bits"):
+        train_bpe(counts_of({b"ab": 2**63, b"abc": 2**63}), 260)
+    assert counts_of({b"ab": 2**63, b"abc": 2**63}).n_total == 2**64
