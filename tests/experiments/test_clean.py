@@ -16,7 +16,7 @@ from experiments.cli.compose import load
 from experiments.cli.main import run
 from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
-from tests.experiments.demo import make
+from tests.experiments.store.demo import make
 from tokenizer.checksums import read_sealed
 
 if TYPE_CHECKING:

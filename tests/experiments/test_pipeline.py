@@ -17,7 +17,7 @@ from experiments import pipeline
 from experiments.cli.main import run
 from experiments.stages import phase2
 from tests.experiments.conftest import run_stages
-from tests.experiments.outputs import names_by_stage, paths, rejected, wait_until
+from tests.experiments.outputs import names_by_stage, wait_until
 from tokenizer.errors import UserError
 
 
@@ -104,7 +104,7 @@ def test_three_seeds_are_compared_as_pairs_of_runs(
     metrics = [json.loads(line) for line in (tmp_path / "outputs" / "metrics.jsonl").read_text().splitlines()]
     (compared,) = [row for row in metrics if row["group"] == "comparison" and row["n_seeds"] == 3]
     assert len(compared["seed_differences"]) == 3
-    _rejected("evaluate", [*tiny, "lm.n_seeds=0"], tmp_path)
+    rejected("evaluate", [*tiny, "lm.n_seeds=0"], tmp_path)
 
 
 def test_a_sweep_over_transitions_counts_once_and_trains_phase_1_once(tiny: list[str], tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from experiments.benchmarks.ladder.selection import Ties
 from experiments.benchmarks.ladder.trainers import EXACT, TRAINERS
 from experiments.benchmarks.ladder.words import IndexedWords, InPlaceWords, TrackedWords, merge_and_track
-from tests.experiments.ladder_encoders import ENCODERS, replay
+from tests.experiments.benchmarks.ladder.encoders import ENCODERS, replay
 from tokenizer import Tokenizer, patterns
 from tokenizer.reference import (
     as_bytes,

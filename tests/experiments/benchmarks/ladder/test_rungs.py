@@ -5,7 +5,6 @@ import random
 from pydoc_data.topics import topics
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.benchmarks.ladder.parallel import ParallelWords, Workers
@@ -13,7 +12,8 @@ from experiments.benchmarks.ladder.selection import CachedTopPairs, SortedPairs,
 from experiments.benchmarks.ladder.trainers import EXACT, TRAINERS, divergence, learn
 from experiments.benchmarks.ladder.words import InPlaceWords
 from tests import texts
-from tests.experiments.ladder_encoders import ENCODERS, merge_linked, replay
+from tests.experiments.benchmarks.ladder.encoders import ENCODERS, merge_linked, replay
+from tests.properties import examples
 from tokenizer.reference import (
     TIE_BREAKS,
     as_bytes,
