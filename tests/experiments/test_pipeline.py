@@ -17,7 +17,7 @@ from experiments import pipeline
 from experiments.cli.main import run
 from experiments.stages import phase2
 from tests.experiments.conftest import run_stages
-from tests.experiments.outputs import names_by_stage, wait_until
+from tests.experiments.outputs import names_by_stage, rejected, wait_until
 from tokenizer.errors import UserError
 
 
