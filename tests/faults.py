@@ -4,7 +4,7 @@
     python -m tests.faults disks 50       # let a disk of random size fill up (a tmpfs), enlarge it, repeat, compare
     python -m tests.faults flips 1000     # flip random bits of all kinds of artifact files; none may be used
 
-Each prints what happened and fails if anything was lost, silently wrong or ended in a traceback. The slow tests run a
+Each prints what happened and fails if anything was lost or silently wrong, or if a run ended in a traceback. The slow tests run a
 sample.
 """
 
@@ -77,7 +77,7 @@ def forked(corpus: Path, folder: Path, log: Path) -> int:
 
 
 def kills(root: Path, n: int, seed: int = 0) -> Counter[str]:
-    """Kill the experiment `n` times, each time repeating it, some eight times from its beginning to its end."""
+    """Kill the experiment `n` times and rerun it after each kill; each complete run is killed about eight times."""
     corpus = write_corpus(root / "tiny.jsonl")
     assert forked(corpus, root / "whole", root / "log") == 0, (root / "log").read_text()
     expected = hashes(root / "whole" / "artifacts")

@@ -48,7 +48,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Make an OSError in the block name `path`: those of `write` and `fsync` name no file."""
+    """Add `path` to every OSError in the block without a file name, as `write` and `fsync` raise it."""
     try:
         yield
     except OSError as error:

@@ -2,7 +2,7 @@
 
 A pattern cuts text into its matches and the gaps between them. Several regexes, one per line, are a sequence: each cuts
 the pieces of the previous one, as in HF's `Sequence` of splits. The regexes of the named patterns are next to their
-scanners in the native core (`native/src/pretokenize/named.rs`); any other regex runs in an engine with look-around.
+scanners in the native core (`native/src/pretokenize/patterns.rs`); any other regex runs in an engine with look-around.
 
 - `gpt2`: GPT-2's.
 - `cl100k`: GPT-3.5's and GPT-4's.

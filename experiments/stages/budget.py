@@ -104,7 +104,7 @@ def open_run(context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder]
 
 
 def check(context: Context, runs: Sequence[Amounts]) -> None:
-    """Raise a UserError unless these finished runs have the equal budgets that `plan` found."""
+    """Raise a UserError unless the budgets of these finished runs are equal within the tolerance."""
     budget = context.config.budget
     _check(budget, [run.of_mode(budget.mode) for run in runs])
 

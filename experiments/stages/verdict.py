@@ -138,7 +138,7 @@ def lost_text(each: ArmResult) -> str:
     if loss is None or not (loss.changed_documents or loss.unknown_tokens or loss.unaccounted_bytes):
         return ""
     unknown = f", {loss.unknown_tokens:,} unknown tokens" if loss.unknown_tokens else ""
-    lacking = f", {loss.unaccounted_bytes:,} bytes in no token" if loss.unaccounted_bytes else ""
+    lacking = f", {loss.unaccounted_bytes:,} bytes covered by no token" if loss.unaccounted_bytes else ""
     return f"{loss.changed_documents:,} documents changed{unknown}{lacking}"
 
 

@@ -74,11 +74,11 @@ def load_pretrained(
 
     Args:
         source: A file, a folder, or a repository's id, as "gpt2" or "org/name".
-        revision: Of a repository: a branch, a tag or a commit hash.
+        revision: Branch, tag or commit hash, if the source is a repository.
         from_hub: The source is a repository, even if there is a path of that name.
         add_special_tokens: Strings that must be special tokens; those that are not get new ids after all others.
         cache: As in `hub.snapshot`.
-        pattern: As in `Tokenizer.from_file`, like the rest.
+        pattern: See `Tokenizer.from_file`.
         special_tokens: See `Tokenizer.from_file`.
         ignore: See `Tokenizer.from_file`.
 

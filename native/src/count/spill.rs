@@ -83,7 +83,7 @@ impl Run {
     ) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("{}: cannot spill counts: {error}", path.display());
         let file = BufWriter::with_capacity(BUFFER, File::create_new(&path).map_err(failed)?);
-        // From here on dropping the run deletes the file, also if writing fails.
+        // From here on, dropping the run deletes the file, even if writing fails.
         let mut run = Self { path: path.clone(), length: 0, input: None };
         let mut output = zstd::Encoder::new(file, 1).map_err(failed)?;
         output.window_log(WINDOW_LOG).map_err(failed)?;

@@ -1,4 +1,5 @@
-//! Encoding in two levels: cached phase-1 pieces, then phase-2 merges on runs of phase-1 tokens.
+//! Encoding in two levels: cached phase-1 pieces, then phase-2 merges on runs of phase-1 tokens. Two-pass encoding,
+//! which needs both patterns, is in `encoder` (`encode_in_spans`).
 //!
 //! A merge (a, b) joins text only where the last byte of a is followed by the first byte of b. So if no merge of a
 //! level can join two adjacent bytes, no merge of that level crosses them, and the text can be cut there. The pieces

@@ -1,7 +1,7 @@
 //! Work that stops early, because its caller interrupts it or memory runs out.
 //!
-//! Long loops call `poll`. If their call is to stop, `poll` unwinds the stack up to `run`, like a panic without a
-//! message. This also leaves loops inside closures that return nothing, and stops all threads that share the work.
+//! Long loops call `poll`. If the call that they belong to has been told to stop, `poll` unwinds the stack up to `run`, like a panic without a
+//! message. This also exits loops in closures that return nothing, and stops all threads that share the work.
 //! State that the unwinding passes through must be dropped or rebuilt, not reused: the encoder's caches, for example.
 
 use std::any::Any;

@@ -149,7 +149,7 @@ impl<'a> MergeLoop<'a> {
             let (left, right) = parts(top.pair);
             let mut pair = tracked;
             if self.phase2.non_overlapping && left == right {
-                // At most the adjacent count, which is tracked; and like that it only falls.
+                // At most the tracked count of adjacent pairs. Like it, this can only fall.
                 pair.count = self.mergeable_at_once(left, &tracked);
             }
             if pair.count != top.count {

@@ -141,7 +141,7 @@ def test_an_arm_that_loses_text_is_named():
     found = result(FEWEST_DOCUMENTS, -0.2, "B better")
     loss = TextLoss(changed_documents=3, unknown_tokens=5, unaccounted_bytes=7)
     cast("Any", found.arms[1]).heldout.contents.text_loss = loss
-    assert "SuperBPE loses text (3 documents changed, 5 unknown tokens, 7 bytes in no token)" in detail(found)
+    assert "SuperBPE loses text (3 documents changed, 5 unknown tokens, 7 bytes covered by no token)" in detail(found)
     assert verdict(found).endswith("(one training run each; it loses some text).")
 
 

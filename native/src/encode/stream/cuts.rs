@@ -75,7 +75,8 @@ fn named(kind: Kind, seam: &Seam) -> Place {
         // only with letters, marks and contractions.
         Kind::Gpt2 | Kind::Cl100k | Kind::Llama3 | Kind::Digits1 | Kind::SeedPlus => words(kind, seam),
         Kind::O200k | Kind::Superbpe | Kind::UwPaper | Kind::Whitespace => words(kind, seam),
-        // Fences. No match contains a letter, and a match just before a letter would also match at the end of the text. Only for spaces it matters what follows.
+        // Fences. No match contains a letter, and a match just before a letter would also match at the end of the
+        // text. What follows matters only for spaces.
         Kind::Uw2025Fence | Kind::UwPaperFence | Kind::PunctuationFence => {
             let taken = if matches!(kind, Kind::PunctuationFence) {
                 |class: u8| class & NOT_OTHER == 0
@@ -90,7 +91,8 @@ fn named(kind: Kind, seam: &Seam) -> Place {
                 Place::Open
             }
         }
-        // The end of a sentence depends on at most two characters before it and one after it. None is a letter except possibly the one after it, where all letters are equivalent.
+        // The end of a sentence depends on at most two characters before it and one after it. Only the one after it
+        // can be a letter, and all letters are equivalent there.
         Kind::SentenceFence if (left | right) & LETTER != 0 => Place::Apart,
         Kind::SentenceFence => Place::Open,
         Kind::Whole => Place::Apart,
