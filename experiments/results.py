@@ -322,7 +322,7 @@ class Scores(Contents):
 
     Attributes:
         bits_per_byte: Loss of the text, in bits per byte of the original documents.
-        bits_per_byte_interval: Confidence interval of the loss; None for fewer than two documents.
+        bits_per_byte_interval: Confidence interval of the loss; None if one document has all of the text.
         confidence: Confidence level of the interval.
         nats_per_byte: Loss in nats per byte.
         nats_per_token: Loss in nats per token.
@@ -339,7 +339,7 @@ class Scores(Contents):
         short_context_share: Share of bytes with a context shorter than `min_context_bytes`.
         overlap_share: Share of computed positions that served only as context.
         padding_share: Share of computed positions that were padding.
-        cluster: Unit that the bootstrap resamples: `document` or `source`.
+        cluster: Unit of sampling of the interval: `document` or `source`.
         tokenizer_sha256: Hash of the tokenizer.
         cost: Cost of inference.
         by_source: Scores by source.

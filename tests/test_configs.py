@@ -104,6 +104,8 @@ def test_a_preset_brings_its_phase_1_unless_that_is_given(tmp_path: Path) -> Non
 def test_the_error_for_an_old_key_names_the_new_one(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"'superbpe\.drop_unused' no longer exists; remove it: phase 2 keeps every"):
         load(["superbpe.drop_unused=true"])
+    with pytest.raises(UserError, match=r"'eval\.bootstrap_samples' no longer exists; remove it"):
+        load(["eval.bootstrap_samples=100"])
     (tmp_path / "superbpe").mkdir()
     (tmp_path / "superbpe" / "mine.yaml").write_text("transition: 0.5\nunit: line\ndrop_unused: false\n")
     with pytest.raises(UserError, match=r"'superbpe\.drop_unused' no longer exists"):

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 MOVED = {
-    "lm.bootstrap": "lm.evaluate.bootstrap",
     "lm.bytewise": "lm.bytelevel.byte_model",
     "lm.cache": "lm.model.kv_cache",
     "lm.checkpoint": "lm.model.weights",

@@ -44,6 +44,8 @@ _LAUNCHERS = {
 _ARM = re.compile(r"^arms\.[^.]+\.")
 # Keys of earlier versions, with the remedy.
 _REMOVED = {
+    "eval.bootstrap_samples": "remove it: intervals do not resample",
+    "eval.seed": "remove it: intervals do not resample",
     "superbpe.drop_unused": "remove it: phase 2 keeps every phase-1 merge up to the transition",
 }
 

@@ -57,7 +57,7 @@ STAGES = {
     "evaluate": _Help(
         "evaluate",
         "Compares the tokenizers by their models' loss per byte of held-out text, with an interval.",
-        (*_MODELS, "eval.context_bytes", "eval.bootstrap_samples"),
+        (*_MODELS, "eval.context_bytes", "eval.cluster"),
         "experiment=small corpus=files 'corpus.paths=[data/*.jsonl.zst]'",
     ),
     "report": _Help(
@@ -95,7 +95,7 @@ SETTINGS = {
     "lm.train.seed": "random seed for the weights and the order of documents",
     "lm.train.device": "auto, cpu, cuda, cuda:1",
     "eval.context_bytes": "maximum context of a scored token, in bytes",
-    "eval.bootstrap_samples": "bootstrap resamples for the interval",
+    "eval.cluster": "unit of sampling for the interval: document, source, or auto",
     "report.title": "heading of the report",
     "runner.threads": "threads (default: all cores)",
     "artifacts": "folder for results, shared between runs",

@@ -9,7 +9,7 @@ from experiments.report import diagnostics, texts
 from experiments.report.labels import lines
 from experiments.results import GROUPS
 from experiments.stages.models import loss_curve, open_shards
-from experiments.stages.verdict import conditions, detail, lost_text, percent, signed, verdict
+from experiments.stages.verdict import conditions, decision, detail, lost_text, percent, signed, verdict
 from lm.evaluate.token_statistics import TokenFacts, loss_by_bytes, loss_by_phase
 from superbpe.inspection import history
 from superbpe.inspection import vocabulary as inspection
@@ -53,11 +53,13 @@ def gather(
         "demonstration": demonstration,
         "verdict": {
             "winner": winner.key if winner else None,
+            "withheld": result.withheld,
             "sentence": verdict(result),
             "detail": detail(result),
             "difference": compared.difference if compared else None,
             "low": compared.interval[0] if compared and compared.interval else None,
             "high": compared.interval[1] if compared and compared.interval else None,
+            "level": compared.level if compared else None,
             "confidence": result.arms[0].scores.confidence,
             "documents": result.arms[0].scores.n_documents,
             "seeds": result.n_seeds,
@@ -184,7 +186,10 @@ def _pairs(result: Result) -> list[dict[str, Any]]:
             "low": found.interval[0] if found.interval else None,
             "high": found.interval[1] if found.interval else None,
             "p_adjusted": found.p_adjusted,
+            "level": found.level,
             "verdict": found.verdict,
+            "withheld": found.withheld,
+            "decision": decision(result, (i, j)),
         }
         for (i, j), found in result.comparisons.items()
     ]

@@ -120,13 +120,6 @@ class ArmResult(ArmModels):
     partner: int | None = None
 
 
-FEWEST_DOCUMENTS = 30
-"""Fewest held-out documents (or sources) for a verdict: with fewer, the bootstrap is not reliable."""
-FEWEST_SEEDS = 3
-"""Fewest seeds for a claim about tokenizers rather than about these particular models. (With two seeds, the interval
-spans ±12.7 standard errors; with three, ±4.3.)"""
-
-
 @dataclass(frozen=True)
 class Result:
     """All arms with their scores, and all pairwise comparisons.
@@ -178,19 +171,27 @@ class Result:
 
     @property
     def too_few(self) -> bool:
-        """Whether there are too few documents for a verdict."""
-        return any(min(each.n_documents, each.n_clusters) < FEWEST_DOCUMENTS for each in self.comparisons.values())
+        """Whether there is too little held-out text for any conclusion."""
+        return any(each.too_few for each in self.comparisons.values())
+
+    @property
+    def withheld(self) -> str:
+        """Reason why there is no verdict about the tokenizers; empty if there is one."""
+        return next((each.withheld for each in self.comparisons.values() if each.withheld), "")
+
+    @property
+    def leader(self) -> ArmResult | None:
+        """The arm whose models have a significantly lower loss than those of every other arm, or None."""
+        for i, each in enumerate(self.arms):
+            against = [found.lower == "AB"[pair.index(i)] for pair, found in self.comparisons.items() if i in pair]
+            if against and all(against):
+                return each
+        return None
 
     @property
     def winner(self) -> ArmResult | None:
-        """The arm that is significantly better than every other arm, or None."""
-        if self.too_few or len(self.arms) < 2:
-            return None
-        for i, each in enumerate(self.arms):
-            against = [(pair, found.verdict) for pair, found in self.comparisons.items() if i in pair]
-            if all(verdict == ("A better" if pair[0] == i else "B better") for pair, verdict in against):
-                return each
-        return None
+        """The tokenizer that is better than every other one, or None if the verdict is withheld or undecided."""
+        return None if self.withheld else self.leader
 
 
 def of_seed(arm: ArmTokenizer, number: int) -> ArmTokenizer:

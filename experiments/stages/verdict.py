@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.cli.console import duration, si
 from experiments.results import GROUPS
-from experiments.stages.comparison import FEWEST_DOCUMENTS, FEWEST_SEEDS
+from lm.evaluate.comparison import DETECTABLE, FEWEST_EFFECTIVE, FEWEST_SEEDS
 from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
     from tokenizer.interface import TokenizerLike
 
+_TOO_FEW = {
+    "document": " Hold out more documents: corpus.heldout_fraction or corpus.heldout_paths.",
+    "source": " If the sources are parts of one collection, eval.cluster=document compares documents instead.",
+}
 # With more arms than this, tables have one row per arm, and a selection of the quantities.
 _COLUMNS = 3
 # Groups of documents in tables with one column per arm, and with one row per arm.
@@ -57,7 +61,7 @@ def show(context: Context, result: Result) -> None:
         if len(result.arms[0].scores.by(name)) > 1:
             table(*_groups(result, name))
     if len(labels) > 2:
-        table("All pairs", ["", "difference", "interval", "p, after Holm", "better"], _pairs(result))
+        table("All pairs", ["", "difference", "interval, after Holm", "p, after Holm", "better"], _pairs(result))
     say(verdict(result), style="bold")
     say(detail(result))
     if is_demonstration(context):
@@ -171,7 +175,7 @@ def _pairs(result: Result) -> list[list[str]]:
             signed(found.difference),
             f"{signed(found.interval[0])} to {signed(found.interval[1])}" if found.interval else "–",
             "–" if found.p_adjusted is None else f"{found.p_adjusted:.3f}",
-            {"A better": labels[i], "B better": labels[j]}.get(found.verdict, ""),
+            decision(result, (i, j)),
         ]
         for (i, j), found in result.comparisons.items()
     ]
@@ -199,46 +203,75 @@ def is_demonstration(context: Context) -> bool:
 
 
 def verdict(result: Result) -> str:
-    """Return the result as a sentence that includes the number of training runs."""
-    labels, scores = result.labels, [each.scores for each in result.arms]
-    runs = "one training run each" if result.n_seeds == 1 else f"{result.n_seeds} seeds each"
+    """Return the result as a sentence that includes the number of training runs.
+
+    If the verdict about the tokenizers is withheld, the sentence is about these models, or says what is missing.
+    """
+    labels = result.labels
     if len(labels) == 1:
-        return f"{labels[0]}: {scores[0].bits_per_byte:.4f} bits per byte on held-out text; nothing to compare it with."
+        loss = result.arms[0].scores.bits_per_byte
+        return f"{labels[0]}: {loss:.4f} bits per byte on held-out text; nothing to compare it with."
     names = " and ".join(labels) if len(labels) == 2 else f"{len(labels)} tokenizers"
     if result.too_few:
-        compared = next(iter(result.comparisons.values()))
-        what, n = "documents", compared.n_documents
-        if n >= FEWEST_DOCUMENTS:
-            what, n = f"{compared.cluster}s", compared.n_clusters
+        found = next(each for each in result.comparisons.values() if each.too_few)
+        n, worth, fewest = found.n_clusters, found.effective_clusters, FEWEST_EFFECTIVE[found.cluster]
         return (
-            f"Too few held-out {what} to compare {names}: there are {n}, and at least {FEWEST_DOCUMENTS} are required."
+            f"Too few held-out {found.cluster}s to compare {names}: there are {n:,}, worth {worth:.1f} of equal size, "
+            f"and at least {fewest} are required."
         )
-    if result.winner is None:
-        if len(labels) == 2:
-            return f"No significant difference between {names} in how well they predict held-out text ({runs})."
-        best = result.ranked[0]
-        level = [labels[i] for i in result.ranked[1:] if not _apart(result, best, i)]
-        lowest = f"{labels[best]} has the lowest held-out loss of {names}"
-        return f"{lowest}, but does not differ significantly from {_some(level)} ({runs})."
-    others = [each for each in result.arms if each is not result.winner]
+    runs = "one training run each" if result.n_seeds == 1 else f"{result.n_seeds} seeds each"
+    runs += "; it loses some text" if result.leader is not None and lost_text(result.leader) else ""
+    said = _decided(result) if result.leader is not None else _undecided(result, names)
+    required = f" A verdict about the tokenizers requires {FEWEST_SEEDS} seeds." if result.withheld else ""
+    return f"{said} ({runs}).{required}"
+
+
+def _decided(result: Result) -> str:
+    assert result.leader is not None
+    others = [each for each in result.arms if each is not result.leader]
     other = min(others, key=lambda each: each.scores.bits_per_byte)
-    better, worse = result.winner.scores.bits_per_byte, other.scores.bits_per_byte
-    many = len(others) > 1
-    loser = "all others" if many else other.label
+    label, many = result.leader.label, len(others) > 1
+    better, worse = result.leader.scores.bits_per_byte, other.scores.bits_per_byte
     # Relative to the first arm, as in the table's column of changes.
-    if result.winner is result.arms[0]:
-        share = f"{worse / better - 1:.2%} more bits per byte"
-        share = f"; the next best, {other.label}, needs {share}" if many else f", which needs {share}"
+    if result.leader is not result.arms[0]:
+        share = f": {1 - better / worse:.2%} fewer bits per byte" + (f" than {other.label}, the next best" * many)
     else:
-        share = f": {1 - better / worse:.2%} fewer bits per byte"
-        share += f" than {other.label}, the next best" if many else ""
-    runs += "; it loses some text" if lost_text(result.winner) else ""
-    return f"{result.winner.label} predicts held-out text better than {loser}{share} ({runs})."
+        next_best = f"the next best, {other.label}," if many else "the other"
+        share = f"; {next_best} needs {worse / better - 1:.2%} more bits per byte"
+    if result.withheld:
+        return f"{_of_these(result)}, the {'lowest' if many else 'lower'} held-out loss is that of {label}{share}"
+    return f"{label} predicts held-out text better than {'all others' if many else other.label}{share}"
 
 
-def _apart(result: Result, one: int, other: int) -> bool:
-    """Return whether two arms differ significantly after the correction for multiple comparisons."""
-    return result.comparisons[min(one, other), max(one, other)].verdict != "no significant difference"
+def _undecided(result: Result, names: str) -> str:
+    if len(result.arms) == 2:
+        between = f"these {_count(result)} models" if result.withheld else names
+        return f"No significant difference between {between} in how well they predict held-out text"
+    best, *rest = result.ranked
+    pairs = {i: result.comparisons[min(best, i), max(best, i)] for i in rest}
+    level = _some([result.labels[i] for i, found in pairs.items() if found.lower is None])
+    if result.withheld:
+        lowest = f"{_of_these(result)}, the lowest held-out loss is that of {result.labels[best]}, which"
+    else:
+        lowest = f"{result.labels[best]} has the lowest held-out loss of {names}, but"
+    return f"{lowest} does not differ significantly from {level}"
+
+
+def _count(result: Result) -> str:
+    n_models = len(result.arms) * result.n_seeds
+    return "two" if n_models == 2 else f"{n_models}"
+
+
+def _of_these(result: Result) -> str:
+    return f"Of these {_count(result)} models"
+
+
+def decision(result: Result, pair: tuple[int, int]) -> str:
+    """Return the result of one comparison for a table: the better tokenizer, or why there is none."""
+    found = result.comparisons[pair]
+    if found.withheld:
+        return f"withheld: {found.withheld}"
+    return "undecided" if found.lower is None else result.labels[pair["AB".index(found.lower)]]
 
 
 def _some(labels: Sequence[str], most: int = 2) -> str:
@@ -249,10 +282,11 @@ def _some(labels: Sequence[str], most: int = 2) -> str:
 
 def warn_of_few(context: Context, n_documents: int) -> None:
     """Warn before training if there are too few held-out documents for a verdict."""
-    if n_documents < FEWEST_DOCUMENTS:
+    fewest = FEWEST_EFFECTIVE["document"]
+    if n_documents < fewest:
         context.reporter.say(
             f"warning: {n_documents} held-out documents are too few for a verdict, which requires at least "
-            f"{FEWEST_DOCUMENTS}; raise corpus.heldout_fraction, or name held-out text with corpus.heldout_paths",
+            f"{fewest}; raise corpus.heldout_fraction, or name held-out text with corpus.heldout_paths",
             style="yellow",
         )
 
@@ -288,7 +322,7 @@ def detail(result: Result) -> str:
     """Return a difference with its uncertainty and what the uncertainty includes.
 
     With two arms, this is the second minus the first. With more, it is the difference of `Result.pair`, and that of
-    the winner from the next best arm.
+    the leader from the next best arm.
     """
     if len(result.arms) == 1:
         return "Choose further arms, such as arms=[bpe,superbpe], to compare."
@@ -297,31 +331,48 @@ def detail(result: Result) -> str:
     shown = f"{second} − {first} = {signed(compared.difference)} bits per byte"
     unequal = _unequal(result)
     if compared.interval is None:
-        return f"{shown}; no interval, because there is only one document.{unequal}"
+        return f"{shown}; no interval, because one {compared.cluster} has all of the text.{unequal}"
     low, high = compared.interval
     among = f"{compared.n_documents:,} held-out documents"
     if compared.cluster != "document":
         among = f"the {compared.n_clusters:,} {compared.cluster}s of {among}"
+    how = f"Student's t over {among}, worth {compared.effective_clusters:.1f} of equal size"
     if compared.n_seeds == 1:
-        how = f"paired bootstrap over {among}; one training run each, so it does not include the spread between seeds"
+        how += "; one training run each, so it does not include the spread between seeds"
     else:
-        how = (
-            f"Student's t over {compared.n_seeds} paired seeds and {among}; standard error from seeds "
-            f"{compared.seed_error:.4f}, from documents {compared.document_error:.4f}"
+        how += (
+            f", and {compared.n_seeds} paired seeds; standard error from seeds {compared.seed_error:.4f}, "
+            f"from {compared.cluster}s {compared.document_error:.4f}"
         )
-        if compared.n_seeds < FEWEST_SEEDS:
-            how += f"; a claim about tokenizers requires {FEWEST_SEEDS} seeds"
-    corrected = "" if len(result.arms) == 2 else ", not corrected for multiple comparisons"
-    interval = f"{100 * compared.confidence:g} % interval {signed(low)} to {signed(high)}{corrected}"
-    return f"{shown}, {interval} ({how}).{_lead(result)}{unequal}"
+    n = len(result.comparisons)
+    corrected = f", corrected for {n} comparisons" if n > 1 else ""
+    interval = f"{100 * compared.level:.4g} % interval {signed(low)} to {signed(high)}{corrected}"
+    return f"{shown}, {interval} ({how}).{_lead(result)}{_more(result)}{unequal}"
+
+
+def _more(result: Result) -> str:
+    """What would allow a verdict, or decide an undecided one."""
+    compared = result.shown
+    if compared.too_few:
+        return _TOO_FEW[compared.cluster]
+    if compared.needed is None or compared.lower is not None:
+        return ""
+    clusters, seeds = compared.needed
+    difference = f"a difference of {DETECTABLE:.1%}"
+    if clusters <= compared.n_clusters and seeds is not None and seeds <= compared.n_seeds:
+        return f" This run would show {difference} with a probability of 80 %."
+    sample = f"about {max(clusters, compared.n_clusters):,} {compared.cluster}s like these"
+    if seeds is None:
+        return f" With a probability of 80 %, {sample} would show {difference} between two models like these."
+    return f" With a probability of 80 %, {max(seeds, compared.n_seeds)} seeds and {sample} would show {difference}."
 
 
 def _lead(result: Result) -> str:
-    """The difference between the winner of more than two arms and the next best arm."""
+    """The difference between the leader of more than two arms and the next best arm."""
     first, second = result.ranked[:2]
     pair = min(first, second), max(first, second)
     found = result.comparisons[pair]
-    if result.winner is not result.arms[first] or pair == result.pair or found.interval is None:
+    if result.leader is not result.arms[first] or pair == result.pair or found.interval is None:
         return ""
     sign = 1 if pair[1] == first else -1
     low, high = sorted(sign * end for end in found.interval)

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm.evaluate.bootstrap import percentile_interval, resampled_ratios
 from lm.evaluate.config import EvalConfig
+from lm.evaluate.significance import Ratio
 from tokenizer.durable import replacing, write_json
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
 FORMAT_VERSION = 2
-FEWEST_CLUSTERS = 30
-"""`auto` resamples single documents if there are fewer clusters than this."""
+FEWEST_CLUSTERS = 2
+"""`auto` takes single documents as the unit of sampling if there are fewer sources than this."""
 SOURCE = "source"
-"""Name of the grouping that `cluster: source` resamples."""
+"""Name of the grouping that `cluster: source` takes as the unit of sampling."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Evaluation:
         return float(self.text_nats.sum()) / math.log(2) / int(self.document_bytes.sum())
 
     def cluster(self) -> tuple[str, Grouping | None]:
-        """Unit of resampling: `source` with its grouping, or `document` with None.
+        """Unit of sampling: `source` with its grouping, or `document` with None.
 
         Raises:
             UserError: If the configuration says `source`, but there are fewer than two known sources.
@@ -117,25 +117,27 @@ class Evaluation:
         return SOURCE, found
 
     def clustered(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Sum a per-document array over each unit of resampling."""
+        """Sum a per-document array over each unit of sampling."""
         _, grouping = self.cluster()
         return values.astype(np.float64) if grouping is None else grouping.sums(values)
 
-    def resampled_bits_per_byte(self) -> NDArray[np.float64]:
-        """float64[bootstrap_samples]: bits per byte of resampled documents (or sources)."""
-        bits, sizes = self.clustered(self.text_nats / math.log(2)), self.clustered(self.document_bytes)
-        return resampled_ratios(bits, sizes, samples=self.config.bootstrap_samples, seed=self.config.seed)
+    def ratio(self, nats: Sequence[NDArray[np.float64]]) -> Ratio:
+        """Bits per byte of these losses with their uncertainty.
+
+        Args:
+            nats: One float64[n_documents] per seed.
+        """
+        bits = np.array([self.clustered(each / math.log(2)) for each in nats])
+        return Ratio.of(bits, self.clustered(self.document_bytes))
 
     def summary(self) -> dict[str, Any]:
-        """Results as a JSON-able dictionary; the interval is None for fewer than two documents."""
+        """Results as a JSON-able dictionary; the interval is None if one document (or source) has all of the text."""
         n_bytes, n_tokens = int(self.document_bytes.sum()), int(self.document_tokens.sum())
         nats, n_documents = float(self.text_nats.sum()), len(self.text_nats)
-        interval = None
-        if n_documents > 1:
-            interval = list(percentile_interval(self.resampled_bits_per_byte(), self.config.confidence))
+        interval = self.ratio([self.text_nats]).known_interval(self.config.confidence)
         return {
             "bits_per_byte": self.bits_per_byte,
-            "bits_per_byte_interval": interval,
+            "bits_per_byte_interval": None if interval is None else list(interval),
             "confidence": self.config.confidence,
             "nats_per_byte": nats / n_bytes,
             "nats_per_token": nats / n_tokens,
@@ -217,7 +219,7 @@ class Evaluation:
             with np.load(folder / "tokens.npz", allow_pickle=False) as file:
                 tokens = {name: file[name] for name in _PER_TOKEN}
             scalars = {name: content[name] for name in _SCALARS}
-            config = EvalConfig(**content["config"])
+            config = EvalConfig.load(content["config"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, UserError):
                 raise

@@ -7,50 +7,62 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from lm.evaluate.bits_per_byte import Evaluation
-from lm.evaluate.bootstrap import multi_bootstrap, percentile_interval, percentile_p_value
-from lm.evaluate.significance import estimate, holm, ratio_component, seed_component
+from lm.evaluate.significance import Needed, Ratio, holm, holm_levels
 from tokenizer.errors import UserError
 
-Verdict = Literal["A better", "B better", "no significant difference"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Verdict = Literal["A better", "B better", "no significant difference", "withheld"]
 Runs = Evaluation | Sequence[Evaluation]
 """Evaluations of one tokenizer's models, one per training seed."""
+
+FEWEST_SEEDS = 3
+"""Fewest seeds for a verdict about tokenizers rather than about these particular models."""
+FEWEST_EFFECTIVE = {"document": 10, "source": 5}
+"""Fewest effective documents or sources for a verdict: with fewer, the intervals of skewed differences cover the truth
+less than 93 % of the time (`experiments.benchmarks.interval_coverage`). Sources are sums over documents, so their
+differences are less skewed."""
+DETECTABLE = 0.005
+"""Relative difference that `Comparison.needed` refers to."""
+
+
+def enough(effective: float | NDArray[np.float64], cluster: str) -> Any:
+    """Return whether there are enough effective documents or sources for a verdict; the slack is for rounding."""
+    return effective >= FEWEST_EFFECTIVE[cluster] - 1e-6
 
 
 @dataclass(frozen=True)
 class Comparison:
     """Models of two tokenizers on the same documents; differences are B minus A.
 
-    With one seed each, the interval is a paired bootstrap over documents (or sources) and does not cover other training
-    runs. With several seeds, two variances add up: between the seeds' differences and between the documents' mean
-    differences, each with its own quantile of Student's t (`significance.estimate`). Noise specific to one run and one
-    document counts in both, so the interval is too wide if anything.
+    With one seed each, the interval is about these two models on other text. With several seeds, it is about other
+    training runs too (`significance.Ratio`).
 
     Attributes:
         bits_per_byte_a: Bits per byte of A, mean over its seeds.
         bits_per_byte_b: Bits per byte of B, mean over its seeds.
         difference: bits_per_byte_b - bits_per_byte_a; negative means that B is better.
-        interval: Interval of the difference; None for fewer than two documents.
-        confidence: Confidence level of the interval.
+        interval: Interval of the difference, corrected for the number of comparisons; None if a single document (or
+            source) has all of the text.
+        confidence: Confidence level of all comparisons together.
         n_documents: Number of documents.
-        verdict: "no significant difference" if the interval contains 0, or if the p-value adjusted for the number of
-            comparisons is too large.
         n_seeds: Pairs of runs; the two runs of a seed read the same documents in the same order.
-        cluster: Unit of resampling: "document" or "source".
+        cluster: Unit of sampling: "document" or "source".
         n_clusters: Number of these units.
+        effective_clusters: Number of units of equal size that would give the same precision.
         seed_differences: Difference of each pair of runs.
-        p_value: Two-sided p-value against no difference; None for fewer than two documents. With one seed, from the
-            bootstrap. If no resample is on the other side of 0, from Student's t over documents if that is smaller: two
-            in 2000 resamples could never be significant after correction for 78 comparisons of 13 tokenizers.
+        p_value: Two-sided p-value against no difference; None without an interval.
         p_adjusted: The p-value after Holm's correction for all comparisons of an experiment.
-        bootstrap_interval: With several seeds, the percentile interval of resampled seeds and documents, as a check on
-            `interval`; too narrow with few seeds.
+        level: Confidence level of `interval`: that at which Holm's method tests this comparison.
         seed_error: Standard error from seeds alone; None with one seed.
-        document_error: Standard error from documents alone; None for fewer than two documents.
+        document_error: Standard error from documents (or sources) alone; None without an interval.
+        needed: Sample that would show a difference of 0.5 % with a probability of 80 %; None without an interval.
     """
 
     bits_per_byte_a: float
@@ -59,21 +71,55 @@ class Comparison:
     interval: tuple[float, float] | None
     confidence: float
     n_documents: int
-    verdict: Verdict
     n_seeds: int = 1
     cluster: str = "document"
     n_clusters: int = 0
+    effective_clusters: float = 0.0
     seed_differences: tuple[float, ...] = ()
     p_value: float | None = None
     p_adjusted: float | None = None
-    bootstrap_interval: tuple[float, float] | None = None
+    level: float = 0.95
     seed_error: float | None = None
     document_error: float | None = None
+    needed: Needed | None = None
+
+    @property
+    def too_few(self) -> bool:
+        """Whether there is too little held-out text for any conclusion."""
+        return self.interval is None or not enough(self.effective_clusters, self.cluster)
+
+    @property
+    def lower(self) -> Literal["A", "B"] | None:
+        """Whose models, of those compared, have the significantly lower loss; None if neither."""
+        if self.interval is None or self.too_few or self.interval[0] <= 0 <= self.interval[1]:
+            return None
+        return "A" if self.interval[0] > 0 else "B"
+
+    @property
+    def withheld(self) -> str:
+        """Reason why there is no verdict about the tokenizers; empty if there is one."""
+        if self.too_few:
+            fewest = FEWEST_EFFECTIVE[self.cluster]
+            return f"{self.effective_clusters:.1f} effective {self.cluster}s, at least {fewest} are required"
+        if self.n_seeds < FEWEST_SEEDS:
+            seeds = "1 seed" if self.n_seeds == 1 else f"{self.n_seeds} seeds"
+            return f"{seeds}, at least {FEWEST_SEEDS} are required"
+        return ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict about the tokenizers."""
+        if self.withheld:
+            return "withheld"
+        if self.lower is None:
+            return "no significant difference"
+        return "A better" if self.lower == "A" else "B better"
 
     def summary(self) -> dict[str, Any]:
-        """The fields as a JSON-able dictionary."""
-        content = dataclasses.asdict(self)
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in content.items()}
+        """The fields and the verdict as a JSON-able dictionary."""
+        content = {key: list(value) if type(value) is tuple else value for key, value in vars(self).items()}
+        needed = None if self.needed is None else self.needed._asdict()
+        return content | {"needed": needed, "lower": self.lower, "verdict": self.verdict, "withheld": self.withheld}
 
 
 def compare(a: Runs, b: Runs) -> Comparison:
@@ -86,48 +132,8 @@ def compare(a: Runs, b: Runs) -> Comparison:
     Raises:
         UserError: If they scored different documents or used different settings.
     """
-    first, second = _runs(a), _runs(b)
-    if len(first) != len(second):
-        raise UserError(f"{len(first)} seeds cannot be compared with {len(second)}; train the same number of both")
-    for other in (*first[1:], *second):
-        _check_comparable(first[0], other)
-    base, config = first[0], first[0].config
-    sizes = base.clustered(base.document_bytes)
-    bits = np.array(
-        [base.clustered((two.text_nats - one.text_nats) / math.log(2)) for one, two in _pairs(first, second)]
-    )
-    values_a, values_b = ([run.bits_per_byte for run in runs] for runs in (first, second))
-    by_seed = [two - one for one, two in zip(values_a, values_b, strict=True)]
-    difference = float(np.mean(by_seed))
-    found: dict[str, Any] = {}
-    if len(sizes) > 1:
-        resampled = multi_bootstrap(bits, sizes, samples=config.bootstrap_samples, seed=config.seed)
-        interval = percentile_interval(resampled, config.confidence)
-        documents = ratio_component(bits.mean(axis=0), sizes)
-        p_value = percentile_p_value(resampled)
-        if p_value * (1 + len(resampled)) < 3:  # no resample on the other side: only an upper bound
-            p_value = min(p_value, estimate(difference, [documents], config.confidence).p_value)
-        found = {"interval": interval, "p_value": p_value}
-        if len(first) > 1:
-            seeds = seed_component(by_seed)
-            both = estimate(difference, [seeds, documents], config.confidence)
-            found = {"interval": both.interval, "p_value": both.p_value, "bootstrap_interval": interval}
-            found["seed_error"] = math.sqrt(seeds.variance)
-        found["document_error"] = math.sqrt(documents.variance)
-    comparison = Comparison(
-        bits_per_byte_a=float(np.mean(values_a)),
-        bits_per_byte_b=float(np.mean(values_b)),
-        difference=difference,
-        confidence=config.confidence,
-        n_documents=len(base.document_bytes),
-        verdict="no significant difference",
-        n_seeds=len(first),
-        cluster=base.cluster()[0],
-        n_clusters=len(sizes),
-        seed_differences=tuple(by_seed),
-        **{"interval": None, **found},
-    )
-    return _with_verdict(comparison, comparison.p_value)
+    (comparison,) = compare_all([a, b]).values()
+    return comparison
 
 
 def compare_all(runs: Sequence[Runs]) -> dict[tuple[int, int], Comparison]:
@@ -138,13 +144,20 @@ def compare_all(runs: Sequence[Runs]) -> dict[tuple[int, int], Comparison]:
 
     Returns:
         Comparisons by (index of A, index of B).
+
+    Raises:
+        UserError: As for `compare`.
     """
-    pairs = list(itertools.combinations(range(len(runs)), 2))
-    found = [compare(runs[i], runs[j]) for i, j in pairs]
-    tested = [1.0 if comparison.p_value is None else comparison.p_value for comparison in found]
+    groups = [_runs(each) for each in runs]
+    pairs = list(itertools.combinations(range(len(groups)), 2))
+    ratios = [_difference(groups[i], groups[j]) for i, j in pairs]
+    p_values = [1.0 if ratio.known_interval(0.5) is None else float(ratio.p_value()) for ratio in ratios]
+    confidence = groups[0][0].config.confidence
     return {
-        pair: _with_verdict(comparison, None if comparison.p_value is None else p)
-        for pair, comparison, p in zip(pairs, found, holm(tested), strict=True)
+        (i, j): _comparison(groups[i], groups[j], ratio, p_value, p_adjusted, level)
+        for (i, j), ratio, p_value, p_adjusted, level in zip(
+            pairs, ratios, p_values, holm(p_values), holm_levels(p_values, confidence), strict=True
+        )
     }
 
 
@@ -160,16 +173,11 @@ def aggregate(runs: Runs) -> dict[str, Any]:
     if len(values) == 1:
         return summary
     base = evaluations[0]
-    sizes = base.clustered(base.document_bytes)
-    components = [seed_component(values)]
-    if len(sizes) > 1:
-        bits = np.mean([base.clustered(each.text_nats / math.log(2)) for each in evaluations], axis=0)
-        components.append(ratio_component(bits, sizes))
     mean = float(np.mean(values))
-    interval = estimate(mean, components, base.config.confidence).interval
+    interval = base.ratio([each.text_nats for each in evaluations]).known_interval(base.config.confidence)
     return summary | {
         "bits_per_byte": mean,
-        "bits_per_byte_interval": list(interval) if len(sizes) > 1 else None,
+        "bits_per_byte_interval": None if interval is None else list(interval),
         "nats_per_byte": mean * math.log(2),
         "nats_per_token": mean * math.log(2) * summary["bytes_per_token"],
         "nats_per_document": mean * math.log(2) * summary["n_bytes"] / summary["n_documents"],
@@ -179,17 +187,48 @@ def aggregate(runs: Runs) -> dict[str, Any]:
     }
 
 
-def _with_verdict(comparison: Comparison, p_adjusted: float | None) -> Comparison:
-    """Add the verdict; for a single test, the interval decides."""
-    verdict: Verdict = "no significant difference"
-    alone = p_adjusted == comparison.p_value
-    significant = alone or (p_adjusted is not None and p_adjusted < 1 - comparison.confidence)
-    if comparison.interval is not None and significant:
-        if comparison.interval[0] > 0:
-            verdict = "A better"
-        elif comparison.interval[1] < 0:
-            verdict = "B better"
-    return dataclasses.replace(comparison, verdict=verdict, p_adjusted=p_adjusted)
+def _difference(first: list[Evaluation], second: list[Evaluation]) -> Ratio:
+    """Difference of bits per byte between the paired runs of two tokenizers."""
+    if len(first) != len(second):
+        raise UserError(f"{len(first)} seeds cannot be compared with {len(second)}; train the same number of both")
+    for other in (*first[1:], *second):
+        _check_comparable(first[0], other)
+    return first[0].ratio([two.text_nats - one.text_nats for one, two in zip(first, second, strict=True)])
+
+
+def _comparison(
+    first: list[Evaluation],
+    second: list[Evaluation],
+    ratio: Ratio,
+    p_value: float,
+    p_adjusted: float,
+    level: float,
+) -> Comparison:
+    base = first[0]
+    values_a, values_b = ([run.bits_per_byte for run in runs] for runs in (first, second))
+    by_seed = [two - one for one, two in zip(values_a, values_b, strict=True)]
+    interval = ratio.known_interval(level)
+    mean_a = float(np.mean(values_a))
+    found: dict[str, Any] = {}
+    if interval is not None:
+        found = {"p_value": p_value, "p_adjusted": p_adjusted, "document_error": math.sqrt(ratio.unit_variance)}
+        found["needed"] = ratio.needed(DETECTABLE * mean_a, level)
+    return Comparison(
+        bits_per_byte_a=mean_a,
+        bits_per_byte_b=float(np.mean(values_b)),
+        difference=float(np.mean(by_seed)),
+        interval=interval,
+        confidence=base.config.confidence,
+        n_documents=len(base.document_bytes),
+        n_seeds=len(first),
+        cluster=base.cluster()[0],
+        n_clusters=ratio.n_units,
+        effective_clusters=float(ratio.effective_units),
+        seed_differences=tuple(by_seed),
+        level=level,
+        seed_error=math.sqrt(ratio.seed_variance) if len(first) > 1 else None,
+        **found,
+    )
 
 
 def _mean_rows(tables: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -205,10 +244,6 @@ def _mean_rows(tables: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 def _runs(runs: Runs) -> list[Evaluation]:
     return [runs] if isinstance(runs, Evaluation) else list(runs)
-
-
-def _pairs(first: list[Evaluation], second: list[Evaluation]) -> list[tuple[Evaluation, Evaluation]]:
-    return list(zip(first, second, strict=True))
 
 
 def _check_comparable(a: Evaluation, b: Evaluation) -> None:

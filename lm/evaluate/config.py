@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Cluster = Literal["auto", "document", "source"]
 
@@ -19,19 +22,15 @@ class EvalConfig:
         min_context_bytes: Minimum context in bytes, if the document has that many. Larger values are closer to a full
             context for every token and cost context_bytes / (context_bytes - min_context_bytes) forward passes.
         batch_tokens: Maximum number of tokens of a forward pass, padding included.
-        bootstrap_samples: Number of resamples.
         confidence: Confidence level of the intervals.
-        seed: Seed of the resamples.
-        cluster: Unit of resampling: `document`; `source`, since documents of one site are not independent; or `auto`,
-            sources if there are at least 30 of them, otherwise documents.
+        cluster: Unit of sampling: `document`; `source`, since documents of one site are not independent; or `auto`,
+            sources if there are at least two, otherwise documents.
     """
 
     context_bytes: int = 1024
     min_context_bytes: int = 256
     batch_tokens: int = 8192
-    bootstrap_samples: int = 2000
     confidence: float = 0.95
-    seed: int = 0
     cluster: Cluster = "auto"
 
     def __post_init__(self) -> None:
@@ -40,7 +39,12 @@ class EvalConfig:
                 f"min_context_bytes={self.min_context_bytes} must be at least 0 and below "
                 f"context_bytes={self.context_bytes}; half of it is a good choice"
             )
-        if self.batch_tokens < 1 or self.bootstrap_samples < 1:
-            raise UserError("batch_tokens and bootstrap_samples must be positive whole numbers")
+        if self.batch_tokens < 1:
+            raise UserError(f"batch_tokens={self.batch_tokens} must be at least 1")
         if not 0 < self.confidence < 1:
             raise UserError(f"confidence={self.confidence} must be between 0 and 1, for instance 0.95")
+
+    @classmethod
+    def load(cls, values: Mapping[str, Any]) -> EvalConfig:
+        """Read saved settings; those that earlier versions used to resample documents are left out."""
+        return cls(**{key: value for key, value in values.items() if key not in ("bootstrap_samples", "seed")})

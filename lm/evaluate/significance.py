@@ -1,9 +1,11 @@
-"""Significance of a difference: components of variance, intervals and p-values, Holm's correction."""
+"""Uncertainty of a ratio of sums: intervals, p-values, the sample that a difference requires, Holm's correction."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,72 +14,160 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-def t_quantile(confidence: float, degrees: float) -> float:
-    """The t for which |T| < t has this probability; T follows Student's t with `degrees` degrees of freedom.
+# The skewness of a small sample is too small. 5 is the smallest whole factor with which intervals over 10 effective
+# documents cover the truth at least 93 % of the time (`python -m experiments.benchmarks.interval_coverage`).
+_SKEWNESS_FACTOR = 5
+_SMALLEST_P = 1e-15
+_POWER = 0.8
 
-    >>> round(t_quantile(0.95, 2), 3)
-    4.303
+
+class Needed(NamedTuple):
+    """Sample that would show a given difference with 80 % probability.
+
+    Attributes:
+        clusters: Number of documents or sources like those measured.
+        seeds: Number of seeds; None if it is unknown, because there was one seed.
     """
+
+    clusters: int
+    seeds: int | None
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Sum of numerators over sum of denominators, averaged over training seeds, with its uncertainty.
+
+    The seeds and the units (documents or sources) are samples: the interval is about other training runs and other
+    text. With one seed it is about other text only. All fields have the same leading dimensions, so that simulations
+    compute many ratios at once; a single ratio has none.
+
+    Attributes:
+        value: The ratio.
+        by_seed: The ratio of each seed, float[..., n_seeds].
+        n_units: Number of units.
+        effective_units: Number of units of equal size that would give the same precision: 1 / sum of squared shares of
+            the denominators (Kish, Survey Sampling, 1965, section 11.7).
+        seed_variance: Squared standard error from seeds; 0 with one seed.
+        unit_variance: Squared standard error from units, without the noise of single runs on single units, which
+            `seed_variance` includes.
+        size_covariance: Covariance of the residuals and the denominators, on the scale of `unit_variance`.
+        skewness: Skewness of the residuals over the square root of the number of units.
+    """
+
+    value: Floats
+    by_seed: Floats
+    n_units: int
+    effective_units: Floats
+    seed_variance: Floats
+    unit_variance: Floats
+    size_covariance: Floats
+    skewness: Floats
+
+    @classmethod
+    def of(cls, numerators: NDArray[np.float64], denominators: NDArray[np.float64]) -> Ratio:
+        """Measure a ratio.
+
+        Args:
+            numerators: float[..., n_seeds, n_units].
+            denominators: float[..., n_units].
+        """
+        n_seeds = numerators.shape[-2]
+        shares = denominators / denominators.sum(-1, keepdims=True)
+        scaled = numerators / denominators.sum(-1)[..., None, None]
+        by_seed = scaled.sum(-1)
+        residuals = scaled - by_seed[..., None] * shares[..., None, :]
+        mean = residuals.mean(-2)
+        variance = (mean**2).sum(-1)
+        noise, seed_variance = np.zeros_like(variance), np.zeros_like(variance)
+        if n_seeds > 1:
+            noise = ((residuals - mean[..., None, :]) ** 2).sum((-2, -1)) / (n_seeds * (n_seeds - 1))
+            seed_variance = by_seed.var(-1, ddof=1) / n_seeds
+        nonzero = np.where(variance > 0, variance, 1.0)
+        kept = np.clip(1 - noise / nonzero, 0, 1)
+        return cls(
+            value=by_seed.mean(-1),
+            by_seed=by_seed,
+            n_units=denominators.shape[-1],
+            effective_units=1 / (shares**2).sum(-1),
+            seed_variance=seed_variance,
+            unit_variance=kept * variance,
+            size_covariance=np.sqrt(kept) * (mean * shares).sum(-1),
+            skewness=(mean**3).sum(-1) / nonzero**1.5,
+        )
+
+    def interval(self, confidence: float | Floats) -> tuple[Floats, Floats]:
+        """Interval of the ratio; not finite if one unit has all of the denominators."""
+        below, above = self._reach(1 - np.asarray(confidence))
+        return self.value - below, self.value + above
+
+    def known_interval(self, confidence: float) -> tuple[float, float] | None:
+        """Interval of a single ratio; None if one unit has all of the denominators."""
+        low, high = (float(end) for end in self.interval(confidence))
+        return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
+    def p_value(self) -> Floats:
+        """Two-sided p-value against 0, at least 1e-15: one minus the confidence at which the interval reaches 0."""
+        low, high = np.full(self.value.shape, np.log(_SMALLEST_P)), np.zeros(self.value.shape)
+        for _ in range(40):
+            middle = (low + high) / 2
+            below, above = self._reach(np.exp(middle))
+            inside = np.where(self.value > 0, below, above) >= np.abs(self.value)
+            low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+        return np.asarray(np.exp(np.where(high == 0, high, low)))
+
+    def needed(self, difference: float, confidence: float) -> Needed:
+        """Number of units and seeds that would show a difference with 80 % probability, if the variances stay.
+
+        The seeds are as few as possible (at least 3) with at most half of the permitted variance.
+        """
+
+        def factor(degrees: float) -> float:
+            return float(_quantile(1 - confidence, degrees) + _quantile(2 * (1 - _POWER), degrees)) ** 2
+
+        n_seeds, room, seeds = self.by_seed.shape[-1], difference**2, None
+        if n_seeds > 1:
+            spread = n_seeds * float(self.seed_variance)
+            lowest = max(3, math.ceil(factor(np.inf) * spread / (room / 2)))
+            seeds = next(n for n in itertools.count(lowest) if factor(n - 1) * spread / n <= room / 2)
+            room -= factor(seeds - 1) * spread / seeds
+        clusters = factor(np.inf) * self.n_units * float(self.unit_variance) / room
+        return Needed(max(2, math.ceil(clusters)), seeds)
+
+    def _reach(self, p: NDArray[np.float64]) -> tuple[Floats, Floats]:
+        """Distances from the value to the two ends of the interval with the confidence 1 - p.
+
+        The units' part has three steps (docs/evaluation.md derives them):
+
+        - a quantile of Student's t with `effective_units` - 1 degrees of freedom;
+        - a longer end on the side of the longer tail (Johnson, Modified t tests and confidence intervals for
+          asymmetrical populations, JASA 73, 1978, with a factor for the small sample);
+        - the residuals are taken from the ratio that is tested, not from the measured one, so that a large unit cannot
+          hide its own deviation (a score interval).
+
+        Seeds have their own quantile of t, and the squares add up (Banerjee, Sankhya 22, 1960). Satterthwaite's single
+        quantile is too small for two seeds.
+        """
+        n, n_seeds = self.effective_units, self.by_seed.shape[-1]
+        seeds = _quantile(p, n_seeds - 1) ** 2 * self.seed_variance if n_seeds > 1 else 0.0
+        ends = []
+        with np.errstate(all="ignore"):  # one unit has all of the denominators
+            t = _quantile(p, n - 1)
+            for sign in (-1, 1):
+                longer = t + np.maximum(0, sign * self.skewness) * _SKEWNESS_FACTOR * (2 * t**2 + 1) / 6
+                square = longer**2 * n / (n - 1)
+                middle = square * self.size_covariance
+                units = np.sqrt(middle**2 + square * self.unit_variance) - sign * middle
+                ends.append(np.sqrt(units**2 + seeds))
+        return ends[0], ends[1]
+
+
+def _quantile(p: float | NDArray[np.float64], degrees: float | NDArray[np.float64]) -> Any:
+    """The t for which |T| > t has the probability p; T follows Student's t."""
     from scipy.special import stdtrit  # here because the import is slow, and most commands need no interval
 
-    return float(stdtrit(degrees, (1 + confidence) / 2))
-
-
-class Component(NamedTuple):
-    """One source of uncertainty of a mean: its squared standard error and its degrees of freedom."""
-
-    variance: float
-    degrees: float
-
-
-class Estimate(NamedTuple):
-    """A difference with its interval and its two-sided p-value against 0."""
-
-    interval: tuple[float, float]
-    p_value: float
-
-
-def seed_component(values: Sequence[float]) -> Component:
-    """Between runs: sample variance of one value per seed, over the number of seeds (at least 2)."""
-    n = len(values)
-    return Component(float(np.var(values, ddof=1)) / n, n - 1)
-
-
-def ratio_component(numerators: NDArray[np.float64], denominators: NDArray[np.float64]) -> Component:
-    """Between clusters: the linearized variance of sum(numerators) / sum(denominators), with clusters drawn.
-
-    (Cochran, Sampling Techniques, 3rd ed., section 6.4, without the correction for a finite population.)
-
-    Args:
-        numerators: float[n_clusters], at least 2 of them.
-        denominators: float[n_clusters].
-    """
-    n, total = len(numerators), float(denominators.sum())
-    residuals = numerators - numerators.sum() / total * denominators
-    return Component(n / (n - 1) * float(residuals @ residuals) / total**2, n - 1)
-
-
-def estimate(difference: float, components: Sequence[Component], confidence: float) -> Estimate:
-    """Interval and p-value of a difference whose variance is the sum of independent components.
-
-    Each component has its own quantile of Student's t: half the width is sqrt(sum of t² variance). (Banerjee,
-    Approximate confidence interval for linear functions of means of k populations, Sankhya 22, 1960.) With
-    Satterthwaite's single quantile, 95 % intervals from two seeds cover the truth only 89 % of the time if seeds make
-    up most of the variance, because two runs often agree by chance.
-    """
-
-    def half(level: float) -> float:
-        return math.sqrt(sum(t_quantile(level, part.degrees) ** 2 * part.variance for part in components))
-
-    if not any(component.variance for component in components):
-        return Estimate((difference, difference), 0.0 if difference else 1.0)
-    low, high = 0.0, 1.0  # bounds of the confidence at which the interval reaches 0
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (middle, high) if half(middle) < abs(difference) else (low, middle)
-    width = half(confidence)
-    return Estimate((difference - width, difference + width), 1 - low)
+    return -stdtrit(degrees, np.asarray(p) / 2)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -93,3 +183,17 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[i]))
         adjusted[i] = highest
     return adjusted
+
+
+def holm_levels(p_values: Sequence[float], confidence: float) -> list[float]:
+    """Confidence at which Holm's method tests each comparison.
+
+    An interval with this confidence excludes 0 exactly if the adjusted p-value is below 1 - `confidence`.
+
+    >>> [round(level, 4) for level in holm_levels([0.01, 0.04, 0.03], 0.95)]
+    [0.9833, 0.975, 0.975]
+    """
+    alpha, n = 1 - confidence, len(p_values)
+    rejected = sum(p < alpha for p in holm(p_values))
+    ranks = {i: rank for rank, i in enumerate(sorted(range(n), key=lambda i: p_values[i]))}
+    return [1 - alpha / (n - min(ranks[i], rejected, n - 1)) for i in range(n)]

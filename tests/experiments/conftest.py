@@ -87,6 +87,5 @@ def tiny_overrides(corpus: Path, folder: Path) -> list[str]:
         "lm.model.head_dim=16",
         "lm.train.bytes_per_step=4096",
         "lm.train.context_bytes=512",
-        "eval.bootstrap_samples=100",
         "runner.threads=1",
     ]

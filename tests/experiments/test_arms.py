@@ -189,7 +189,7 @@ def test_six_arms_from_tokenizers_to_the_report(tiny: list[str], tmp_path: Path)
     file = next((tmp_path / "artifacts").glob("tokenizer-*"))
     chosen = ["arms=[bpe,superbpe,bytes,small,fences,mine]", f"arms.mine.file={file}", "report.n_samples=1"]
     chosen += ["arms.small.recipe=bpe", "arms.small.bpe.vocab_size=300", "arms.small.label=small BPE"]
-    chosen += ["arms.fences.recipe=superbpe", "arms.fences.preset=runs", "reference=small", "eval.bootstrap_samples=50"]
+    chosen += ["arms.fences.recipe=superbpe", "arms.fences.preset=runs", "reference=small"]
     assert run("report", [*tiny, *chosen]) == 0
     (report,) = (tmp_path / "artifacts").glob("report-*/report.json")
     numbers = json.loads(report.read_text())

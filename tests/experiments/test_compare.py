@@ -38,6 +38,7 @@ def numbers(sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     page = (out / "comparison.html").read_text()
     assert "SuperBPE t=0.9" in page
     assert "default-src 'none'" in page
+    assert page.count("withheld: 1 seed, at least 3 are required</td>") == 3
     found: dict[str, Any] = json.loads((out / "comparison.json").read_text())
     return found
 
@@ -57,6 +58,17 @@ def test_the_numbers_equal_those_of_the_runs(numbers: dict[str, Any], sweep: Pat
         # Without more text than the runs scored, curves and superwords come out the same.
         (mine,) = [r for r in numbers["pairs"] if (r["a"], r["b"]) == ("BPE", row["label"])]
         assert mine["difference"] == report["verdict"]["difference"]
+
+
+def test_headline_and_tables_withhold_the_verdict_for_one_reason(numbers: dict[str, Any]) -> None:
+    reason = "1 seed, at least 3 are required"
+    assert numbers["verdict"]["winner"] is None
+    assert numbers["verdict"]["withheld"] == reason
+    assert "requires 3 seeds" in numbers["verdict"]["sentence"]
+    assert {row["decision"] for row in numbers["pairs"]} == {f"withheld: {reason}"}
+    assert {row["verdict"] for row in numbers["pairs"]} == {"withheld"}
+    for row in numbers["pairs"]:  # the intervals have the level at which Holm's method tests the pair
+        assert (row["low"] <= 0 <= row["high"]) == (row["p_adjusted"] >= 0.05)
 
 
 def test_every_model_continues_the_same_prompt(numbers: dict[str, Any]) -> None:

@@ -33,7 +33,7 @@ from tokenizer import Batch, Tokenizer, UserError, patterns
 from tokenizer.pretrained import load_pretrained
 
 END = "<|endoftext|>"
-CONFIG = EvalConfig(context_bytes=128, min_context_bytes=16, batch_tokens=256, bootstrap_samples=20)
+CONFIG = EvalConfig(context_bytes=128, min_context_bytes=16, batch_tokens=256)
 NAMES = [*SENTENCEPIECE, *JSON]
 
 

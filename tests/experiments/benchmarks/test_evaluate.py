@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pytest
 
-from experiments.benchmarks import evaluate
+from experiments.benchmarks import evaluate, interval_coverage
+from experiments.benchmarks.interval_coverage import Scenario
 from experiments.stages.documents import groupings
 from tokenizer import Corpus, CorpusConfig, count_pretokens, train_bpe
 from tokenizer.errors import UserError
@@ -32,6 +33,33 @@ def test_evaluation_beside_the_plain_forward_pass(
     assert "plain forward" in out
     assert "min_context_bytes=16" in out
     assert evaluate.main([str(corpus), "--tokenizer", str(tmp_path / "none")]) == 2
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        Scenario("document", 30),
+        Scenario("document", 30, "equal", "lognormal"),
+        Scenario("document", 100, "lognormal", "exponential", 1.0),
+        Scenario("document", 300, "Pareto 1.5", "t3"),
+        Scenario("source", 5, "equal", "normal"),
+        Scenario("source", 20, "Zipf", "exponential", 0.5),
+        Scenario("document", 30, n_seeds=2, variance=(0.5, 0.5, 0.0)),
+        Scenario("document", 100, "lognormal", "exponential", 0.5, 3, (0.2, 0.4, 0.4)),
+        Scenario("source", 10, "equal", "exponential", 0.0, 3, (0.0, 0.0, 1.0)),
+        Scenario("document", 100, "lognormal", "exponential", 0.5, 3, (0.4, 0.4, 0.2), n_arms=4),
+    ],
+)
+def test_intervals_cover_the_truth(scenario: Scenario) -> None:
+    found = interval_coverage.simulate(scenario, 600)
+    assert 0.93 <= found.coverage <= 0.995
+    assert found.withheld < 0.2
+
+
+def test_few_effective_units_withhold_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    assert interval_coverage.simulate(Scenario("source", 5, "Zipf"), 10).withheld == 1
+    assert interval_coverage.main(["--rounds", "2"]) == 0
+    assert "100 % withheld" in capsys.readouterr().out
 
 
 def test_descriptions_of_other_documents_are_refused(tmp_path: Path) -> None:

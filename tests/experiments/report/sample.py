@@ -64,7 +64,7 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
         ],
         "conditions": "All models read the same documents in the same order and in the same number of steps, and see the same number of bytes of context.",
         "tokenizers": rows,
-        "pairs": [{"a": "BPE", "b": "SuperBPE", "difference": -0.0071, "low": -0.0152, "high": 0.0011, "p_adjusted": 0.09, "verdict": "no significant difference"}],
+        "pairs": [{"a": "BPE", "b": "SuperBPE", "difference": -0.0071, "low": -0.0152, "high": 0.0011, "p_adjusted": 0.09, "verdict": "no significant difference", "decision": "undecided"}],
         "downstream": [{"tokenizer": "BPE", "task": hostile[0], "metric": "acc_bytes", "value": 0.25, "stderr": None, "straddle_share": 0.5, "n_seeds": 1}],
         "groups": {
             "script": [],

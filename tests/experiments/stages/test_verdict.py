@@ -4,12 +4,13 @@ from typing import Any, cast
 
 import pytest
 
-from experiments.stages.comparison import FEWEST_DOCUMENTS, ArmResult, Result
-from experiments.stages.verdict import detail, show, verdict
+from experiments.stages.comparison import ArmResult, Result
+from experiments.stages.verdict import decision, detail, show, verdict
 from lm.data.shards import TextLoss
 from lm.evaluate.comparison import Comparison
+from lm.evaluate.significance import Needed
 
-_TOO_FEW = "Too few held-out {} to compare BPE and SuperBPE: there are {}, and at least 30 are required."
+_REQUIRES = " A verdict about the tokenizers requires 3 seeds."
 
 
 def scored(
@@ -29,103 +30,140 @@ def scored(
     return cast("ArmResult", found)
 
 
-def compared(difference: float, said: Any, n_documents: int = FEWEST_DOCUMENTS, **settings: Any) -> Comparison:
-    settings = {"n_clusters": n_documents, **settings}
-    return Comparison(2.0, 2.0 + difference, difference, (difference, difference), 0.95, n_documents, said, **settings)
+def compared(difference: float, *, n_documents: int = 50, apart: bool = True, **settings: Any) -> Comparison:
+    """A comparison whose interval contains 0 unless `apart`."""
+    interval = (difference, difference) if apart else (-abs(difference), abs(difference))
+    counts = {"n_clusters": n_documents, "effective_clusters": float(n_documents), "n_seeds": 3}
+    settings = {**counts, "seed_error": 0.0021, "document_error": 0.0013, **settings}
+    return Comparison(2.0, 2.0 + difference, difference, interval, 0.95, n_documents, **settings)
 
 
-def result(n_documents: int, difference: float, said: Any, **settings: Any) -> Result:
-    n = settings.get("n_seeds", 1)
+def result(difference: float, **settings: Any) -> Result:
+    n = settings.get("n_seeds", 3)
     both = [scored("BPE", 2.0, n_seeds=n), scored("SuperBPE", 2.0 + difference, n_seeds=n)]
-    return Result(both, {(0, 1): compared(difference, said, n_documents, **settings)})
+    return Result(both, {(0, 1): compared(difference, **settings)})
 
 
 @pytest.mark.parametrize(
-    ("difference", "said", "sentence"),
+    ("difference", "apart", "sentence"),
     [
-        (-0.2, "B better", "SuperBPE predicts held-out text better than BPE: 10.00% fewer bits per byte"),
-        (0.5, "A better", "BPE predicts held-out text better than SuperBPE, which needs 25.00% more bits per byte"),
-        (0.0, "no significant difference", "No significant difference between BPE and SuperBPE"),
+        (-0.2, True, "SuperBPE predicts held-out text better than BPE: 10.00% fewer bits per byte (3 seeds each)."),
+        (0.5, True, "BPE predicts held-out text better than SuperBPE; the other needs 25.00% more bits per byte (3"),
+        (0.1, False, "No significant difference between BPE and SuperBPE in how well they predict held-out text (3"),
     ],
 )
-def test_the_verdict_is_a_sentence(difference, said, sentence):
-    said_of_one = verdict(result(FEWEST_DOCUMENTS, difference, said))
-    assert said_of_one.startswith(sentence)
-    assert said_of_one.endswith("(one training run each).")
-    assert verdict(result(FEWEST_DOCUMENTS, difference, said, n_seeds=3)).endswith("(3 seeds each).")
+def test_the_verdict_is_a_sentence(difference, apart, sentence):
+    assert verdict(result(difference, apart=apart)).startswith(sentence)
 
 
-def test_few_documents_allow_no_verdict():
-    few = result(2, -0.2, "B better")
-    assert few.winner is None
-    assert (
-        verdict(few)
-        == "Too few held-out documents to compare BPE and SuperBPE: there are 2, and at least 30 are required."
+def test_fewer_than_three_seeds_name_no_better_tokenizer():
+    one = result(-0.2, n_seeds=1)
+    assert one.winner is None
+    assert verdict(one) == (
+        "Of these two models, the lower held-out loss is that of SuperBPE: 10.00% fewer bits per byte "
+        f"(one training run each).{_REQUIRES}"
     )
-    sources = result(1000, -0.2, "B better", cluster="source", n_clusters=4)
-    assert (
-        verdict(sources)
-        == "Too few held-out sources to compare BPE and SuperBPE: there are 4, and at least 30 are required."
+    assert decision(one, (0, 1)) == "withheld: 1 seed, at least 3 are required"
+    assert verdict(result(0.1, n_seeds=2, apart=False)) == (
+        "No significant difference between these 4 models in how well they predict held-out text "
+        f"(2 seeds each).{_REQUIRES}"
     )
+    three = result(-0.2)
+    assert three.winner is three.arms[1]
+    assert decision(three, (0, 1)) == "SuperBPE"
+    assert decision(result(0.1, apart=False), (0, 1)) == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("unit", "n", "effective", "fewest"),
+    [("document", 12, 8.04, 10), ("source", 21, 4.25, 5), ("document", 1, 1.0, 10)],
+)
+def test_few_effective_documents_allow_no_conclusion(unit, n, effective, fewest):
+    few = result(-0.2, cluster=unit, n_clusters=n, effective_clusters=effective)
+    assert few.leader is few.winner is None
+    assert verdict(few) == (
+        f"Too few held-out {unit}s to compare BPE and SuperBPE: there are {n}, worth {effective:.1f} of equal size, "
+        f"and at least {fewest} are required."
+    )
+    assert decision(few, (0, 1)).startswith(f"withheld: {effective:.1f} effective {unit}s")
+    assert ("eval.cluster=document" if unit == "source" else "corpus.heldout_fraction") in detail(few)
 
 
 def test_the_detail_says_what_the_interval_holds():
-    assert "so it does not include the spread between seeds" in detail(result(50, -0.2, "B better"))
-    seeds = {"seed_error": 0.0021, "document_error": 0.0013}
-    two = detail(result(50, -0.2, "B better", n_seeds=2, **seeds))
-    assert "standard error from seeds 0.0021, from documents 0.0013" in two
-    assert "requires 3 seeds" in two
-    assert "requires 3 seeds" not in detail(result(50, -0.2, "B better", n_seeds=3, **seeds))
-    clustered = detail(result(1000, -0.2, "B better", cluster="source", n_clusters=40))
-    assert "the 40 sources of 1,000 held-out documents" in clustered
+    assert "so it does not include the spread between seeds" in detail(result(-0.2, n_seeds=1))
+    assert "3 paired seeds; standard error from seeds 0.0021, from documents 0.0013" in detail(result(-0.2))
+    clustered = detail(result(-0.2, n_documents=1000, cluster="source", n_clusters=40, effective_clusters=17.24))
+    assert "the 40 sources of 1,000 held-out documents, worth 17.2 of equal size" in clustered
+    assert "no interval, because one document has all of the text" in detail(
+        Result(result(-0.2).arms, {(0, 1): Comparison(2.0, 1.8, -0.2, None, 0.95, 1)})
+    )
+
+
+@pytest.mark.parametrize(
+    ("needed", "n_seeds", "sentence"),
+    [
+        (Needed(1234, 5), 3, "With a probability of 80 %, 5 seeds and about 1,234 documents like these would show a"),
+        (Needed(40, 3), 3, "This run would show a difference of 0.5% with a probability of 80 %."),
+        (Needed(1234, None), 1, "about 1,234 documents like these would show a difference of 0.5% between two models"),
+    ],
+)
+def test_an_undecided_verdict_says_what_would_decide_it(needed, n_seeds, sentence):
+    assert sentence in detail(result(0.01, apart=False, needed=needed, n_seeds=n_seeds))
+    assert "80 %" not in detail(result(0.01, needed=needed, n_seeds=n_seeds))
 
 
 def test_the_detail_says_what_else_differs():
     both = [scored("BPE", 2.0), scored("SuperBPE", 1.8, vocab_size=9000, parameters=1200)]
-    told = detail(Result(both, {(0, 1): compared(-0.2, "B better")}))
+    told = detail(Result(both, {(0, 1): compared(-0.2)}))
     assert "The vocabularies differ: 8,192 and 9,000 tokens." in told
     assert "The models differ: 1,000 and 1,200 parameters, only in the embeddings." in told
     both[1] = scored("SuperBPE", 1.8, parameters=1300, layers=700)
-    assert "600 and 700 of them in the layers" in detail(Result(both, {(0, 1): compared(-0.2, "B better")}))
+    assert "600 and 700 of them in the layers" in detail(Result(both, {(0, 1): compared(-0.2)}))
 
 
 def test_of_three_the_winner_is_better_than_each():
     three = [scored("BPE", 2.0), scored("SuperBPE", 1.8), scored("BoundlessBPE", 1.9)]
     pairs = {
-        (0, 1): compared(-0.2, "B better"),
-        (0, 2): compared(-0.1, "B better"),
-        (1, 2): compared(0.1, "A better"),
+        (0, 1): compared(-0.2),
+        (0, 2): compared(-0.1),
+        (1, 2): compared(0.1),
     }
     assert verdict(Result(three, pairs)).startswith(
         "SuperBPE predicts held-out text better than all others: "
         "5.26% fewer bits per byte than BoundlessBPE, the next best"
     )
-    pairs[1, 2] = compared(0.1, "no significant difference")
+    pairs[1, 2] = compared(0.1, apart=False)
     unclear = Result(three, pairs)
     assert unclear.winner is None
     assert verdict(unclear).startswith(
         "SuperBPE has the lowest held-out loss of 3 tokenizers, but does not differ significantly from BoundlessBPE"
     )
-    assert "not corrected for multiple comparisons" in detail(unclear)
+    assert "corrected for 3 comparisons" in detail(unclear)
 
 
 def test_of_many_the_verdict_stays_a_sentence():
     many = [scored(f"SuperBPE t={i}", 2 + i / 100) for i in range(13)]
-    pairs = {(i, j): compared((j - i) / 100, "no significant difference") for i in range(13) for j in range(i + 1, 13)}
-    said = verdict(Result(many, pairs))
-    assert said == (
-        "SuperBPE t=0 has the lowest held-out loss of 13 tokenizers, but does not differ significantly from "
-        "SuperBPE t=1, SuperBPE t=2 and 10 more (one training run each)."
+    pairs = {(i, j): compared((j - i) / 100, apart=False, n_seeds=1) for i in range(13) for j in range(i + 1, 13)}
+    level = "does not differ significantly from SuperBPE t=1, SuperBPE t=2 and 10 more"
+    assert verdict(Result(many, pairs)) == (
+        f"Of these 13 models, the lowest held-out loss is that of SuperBPE t=0, which {level} (one training run each)."
+        + _REQUIRES
     )
-    few = {pair: replace(found, n_documents=3, n_clusters=3) for pair, found in pairs.items()}
-    assert verdict(Result(many, few)) == _TOO_FEW.format("documents", 3).replace("BPE and SuperBPE", "13 tokenizers")
+    seeds = {pair: replace(found, n_seeds=3) for pair, found in pairs.items()}
+    assert verdict(Result(many, seeds)).startswith(
+        f"SuperBPE t=0 has the lowest held-out loss of 13 tokenizers, but {level}"
+    )
+    few = {pair: replace(found, effective_clusters=3.0) for pair, found in pairs.items()}
+    assert verdict(Result(many, few)).startswith(
+        "Too few held-out documents to compare 13 tokenizers: there are 50, worth 3.0"
+    )
 
 
 def test_the_winner_is_measured_against_its_own_baseline_and_the_next_best():
     four = [scored("BPE a", 2.0), scored("BPE b", 2.1), scored("SuperBPE a", 1.9), scored("SuperBPE b", 1.8)]
     four[2].partner, four[3].partner = 0, 1
     pairs = {
-        (i, j): compared(d, "B better" if d < 0 else "A better", p_adjusted=0.012)
+        (i, j): compared(d, p_adjusted=0.012)
         for i in range(4)
         for j in range(i + 1, 4)
         for d in [four[j].scores.bits_per_byte - four[i].scores.bits_per_byte]
@@ -138,11 +176,11 @@ def test_the_winner_is_measured_against_its_own_baseline_and_the_next_best():
 
 
 def test_an_arm_that_loses_text_is_named():
-    found = result(FEWEST_DOCUMENTS, -0.2, "B better")
+    found = result(-0.2)
     loss = TextLoss(changed_documents=3, unknown_tokens=5, unaccounted_bytes=7)
     cast("Any", found.arms[1]).heldout.contents.text_loss = loss
     assert "SuperBPE loses text (3 documents changed, 5 unknown tokens, 7 bytes covered by no token)" in detail(found)
-    assert verdict(found).endswith("(one training run each; it loses some text).")
+    assert verdict(found).endswith("(3 seeds each; it loses some text).")
 
 
 def _with_sources(label: str, bits: float, n_sources: int, **loss: int) -> ArmResult:
@@ -171,9 +209,7 @@ def _with_sources(label: str, bits: float, n_sources: int, **loss: int) -> ArmRe
 def _tables(*arms: ArmResult) -> dict[str, list[list[str]]]:
     """The tables of the console, with their headers, by the start of their titles."""
     tables: dict[str, list[list[str]]] = {}
-    pairs = {
-        (i, j): compared(0.0, "no significant difference") for i in range(len(arms)) for j in range(i + 1, len(arms))
-    }
+    pairs = {(i, j): compared(0.0, apart=False) for i in range(len(arms)) for j in range(i + 1, len(arms))}
     reporter = SimpleNamespace(
         say=lambda *_, **__: None, table=lambda title, header, rows: tables.update({title: [header, *rows]})
     )

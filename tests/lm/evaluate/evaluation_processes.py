@@ -19,7 +19,7 @@ from lm.evaluate.config import EvalConfig
 from lm.train import distributed
 from tokenizer.errors import UserError
 
-CONFIG = EvalConfig(context_bytes=16, min_context_bytes=6, batch_tokens=64, bootstrap_samples=10)
+CONFIG = EvalConfig(context_bytes=16, min_context_bytes=6, batch_tokens=64)
 
 
 def score(folder: Path, shards: Shards) -> Evaluation:
