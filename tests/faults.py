@@ -4,8 +4,8 @@
     python -m tests.faults disks 50       # let a disk of random size fill up (a tmpfs), enlarge it, repeat, compare
     python -m tests.faults flips 1000     # flip random bits of all kinds of artifact files; none may be used
 
-Each prints what happened and fails if anything was lost or silently wrong, or if a run ended in a traceback. The slow tests run a
-sample.
+Each prints what happened and fails if anything was lost or silently wrong, or if a run ended in a traceback. The slow
+tests run a sample.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from experiments.arms import Arm
-    from experiments.config import BpeConfig
+    from experiments.config import BpeConfig, CorpusSource
     from experiments.results import SplitSize
     from experiments.stages.context import Context
     from tokenizer.patterns import Pattern
@@ -89,8 +89,12 @@ def prepare(context: Context) -> Text:
     }
     with context.reporter.stage("corpus"):
         artifact = context.store.make(CorpusFiles, "corpus", config=chosen, inputs={}, build=build)
-    facts = _embedded_facts(artifact.contents)
     context.done("corpus", artifact, _size(artifact.contents.train))
+    return embedded_text(config, artifact)
+
+
+def embedded_text(config: CorpusSource, artifact: Artifact[CorpusFiles]) -> Text:
+    """Return the embedded corpus that was written to an artifact."""
     files = dataclasses.replace(
         part(CorpusConfig, config),
         paths=[str(artifact.path / "train.jsonl.zst")],
@@ -102,7 +106,7 @@ def prepare(context: Context) -> Text:
     corpus = Corpus(files)
     # The artifact's hash identifies the files; the configuration adds the document filters.
     chosen = {"artifact": artifact.hash, "config": corpus.identity()["config"]}
-    return Text(corpus, digest(chosen), facts, artifact)
+    return Text(corpus, digest(chosen), _embedded_facts(artifact.contents), artifact)
 
 
 def count(context: Context, text: Text, arm: Arm, stage: str = "count") -> Artifact[Counts]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from functools import lru_cache
-
+import numpy as np
 import regex
 
 # Unicode's recommended scripts (UAX #31, table 5), without Common and Inherited, which belong to all; kana together.
@@ -21,6 +19,12 @@ _PATTERNS = [
     for name in SCRIPTS
 ]
 _LETTER = regex.compile(r"\p{L}")
+_COMMON = regex.compile(r"[\p{Script=Common}\p{Script=Inherited}]")
+_NAMES = ("", *SCRIPTS, OTHER)
+"""What a character is counted as: a letter of a script, or nothing."""
+_UNSEEN = 255
+# Index into `_NAMES` by code point, filled when a character is first seen.
+_table = np.full(0x110000, _UNSEEN, np.uint8)
 # Modern Japanese prose is about half kana; Chinese has next to none.
 _KANA_SHARE = 0.1
 
@@ -34,20 +38,22 @@ def script(text: str) -> str:
     >>> script("Привет, world!"), script("日本語のテキスト"), script("中文"), script("1 + 1 = 2")
     ('Cyrillic', 'Japanese', 'Han', 'no letters')
     """
-    counts: Counter[str] = Counter()
-    for character, n in Counter(text).items():
-        counts[_script(character)] += n
-    counts.pop("", None)
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+    found = _table[codes]
+    if (unseen := found == _UNSEEN).any():
+        for code in np.unique(codes[unseen]).tolist():
+            _table[code] = _NAMES.index(_script(chr(code)))
+        found = _table[codes]
+    numbers = np.bincount(found, minlength=len(_NAMES)).tolist()
+    counts = {name: n for name, n in zip(_NAMES[1:], numbers[1:], strict=True) if n}
     if not counts:
         return NONE
-    kana, han = counts["Kana"], counts["Han"]
+    kana, han = counts.get("Kana", 0), counts.get("Han", 0)
     if kana > 0 and kana >= _KANA_SHARE * (kana + han):
-        del counts["Kana"], counts["Han"]
-        counts[JAPANESE] = kana + han
+        counts |= {JAPANESE: kana + han, "Kana": 0, "Han": 0}
     return max(counts, key=lambda name: (counts[name], name))
 
 
-@lru_cache(maxsize=1 << 16)
 def _script(character: str) -> str:
     """Script of a letter; empty for other characters and for letters of all scripts."""
     if not _LETTER.match(character):
@@ -55,4 +61,4 @@ def _script(character: str) -> str:
     for name, pattern in _PATTERNS:
         if pattern.match(character):
             return name
-    return "" if regex.match(r"[\p{Script=Common}\p{Script=Inherited}]", character) else OTHER
+    return "" if _COMMON.match(character) else OTHER

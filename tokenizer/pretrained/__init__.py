@@ -1,7 +1,7 @@
 """Pretrained tokenizers from a path or the Hugging Face Hub.
 
-`load` recognizes formats, `hub` downloads, `software` runs SentencePiece, Unigram and WordPiece models with the packages
-that define them, and `external` wraps these behind the interface of our own tokenizers.
+`load` recognizes formats, `hub` downloads, `software` runs SentencePiece, Unigram and WordPiece models with the
+packages that define them, and `external` wraps these behind the interface of our own tokenizers.
 """
 
 from tokenizer.pretrained.external import ExternalTokenizer

@@ -1,0 +1,1 @@
+"""Fertility: how many tokens tokenizers need for a text, before any model is trained."""

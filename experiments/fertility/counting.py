@@ -1,0 +1,202 @@
+"""Token counts of several tokenizers on the same documents, from one pass over the text for many of them."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from experiments.fertility.documents import batches
+from lm.data.shards import END_OF_TEXT
+from superbpe.inspection.measures import renyi_gradient
+from tokenizer.progress import Throttle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
+
+    from numpy.typing import NDArray
+
+    from experiments.fertility.documents import Documents, Text
+    from tokenizer._native import Batch
+    from tokenizer.interface import TokenizerLike
+    from tokenizer.progress import Progress
+
+_BYTES_PER_DOCUMENT = 64
+
+
+class Tally:
+    """Token counts of one tokenizer. Batches may be added from any thread, in any order.
+
+    Attributes:
+        tokenizer: The tokenizer. Its special tokens include `<|endoftext|>`.
+        documents: The documents.
+        tokens: int64[n_documents], tokens of each document.
+        lost: int64[n_documents], bytes of each document that no token stands for, or only the unknown token.
+        changed: bool[n_documents], whether a document decodes to another text.
+        counts: int64[n_cells, vocab_size], occurrences of each token in each cell.
+        gradients: float64[n_documents] by kind of group: the derivative of the group's Rényi entropy by each
+            token's probability, summed over the tokens of the document.
+    """
+
+    def __init__(self, tokenizer: TokenizerLike, documents: Documents) -> None:
+        n = len(documents)
+        self.tokenizer, self.documents = tokenizer, documents
+        self.tokens, self.lost, self.changed = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)
+        self.counts = np.zeros((len(documents.cells), tokenizer.vocab_size), np.int64)
+        self.gradients = {group.by: np.zeros(n) for group in documents.groups}
+        self._weights: list[dict[str, NDArray[np.float64]]] = []
+        self._mark = tokenizer.special_tokens[END_OF_TEXT]
+        self._lengths = tokenizer.token_byte_lengths().astype(np.uint32)
+        self._lock = threading.Lock()
+
+    @staticmethod
+    def memory(tokenizer: TokenizerLike, documents: Documents) -> int:
+        """Bytes that the counts and gradients of a tokenizer take."""
+        rows = len(documents.cells) + len(documents.groups)
+        return 8 * rows * tokenizer.vocab_size + _BYTES_PER_DOCUMENT * len(documents)
+
+    def add(self, batch: Batch, first: int) -> None:
+        """Count the tokens of a batch whose first document has index `first`."""
+        stream = self.tokenizer.encode_stream(batch, self._mark, self._lengths, narrow=False)
+        lengths = np.diff(stream.ends, prepend=0)
+        at = slice(first, first + len(lengths))
+        self.tokens[at] = lengths - 1
+        if stream.changed is not None:
+            self.changed[at] = stream.changed
+        if stream.covered is not None:
+            unknown = -1 if self.tokenizer.unknown_id is None else self.tokenizer.unknown_id
+            replaced = np.where(stream.ids == unknown, stream.covered.astype(np.int64), 0)
+            self.lost[at] = np.diff(batch.offsets) - stream.spelled + np.add.reduceat(replaced, stream.ends - lengths)
+        for cell, chosen in self._cells(at):
+            found = np.bincount(stream.ids[np.repeat(chosen, lengths)], minlength=self.counts.shape[1])
+            found[self._mark] -= np.count_nonzero(chosen)
+            with self._lock:
+                self.counts[cell] += found
+
+    def counted(self, alpha: float) -> None:
+        """Compute the derivatives of the Rényi entropies once all batches are counted; then `weigh` may be called."""
+        self._weights = [{} for _ in self.documents.cells]
+        for group in self.documents.groups:
+            counts = self.counts[group.cells].sum(axis=0)
+            if counts.any():
+                weights = renyi_gradient(counts, alpha)
+                for cell in np.flatnonzero(group.cells):
+                    self._weights[cell][group.by] = weights
+
+    def weigh(self, batch: Batch, first: int) -> None:
+        """Sum the derivatives over the tokens of a batch."""
+        ids, offsets = self.tokenizer.encode_batch(batch, threads=1)
+        at = slice(first, first + len(batch))
+        lengths = np.diff(offsets)
+        for cell, chosen in self._cells(at):
+            own, n_tokens = ids[np.repeat(chosen, lengths)], lengths[chosen]
+            starts = np.cumsum(n_tokens) - n_tokens
+            values = np.zeros(len(own) + 1)  # a document without tokens may start at the end
+            for by, weights in self._weights[cell].items():
+                np.take(weights, own, out=values[:-1], mode="clip")  # other modes make a copy
+                self.gradients[by][at][chosen] = np.where(n_tokens > 0, np.add.reduceat(values, starts), 0)
+
+    def weighed(self) -> None:
+        """Free the derivatives once all batches are weighed."""
+        self._weights = []
+
+    def _cells(self, at: slice) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+        """Each cell of the documents, and which of them are in it."""
+        cells = self.documents.cell[at]
+        for cell in np.unique(cells).tolist():
+            yield cell, cells == cell
+
+
+def tally(
+    tokenizers: Sequence[TokenizerLike],
+    texts: Sequence[Text],
+    documents: Documents,
+    *,
+    alpha: float,
+    memory_bytes: int,
+    threads: int,
+    progress: Progress | None = None,
+) -> Iterator[Tally]:
+    """Count the tokens of the documents with each tokenizer.
+
+    The text is read twice for as many tokenizers as fit into the memory: once to count, and once for the variance of
+    the Rényi entropy, whose derivatives depend on all counts.
+
+    Args:
+        tokenizers: The tokenizers, with `<|endoftext|>` among their special tokens.
+        texts: The files that `documents` was read from.
+        documents: The documents.
+        alpha: Order of the Rényi entropy.
+        memory_bytes: Limit for the counts of tokenizers that are measured together; at least one is.
+        threads: Number of threads.
+        progress: Called with the bytes encoded, over all tokenizers.
+
+    Yields:
+        The counts of each tokenizer, in order.
+    """
+    total = 2 * len(tokenizers) * int(documents.n_bytes.sum())
+    tick, done = Throttle(progress, "bytes encoded", total), 0
+
+    def add(n_bytes: int) -> None:
+        nonlocal done
+        done += n_bytes
+        tick(done)
+
+    for together in _together(tokenizers, documents, memory_bytes):
+        found = [Tally(tokenizer, documents) for tokenizer in together]
+        n_documents = _run([each.add for each in found], texts, threads, add)
+        assert n_documents == len(documents), "the text has other documents than the survey found"
+        for each in found:
+            each.counted(alpha)
+        _run([each.weigh for each in found], texts, threads, add)
+        for each in found:
+            each.weighed()
+        yield from found
+
+
+def _together(
+    tokenizers: Sequence[TokenizerLike], documents: Documents, memory_bytes: int
+) -> Iterator[Sequence[TokenizerLike]]:
+    """Split tokenizers into runs whose counts fit into the memory."""
+    taken: list[TokenizerLike] = []
+    size = 0
+    for tokenizer in tokenizers:
+        needed = Tally.memory(tokenizer, documents)
+        if taken and size + needed > memory_bytes:
+            yield taken
+            taken, size = [], 0
+        taken.append(tokenizer)
+        size += needed
+    yield taken
+
+
+def _run(
+    jobs: Sequence[Callable[[Batch, int], None]], texts: Sequence[Text], threads: int, done: Callable[[int], None]
+) -> int:
+    """Call every job with every batch, and `done` with the size of each finished batch.
+
+    Returns:
+        The number of documents.
+    """
+    pending: deque[tuple[Future[None], int]] = deque()
+
+    def finish() -> None:
+        future, n_bytes = pending.popleft()
+        future.result()
+        done(n_bytes)
+
+    first = 0
+    with ThreadPoolExecutor(threads) as pool:
+        for batch in batches(texts):
+            for job in jobs:
+                if len(pending) == 2 * threads:
+                    finish()
+                pending.append((pool.submit(job, batch, first), batch.n_bytes))
+            first += len(batch)
+        while pending:
+            finish()
+    return first

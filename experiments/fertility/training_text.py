@@ -1,0 +1,123 @@
+"""Measured documents that also are in a tokenizer's training text."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import xxhash
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from experiments.config import CorpusSource, build, part
+from experiments.report.training_counts import tokenizer_folder
+from experiments.results import CorpusFiles, Counts, Folder
+from experiments.stages.text import embedded_text
+from experiments.store import registry
+from experiments.store.artifacts import Artifact, Store, artifact_at
+from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.durable import digest
+from tokenizer.errors import UserError
+from tokenizer.files import read_json
+from tokenizer.progress import Throttle
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from experiments.fertility.documents import Documents
+    from tokenizer.progress import Progress
+
+
+_UNUSABLE = (OSError, UserError, OmegaConfBaseException, KeyError, TypeError)
+"""Errors of records and text that were moved, changed, deleted or written by another version."""
+
+
+class Overlap(NamedTuple):
+    """Measured documents that are in training text.
+
+    Attributes:
+        text: Names of the training files.
+        documents: bool[n_documents], whether a document has the same text as one of theirs.
+    """
+
+    text: list[str]
+    documents: NDArray[np.bool_]
+
+
+def overlap(documents: Documents, corpora: list[Corpus], progress: Progress | None = None) -> Overlap:
+    """Find the documents that occur in the training splits of these corpora, by the hash of their text."""
+    wanted, seen = set(documents.hashes.tolist()), set()
+    tick, done = Throttle(progress, "bytes of training text"), 0
+    for corpus in corpora:
+        for batch in corpus.batches("train", readers=2, in_order=False):
+            text = np.ascontiguousarray(batch.data).data
+            seen |= wanted.intersection(
+                xxhash.xxh3_64_intdigest(text[start:end]) for start, end in pairwise(batch.offsets.tolist())
+            )
+            done += batch.n_bytes
+            tick(done)
+    names = [path.name for corpus in corpora for path, _ in corpus.files]
+    return Overlap(names, np.isin(documents.hashes, np.array(sorted(seen), np.uint64)))
+
+
+def recorded(path: Path) -> Corpus | None:
+    """The corpus that a tokenizer of a folder of artifacts was trained on.
+
+    The tokenizer's manifest has the hash of its corpus. The runs that used it have the files, which must still give
+    that hash.
+
+    Args:
+        path: The tokenizer as the user named it.
+
+    Returns:
+        The corpus; None if no record leads to text that still exists.
+    """
+    with suppress(*_UNUSABLE):
+        folder = tokenizer_folder(path)
+        tokenizer = artifact_at(folder if folder.is_dir() else folder.parent, Folder)
+        if tokenizer is None:
+            return None
+        store = Store(tokenizer.folder.parent)
+        wanted = _corpus_hash(store, tokenizer)
+        for run in registry.entries(store) if wanted else []:
+            with suppress(*_UNUSABLE):
+                used = read_json(run.record)["artifacts"]
+                if tokenizer.name in used and (found := _corpus(store, run.folder, used)) and found[1] == wanted:
+                    return found[0]
+    return None
+
+
+def _corpus_hash(store: Store, tokenizer: Artifact[Folder]) -> str | None:
+    """Hash of the corpus that a tokenizer was trained on; None if it was not trained, or on other text."""
+    inputs = tokenizer.manifest.inputs
+    counts = None if "counts" not in inputs else store.find(f"count-{inputs['counts'][:12]}", Counts)
+    return inputs.get("corpus") if counts is None else counts.contents.corpus
+
+
+def _corpus(store: Store, run: Path, used: list[str]) -> tuple[Corpus, str] | None:
+    """The corpus of a run, and its hash.
+
+    Args:
+        store: The run's artifacts.
+        run: The run's folder.
+        used: Names of the artifacts that it used.
+    """
+    values = OmegaConf.to_container(OmegaConf.load(run / ".hydra" / "config.yaml"), resolve=True)
+    hydra = OmegaConf.to_container(OmegaConf.load(run / ".hydra" / "hydra.yaml"), resolve=False)
+    assert isinstance(values, dict)
+    assert isinstance(hydra, dict)
+    config = build(CorpusSource, values["corpus"])
+    if config.source == "files":
+        started_in = Path(hydra["hydra"]["runtime"]["cwd"])
+        for paths in (config.paths, config.heldout_paths):
+            paths[:] = [str(started_in / path) for path in paths]
+        corpus = Corpus(part(CorpusConfig, config))
+        return corpus, digest(corpus.identity())
+    for name in used:
+        if name.startswith("corpus-") and (written := store.find(name, CorpusFiles)) is not None:
+            text = embedded_text(config, written)
+            return text.corpus, text.hash
+    return None

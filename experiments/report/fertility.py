@@ -1,0 +1,243 @@
+"""The page of a fertility report: tokens that tokenizers need for a text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+
+from experiments.report import page
+from experiments.report.figures import HEIGHT, Figure, colour, data, shape, si_axis, spec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from experiments.report.figures import Rows
+
+GROUPS_DRAWN = 12
+"""Most sources or scripts in a chart; the tables have all of them."""
+WITHOUT_SPACES = ("Han", "Japanese", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan")
+"""Scripts of text without spaces between words, where a whitespace-separated word is a clause or a sentence."""
+PLUS_MINUS = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
+_MEASURES = {
+    "bytes_per_token": ("bytes per token", ".3f"),
+    "parity": ("tokens per token of the reference", ".3f"),
+    "renyi_efficiency": ("Rényi efficiency", ".4f"),
+}
+
+
+def render(report: Mapping[str, Any]) -> str:
+    """Return the page for the numbers of `fertility.json`."""
+    groups = {
+        by: list(dict.fromkeys(row["group"] for row in report["rows"] if row["by"] == by))
+        for by in ("all", "source", "script")
+    }
+    return page.render(
+        "fertility.html",
+        title=report["title"],
+        figures=figures(report),
+        report=report,
+        groups={by: names for by, names in groups.items() if by != "all" and len(names) > 1},
+        rows={(row["by"], row["group"], row["tokenizer"]): row for row in report["rows"]},
+        headline=headline(report),
+        notes=notes(report),
+        without_spaces=[name for name in groups["script"] if name in WITHOUT_SPACES],
+        with_interval=with_interval,
+        premium=premium,
+        lost=lost,
+    )
+
+
+def headline(report: Mapping[str, Any]) -> str:
+    """The tokenizer that needs the fewest tokens, against the reference."""
+    overall = [row for row in report["rows"] if row["by"] == "all"]
+    best = min(overall, key=lambda row: row["tokens"])
+    if len(overall) == 1:
+        return f"{best['tokenizer']} needs a token per {best['bytes_per_token']:.3f} bytes."
+    reference = next(row for row in overall if row["tokenizer"] == report["reference"])
+    if best is reference or (best["parity_low"] is not None and best["parity_high"] >= 1):
+        found = f"{reference['tokenizer']}: {reference['bytes_per_token']:.3f} bytes per token"
+        return f"No tokenizer needs significantly fewer tokens than {found}."
+    return (
+        f"{best['tokenizer']} needs the fewest tokens, {premium(best)} against {reference['tokenizer']}: "
+        f"{best['bytes_per_token']:.3f} bytes per token."
+    )
+
+
+def premium(row: Mapping[str, Any]) -> str:
+    """Tokens against the reference: the change in percent, and half its interval."""
+    if row["parity"] is None:
+        return "–"
+    change = f"{100 * (row['parity'] - 1):+.1f}\N{NO-BREAK SPACE}%".replace("-", "−")
+    low, high = row["parity_low"], row["parity_high"]
+    return change if low is None else f"{change}{PLUS_MINUS}{50 * (high - low):.1f}"
+
+
+def with_interval(row: Mapping[str, Any], name: str) -> str:
+    """A measure and half its interval."""
+    if row[name] is None:
+        return "–"
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return f"{row[name]:.3f}" if low is None else f"{row[name]:.3f}{PLUS_MINUS}{(high - low) / 2:.3f}"
+
+
+def lost(row: Mapping[str, Any]) -> str:
+    """Text that a tokenizer loses; empty if nothing is lost."""
+    parts = []
+    if row["lost_bytes"]:
+        parts.append(f"{row['lost_bytes'] / row['bytes']:.2%} of the bytes".replace("%", " %"))
+    if row["changed_documents"]:
+        parts.append(f"{row['changed_documents']:,} documents changed")
+    return ", ".join(parts)
+
+
+def notes(report: Mapping[str, Any]) -> list[str]:
+    """What limits the comparison: measured text that was trained on, and tokenizers that lose text."""
+    found = []
+    overall = {row["tokenizer"]: row for row in report["rows"] if row["by"] == "all"}
+    for arm in report["tokenizers"]:
+        row, shared = overall[arm["name"]], arm["in_training"]
+        if shared is not None and shared["documents"]:
+            found.append(
+                f"{arm['name']} was trained on {shared['documents']:,} of the {row['documents']:,} measured documents "
+                f"({shared['bytes'] / row['bytes']:.1%} of the bytes; source: {_listed(shared['sources'])}; "
+                f"training text: {_listed(arm['training_text'])}), so its numbers are too good"
+            )
+        if text := lost(row):
+            found.append(f"{arm['name']} loses text ({text}): it may need fewer tokens for that reason alone")
+    if unknown := [arm["name"] for arm in report["tokenizers"] if arm["in_training"] is None]:
+        found.append(f"Training text unknown, so the measured text may be in it: {_listed(unknown)}")
+    return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:4])
+    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
+
+
+def figures(report: Mapping[str, Any]) -> list[Figure]:
+    """Return the charts of the page."""
+    labels = [arm["name"] for arm in report["tokenizers"]]
+    source = f"{report['text']['documents']:,} documents, {report['made']}"
+    overall = [_drawn(row) for row in report["rows"] if row["by"] == "all"]
+    percent = f"{100 * report['confidence']:g} %"
+    found = [
+        Figure(
+            "bytes",
+            "Bytes per token",
+            measured(overall, labels, "bytes_per_token"),
+            f"With {percent} intervals over documents. Further right is fewer tokens.",
+            source,
+        ),
+        Figure(
+            "sizes",
+            "Bytes per token against vocabulary size",
+            sizes(overall, labels),
+            "Larger vocabularies need fewer tokens, so compare tokenizers of about the same size.",
+            source,
+        ),
+    ]
+    for by in ("source", "script"):
+        rows = [_drawn(row) for row in report["rows"] if row["by"] == by]
+        names = list(dict.fromkeys(row["group"] for row in rows))
+        if len(names) < 2 or len(labels) < 2:
+            continue
+        drawn = names[:GROUPS_DRAWN]
+        largest = "" if len(drawn) == len(names) else f" The {len(drawn)} largest of {len(names)}."
+        found.append(
+            Figure(
+                f"parity-{by}",
+                f"Tokens per token of {report['reference']}, by {by}",
+                parity([row for row in rows if row["group"] in drawn], labels, drawn),
+                f"Left of the line, a tokenizer needs fewer tokens for the same documents. {percent} intervals over "
+                f"documents, paired.{largest}",
+                source,
+            )
+        )
+    found.append(
+        Figure(
+            "efficiency",
+            "Rényi efficiency",
+            measured(overall, labels, "renyi_efficiency"),
+            f"Order {report['alpha']:g}, with {percent} intervals over documents.",
+            source,
+        )
+    )
+    return found
+
+
+def _drawn(row: Mapping[str, Any]) -> dict[str, Any]:
+    names = [
+        "tokenizer",
+        "group",
+        "vocabulary",
+        "tokens",
+        *(f"{n}{end}" for n in _MEASURES for end in ("", "_low", "_high")),
+    ]
+    return {name: row[name] for name in names}
+
+
+def _tooltip(field: str) -> list[alt.Tooltip]:
+    title, form = _MEASURES[field]
+    return [
+        alt.Tooltip("tokenizer:N"),
+        alt.Tooltip("group:N", title="text"),
+        alt.Tooltip(f"{field}:Q", title=title, format=form),
+        alt.Tooltip(f"{field}_low:Q", title="from", format=form),
+        alt.Tooltip(f"{field}_high:Q", title="to", format=form),
+    ]
+
+
+def measured(rows: Rows, labels: Sequence[str], field: str) -> dict[str, Any]:
+    """A measure of each tokenizer with its interval.
+
+    Args:
+        rows: Rows of `fertility.json` for all text.
+        labels: Names of all tokenizers, in the order of their colours.
+        field: A key of `_MEASURES`.
+    """
+    axis = alt.Axis(ticks=False, domain=False, labelLimit=240)
+    x = {"title": _MEASURES[field][0], "scale": alt.Scale(zero=False, padding=20), "axis": alt.Axis(tickCount=6)}
+    base = data().encode(
+        y=alt.Y("tokenizer:N", title=None, sort=list(labels), axis=axis),
+        color=colour(labels, shown=False),
+        tooltip=_tooltip(field),
+    )
+    whisker = base.mark_rule(strokeWidth=3, opacity=0.55).encode(x=alt.X(f"{field}_low:Q", **x), x2=f"{field}_high:Q")
+    point = base.mark_point(filled=True, size=90, opacity=1).encode(x=alt.X(f"{field}:Q", **x))
+    return spec(whisker + point, height=max(120, 24 * len(labels) + 20), rows=rows)
+
+
+def sizes(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
+    """Bytes per token against the size of the vocabulary; takes the rows and labels of `measured`."""
+    scale = alt.Scale(type="log", padding=20)
+    point = data().mark_point(filled=True, size=110, opacity=1).encode(
+        x=alt.X("vocabulary:Q", title="tokens in the vocabulary", axis=si_axis(), scale=scale),
+        y=alt.Y("bytes_per_token:Q", title="bytes per token", scale=alt.Scale(zero=False, padding=20)),
+        color=colour(labels),
+        shape=shape(labels),
+        tooltip=[*_tooltip("bytes_per_token"), alt.Tooltip("vocabulary:Q", format=",")],
+    )  # fmt: skip
+    return spec(point, height=max(HEIGHT, 24 * len(labels) + 20), rows=rows)
+
+
+def parity(rows: Rows, labels: Sequence[str], groups: Sequence[str]) -> dict[str, Any]:
+    """Tokens against the reference in each group, with intervals.
+
+    Args:
+        rows: Rows of `fertility.json` for these groups.
+        labels: Names of all tokenizers, in the order of their colours.
+        groups: The groups, from top to bottom.
+    """
+    x = {"title": _MEASURES["parity"][0], "scale": alt.Scale(zero=False, padding=12), "axis": alt.Axis(tickCount=6)}
+    base = data().encode(
+        y=alt.Y("group:N", title=None, sort=list(groups), axis=alt.Axis(ticks=False, domain=False, labelLimit=180)),
+        yOffset=alt.YOffset("tokenizer:N", sort=list(labels)),
+        color=colour(labels),
+        tooltip=_tooltip("parity"),
+    )
+    whisker = base.mark_rule(strokeWidth=2, opacity=0.55).encode(x=alt.X("parity_low:Q", **x), x2="parity_high:Q")
+    point = base.mark_point(filled=True, size=50, opacity=1).encode(x=alt.X("parity:Q", **x), shape=shape(labels))
+    equal = data("equal").mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x="parity:Q")
+    height = len(groups) * max(26, 8 * len(labels) + 10) + 20
+    return spec(equal + whisker + point, height=height, rows=rows, equal=[{"parity": 1}])
