@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from lm.data.sharding import ShardConfig
 from lm.evaluate.config import EvalConfig
+from lm.evaluate.deployment import Deployment
 from lm.model.config import ModelConfig
 from lm.train.config import TrainConfig
 from superbpe.rules import Rules
@@ -272,6 +273,7 @@ class Config:
     shards: ShardConfig = field(default_factory=ShardConfig)
     lm: LmConfig = field(default_factory=LmConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
+    deployment: Deployment = field(default_factory=Deployment)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     runner: RunnerConfig = field(default_factory=RunnerConfig)
     report: ReportConfig = field(default_factory=ReportConfig)

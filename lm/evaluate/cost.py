@@ -9,13 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tokenizer.errors import UserError
+from lm.evaluate.deployment import Deployment, serving_cost
 
 if TYPE_CHECKING:
     from lm.model.transformer import Transformer
 
-KV_BYTES = {"bf16": 2, "fp32": 4}
-"""Bytes per number in the KV cache."""
 FORMULAS = {
     "prefill_flops_per_byte": "(2 N_layers T + 2 N_head + 2 n_layers hidden_size T (T + 1)) / context_bytes: "
     "a context of T tokens read at once, of which only the last needs the head",
@@ -37,7 +35,7 @@ class Cost:
         prefill_flops_per_byte: FLOPs of reading the context, see `FORMULAS`.
         decode_flops_per_byte: FLOPs of decoding after the context, see `FORMULAS`.
         kv_bytes_per_byte: Bytes of keys and values per byte of context.
-        kv_dtype: Type of keys and values: "bf16" or "fp32".
+        kv_dtype: Type of keys and values.
         parameters_total: Parameters of the model.
     """
 
@@ -58,24 +56,30 @@ def inference_cost(model: Transformer, *, bytes_per_token: float, context_bytes:
         model: The model; only its shape matters. Padding rows of the head are included.
         bytes_per_token: Bytes per token of held-out text.
         context_bytes: Length of the context; use the same for all models of a comparison.
-        kv_dtype: A key of `KV_BYTES`.
+        kv_dtype: A key of `deployment.NUMBER_BYTES`.
 
     Raises:
         UserError: If `kv_dtype` is unknown.
     """
-    if kv_dtype not in KV_BYTES:
-        raise UserError(f"kv_dtype={kv_dtype!r} is not one of {', '.join(KV_BYTES)}")
-    parameters, head = model.n_parameters(), model.lm_head.weight.numel()
-    layers = parameters["matmul"] - head
-    attention = model.config.n_layers * model.config.hidden_size
-    tokens = context_bytes / bytes_per_token
+    config = model.config
+    served = Deployment(
+        n_layers=config.n_layers,
+        hidden_size=config.hidden_size,
+        n_heads=config.n_heads,
+        n_kv_heads=config.n_heads,
+        head_dim=config.head_dim,
+        mlp_size=config.intermediate_size,
+        context_bytes=context_bytes,
+        kv_format=kv_dtype,
+    )
+    cost = serving_cost(served, vocab_size=model.lm_head.weight.shape[0], tokens_per_byte=1 / bytes_per_token)
     return Cost(
         context_bytes=context_bytes,
-        context_tokens=tokens,
+        context_tokens=cost.context_tokens,
         bytes_per_token=bytes_per_token,
-        prefill_flops_per_byte=(2 * layers * tokens + 2 * head + 2 * attention * tokens * (tokens + 1)) / context_bytes,
-        decode_flops_per_byte=(2 * (layers + head) + 4 * attention * tokens) / bytes_per_token,
-        kv_bytes_per_byte=2 * attention * KV_BYTES[kv_dtype] / bytes_per_token,
+        prefill_flops_per_byte=cost.prefill.flops_per_byte,
+        decode_flops_per_byte=cost.decode.flops_per_byte,
+        kv_bytes_per_byte=cost.cache_bytes_per_byte,
         kv_dtype=kv_dtype,
-        parameters_total=parameters["total"],
+        parameters_total=model.n_parameters()["total"],
     )

@@ -32,8 +32,8 @@ def test_counts_by_hand():
     assert cost.prefill_flops_per_byte == pytest.approx((2 * layers * 20 + 2 * head + 2 * 2 * 32 * 20 * 21) / 60)
     assert cost.decode_flops_per_byte == pytest.approx((2 * (layers + head) + 4 * 2 * 32 * 20) / 3)
     assert cost.parameters_total == sum(p.numel() for p in made.parameters())
-    with pytest.raises(UserError, match="bf16, fp32"):
-        inference_cost(made, bytes_per_token=3.0, context_bytes=60, kv_dtype="fp8")
+    with pytest.raises(UserError, match="kv_format=fp7 is not one of fp32, bf16"):
+        inference_cost(made, bytes_per_token=3.0, context_bytes=60, kv_dtype="fp7")
 
 
 def test_decoding_flops_equal_the_count_of_torch():

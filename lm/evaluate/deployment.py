@@ -1,0 +1,263 @@
+"""Cost of serving a model of any shape, per byte of text, for the tokenizer that it would be deployed with.
+
+The small model of a comparison and the model that will be deployed differ in shape: the head is a third of a small
+model's FLOPs and a few percent of a large one's. Everything here follows from the shape of the deployed model, the
+size of the vocabulary and the bytes per token.
+
+FLOPs are two per weight and token (Kaplan et al., arXiv 2001.08361, section 2.1) plus those of attention, 4 n_heads
+head_dim for every pair of a query and a key that it attends to (Chowdhery et al., PaLM, arXiv 2204.02311, appendix B,
+without the backward pass). Traffic and the roofline are those of Pope et al., Efficiently Scaling Transformer
+Inference, arXiv 2211.05102, section 2. Norms, rotations, softmax, activations and communication are not counted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from tokenizer.errors import UserError, check_whole
+
+NUMBER_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5, "int4": 0.5}
+"""Bytes per number of each format, without scales of blocks."""
+MLP_MATRICES = {"gated": 3, "plain": 2}
+"""Matrices of an MLP: up and down, and the gate of SwiGLU and its relatives."""
+Mlp = Literal["gated", "plain"]
+Phase = Literal["prefill", "decode"]
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The model that will be deployed, and how it is served. The vocabulary comes from the tokenizer.
+
+    Attributes:
+        n_layers: Number of layers.
+        hidden_size: Width of the residual stream.
+        n_heads: Number of query heads.
+        n_kv_heads: Number of key and value heads; fewer than `n_heads` with grouped-query attention.
+        head_dim: Width of one attention head.
+        mlp: Kind of MLP: `gated` (three matrices, as SwiGLU) or `plain` (two).
+        mlp_size: Intermediate width of the MLP, or of one expert.
+        n_experts: Routed experts of a layer; 0 for a dense model.
+        active_experts: Routed experts that one token uses.
+        shared_experts: Experts that every token uses; the MLP of a dense model is one.
+        window_layers: Layers with sliding-window attention. The other layers attend to the whole context.
+        window_bytes: Length of the sliding window in bytes, so that it is the same text for all tokenizers.
+        context_bytes: Length of the context in bytes.
+        weight_format: Number format of the weights, a key of `NUMBER_BYTES`.
+        kv_format: Number format of keys and values, a key of `NUMBER_BYTES`.
+        batch: Sequences that are read, or decoded, together.
+        device_flops: Peak FLOPs per second of the device in the format it computes in.
+        device_bandwidth: Bytes per second between the device and its memory.
+        rho: FLOPs of serving over the model's life, divided by those of its training; see
+            `lm.scaling.equivalent`.
+    """
+
+    n_layers: int = 32
+    hidden_size: int = 4096
+    n_heads: int = 32
+    n_kv_heads: int = 8
+    head_dim: int = 128
+    mlp: Mlp = "gated"
+    mlp_size: int = 14_336
+    n_experts: int = 0
+    active_experts: int = 0
+    shared_experts: int = 1
+    window_layers: int = 0
+    window_bytes: int = 0
+    context_bytes: int = 32_768
+    weight_format: str = "bf16"
+    kv_format: str = "bf16"
+    batch: int = 64
+    device_flops: float = 989e12
+    device_bandwidth: float = 3.35e12
+    rho: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("n_layers", "hidden_size", "n_heads", "n_kv_heads", "head_dim", "mlp_size"):
+            check_whole(f"deployment.{name}", getattr(self, name), 1)
+        for name in ("context_bytes", "batch"):
+            check_whole(f"deployment.{name}", getattr(self, name), 1)
+        for name in ("n_experts", "active_experts", "shared_experts", "window_layers", "window_bytes"):
+            check_whole(f"deployment.{name}", getattr(self, name), 0)
+        for name, value, known in (
+            ("mlp", self.mlp, MLP_MATRICES),
+            ("weight_format", self.weight_format, NUMBER_BYTES),
+            ("kv_format", self.kv_format, NUMBER_BYTES),
+        ):
+            if value not in known:
+                raise UserError(f"deployment.{name}={value} is not one of {', '.join(known)}")
+        for name in ("device_flops", "device_bandwidth"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise UserError(f"deployment.{name}={getattr(self, name)} must be a positive number, for instance 1e15")
+        if not 0 <= self.rho < math.inf:
+            raise UserError(f"deployment.rho={self.rho} must be at least 0; 0 compares at equal training FLOPs")
+        if self.n_heads % self.n_kv_heads:
+            raise UserError(
+                f"deployment.n_heads={self.n_heads} is not a multiple of deployment.n_kv_heads={self.n_kv_heads}"
+            )
+        if self.active_experts > self.n_experts or not self.active_experts + self.shared_experts:
+            raise UserError(
+                f"a token uses {self.active_experts} of deployment.n_experts={self.n_experts} experts and "
+                f"deployment.shared_experts={self.shared_experts}; a dense model has 0, 0 and 1"
+            )
+        if self.window_layers > self.n_layers or bool(self.window_layers) != bool(self.window_bytes):
+            raise UserError(
+                f"deployment.window_layers={self.window_layers} of {self.n_layers} layers with "
+                f"deployment.window_bytes={self.window_bytes}: set both for sliding windows, or neither"
+            )
+
+    def weights(self, experts: float) -> float:
+        """Weights of all layers that multiply activations, with this many experts per layer."""
+        attention = 2 * self.hidden_size * self.head_dim * (self.n_heads + self.n_kv_heads)
+        router = self.hidden_size * self.n_experts
+        expert = MLP_MATRICES[self.mlp] * self.hidden_size * self.mlp_size
+        return self.n_layers * (attention + router + experts * expert)
+
+    def positions(self, tokens: float, window: float) -> float:
+        """Keys that the last of `tokens` positions attends to, itself included, summed over the layers."""
+        return (self.n_layers - self.window_layers) * tokens + self.window_layers * min(tokens, window)
+
+    def pairs(self, tokens: float, window: float) -> float:
+        """Pairs of a query and a key in a context of `tokens` positions, summed over the layers."""
+        near = min(tokens, window)
+        windowed = near * (near + 1) / 2 + (tokens - near) * window
+        return (self.n_layers - self.window_layers) * tokens * (tokens + 1) / 2 + self.window_layers * windowed
+
+
+class PhaseCost(NamedTuple):
+    """Cost of reading (prefill) or generating (decode) one byte of text.
+
+    Attributes:
+        flops_per_byte: Forward FLOPs.
+        head_share: Share of the head in these FLOPs.
+        weight_bytes_per_byte: Bytes of weights that are read from memory, shared by the batch.
+        kv_bytes_per_byte: Bytes of keys and values that are read from memory or written to it.
+        seconds_per_byte: The longer of the times for FLOPs and for traffic at the device's peak: a lower bound.
+        limited_by: Which of the two is longer: "compute" or "memory".
+    """
+
+    flops_per_byte: float
+    head_share: float
+    weight_bytes_per_byte: float
+    kv_bytes_per_byte: float
+    seconds_per_byte: float
+    limited_by: Literal["compute", "memory"]
+
+
+@dataclass(frozen=True)
+class ServingCost:
+    """Cost of a deployment with one tokenizer.
+
+    Attributes:
+        context_tokens: Length of the context in tokens.
+        tokens_per_byte: Tokens per byte of text.
+        weights_total: Weights that multiply activations, head included, embedding not.
+        weights_active: Those that one token uses.
+        cache_bytes_per_byte: Size of the KV cache after the context, per byte of the context.
+        prefill: Cost of reading a whole context at once. Only its last token needs the head.
+        decode: Cost of one more token at the end of the context, as its last position.
+    """
+
+    context_tokens: float
+    tokens_per_byte: float
+    weights_total: float
+    weights_active: float
+    cache_bytes_per_byte: float
+    prefill: PhaseCost
+    decode: PhaseCost
+
+
+def distinct_experts(n_experts: int, active: int, tokens: float) -> float:
+    """Expected number of distinct experts that a batch of tokens uses: E (1 - (1 - k / E)^tokens).
+
+    Each token picks k of E experts uniformly and independently of the others. Real routers are less even, so real
+    batches use fewer.
+
+    >>> distinct_experts(8, 2, 1), distinct_experts(8, 2, 2)
+    (2.0, 3.5)
+    """
+    return n_experts * (1 - (1 - active / n_experts) ** tokens) if n_experts else 0.0
+
+
+def serving_cost(deployment: Deployment, *, vocab_size: int, tokens_per_byte: float) -> ServingCost:
+    """Cost of serving a model of this shape with a tokenizer.
+
+    With N = active weights of the layers, H = weights of the head, T = context_bytes tokens_per_byte, B = batch:
+
+    - prefill FLOPs per byte: (2 N T + 2 H + 4 n_heads head_dim pairs(T)) / context_bytes
+    - decode FLOPs per byte: (2 N + 2 H + 4 n_heads head_dim positions(T)) tokens_per_byte
+    - weight traffic per byte: the weights that the batch uses, once, over the bytes of the batch's text
+    - KV traffic per byte: prefill writes the cache and reads it once; decode reads T positions, its own included
+
+    Args:
+        deployment: Shape and setting of the deployed model.
+        vocab_size: Rows of the head, with its padding if it has one.
+        tokens_per_byte: Tokens per byte of the text that is served.
+
+    Raises:
+        UserError: If a number is not positive.
+    """
+    check_whole("vocab_size", vocab_size, 1)
+    if not 0 < tokens_per_byte < math.inf:
+        raise UserError(f"tokens_per_byte={tokens_per_byte} must be a positive number; measure it on a text")
+    d = deployment
+    tokens, window = d.context_bytes * tokens_per_byte, d.window_bytes * tokens_per_byte
+    head = float(d.hidden_size * vocab_size)
+    active = d.weights(d.shared_experts + d.active_experts)
+    per_pair = 4 * d.n_heads * d.head_dim
+    per_position = 2 * d.n_kv_heads * d.head_dim * NUMBER_BYTES[d.kv_format]
+    positions = d.positions(tokens, window)
+    cache = positions * per_position / d.context_bytes
+
+    def phase(flops: float, text_bytes: float, batch_tokens: float, kv_bytes_per_byte: float) -> PhaseCost:
+        """FLOPs are those of one sequence, which reads or generates this many bytes."""
+        used = d.weights(d.shared_experts + distinct_experts(d.n_experts, d.active_experts, batch_tokens)) + head
+        weight_bytes_per_byte = used * NUMBER_BYTES[d.weight_format] / (d.batch * text_bytes)
+        compute = flops / text_bytes / d.device_flops
+        memory = (weight_bytes_per_byte + kv_bytes_per_byte) / d.device_bandwidth
+        return PhaseCost(
+            flops / text_bytes,
+            2 * head / flops,
+            weight_bytes_per_byte,
+            kv_bytes_per_byte,
+            max(compute, memory),
+            "compute" if compute >= memory else "memory",
+        )
+
+    prefill_flops = 2 * active * tokens + 2 * head + per_pair * d.pairs(tokens, window)
+    decode_flops = 2 * (active + head) + per_pair * positions
+    return ServingCost(
+        context_tokens=tokens,
+        tokens_per_byte=tokens_per_byte,
+        weights_total=d.weights(d.shared_experts + d.n_experts) + head,
+        weights_active=active + head,
+        cache_bytes_per_byte=cache,
+        prefill=phase(prefill_flops, d.context_bytes, d.batch * tokens, 2 * cache),
+        decode=phase(decode_flops, 1 / tokens_per_byte, d.batch, positions * per_position * tokens_per_byte),
+    )
+
+
+class Relative(NamedTuple):
+    """Cost of serving one tokenizer relative to the reference; below 1 is cheaper.
+
+    Attributes:
+        prefill: FLOPs per byte of reading.
+        decode: FLOPs per byte of generating.
+        prefill_seconds: Roofline seconds per byte of reading.
+        decode_seconds: Roofline seconds per byte of generating.
+    """
+
+    prefill: float
+    decode: float
+    prefill_seconds: float
+    decode_seconds: float
+
+
+def relative_cost(cost: ServingCost, reference: ServingCost) -> Relative:
+    """The s of FLOP-equivalent bits per byte (`lm.scaling.equivalent`), for each phase, and the same for seconds."""
+    phases = ((cost.prefill, reference.prefill), (cost.decode, reference.decode))
+    return Relative(
+        *(a.flops_per_byte / b.flops_per_byte for a, b in phases),
+        *(a.seconds_per_byte / b.seconds_per_byte for a, b in phases),
+    )

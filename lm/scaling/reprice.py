@@ -1,0 +1,223 @@
+"""Everything that follows from stored measurements under given assumptions, without training or scoring again."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lm.evaluate.deployment import Deployment, Phase, ServingCost, relative_cost, serving_cost
+from lm.scaling.equivalent import Equivalent, equivalent_bits_per_byte, equivalent_gap
+from lm.scaling.estimates import Arm, curve_bands
+from lm.scaling.gap import compare_arms
+from lm.scaling.ladder import Average, HeldOut, check_comparable, document_ladder, source_shares
+from lm.scaling.verdict import statements
+from tokenizer.errors import UserError, listed
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from lm.evaluate.bits_per_byte import Grouping
+
+AVERAGES: tuple[Average, ...] = ("micro", "macro")
+PHASES: tuple[Phase, ...] = ("prefill", "decode")
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What is stored of an arm.
+
+    Attributes:
+        name: Name of the arm.
+        vocab_size: Rows of the head that the arm would be deployed with.
+        flops: Training FLOPs of each rung.
+        seeds: Seeds of the models.
+        document_tokens: int64[n_documents], text tokens of each document.
+        nats: float64[n_seeds, n_rungs, n_documents], loss of each document's text tokens.
+    """
+
+    name: str
+    vocab_size: int
+    flops: Sequence[float]
+    seeds: Sequence[int]
+    document_tokens: NDArray[np.int64]
+    nats: NDArray[np.float64]
+
+
+def reprice(
+    arms: Sequence[Measured],
+    document_bytes: NDArray[np.int64],
+    sources: Grouping,
+    deployment: Deployment,
+    *,
+    average: Average = "micro",
+    shares: Mapping[str, float] | None = None,
+    confidence: float = 0.95,
+    samples: int = 500,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Curves, differences, costs and rankings of all arms, as a JSON-able dictionary.
+
+    Args:
+        arms: The arms; the first is the reference.
+        document_bytes: int64[n_documents], bytes of the held-out documents.
+        sources: Their sources.
+        deployment: The model that will be deployed.
+        average: How sources are averaged, see `source_shares`.
+        shares: Shares of sources that are set by hand.
+        confidence: Confidence level.
+        samples: Number of resamples of the documents.
+        seed: Seed of the resamples.
+
+    Raises:
+        UserError: If the arms cannot be compared.
+    """
+    for arm in arms:
+        if arm.nats.shape != (len(arm.seeds), len(arm.flops), len(document_bytes)):
+            raise UserError(
+                f"{arm.name} has losses of {listed(arm.nats.shape)} seeds, budgets and documents instead of "
+                f"{len(arm.seeds)}, {len(arm.flops)}, {len(document_bytes)}; evaluate it on the same held-out text"
+            )
+    used = source_shares(document_bytes, sources, average=average, fixed=shares)
+    heldout = HeldOut(document_bytes, sources, used)
+    ladders = [document_ladder(arm.name, arm.flops, arm.nats, heldout, seeds=arm.seeds) for arm in arms]
+    for ladder in ladders[1:]:
+        check_comparable(ladders[0], ladder)
+    read = [Arm.of(ladder, confidence=confidence, samples=samples, seed=seed) for ladder in ladders]
+    gaps = compare_arms(read[0], read[1:], confidence=confidence)
+    tokens_per_byte = [float(heldout.average(arm.document_tokens)) for arm in arms]
+    costs = [
+        serving_cost(deployment, vocab_size=arm.vocab_size, tokens_per_byte=each)
+        for arm, each in zip(arms, tokens_per_byte, strict=True)
+    ]
+    equivalents = {
+        each.ladder.name: equivalents_of(each, cost, costs[0], read[0].ladder.flops, deployment.rho)
+        for each, cost in zip(read, costs, strict=True)
+    }
+    equivalent_gaps = [
+        {
+            phase: [
+                equivalent_gap(
+                    read[0],
+                    arm,
+                    flops,
+                    rho=deployment.rho,
+                    relative_cost=getattr(relative_cost(cost, costs[0]), phase),
+                    confidence=gap.level,
+                )
+                for flops in gap.flops
+            ]
+            for phase in PHASES
+        }
+        for arm, cost, gap in zip(read[1:], costs[1:], gaps, strict=True)
+    ]
+    last = {arm.name: float(each.ladder.mean[-1]) for arm, each in zip(arms, read, strict=True)}
+    decode = {arm.name: cost.decode.flops_per_byte for arm, cost in zip(arms, costs, strict=True)}
+    return {
+        "reference": arms[0].name,
+        "deployment": dataclasses.asdict(deployment),
+        "average": average,
+        "shares": used,
+        "confidence": confidence,
+        "arms": [
+            {
+                "name": arm.name,
+                "tokens_per_byte": each.tokens_per_byte,
+                "bits_per_byte": {"micro": micro, "macro": macro},
+                "curve": _plain(one.curve),
+                "bands": dict(zip(("measured", "extrapolated"), _plain(curve_bands(one, confidence)), strict=True)),
+                "cost": _plain(each),
+                "relative_cost": relative_cost(each, costs[0])._asdict(),
+                "equivalent": {phase: _plain(by_phase[phase]) for phase in PHASES},
+            }
+            for arm, one, each, by_phase, micro, macro in zip(
+                arms, read, costs, equivalents.values(), *_averages(arms, document_bytes, sources), strict=True
+            )
+        ],
+        "gaps": [
+            {
+                **_plain(gap),
+                "statements": statements(gap, (read[0].curve, arm.curve)),
+                "equivalent": {phase: _plain(each) for phase, each in by_phase.items()},
+            }
+            for gap, arm, by_phase in zip(gaps, read[1:], equivalent_gaps, strict=True)
+        ],
+        "ranking": {
+            "bits_per_byte": sorted(last, key=lambda name: last[name]),
+            **{phase: ranking({name: each[phase] for name, each in equivalents.items()}) for phase in PHASES},
+        },
+        "frontier": frontier(last, decode),
+    }
+
+
+def equivalents_of(
+    arm: Arm, cost: ServingCost, reference: ServingCost, flops: Sequence[float] | NDArray[np.float64], rho: float
+) -> dict[Phase, list[Equivalent]]:
+    """FLOP-equivalent bits per byte at every budget of the reference, for serving that only reads or only generates."""
+    relative = relative_cost(cost, reference)
+    return {
+        phase: [
+            equivalent_bits_per_byte(arm.curve, float(each), rho=rho, relative_cost=getattr(relative, phase))
+            for each in flops
+        ]
+        for phase in PHASES
+    }
+
+
+def ranking(equivalents: Mapping[str, Sequence[Equivalent]]) -> dict[str, Any]:
+    """Arms by FLOP-equivalent bits per byte, at the largest budget where every arm that can be matched has a number.
+
+    Returns:
+        `reference_flops` (None if there is no such budget), `names` from best to worst, `extrapolated` (those whose
+        number is an extrapolation), and `unmatched` (those whose serving cost cannot be matched).
+    """
+    unmatched = [name for name, row in equivalents.items() if row[-1].flops is None]
+    rows = {name: row for name, row in equivalents.items() if name not in unmatched}
+    for i in reversed(range(min(map(len, rows.values())))):
+        values = {name: row[i].bits_per_byte for name, row in rows.items()}
+        found = {name: value for name, value in values.items() if value is not None}
+        if len(found) == len(rows):
+            return {
+                "reference_flops": next(iter(rows.values()))[i].reference_flops,
+                "names": sorted(found, key=lambda name: found[name]),
+                "extrapolated": [name for name, row in rows.items() if row[i].extrapolated],
+                "unmatched": unmatched,
+            }
+    return {"reference_flops": None, "names": [], "extrapolated": [], "unmatched": unmatched}
+
+
+def frontier(bits_per_byte: Mapping[str, float], cost: Mapping[str, float]) -> list[str]:
+    """Arms that no other arm beats in both bits per byte and cost, cheapest first.
+
+    >>> frontier({"a": 1.0, "b": 0.9, "c": 1.1}, {"a": 1.0, "b": 2.0, "c": 1.5})
+    ['a', 'b']
+    """
+    names: list[str] = []
+    for name in sorted(cost, key=lambda each: (cost[each], bits_per_byte[each])):
+        if not names or bits_per_byte[name] < bits_per_byte[names[-1]]:
+            names.append(name)
+    return names
+
+
+def _averages(
+    arms: Sequence[Measured], document_bytes: NDArray[np.int64], sources: Grouping
+) -> list[list[list[float]]]:
+    """Bits per byte of every rung, mean over the seeds, for both averages over sources: by average, arm and rung."""
+    found = []
+    for average in AVERAGES:
+        shares = source_shares(document_bytes, sources, average=average)
+        heldout = HeldOut(document_bytes, sources, shares)
+        found.append([(heldout.average(arm.nats).mean(axis=0) / math.log(2)).tolist() for arm in arms])
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses and named tuples as dictionaries, all the way down."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: _plain(each) for name, each in value._asdict().items()}
+    return [_plain(each) for each in value] if isinstance(value, tuple | list) else value

@@ -1,0 +1,188 @@
+"""Cost at a deployment's shape against Torch's count of the same products, and factors against brute force."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from experiments.cli.compose import choices, load
+from lm.evaluate.deployment import (
+    MLP_MATRICES,
+    NUMBER_BYTES,
+    Deployment,
+    distinct_experts,
+    relative_cost,
+    serving_cost,
+)
+from tokenizer.errors import UserError
+
+VOCAB = 128_256
+PRESETS = {name: load([f"deployment={name}"]).deployment for name in choices("deployment")}
+
+
+def counted(d: Deployment, queries: int, keys: int) -> tuple[int, int]:
+    """FLOPs that Torch counts for the layers: of matrix products with weights, and of attention as full rectangles."""
+
+    def weight(rows, columns):
+        return torch.empty(rows, columns, device="meta")
+
+    x = torch.empty(queries, d.hidden_size, device="meta")
+    heads, kv = d.n_heads * d.head_dim, d.n_kv_heads * d.head_dim
+    with FlopCounterMode(display=False) as products:
+        for _ in range(d.n_layers):
+            for width in (heads, kv, kv):
+                x @ weight(d.hidden_size, width)
+            torch.empty(queries, heads, device="meta") @ weight(heads, d.hidden_size)
+            if d.n_experts:
+                x @ weight(d.hidden_size, d.n_experts)
+            for _ in range(d.shared_experts + d.active_experts):
+                for _ in range(MLP_MATRICES[d.mlp] - 1):
+                    x @ weight(d.hidden_size, d.mlp_size)
+                torch.empty(queries, d.mlp_size, device="meta") @ weight(d.mlp_size, d.hidden_size)
+    with FlopCounterMode(display=False) as attention:
+        for _ in range(d.n_layers):
+            q = torch.empty(d.n_kv_heads, d.n_heads // d.n_kv_heads * queries, d.head_dim, device="meta")
+            k = torch.empty(d.n_kv_heads, keys, d.head_dim, device="meta")
+            (q @ k.mT) @ k
+    return products.get_total_flops(), attention.get_total_flops()
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_flops_are_those_that_torch_counts(name):
+    """One token per byte, so that per byte is per token."""
+    d = dataclasses.replace(PRESETS[name], context_bytes=96)
+    cost = serving_cost(d, vocab_size=VOCAB, tokens_per_byte=1.0)
+    with FlopCounterMode(display=False) as head:
+        torch.empty(1, d.hidden_size, device="meta") @ torch.empty(d.hidden_size, VOCAB, device="meta")
+    # One query attends to all keys: there is nothing for causality to save.
+    products, attention = counted(d, 1, 96)
+    assert cost.decode.flops_per_byte == products + attention + head.get_total_flops()
+    assert cost.decode.head_share == head.get_total_flops() / cost.decode.flops_per_byte
+    assert 2 * cost.weights_active == products + head.get_total_flops()
+    # Torch counts the full square; half of it and the diagonal are attended to.
+    products, attention = counted(d, 96, 96)
+    expected = products + head.get_total_flops() + attention * (96 * 97 / 2) / 96**2
+    assert cost.prefill.flops_per_byte * 96 == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_presets_have_the_sizes_of_their_names():
+    """Without the input embedding, at Llama 3's vocabulary."""
+    sizes = {}
+    for name, d in PRESETS.items():
+        cost = serving_cost(d, vocab_size=VOCAB, tokens_per_byte=0.25)
+        sizes[name] = tuple(round(weights / 1e9, 1) for weights in (cost.weights_total, cost.weights_active))
+    assert sizes == {
+        "dense-1b": (1.2, 1.2),
+        "dense-8b": (7.5, 7.5),
+        "dense-70b": (69.5, 69.5),
+        "moe-250b": (240.2, 21.0),
+    }
+    assert load().deployment == Deployment() == PRESETS["dense-8b"]
+
+
+@pytest.mark.parametrize(("tokens", "window"), [(1, 1), (7, 3), (3, 7), (12, 12), (12, 1)])
+def test_pairs_under_a_causal_and_a_sliding_window_mask(tokens, window):
+    d = Deployment(n_layers=5, window_layers=3, window_bytes=window)
+    query, key = np.arange(tokens)[:, None], np.arange(tokens)
+    causal = key <= query
+    near = causal & (key > query - window)
+    assert d.pairs(tokens, window) == 2 * causal.sum() + 3 * near.sum()
+    assert d.positions(tokens, window) == 2 * causal[-1].sum() + 3 * near[-1].sum()
+
+
+def test_the_expected_number_of_distinct_experts():
+    picks = list(itertools.combinations(range(5), 2))
+    pairs = [len({*one, *two}) for one in picks for two in picks]
+    assert distinct_experts(5, 2, 2) == pytest.approx(np.mean(pairs))
+    assert distinct_experts(128, 8, 1) == pytest.approx(8)
+    assert distinct_experts(128, 8, 1e6) == 128
+    assert distinct_experts(0, 0, 64) == 0
+
+
+SMALL = Deployment(
+    n_layers=2,
+    hidden_size=8,
+    n_heads=4,
+    n_kv_heads=2,
+    head_dim=4,
+    mlp_size=16,
+    context_bytes=40,
+    batch=3,
+    weight_format="fp8",
+    device_flops=1e3,
+    device_bandwidth=1e2,
+)
+
+
+def test_traffic_and_roofline_by_hand():
+    cost = serving_cost(SMALL, vocab_size=100, tokens_per_byte=0.25)
+    weights = 2 * (2 * 8 * 16 + 2 * 8 * 8 + 3 * 8 * 16) + 800
+    assert cost.weights_total == cost.weights_active == weights
+    assert cost.context_tokens == 10
+    # Keys and values of 2 heads of width 4, in 2 layers, 2 bytes each: 64 bytes per token.
+    assert cost.cache_bytes_per_byte == 64 * 10 / 40
+    assert cost.prefill.kv_bytes_per_byte == 2 * 64 * 10 / 40
+    assert cost.decode.kv_bytes_per_byte == 64 * 10 / 4
+    # One byte per weight, read once for 3 sequences of 40 bytes, or of 4 bytes (one token).
+    assert cost.prefill.weight_bytes_per_byte == pytest.approx(weights / (3 * 40))
+    assert cost.decode.weight_bytes_per_byte == pytest.approx(weights / (3 * 4))
+    assert cost.decode.seconds_per_byte == pytest.approx((weights / 12 + 160) / 1e2)
+    assert cost.decode.limited_by == "memory"
+    fast = serving_cost(dataclasses.replace(SMALL, device_bandwidth=1e6), vocab_size=100, tokens_per_byte=0.25)
+    assert fast.decode.limited_by == "compute"
+    assert fast.decode.seconds_per_byte == fast.decode.flops_per_byte / 1e3
+
+
+def test_a_batch_reads_the_distinct_experts_once():
+    sparse = dataclasses.replace(SMALL, n_experts=8, active_experts=2, shared_experts=1, batch=2)
+    cost = serving_cost(sparse, vocab_size=100, tokens_per_byte=0.25)
+    expert, other = 3 * 8 * 16, 2 * 8 * 16 + 2 * 8 * 8 + 8 * 8
+    assert cost.weights_active == 2 * (other + 3 * expert) + 800
+    assert cost.weights_total == 2 * (other + 9 * expert) + 800
+    assert cost.decode.weight_bytes_per_byte == pytest.approx((2 * (other + 4.5 * expert) + 800) / (2 * 4))
+
+
+def test_longer_tokens_save_all_but_the_head():
+    """Twice the bytes per token: half the layers' FLOPs per byte, and the larger vocabulary counts in decoding only."""
+    d = dataclasses.replace(PRESETS["dense-8b"], context_bytes=1)  # hardly any attention
+    reference = serving_cost(d, vocab_size=50_000, tokens_per_byte=1e-3)
+    relative = relative_cost(serving_cost(d, vocab_size=100_000, tokens_per_byte=5e-4), reference)
+    layers, head = d.weights(1), 4096 * 50_000
+    assert relative.decode == pytest.approx((layers + 2 * head) / 2 / (layers + head), rel=1e-6)
+    assert relative_cost(reference, reference) == (1, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_layers": 0}, "n_layers=0 must be at least 1"),
+        ({"kv_format": "fp7"}, "kv_format=fp7 is not one of"),
+        ({"mlp": "other"}, "mlp=other is not one of gated, plain"),
+        ({"n_kv_heads": 5}, "not a multiple of deployment.n_kv_heads=5"),
+        ({"active_experts": 3}, "uses 3 of deployment.n_experts=0"),
+        ({"window_layers": 3}, "set both for sliding windows"),
+        ({"device_flops": 0.0}, "device_flops=0.0 must be a positive number"),
+        ({"rho": -1.0}, "rho=-1.0 must be at least 0"),
+    ],
+)
+def test_impossible_deployments_are_rejected(changes, message):
+    with pytest.raises(UserError, match=message):
+        Deployment(**changes)
+
+
+def test_impossible_tokenizers_are_rejected():
+    with pytest.raises(UserError, match="tokens_per_byte=0 must be"):
+        serving_cost(SMALL, vocab_size=100, tokens_per_byte=0)
+    with pytest.raises(UserError, match="vocab_size=0 must be"):
+        serving_cost(SMALL, vocab_size=0, tokens_per_byte=0.25)
+
+
+def test_formats_are_as_wide_as_they_say():
+    widths = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn, "int8": torch.int8}
+    for name, dtype in widths.items():
+        assert NUMBER_BYTES[name] == dtype.itemsize
