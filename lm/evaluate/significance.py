@@ -163,6 +163,15 @@ class Ratio:
         return ends[0], ends[1]
 
 
+def t_quantile(confidence: float, degrees: float) -> float:
+    """The t for which |T| < t has this probability; T follows Student's t.
+
+    >>> round(t_quantile(0.95, 2), 3)
+    4.303
+    """
+    return float(_quantile(1 - confidence, degrees))
+
+
 def _quantile(p: float | NDArray[np.float64], degrees: float | NDArray[np.float64]) -> Any:
     """The t for which |T| > t has the probability p; T follows Student's t."""
     from scipy.special import stdtrit  # here because the import is slow, and most commands need no interval

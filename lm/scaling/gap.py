@@ -16,9 +16,6 @@ from lm.scaling.ladder import Ladder, check_comparable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FEWEST_SEEDS = 3
-"""With fewer seeds, a verdict is about the models and not about their tokenizers."""
-
 
 @dataclass(frozen=True)
 class Trend:

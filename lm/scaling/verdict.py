@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from lm.evaluate.comparison import FEWEST_SEEDS
 from lm.scaling.curve import Curve
-from lm.scaling.gap import FEWEST_SEEDS, Gap, Trend
+from lm.scaling.gap import Gap, Trend
 
 
 def verdict(gap: Gap) -> str:

@@ -165,7 +165,7 @@ def test_internal_errors_keep_their_traceback(
     [
         ("corpus.paths=[missing.jsonl]", "missing.jsonl"),
         ("corpus.field=body", "body"),
-        ("corpus.heldout_fraction=0.0001", "may choose none if there are only a few. A .txt file is one document"),
+        ("corpus.heldout_fraction=0.0001", "may choose none of only a few. A .txt file is one document"),
         ("bpe.vocab_sise=3", "did you mean 'bpe.vocab_size'"),
     ],
 )

@@ -198,9 +198,9 @@ class Corpus:
         if empty and split == "heldout" and not explicit:
             raise UserError(
                 f"no document of {config.dataset or config.paths} is held out: heldout_fraction="
-                f"{config.heldout_fraction:g} chooses documents by a hash, and may choose none if there are only a few. "
-                "A .txt file is one document unless corpus.separator is set to the string between documents, for example "
-                "'corpus.separator=\"\\n\\n\"'; or set corpus.heldout_paths to files of held-out text"
+                f"{config.heldout_fraction:g} chooses documents by a hash, and may choose none of only a few. "
+                "A .txt file is one document unless corpus.separator is set to the string between documents, for "
+                "example 'corpus.separator=\"\\n\\n\"'; or set corpus.heldout_paths to files of held-out text"
             )
         if empty:
             raise UserError(

@@ -65,7 +65,7 @@ def test_nothing_held_out_is_an_error(tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", [{"text": "one"}])
     with pytest.raises(UserError, match=r"no documents are held out; set corpus\.heldout_fraction"):
         documents(path, "heldout")
-    with pytest.raises(UserError, match="may choose none if there are only a few"):
+    with pytest.raises(UserError, match="may choose none of only a few"):
         documents(path, "heldout", heldout_fraction=1e-9)
 
 

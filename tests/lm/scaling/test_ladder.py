@@ -17,7 +17,7 @@ from lm.scaling.ladder import (
     measured_ladder,
     source_shares,
 )
-from tests.lm.ladders import REFERENCE, with_documents
+from tests.lm.scaling.ladders import REFERENCE, with_documents
 from tokenizer.errors import UserError
 
 SIZES = np.array([100, 300, 200, 400])

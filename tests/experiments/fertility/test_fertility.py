@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from lm.evaluate.bootstrap import percentile_interval, resampled_ratios
 
 from experiments.cli.main import run as run_stage
 from experiments.fertility import command, measures
@@ -19,7 +20,6 @@ from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Documents, Text
 from experiments.fertility.measures import ratio
 from lm.data.scripts import script
 from lm.data.shards import END_OF_TEXT
-from lm.evaluate.bootstrap import percentile_interval, resampled_ratios
 from superbpe.inspection.measures import renyi_entropy
 from tests import other_tokenizers, texts
 from tests.experiments.conftest import tiny_overrides, write_corpus

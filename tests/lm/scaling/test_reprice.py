@@ -13,7 +13,7 @@ from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.deployment import Deployment, serving_cost
 from lm.scaling.equivalent import Equivalent
 from lm.scaling.reprice import Measured, ranking, reprice
-from tests.lm.ladders import CROSSING, FLOPS, REFERENCE, law_through
+from tests.lm.scaling.ladders import CROSSING, FLOPS, REFERENCE, law_through
 from tokenizer.errors import UserError
 
 SIZES = np.repeat([300, 900], 30)
