@@ -6,7 +6,7 @@ import argparse
 import csv
 import io
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from experiments.cli.console import Reporter, exit_code, si
 from experiments.fertility import measures
 from experiments.fertility.counting import tally
 from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Text, survey
+from experiments.fertility.serving import costs, deployment
 from experiments.fertility.training_text import overlap, recorded
 from experiments.report import fertility as page
 from experiments.report.figures import FORMATS, save
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from experiments.fertility.documents import Documents
     from experiments.fertility.training_text import Overlap
+    from lm.evaluate.deployment import Deployment
     from tokenizer.pretrained import Pretrained
 
 PAGE, NUMBERS, TABLE = "fertility.html", "fertility.json", "fertility.csv"
@@ -84,6 +86,10 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
     options.add_argument("--max-bytes", type=int, help="use at most this much of each text")
     options.add_argument("--sources", type=int, default=50, help="tell at most this many sources apart (%(default)s)")
+    options.add_argument(
+        "--deployment", nargs="+", default=["dense-8b"], metavar="PRESET|KEY=VALUE",
+        help="model to price serving for: a preset of `deployment` and its other settings (%(default)s)",
+    )  # fmt: skip
     options.add_argument("--alpha", type=float, default=2.5, help="order of the Rényi entropy (%(default)s)")
     options.add_argument(
         "--memory-mb", type=int, default=1024,
@@ -104,6 +110,7 @@ def _run(arguments: argparse.Namespace) -> None:
     if not arguments.alpha > 0:
         raise UserError(f"--alpha {arguments.alpha:g} must be greater than 0, as an order of a Rényi entropy")
     threads, reporter = thread_count(arguments.threads), Reporter()
+    deployed = deployment(arguments.deployment)
     texts = _texts(arguments)
     arms = _arms(arguments)
     reference = _reference(arguments.reference, arms)
@@ -125,7 +132,7 @@ def _run(arguments: argparse.Namespace) -> None:
             found = overlaps[arm.name]
             in_training = None if found is None else found.documents
             rows[arm.name] = measures.rows(arm.name, counted, reference_tokens, arguments.alpha, in_training)
-    report = _report(arguments, arms, reference, texts, documents, rows, overlaps)
+    report = _report(arguments, arms, reference, texts, documents, rows, overlaps, deployed)
     arguments.out.mkdir(parents=True, exist_ok=True)
     write_json(arguments.out / NUMBERS, report)
     write_whole(arguments.out / TABLE, _csv(report["rows"]))
@@ -239,6 +246,7 @@ def _report(
     documents: Documents,
     rows: dict[str, list[measures.Row]],
     overlaps: dict[str, Overlap | None],
+    deployed: Deployment,
 ) -> dict[str, Any]:
     """All numbers, as written to `fertility.json`."""
     found: list[dict[str, Any]] = []
@@ -277,7 +285,10 @@ def _report(
             "words": int(documents.n_words.sum()),
         },
         "tokenizers": found,
-        "rows": [row.flat() for arm in arms for row in rows[arm.name]],
+        "deployment": {"name": " ".join(arguments.deployment), **asdict(deployed)},
+        "rows": [
+            row.flat() | costs(deployed, arm.loaded.tokenizer.vocab_size, row) for arm in arms for row in rows[arm.name]
+        ],
     }
 
 
@@ -313,6 +324,12 @@ def _print(reporter: Reporter, report: dict[str, Any]) -> None:
     head = ["", "bytes/\ntoken", "tokens/\nword", f"tokens against\n{report['reference']}", "tokens\nused",
             f"Rényi\nα={report['alpha']:g}", "text\nlost", "text in\ntraining"]  # fmt: skip
     reporter.table(title, head, lines)
+    reporter.table(
+        f"Serving, {report['deployment']['name']}",
+        ["", *page.SERVING.values()],
+        [[name, *(page.priced(row, overall[report["reference"]], measure) for measure in page.SERVING)]
+         for name, row in overall.items()],
+    )  # fmt: skip
     for by in (SOURCE, SCRIPT):
         groups = list(dict.fromkeys(row["group"] for row in report["rows"] if row["by"] == by))
         if len(groups) < 2 or len(report["tokenizers"]) < 2:

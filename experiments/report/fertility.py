@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
+from experiments.cli.console import si
 from experiments.report import page
 from experiments.report.figures import HEIGHT, Figure, colour, data, shape, si_axis, spec
 
@@ -19,6 +20,14 @@ GROUPS_DRAWN = 12
 WITHOUT_SPACES = ("Han", "Japanese", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan")
 """Scripts of text without spaces between words, where a whitespace-separated word is a clause or a sentence."""
 PLUS_MINUS = "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
+SERVING = {
+    "prefill_flops_per_byte": "reading: FLOPs per byte",
+    "decode_flops_per_byte": "decoding: FLOPs per byte",
+    "prefill_seconds_per_byte": "reading: µs per byte",
+    "decode_seconds_per_byte": "decoding: µs per byte",
+    "cache_bytes_per_byte": "KV cache: bytes per byte",
+}
+"""Measures of the cost of serving, and their names."""
 _MEASURES = {
     "bytes_per_token": ("bytes per token", ".3f"),
     "parity": ("tokens per token of the reference", ".3f"),
@@ -45,6 +54,8 @@ def render(report: Mapping[str, Any]) -> str:
         with_interval=with_interval,
         premium=premium,
         lost=lost,
+        priced=priced,
+        serving=SERVING,
     )
 
 
@@ -79,6 +90,15 @@ def with_interval(row: Mapping[str, Any], name: str) -> str:
         return "–"
     low, high = row[f"{name}_low"], row[f"{name}_high"]
     return f"{row[name]:.3f}" if low is None else f"{row[name]:.3f}{PLUS_MINUS}{(high - low) / 2:.3f}"
+
+
+def priced(row: Mapping[str, Any], reference: Mapping[str, Any], name: str) -> str:
+    """A cost of serving and its change against the reference; empty if a tokenizer gives no tokens."""
+    if row[name] is None or reference[name] is None:
+        return ""
+    change = f" ({100 * (row[name] / reference[name] - 1):+.1f}\N{NO-BREAK SPACE}%)".replace("-", "−")
+    shown = f"{1e6 * row[name]:.3g}" if "seconds" in name else si(row[name])
+    return shown + ("" if row is reference else change)
 
 
 def lost(row: Mapping[str, Any]) -> str:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from lm.evaluate.bootstrap import percentile_interval, resampled_ratios
 
 from experiments.cli.main import run as run_stage
 from experiments.fertility import command, measures
@@ -20,6 +19,7 @@ from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Documents, Text
 from experiments.fertility.measures import ratio
 from lm.data.scripts import script
 from lm.data.shards import END_OF_TEXT
+from lm.evaluate.deployment import Deployment, serving_cost
 from superbpe.inspection.measures import renyi_entropy
 from tests import other_tokenizers, texts
 from tests.experiments.conftest import tiny_overrides, write_corpus
@@ -136,17 +136,17 @@ def test_intervals_agree_with_a_plain_bootstrap(made: Made, trained: dict[str, T
     sizes, tokens, before = documents.n_bytes[chosen], superwords.tokens[chosen], gpt2.tokens[chosen]
     by_document = np.array([np.bincount(encode(trained["superwords"], text), minlength=1200) for text in made.english])
     rng = np.random.default_rng(1)
-    weights = [np.bincount(rng.integers(0, 60, 60), minlength=60) for _ in range(2000)]
+    weights = np.array([np.bincount(rng.integers(0, 60, 60), minlength=60) for _ in range(2000)])
     efficiencies = np.array([renyi_entropy(draw @ by_document, 2.5) for draw in weights]) / math.log2(row.vocabulary)
     draws = {
-        "bytes_per_token": resampled_ratios(sizes, tokens, samples=2000, seed=0),
-        "tokens_per_word": resampled_ratios(tokens, documents.n_words[chosen], samples=2000, seed=0),
-        "parity": resampled_ratios(tokens, before, samples=2000, seed=0),
+        "bytes_per_token": (weights @ sizes) / (weights @ tokens),
+        "tokens_per_word": (weights @ tokens) / (weights @ documents.n_words[chosen]),
+        "parity": (weights @ tokens) / (weights @ before),
         "renyi_efficiency": efficiencies,
     }
     for name, values in draws.items():
         found = getattr(row, name)
-        low, high = percentile_interval(values, 0.95)
+        low, high = np.quantile(values, [0.025, 0.975])
         assert found.high - found.low == pytest.approx(high - low, rel=0.2), name
         assert found.value == pytest.approx(values.mean(), abs=0.1 * (high - low)), name
 
@@ -252,6 +252,19 @@ def test_a_source_may_have_no_tokens(made: Made, tmp_path: Path, capsys: pytest.
     assert "word_pieces gives no token" in capsys.readouterr().err
 
 
+def test_serving_is_priced_at_the_deployment(made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [str(made.root / name) for name in ("gpt2", "superwords", "english.jsonl")]
+    report = run(tmp_path / "out", *given, "--deployment", "dense-70b", "context_bytes=4096", "batch=1")
+    deployed = Deployment(**{name: value for name, value in report["deployment"].items() if name != "name"})
+    assert (deployed.n_layers, deployed.context_bytes, deployed.batch) == (80, 4096, 1)
+    for row in report["rows"]:
+        cost = serving_cost(deployed, vocab_size=1200, tokens_per_byte=row["tokens"] / row["bytes"])
+        assert row["decode_flops_per_byte"] == cost.decode.flops_per_byte
+        assert row["prefill_seconds_per_byte"] == cost.prefill.seconds_per_byte
+        assert row["cache_bytes_per_byte"] == cost.cache_bytes_per_byte
+    assert "Serving, dense-70b context_bytes=4096 batch=1" in capsys.readouterr().out
+
+
 def test_a_text_may_have_sources_in_a_field_and_be_a_folder(made: Made, tmp_path: Path) -> None:
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "a.jsonl").write_bytes((made.root / "english.jsonl").read_bytes())
@@ -322,6 +335,7 @@ def test_the_training_text_of_an_artifact_is_found(tmp_path: Path) -> None:
         (["{root}/gpt2", "{root}/english.jsonl", "--alpha", "0"], "must be greater than 0"),
         (["{root}/gpt2", "{root}/english.jsonl", "--sources", "1"], "--sources 1 must be at least 2"),
         (["{root}/gpt2", "{root}/english.jsonl", "--field", "body"], "body"),
+        (["{root}/gpt2", "{root}/english.jsonl", "--deployment", "dense-9b"], "dense-8b"),
     ],
 )
 def test_mistakes_give_one_line(
