@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from lm.evaluate.bootstrap import resampled_ratios
 from tokenizer.errors import UserError, listed
 
 if TYPE_CHECKING:
@@ -135,10 +134,12 @@ class Ladder:
         """
         if self.document_bits is None or self.document_bytes is None or len(self.document_bytes) < 2:
             return None
-        rows = self.document_bits.mean(axis=0)
-        return np.stack(
-            [resampled_ratios(row, self.document_bytes, samples=samples, seed=seed) for row in rows], axis=1
-        )
+        rows, n = self.document_bits.mean(axis=0), len(self.document_bytes)
+        rng, found = np.random.default_rng(seed), np.empty((samples, len(rows)))
+        for i in range(samples):
+            weights = np.bincount(rng.integers(0, n, n), minlength=n)
+            found[i] = rows @ weights / max(1, weights @ self.document_bytes)  # a resample may have no bytes
+        return found
 
     def rungs(self, keep: Sequence[int]) -> Ladder:
         """The ladder with some of its rungs only."""
