@@ -210,7 +210,7 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
                 on_artifact=recorder.uses,
                 labels=_labels(folder, stage, cell),
             )
-        recorder.done(outcome.result, outcome.page)
+        recorder.done(outcome.result, outcome.page, outcome.rungs)
     except Exception as problem:
         error = (isinstance(problem, OSError) and storage_error(problem, str(folder))) or problem
         # Handled here and not by Hydra: the other cells of a sweep continue, and a user error has no traceback.

@@ -118,7 +118,7 @@ def _run(context: Context, last: int) -> Outcome:
 
 def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmTokenizer]) -> Outcome:
     """Make the shards, models, scores and the report."""
-    from experiments.stages import budget, evaluation, models, verdict
+    from experiments.stages import budget, evaluation, ladder, models, verdict
     from experiments.stages.comparison import ArmModels, of_seed
 
     described = documents.describe(context, corpus)
@@ -153,6 +153,8 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     result = results[-1]
     page = _report(context, corpus, result) if last >= STAGES.index("report") else None
     verdict.show(context, result)
+    if len(results) > 1:
+        ladder.show(context, results)
     if page is not None:
         context.reporter.say(f"report: {page}")
     return Outcome(result, page, results)

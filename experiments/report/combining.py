@@ -22,7 +22,7 @@ from experiments.stages.comparison import ArmModels, ArmResult, Result, TaskScor
 from experiments.stages.tokenizers import ArmTokenizer
 from experiments.stages.verdict import LEAST_EVIDENCE
 from experiments.store import runs
-from experiments.store.artifacts import Artifact, C, Store
+from experiments.store.artifacts import Artifact, Store
 from lm.evaluate.comparison import compare_all
 from tokenizer.checksums import digest
 from tokenizer.errors import UserError
@@ -98,9 +98,9 @@ def combine(
         store = Store(artifacts or Path(run.store))
         assert run.results is not None
         for entry in run.results.arms:
-            models = _open(store, entry.lms, TrainedModel)
+            models = store.open_all(entry.lms, TrainedModel)
             steps = _steps(run, entry, models)
-            for model, evaluation in zip(models, _open(store, entry.evaluations, Scores), strict=True):
+            for model, evaluation in zip(models, store.open_all(entry.evaluations, Scores), strict=True):
                 key = digest([entry.key, model.manifest.inputs, model.contents.settings, steps])
                 group = groups.setdefault(key, _Group(entry, store, entry.settings))
                 group.models[model.contents.seed] = (model, evaluation)
@@ -192,31 +192,18 @@ def _partner(groups: Sequence[_Group], place: int) -> int | None:
 def _scored(label: str, group: _Group, seeds: Sequence[int]) -> ArmResult:
     entry, store = group.entry, group.store
     models, evaluations = zip(*(group.models[seed] for seed in seeds), strict=True)
-    (artifact,) = _open(store, [entry.tokenizer], TokenizerFolder)
+    (artifact,) = store.open_all([entry.tokenizer], TokenizerFolder)
     arm = ArmTokenizer(
         key=label,
         label=label,
         tokenizer=load_saved(artifact.path),
         artifact=artifact,
-        record=next(iter(_open(store, [entry.training] if entry.training else [], TrainedTokenizer)), None),
-        counts=next(iter(_open(store, [entry.counts] if entry.counts else [], Counts)), None),
+        record=next(iter(store.open_all([entry.training] if entry.training else [], TrainedTokenizer)), None),
+        counts=next(iter(store.open_all([entry.counts] if entry.counts else [], Counts)), None),
         settings=group.settings,
     )
-    training, heldout = _open(store, [entry.shards, entry.heldout], ShardsFolder)
+    training, heldout = store.open_all([entry.shards, entry.heldout], ShardsFolder)
     return scored(ArmModels(arm, training, heldout, models), evaluations)
-
-
-def _open(store: Store, names: Sequence[str], result: type[C]) -> list[Artifact[C]]:
-    found = []
-    for name in names:
-        artifact = store.find(name, result)
-        if artifact is None:
-            raise UserError(
-                f"{store.root / name} does not exist; run the command of its run again to rebuild it, or name the "
-                "folder that it was moved to with --artifacts"
-            )
-        found.append(artifact)
-    return found
 
 
 def folder_facts(done: Sequence[Run]) -> list[list[str]]:

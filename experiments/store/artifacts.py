@@ -29,7 +29,7 @@ from tokenizer.durable import naming, sync
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 NAME = r"[a-z]+-[0-9a-f]{12}(-\d+)?"
 
@@ -242,6 +242,23 @@ class Store:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{folder / MANIFEST} is damaged ({error}); {_remake(folder)}") from None
         return Artifact(folder, manifest, contents, check=self.check)
+
+    def open_all(self, names: Sequence[str], result: type[C]) -> list[Artifact[C]]:
+        """Return the artifacts of these names.
+
+        Raises:
+            UserError: If one does not exist or is damaged.
+        """
+        found = []
+        for name in names:
+            artifact = self.find(name, result)
+            if artifact is None:
+                raise UserError(
+                    f"{self.root / name} does not exist; run the command of its run again to rebuild it, or name the "
+                    "folder that it was moved to with --artifacts"
+                )
+            found.append(artifact)
+        return found
 
     def check(self, artifact: Artifact[Any], verify: Verify | None = None) -> None:
         """Compare an artifact's files with the checksums in its manifest.

@@ -19,6 +19,7 @@ from tokenizer.errors import UserError
 from tokenizer.files import read_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from experiments.stages.comparison import Result
@@ -45,6 +46,7 @@ class Run:
         store: Folder of the artifacts.
         artifacts: Names of the artifacts that it made or used.
         results: The comparison, if the run got that far.
+        rungs: With a ladder of budgets: the comparison at every budget, smallest first; the last is `results`.
         report: Path of its report.
         command: The command line.
         started: Start time (UTC).
@@ -62,6 +64,7 @@ class Run:
     store: str = "artifacts"
     artifacts: list[str] = field(default_factory=list)
     results: ComparisonRecord | None = None
+    rungs: list[ComparisonRecord] = field(default_factory=list)
     report: str | None = None
     command: str = field(default_factory=command_line)
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
@@ -87,9 +90,10 @@ class Recorder:
             self.run.artifacts.append(artifact.name)
             self._write()
 
-    def done(self, result: Result | None, report: Path | None) -> None:
-        """Record the result."""
+    def done(self, result: Result | None, report: Path | None, rungs: Sequence[Result] = ()) -> None:
+        """Record the result, and that of every rung if there are several."""
         self.run.results = None if result is None else results(result)
+        self.run.rungs = [results(each) for each in rungs] if len(rungs) > 1 else []
         self.run.report = None if report is None else str(report)
         self._end("done", 0)
 
@@ -153,7 +157,8 @@ def load(path: Path) -> Run:
     try:
         values = read_json(path)
         found = values.get("results")
-        run = Run(**{**values, "results": None if found is None else ComparisonRecord.load(found)})
+        rungs = [ComparisonRecord.load(each) for each in values.get("rungs", [])]
+        run = Run(**{**values, "results": None if found is None else ComparisonRecord.load(found), "rungs": rungs})
     except (ValueError, TypeError, KeyError, AttributeError):
         raise UserError(f"{path} is not the record of a run; delete it, or its folder") from None
     run.folder = str(path.parent.resolve())  # it may have been moved

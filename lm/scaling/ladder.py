@@ -252,7 +252,7 @@ def check_comparable(reference: Ladder, other: Ladder, *, tolerance: float = 0.0
         if abs(two / one - 1) > tolerance:
             raise UserError(
                 f"{names}: a budget is {two:.4g} instead of {one:.4g} FLOPs, more than {tolerance:.0%} apart; "
-                "train both with budget=equal_flops"
+                "train both with budget=equal_flops, or accept a larger tolerance"
             )
     if other.seeds != reference.seeds:
         raise UserError(

@@ -55,6 +55,7 @@ def reprice(
     *,
     average: Average = "micro",
     shares: Mapping[str, float] | None = None,
+    tolerance: float = 0.01,
     confidence: float = 0.95,
     samples: int = 500,
     seed: int = 0,
@@ -68,6 +69,7 @@ def reprice(
         deployment: The model that will be deployed.
         average: How sources are averaged, see `source_shares`.
         shares: Shares of sources that are set by hand.
+        tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
         confidence: Confidence level.
         samples: Number of resamples of the documents.
         seed: Seed of the resamples.
@@ -85,7 +87,7 @@ def reprice(
     heldout = HeldOut(document_bytes, sources, used)
     ladders = [document_ladder(arm.name, arm.flops, arm.nats, heldout, seeds=arm.seeds) for arm in arms]
     for ladder in ladders[1:]:
-        check_comparable(ladders[0], ladder)
+        check_comparable(ladders[0], ladder, tolerance=tolerance)
     read = [Arm.of(ladder, confidence=confidence, samples=samples, seed=seed) for ladder in ladders]
     gaps = compare_arms(read[0], read[1:], confidence=confidence)
     tokens_per_byte = [float(heldout.average(arm.document_tokens)) for arm in arms]

@@ -1,0 +1,143 @@
+"""Compare the arms of a ladder of budgets under other assumptions: `python -m experiments.reprice RUN KEY=VALUE...`.
+
+RUN is the folder of a run with `budget.ladder`. Nothing is trained or scored again. Settings are those of the model
+that will be deployed (`deployment=dense-70b`, `deployment.rho=4.5`, `deployment.context_bytes=262144`), `average=macro`
+for equal shares of all sources, and `shares.NAME=0.4` for the share of one source. Writes `ladder.html`, a page that
+opens offline, and its numbers as `ladder.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
+
+from experiments.cli.console import Reporter, exit_code
+from experiments.config import check_choice
+from tokenizer.durable import write_json, write_whole
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from experiments.stages.ladder import Measurements
+    from lm.evaluate.deployment import Deployment
+    from lm.scaling.ladder import Average
+
+PAGE, NUMBERS = "ladder.html", "ladder.json"
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    options = argparse.ArgumentParser(prog="python -m experiments.reprice", description=(__doc__ or "").split("\n")[0])
+    options.add_argument("run", type=Path, metavar="RUN", help="folder of a run with budget.ladder")
+    options.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="deployment, average and shares")
+    options.add_argument("--out", type=Path, default=Path("ladder"), metavar="FOLDER", help="(%(default)s)")
+    options.add_argument("--artifacts", type=Path, metavar="FOLDER", help="where the run's artifacts were moved to")
+    options.add_argument(
+        "--tolerance", type=float, default=0.01, help="accepted difference in training FLOPs at a budget (%(default)s)"
+    )
+    arguments = options.parse_intermixed_args(argv)
+    return exit_code(lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    from experiments.report import ladder as page  # imports Altair, which is slow and not needed for `--help`
+    from experiments.stages import ladder
+    from lm.scaling.reprice import reprice
+
+    reporter = Reporter()
+    chosen = assumptions(arguments.settings)
+    arms, unit_bytes, sources = load(arguments.run, arguments.artifacts)
+    found = reprice(
+        arms,
+        unit_bytes,
+        sources,
+        chosen.deployment,
+        average=chosen.average,
+        shares=chosen.shares,
+        tolerance=arguments.tolerance,
+    )
+    found["title"] = f"{len(arms)} tokenizers over compute"
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    write_json(arguments.out / NUMBERS, found)
+    write_whole(arguments.out / PAGE, page.render(found))
+    reporter.table("Held-out bits per byte by budget", *ladder.loss_table(found["arms"]))
+    reporter.table("Serving, at the largest budget", *ladder.cost_table(found))
+    for sentence in ladder.sentences(found):
+        reporter.say(sentence)
+    reporter.say(f"report: {arguments.out / PAGE}")
+
+
+class Assumptions(NamedTuple):
+    """What can be changed after the measurements."""
+
+    deployment: Deployment
+    average: Average
+    shares: dict[str, float]
+
+
+def assumptions(settings: Sequence[str]) -> Assumptions:
+    """Read `KEY=VALUE` settings.
+
+    Raises:
+        UserError: If a key or a value is wrong.
+    """
+    from experiments.cli.compose import load as compose
+    from lm.scaling.ladder import Average
+
+    average, shares, deployment = "micro", {}, []
+    for text in settings:
+        key, equals, value = text.partition("=")
+        group, _, name = key.partition(".")
+        if not equals or group not in ("deployment", "average", "shares"):
+            raise UserError(f"{text}: write deployment=NAME, deployment.KEY=VALUE, average=macro or shares.SOURCE=0.4")
+        if group == "deployment":
+            deployment.append(text)
+        elif group == "average":
+            check_choice("average", value, get_args(Average))
+            average = value
+        else:
+            try:
+                shares[name] = float(value)
+            except ValueError:
+                raise UserError(f"{text}: the share of a source is a number between 0 and 1") from None
+    return Assumptions(compose(deployment).deployment, cast("Average", average), shares)
+
+
+def load(folder: Path, artifacts: Path | None = None) -> Measurements:
+    """Return the measurements of a finished run with a ladder of budgets.
+
+    Raises:
+        UserError: If the folder has no such run, or an artifact is missing.
+    """
+    from experiments.results import Scores, TrainedModel
+    from experiments.stages.ladder import Measurements, measured, units
+    from experiments.store import runs
+    from experiments.store.artifacts import Store
+    from lm.evaluate.bits_per_byte import Evaluation
+
+    if not (folder / runs.RECORD).is_file():
+        raise UserError(f"{folder / runs.RECORD} does not exist; name the folder of a run under outputs/")
+    record = runs.load(folder / runs.RECORD)
+    if not record.rungs:
+        raise UserError(f"{folder} has no finished ladder of budgets; run it with budget.ladder=[0.1,0.3]")
+    store = Store(artifacts or Path(record.store))
+    arms: list[Any] = []
+    first: Evaluation | None = None
+    for place, arm in enumerate(record.rungs[0].arms):
+        rungs = []
+        for rung in record.rungs:
+            models = store.open_all(rung.arms[place].lms, TrainedModel)
+            scores = store.open_all(rung.arms[place].evaluations, Scores)
+            evaluations = [Evaluation.load(each.path) for each in scores]
+            first = first or evaluations[0]
+            rungs.append(list(zip((model.contents for model in models), evaluations, strict=True)))
+        arms.append(measured(arm.label, arm.vocab_size, rungs))
+    assert first is not None
+    return Measurements(arms, *units(first))
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,145 @@
+"""The arms over a ladder of budgets: measurements of all models, and what they say at a deployment."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from experiments.cli.console import si
+from lm.evaluate.bits_per_byte import SOURCE, Grouping
+from lm.scaling.reprice import Measured, reprice
+from lm.scaling.verdict import flops_text
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from experiments.results import TrainedModel
+    from experiments.stages.comparison import Result
+    from experiments.stages.context import Context
+    from lm.evaluate.bits_per_byte import Evaluation
+
+
+class Measurements(NamedTuple):
+    """Everything that is measured on a ladder.
+
+    Attributes:
+        arms: The arms, with losses by unit of sampling; the first is the reference.
+        unit_bytes: int64[n_units], bytes of each unit: a document, or a source if whole sources are resampled.
+        sources: Source of each unit.
+    """
+
+    arms: list[Measured]
+    unit_bytes: NDArray[np.int64]
+    sources: Grouping
+
+
+def measured(name: str, vocab_size: int, rungs: Sequence[Sequence[tuple[TrainedModel, Evaluation]]]) -> Measured:
+    """Return the measurements of one arm.
+
+    Args:
+        name: Name of the arm.
+        vocab_size: Size of its vocabulary.
+        rungs: For every budget, smallest first, the model of each seed and its evaluation.
+    """
+    tokens = rungs[0][0][1]
+    return Measured(
+        name=name,
+        vocab_size=vocab_size,
+        flops=[fmean(model.summary.flops for model, _ in rung) for rung in rungs],
+        seeds=[model.seed for model, _ in rungs[0]],
+        document_tokens=tokens.clustered(tokens.document_tokens).astype(np.int64),
+        nats=np.array([[found.clustered(found.text_nats) for _, found in rung] for rung in rungs]).swapaxes(0, 1),
+    )
+
+
+def units(evaluation: Evaluation) -> tuple[NDArray[np.int64], Grouping]:
+    """Bytes and source of every unit of sampling."""
+    sizes = evaluation.clustered(evaluation.document_bytes).astype(np.int64)
+    known = evaluation.groups.get(SOURCE)
+    if known is None:
+        return sizes, Grouping(("all",), np.zeros(len(sizes), np.int32))
+    if evaluation.cluster()[0] == SOURCE:
+        return sizes, Grouping(known.names, np.arange(len(sizes), dtype=np.int32))
+    return sizes, known
+
+
+def measurements(rungs: Sequence[Result]) -> Measurements:
+    """Return the measurements of all arms.
+
+    Args:
+        rungs: The comparison at every budget, smallest first, with the same arms in the same order.
+    """
+    arms = [
+        measured(
+            found[0].label,
+            found[0].tokenizer.vocab_size,
+            [list(zip((lm.contents for lm in each.lms), each.evaluations, strict=True)) for each in found],
+        )
+        for found in zip(*(rung.arms for rung in rungs), strict=True)
+    ]
+    return Measurements(arms, *units(rungs[0].arms[0].evaluations[0]))
+
+
+def loss_table(arms: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of the table of bits per byte by budget, from the arms of `lm.scaling.reprice.reprice`."""
+    columns = ["training FLOPs", *(f"{flops_text(flops)}" for flops in arms[0]["curve"]["flops"])]
+    return columns, [[arm["name"], *(f"{bits:.4f}" for bits in arm["curve"]["bits_per_byte"])] for arm in arms]
+
+
+def cost_table(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of the table of serving costs, from the result of `lm.scaling.reprice.reprice`."""
+    rho = found["deployment"]["rho"]
+    columns = ["", "tokens per byte", "decoding: FLOPs per byte", "relative", f"equivalent bits per byte, ρ = {rho:g}"]
+    rows = []
+    for arm in found["arms"]:
+        last = arm["equivalent"]["decode"][-1]
+        value = "–" if last["bits_per_byte"] is None else f"{last['bits_per_byte']:.4f}"
+        note = " (cannot be matched)" if last["flops"] is None else " (extrapolated)" if last["extrapolated"] else ""
+        cost = arm["cost"]["decode"]["flops_per_byte"]
+        rows.append(
+            [
+                arm["name"],
+                f"{arm['tokens_per_byte']:.4f}",
+                si(cost),
+                f"{arm['relative_cost']['decode']:.3f}",
+                value + note,
+            ]
+        )
+    return columns, rows
+
+
+def sentences(found: Mapping[str, Any]) -> list[str]:
+    """What the gaps of all arms to the reference show, one sentence per arm and statement."""
+    return [
+        f"{gap['arm']} against {gap['reference']}: {statement}."
+        for gap in found["gaps"]
+        for statement in gap["statements"]
+    ]
+
+
+def show(context: Context, rungs: Sequence[Result]) -> None:
+    """Print the comparison over the ladder: loss by budget, cost of serving, and what the gaps show."""
+    say, table = context.reporter.say, context.reporter.table
+    arms, unit_bytes, sources = measurements(rungs)
+    confidence = rungs[0].arms[0].scores.confidence
+    try:
+        found = reprice(
+            arms,
+            unit_bytes,
+            sources,
+            context.config.deployment,
+            tolerance=context.config.budget.tolerance,
+            confidence=confidence,
+        )
+    except UserError as error:
+        say(f"No curves over compute: {error}", style="yellow")
+        return
+    table("Held-out bits per byte by budget", *loss_table(found["arms"]))
+    table("Serving the model of deployment, at the largest budget", *cost_table(found))
+    for sentence in sentences(found):
+        say(sentence)

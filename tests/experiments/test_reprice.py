@@ -1,0 +1,79 @@
+"""The command `reprice`: a ladder of budgets under other assumptions."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from experiments import reprice
+from experiments.cli.main import run
+from lm.evaluate.bits_per_byte import Evaluation
+
+
+@pytest.fixture(scope="module")
+def ladder(tiny_module: list[str]) -> Path:
+    """Folder of a run with three budgets and two seeds."""
+    settings = ["lm.train.warmup_steps=2", "lm.train.context_sample_bytes=10_000", "lm.train.bytes_per_step=1024"]
+    overrides = [*tiny_module, *settings, "budget=equal_flops", "budget.train_bytes=40960", "budget.tolerance=0.1"]
+    assert run("evaluate", [*overrides, "budget.ladder=[0.3,0.6]", "lm.n_seeds=2", "eval.cluster=document"]) == 0
+    (text,) = [text for text in tiny_module if text.startswith("hydra.run.dir=")]
+    return Path(text.partition("=")[2])
+
+
+def repriced(ladder: Path, out: Path, *settings: str) -> dict:
+    assert reprice.run([str(ladder), *settings, "--out", str(out), "--tolerance", "0.1"]) == 0
+    return json.loads((out / "ladder.json").read_text())
+
+
+def test_a_ladder_is_priced_from_its_evaluations(ladder: Path, tmp_path: Path) -> None:
+    found = repriced(ladder, tmp_path)
+    record = json.loads((ladder / "run.json").read_text())
+    assert [arm["name"] for arm in found["arms"]] == ["BPE", "SuperBPE"]
+    for place, arm in enumerate(found["arms"]):
+        for rung, bits in zip(record["rungs"], arm["curve"]["bits_per_byte"], strict=True):
+            names = rung["arms"][place]["evaluations"]
+            scores = [Evaluation.load(Path(record["store"]) / name).bits_per_byte for name in names]
+            assert bits == pytest.approx(sum(scores) / len(scores), rel=1e-12)
+    assert found["arms"][0]["curve"]["flops"] == sorted(found["arms"][0]["curve"]["flops"])
+    page = (tmp_path / "ladder.html").read_text()
+    assert "Loss over compute" in page
+    assert "names no better tokenizer" in page
+
+
+def test_assumptions_change_the_price_and_not_the_measurements(ladder: Path, tmp_path: Path) -> None:
+    usual = repriced(ladder, tmp_path / "a")
+    other = repriced(ladder, tmp_path / "b", "deployment=dense-1b", "deployment.rho=4.5", "average=macro")
+    assert (other["deployment"]["rho"], other["average"]) == (4.5, "macro")
+    for one, two in zip(usual["arms"], other["arms"], strict=True):
+        assert one["bits_per_byte"] == two["bits_per_byte"]
+        assert one["cost"]["decode"]["flops_per_byte"] > two["cost"]["decode"]["flops_per_byte"]
+    reference = other["arms"][0]["equivalent"]["decode"][-1]
+    assert math.isclose(reference["flops"], other["arms"][0]["curve"]["flops"][-1])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["deployment=dense-9b"], "dense-9b"),
+        (["deployment.rho=-1"], "deployment.rho=-1"),
+        (["average=median"], "average=median is not one of micro, macro"),
+        (["shares.web=much"], "the share of a source is a number between 0 and 1"),
+        (["shares.nowhere=0.5"], "nowhere"),
+        ([], "more than 1% apart; train both with budget=equal_flops, or accept a larger tolerance"),
+        (["lm=small"], "write deployment=NAME"),
+    ],
+)
+def test_mistakes_are_one_line(
+    ladder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: list[str], message: str
+) -> None:
+    assert reprice.run([str(ladder), *settings, "--out", str(tmp_path / "out")]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_without_a_ladder_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert reprice.run([str(tmp_path)]) == 2
+    assert "name the folder of a run" in " ".join(capsys.readouterr().err.split())
