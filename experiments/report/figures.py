@@ -116,7 +116,13 @@ def legend(labels: Sequence[str]) -> alt.Legend:
     beside = sum(map(len, labels)) <= _LEGEND_CHARACTERS
     columns = 0 if beside else 2 if max(map(len, labels)) <= _LEGEND_CHARACTERS // 2 + 6 else 1
     return alt.Legend(
-        title=None, values=list(labels), orient="top", columns=columns, symbolStrokeWidth=3, symbolSize=160
+        title=None,
+        values=list(labels),
+        orient="top",
+        columns=columns,
+        symbolStrokeWidth=3,
+        symbolSize=160,
+        symbolOpacity=1,  # also for areas
     )
 
 
