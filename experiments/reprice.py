@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from experiments.stages.ladder import Measurements
+    from experiments.store.runs import Run
     from lm.evaluate.deployment import Deployment
     from lm.scaling.ladder import Average
 
@@ -36,7 +37,7 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--out", type=Path, default=Path("ladder"), metavar="FOLDER", help="(%(default)s)")
     options.add_argument("--artifacts", type=Path, metavar="FOLDER", help="where the run's artifacts were moved to")
     options.add_argument(
-        "--tolerance", type=float, default=0.01, help="accepted difference in training FLOPs at a budget (%(default)s)"
+        "--tolerance", type=float, help="accepted difference in training FLOPs at a budget (that of the run)"
     )
     arguments = options.parse_intermixed_args(argv)
     return exit_code(lambda: _run(arguments))
@@ -48,8 +49,14 @@ def _run(arguments: argparse.Namespace) -> None:
     from lm.scaling.reprice import reprice
 
     reporter = Reporter()
-    chosen = assumptions(arguments.settings)
-    arms, unit_bytes, sources = load(arguments.run, arguments.artifacts)
+    record = find(arguments.run)
+    own = {key: text for text in record.overrides for key in [text.partition("=")[0].lstrip("+")]}
+    given = {text.partition("=")[0] for text in arguments.settings}
+    # The run's own deployment, unless another one is chosen.
+    usual = [text for key, text in own.items() if key.partition(".")[0] == "deployment" and "deployment" not in given]
+    chosen = assumptions([text for text in usual if text.partition("=")[0] not in given] + arguments.settings)
+    tolerance = arguments.tolerance or float(own.get("budget.tolerance", "=0.01").partition("=")[2])
+    arms, unit_bytes, sources = load(record, arguments.artifacts)
     found = reprice(
         arms,
         unit_bytes,
@@ -57,7 +64,8 @@ def _run(arguments: argparse.Namespace) -> None:
         chosen.deployment,
         average=chosen.average,
         shares=chosen.shares,
-        tolerance=arguments.tolerance,
+        tolerance=tolerance,
+        confidence=record.rungs[0].confidence,
     )
     found["title"] = f"{len(arms)} tokenizers over compute"
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -106,23 +114,37 @@ def assumptions(settings: Sequence[str]) -> Assumptions:
     return Assumptions(compose(deployment).deployment, cast("Average", average), shares)
 
 
-def load(folder: Path, artifacts: Path | None = None) -> Measurements:
-    """Return the measurements of a finished run with a ladder of budgets.
+def find(folder: Path) -> Run:
+    """Return the record of a finished run with a ladder of budgets.
 
     Raises:
-        UserError: If the folder has no such run, or an artifact is missing.
+        UserError: If the folder has no such run.
     """
-    from experiments.results import Scores, TrainedModel
-    from experiments.stages.ladder import Measurements, measured, units
     from experiments.store import runs
-    from experiments.store.artifacts import Store
-    from lm.evaluate.bits_per_byte import Evaluation
 
     if not (folder / runs.RECORD).is_file():
         raise UserError(f"{folder / runs.RECORD} does not exist; name the folder of a run under outputs/")
     record = runs.load(folder / runs.RECORD)
     if not record.rungs:
         raise UserError(f"{folder} has no finished ladder of budgets; run it with budget.ladder=[0.1,0.3]")
+    return record
+
+
+def load(record: Run, artifacts: Path | None = None) -> Measurements:
+    """Return the measurements of a run.
+
+    Args:
+        record: Result of `find`.
+        artifacts: Folder of the artifacts; None for the folder where the run stored them.
+
+    Raises:
+        UserError: If an artifact is missing.
+    """
+    from experiments.results import Scores, TrainedModel
+    from experiments.stages.ladder import Measurements, measured, units
+    from experiments.store.artifacts import Store
+    from lm.evaluate.bits_per_byte import Evaluation
+
     store = Store(artifacts or Path(record.store))
     arms: list[Any] = []
     first: Evaluation | None = None

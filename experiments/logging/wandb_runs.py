@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _TYPES = {"count": "counts", "lm": "model", "shards": "dataset"}
 # Too large to upload: wandb gets a reference.
-_BY_REFERENCE = ("corpus", "count", "shards")
+_BY_REFERENCE = ("corpus", "count", "shards", "trunk")
 # Names of training metrics that do not become `train/NAME`, and the axes of plots.
 _TRAINING = {
     "train_bits_per_byte": "train/bpb",

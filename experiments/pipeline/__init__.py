@@ -122,7 +122,7 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     from experiments.stages.comparison import ArmModels, of_seed
 
     described = documents.describe(context, corpus)
-    verdict.warn_of_few(context, described.contents.n_documents)
+    verdict.warn_of_few(context, described.contents.n_documents, len(described.contents.names.get("source", [])))
     heldout = [models.shard(context, corpus, arm, "heldout") for arm in tokenizers]
     # The counts of a mixture are from other text and do not give the corpus size.
     counted = next((arm.counts.contents for arm in tokenizers if arm.counts and arm.counts.contents.corpus), None)

@@ -142,7 +142,11 @@ def _steps(run: Run, entry: ArmRecord, models: Sequence[Artifact[TrainedModel]])
     if all(model.contents.summary.run["train"].get("max_steps") is None for model in models):
         return None
     # An older version did not record the settings: the models are not seeds of the same arm in another run.
-    return [entry.settings.get(key) for key in ("budget.mode", "lm.train.max_steps")] if entry.settings else run.folder
+    if not entry.settings or run.results is None:
+        return run.folder
+    # Budgets other than bytes give every arm as much as the reference's model.
+    settings = [entry.settings.get(key) for key in ("budget.mode", "lm.train.max_steps")]
+    return [*settings, run.results.arms[0].tokenizer]
 
 
 def _shared(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def evaluate(
     comparisons = compare_all([each.evaluations for each in results]) if len(results) > 1 else {}
     for (i, j), comparison in comparisons.items():
         names = {"a": results[i].key, "b": results[j].key, "train_bytes": context.config.budget.train_bytes}
-        context.tracker.log("comparison", {**names, **comparison.summary()})
+        context.tracker.log(f"comparison/{rung}" if rung else "comparison", {**names, **comparison.summary()})
     return Result(results, comparisons, fixed_reference=True)
 
 

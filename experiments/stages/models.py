@@ -14,7 +14,10 @@ from lm.data.shards import FORMAT_VERSION, MANIFEST, Shards
 from lm.model import initialization
 from lm.model.device import arithmetic, resolve_device
 from lm.train.loop import train
+from lm.train.summary import SUMMARY
+from lm.train.trainer import CHECKPOINT
 from tokenizer.checksums import read_sealed
+from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -121,10 +124,28 @@ def train_lms(
     trunk: Artifact[TrainedModel] | None = None
     for number, config in enumerate(plans, 1):
         rung = f" rung {number}" if len(plans) > 1 else ""
-        if rung and config.trunk is not None:
+        # A model that exists needs no trunk, but an existing trunk is the beginning of the next.
+        if (
+            rung
+            and config.trunk is not None
+            and (_exists(context, shards, config.trunk, "trunk") or not _exists(context, shards, config, "lm"))
+        ):
             trunk = _train(context, arm, shards, config.trunk, f"trunk {arm.key}{rung}", trunk)
         made.append(_train(context, arm, shards, config, f"lm {arm.key}{rung}", trunk if config.trunk else None))
     return made
+
+
+def _identity(context: Context, train_config: TrainConfig) -> dict[str, Any]:
+    """Settings that decide a model, apart from its shards."""
+    device = resolve_device(train_config.device)
+    settings = train_config.fixed() | arithmetic(train_config.precision, train_config.compile, device)
+    model = dataclasses.asdict(context.config.lm.model)
+    return {"model": model, "train": settings, "initialization": initialization.VERSION}
+
+
+def _exists(context: Context, shards: Artifact[ShardsFolder], train_config: TrainConfig, kind: str) -> bool:
+    name, _ = context.store.identify(kind, _identity(context, train_config), {"shards": shards.hash})
+    return context.store.find(name, TrainedModel) is not None
 
 
 def _train(
@@ -148,8 +169,8 @@ def _train(
     model, kind = context.config.lm.model, stage.partition(" ")[0]
 
     def build(folder: Path) -> TrainedModel:
-        if trunk is not None and not (folder / METRICS).exists():
-            shutil.copyfile(trunk.path / METRICS, folder / METRICS)
+        if trunk is not None and not ((folder / CHECKPOINT).exists() or (folder / SUMMARY).exists()):
+            write_whole(folder / METRICS, (trunk.path / METRICS).read_bytes())
         _drop_half_line(folder / METRICS)
         # Line-buffered: after a kill, the log must contain every step before the checkpoint.
         with (folder / METRICS).open("a", encoding="utf-8", buffering=1) as file:
@@ -170,13 +191,11 @@ def _train(
             )
         return TrainedModel(tokenizer=arm.tokenizer.sha256, summary=summary)
 
-    device = resolve_device(train_config.device)
-    settings = train_config.fixed() | arithmetic(train_config.precision, train_config.compile, device)
     with context.reporter.stage(stage):
         artifact = context.store.make(
             TrainedModel,
             kind,
-            config={"model": dataclasses.asdict(model), "train": settings, "initialization": initialization.VERSION},
+            config=_identity(context, train_config),
             inputs={"shards": shards.hash},
             build=build,
             resumable=True,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.cli.console import duration, si
 from experiments.results import GROUPS
+from lm.evaluate.bits_per_byte import FEWEST_CLUSTERS
 from lm.evaluate.comparison import DETECTABLE, FEWEST_EFFECTIVE, FEWEST_SEEDS
 from tokenizer.tokenizer import Tokenizer
 
@@ -280,13 +281,18 @@ def _some(labels: Sequence[str], most: int = 2) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def warn_of_few(context: Context, n_documents: int) -> None:
-    """Warn before training if there are too few held-out documents for a verdict."""
-    fewest = FEWEST_EFFECTIVE["document"]
-    if n_documents < fewest:
+def warn_of_few(context: Context, n_documents: int, n_sources: int) -> None:
+    """Warn before training if there are too few held-out documents or sources for a verdict."""
+    remedy = "raise corpus.heldout_fraction, or name held-out text with corpus.heldout_paths"
+    n, unit = n_documents, "document"
+    cluster = context.config.eval.cluster
+    if cluster == "source" or (cluster == "auto" and n_sources >= FEWEST_CLUSTERS):
+        n, unit = n_sources, "source"
+        remedy = "if they are arbitrary parts of one collection, set eval.cluster=document"
+    if n < FEWEST_EFFECTIVE[unit]:
         context.reporter.say(
-            f"warning: {n_documents} held-out documents are too few for a verdict, which requires at least "
-            f"{fewest}; raise corpus.heldout_fraction, or name held-out text with corpus.heldout_paths",
+            f"warning: {n} held-out {unit}s are too few for a verdict, which requires at least "
+            f"{FEWEST_EFFECTIVE[unit]}; {remedy}",
             style="yellow",
         )
 

@@ -130,9 +130,15 @@ class Store:
         Raises:
             UserError: If the folder exists but is damaged.
         """
+        name, identity = self.identify(stage, config, inputs)
+        return self.write(result, name, identity, build, resumable=resumable)
+
+    @staticmethod
+    def identify(stage: str, config: Mapping[str, Any], inputs: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+        """Name of an artifact, and the first entries of its manifest; takes arguments of `make`."""
         identity = {"stage": stage, "config": dict(config), "inputs": dict(inputs), "format": FORMAT}
         key = digest(identity)
-        return self.write(result, f"{stage}-{key[:12]}", {**identity, "hash": key}, build, resumable=resumable)
+        return f"{stage}-{key[:12]}", {**identity, "hash": key}
 
     def write(
         self,

@@ -12,19 +12,21 @@ from experiments import reprice
 from experiments.cli.main import run
 from lm.evaluate.bits_per_byte import Evaluation
 
+RUN = ["eval.cluster=document", "eval.confidence=0.9", "deployment=moe-250b", "deployment.batch=8"]
+
 
 @pytest.fixture(scope="module")
 def ladder(tiny_module: list[str]) -> Path:
     """Folder of a run with three budgets and two seeds."""
     settings = ["lm.train.warmup_steps=2", "lm.train.context_sample_bytes=10_000", "lm.train.bytes_per_step=1024"]
     overrides = [*tiny_module, *settings, "budget=equal_flops", "budget.train_bytes=40960", "budget.tolerance=0.1"]
-    assert run("evaluate", [*overrides, "budget.ladder=[0.3,0.6]", "lm.n_seeds=2", "eval.cluster=document"]) == 0
+    assert run("evaluate", [*overrides, "budget.ladder=[0.3,0.6]", "lm.n_seeds=2", *RUN]) == 0
     (text,) = [text for text in tiny_module if text.startswith("hydra.run.dir=")]
     return Path(text.partition("=")[2])
 
 
 def repriced(ladder: Path, out: Path, *settings: str) -> dict:
-    assert reprice.run([str(ladder), *settings, "--out", str(out), "--tolerance", "0.1"]) == 0
+    assert reprice.run([str(ladder), *settings, "--out", str(out)]) == 0
     return json.loads((out / "ladder.json").read_text())
 
 
@@ -47,6 +49,11 @@ def test_assumptions_change_the_price_and_not_the_measurements(ladder: Path, tmp
     usual = repriced(ladder, tmp_path / "a")
     other = repriced(ladder, tmp_path / "b", "deployment=dense-1b", "deployment.rho=4.5", "average=macro")
     assert (other["deployment"]["rho"], other["average"]) == (4.5, "macro")
+    # The run's own settings are the defaults.
+    assert usual["confidence"] == other["confidence"] == 0.9
+    assert (usual["deployment"]["batch"], other["deployment"]["batch"]) == (8, 64)
+    assert usual["deployment"]["n_experts"] > 0 == other["deployment"]["n_experts"]
+    assert repriced(ladder, tmp_path / "c", "deployment.batch=4")["deployment"]["n_experts"] > 0
     for one, two in zip(usual["arms"], other["arms"], strict=True):
         assert one["bits_per_byte"] == two["bits_per_byte"]
         assert one["cost"]["decode"]["flops_per_byte"] > two["cost"]["decode"]["flops_per_byte"]
@@ -62,7 +69,10 @@ def test_assumptions_change_the_price_and_not_the_measurements(ladder: Path, tmp
         (["average=median"], "average=median is not one of micro, macro"),
         (["shares.web=much"], "the share of a source is a number between 0 and 1"),
         (["shares.nowhere=0.5"], "nowhere"),
-        ([], "more than 1% apart; train both with budget=equal_flops, or accept a larger tolerance"),
+        (
+            ["--tolerance", "0.01"],
+            "more than 1% apart; train both with budget=equal_flops, or accept a larger tolerance",
+        ),
         (["lm=small"], "write deployment=NAME"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,13 @@ def test_longer_ladder_extends_the_trunk(tiny: list[str], tmp_path: Path) -> Non
 def test_ladder_beyond_the_budget_is_rejected(tiny: list[str], tmp_path: Path, entry: str) -> None:
     with pytest.raises(UserError, match=r"budget.ladder has .*: use shares of budget.train_bytes below 1, or bytes up"):
         run([*tiny, f"budget.ladder=[{entry}]"], tmp_path)
+
+
+def test_finished_models_need_no_trunk(tiny: list[str], tmp_path: Path) -> None:
+    _, made = run([*tiny, "budget.ladder=[0.5]"], tmp_path)
+    for each in made:
+        if each.name.startswith("trunk-") and each.folder.exists():
+            shutil.rmtree(each.folder)
+    _, made = run([*tiny, "budget.ladder=[0.5]"], tmp_path)
+    assert not fresh(made, "trunk")
+    assert not fresh(made, "lm")
