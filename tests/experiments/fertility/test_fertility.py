@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import re
+import tracemalloc
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -179,6 +180,18 @@ def test_only_the_largest_sources_are_kept_apart(made: Made) -> None:
     assert {group.name for group in groups[1:]} | {groups[0].name} >= {"3", "2 other sources"}
     assert sum(len(group.documents) for group in groups) == len(documents) == 10
     assert len(survey(read, 3).groups) > 1
+
+
+def test_memory_grows_linearly_with_sources(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.jsonl"
+    path.write_text("".join(json.dumps({"text": "x" * (1 + i % 7), "url": f"{i}"}) + "\n" for i in range(3000)))
+    read = [Text(None, Corpus(CorpusConfig([str(path)], source_field="url")))]
+    tracemalloc.start()
+    documents = survey(read, 4)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5_000_000  # a byte for each pair of sources takes 9 MB
+    assert [name for name, _ in documents.cells] == ["2997 other sources", "6", "13", "20"]
 
 
 def _parts(made: Made, n: int) -> list[Path]:
