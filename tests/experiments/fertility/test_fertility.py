@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from experiments.cli.console import Reporter
 from experiments.cli.main import run as run_stage
 from experiments.fertility import command, measures
 from experiments.fertility.counting import Tally, tally
@@ -331,6 +332,18 @@ def test_the_training_text_of_an_artifact_is_found(tmp_path: Path) -> None:
     assert command.run([arms[0], str(corpus), "--out", str(tmp_path / "again")]) == 0
     report = json.loads((tmp_path / "again" / "fertility.json").read_text(encoding="utf-8"))
     assert report["tokenizers"][0]["in_training"] is None  # the files are not those that it was trained on
+
+
+def test_splits_of_the_same_training_file_overlap_separately(made: Made) -> None:
+    path = str(made.root / "english.jsonl")
+    configs = [CorpusConfig([path]), CorpusConfig([path], max_bytes=1000), CorpusConfig([path], heldout_fraction=0.5)]
+    loaded = load_pretrained(made.root / "gpt2")
+    arms = [command.Arm(str(i), loaded, [Corpus(config)]) for i, config in enumerate(configs)]
+    found = command._overlaps(arms, survey(texts_of(made), 50), Reporter())
+    for arm in arms:
+        overlap = found[arm.name]
+        assert overlap is not None
+        assert overlap.documents.sum() == len(list(arm.training[0].documents()))
 
 
 @pytest.mark.parametrize(
