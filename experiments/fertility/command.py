@@ -23,6 +23,7 @@ from experiments.report.training_counts import tokenizer_folder
 from experiments.store.manifest import command_line
 from lm.data.shards import END_OF_TEXT
 from tokenizer import Corpus, CorpusConfig, UserError
+from tokenizer.checksums import digest
 from tokenizer.durable import write_json, write_whole
 from tokenizer.pretrained import load_pretrained
 from tokenizer.progress import thread_count
@@ -228,13 +229,15 @@ def _reference(name: str | None, arms: Sequence[Arm]) -> Arm:
 
 def _overlaps(arms: Sequence[Arm], documents: Documents, reporter: Reporter) -> dict[str, Overlap | None]:
     """Overlap of each tokenizer's training text with the documents; None if its training text is unknown."""
-    found: dict[tuple[str, ...], Overlap] = {}
+    found: dict[str, Overlap] = {}
     overlaps: dict[str, Overlap | None] = {}
     for arm in arms:
-        files = tuple(str(path) for corpus in arm.training for path, _ in corpus.files)
-        if files and files not in found:
-            found[files] = overlap(documents, arm.training, reporter.progress)
-        overlaps[arm.name] = found[files] if files else None
+        overlaps[arm.name] = None
+        if any(corpus.files for corpus in arm.training):
+            key = digest([corpus.identity() for corpus in arm.training])
+            if key not in found:
+                found[key] = overlap(documents, arm.training, reporter.progress)
+            overlaps[arm.name] = found[key]
     return overlaps
 
 

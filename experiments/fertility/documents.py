@@ -125,10 +125,13 @@ def batches(texts: Sequence[Text]) -> Iterator[Batch]:
 
 def _largest(documents: Documents, most_sources: int) -> Documents:
     """Join all but the largest sources to one."""
-    sources = [group.name for group in documents.groups if group.by == SOURCE]
-    if len(sources) <= most_sources:
+    numbers: dict[str, int] = {}
+    source = np.array([numbers.setdefault(name, len(numbers)) for name, _ in documents.cells])
+    if len(numbers) <= most_sources:
         return documents
-    kept = set(sources[: most_sources - 1])
+    n_bytes = np.bincount(source[documents.cell], documents.n_bytes)
+    sources = list(numbers)
+    kept = {sources[i] for i in np.argsort(-n_bytes, kind="stable")[: most_sources - 1]}
     rest = f"{len(sources) - len(kept)} other sources"
     renamed = [(source if source in kept else rest, script) for source, script in documents.cells]
     cells = {each: i for i, each in enumerate(dict.fromkeys(renamed))}

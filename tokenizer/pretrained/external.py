@@ -38,6 +38,7 @@ class ExternalTokenizer:
             finds in ordinary text, gets a new id after all others.
         reason: why our core does not run the tokenizer.
         provenance: JSON about the tokenizer's origin; not part of its identity.
+        software_version: version of the software, for the hash; the installed one by default.
     """
 
     changes_text = True
@@ -50,8 +51,10 @@ class ExternalTokenizer:
         special_tokens: Sequence[str] = (),
         reason: str = "",
         provenance: dict[str, Any] | None = None,
+        software_version: str | None = None,
     ) -> None:
         self.software = software
+        self.software_version = software_version or software.version
         self.reason = reason
         self.provenance = dict(provenance or {})
         self.vocab = list(software.vocab)
@@ -74,10 +77,7 @@ class ExternalTokenizer:
     @cached_property
     def sha256(self) -> str:
         """Hash of the model, the added special tokens, and the software's version, which all affect the ids."""
-        return self._hash(self.software.version)
-
-    def _hash(self, software: str) -> str:
-        made_by = json.dumps([software, self.added]).encode()
+        made_by = json.dumps([self.software_version, self.added]).encode()
         return hashlib.sha256(made_by + b"\n" + self.software.content).hexdigest()
 
     @property
@@ -186,7 +186,7 @@ class ExternalTokenizer:
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "software": self.software.kind,
-            "software_version": self.software.version,
+            "software_version": self.software_version,
             "special_tokens": self.added,
             "sha256": self.sha256,
             "reason": self.reason,
@@ -225,14 +225,14 @@ class ExternalTokenizer:
             special_tokens=about["special_tokens"],
             reason=str(about.get("reason", "")),
             provenance=about["provenance"],
+            software_version=about.get("software_version", kind),  # earlier folders have hashes without the version
         )
-        version = about.get("software_version", kind)  # earlier folders do not have it
-        if found._hash(version) != about["sha256"]:
+        if found.sha256 != about["sha256"]:
             raise UserError(f"{file} was changed after it was written; import the tokenizer again")
-        if version not in (kind, software.version):
+        if found.software_version not in (kind, software.version):
             raise UserError(
-                f"{path} was written with {version}, but {software.version} is installed, which may give other ids; "
-                "install that version, or import the tokenizer again"
+                f"{path} was written with {found.software_version}, but {software.version} is installed, which may "
+                "give other ids; install that version, or import the tokenizer again"
             )
         return found
 

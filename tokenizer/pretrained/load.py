@@ -120,7 +120,13 @@ def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Token
         if options:
             raise UserError(f"{path} was saved by this program, so it takes no {next(iter(options))}")
         found = ExternalTokenizer.load(file.parent)
-        return _external(found.software, found.reason, [*found.added, *specials], found.provenance)
+        return ExternalTokenizer(
+            found.software,
+            special_tokens=[*found.added, *specials],
+            reason=found.reason,
+            provenance=found.provenance,
+            software_version=found.software_version,
+        )
     if file.name == HF_CONFIG_FILE:
         return _byt5(read_json(file), file)
     if file.name == _WORD_PIECES:
@@ -162,10 +168,8 @@ def _file(path: Path) -> Path:
     return next((file for file in (*models, path / _WORD_PIECES) if file.exists()), path)
 
 
-def _external(
-    software: Software, reason: str, specials: Sequence[str], provenance: dict[str, Any] | None = None
-) -> ExternalTokenizer:
-    return ExternalTokenizer(software, special_tokens=specials, reason=reason, provenance=provenance)
+def _external(software: Software, reason: str, specials: Sequence[str]) -> ExternalTokenizer:
+    return ExternalTokenizer(software, special_tokens=specials, reason=reason)
 
 
 def _byt5(config: dict[str, Any], path: Path) -> Tokenizer:

@@ -6,12 +6,14 @@ import csv
 import json
 import math
 import re
+import tracemalloc
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+from experiments.cli.console import Reporter
 from experiments.cli.main import run as run_stage
 from experiments.fertility import command, measures
 from experiments.fertility.counting import Tally, tally
@@ -181,6 +183,18 @@ def test_only_the_largest_sources_are_kept_apart(made: Made) -> None:
     assert len(survey(read, 3).groups) > 1
 
 
+def test_memory_grows_linearly_with_sources(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.jsonl"
+    path.write_text("".join(json.dumps({"text": "x" * (1 + i % 7), "url": f"{i}"}) + "\n" for i in range(3000)))
+    read = [Text(None, Corpus(CorpusConfig([str(path)], source_field="url")))]
+    tracemalloc.start()
+    documents = survey(read, 4)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5_000_000  # a byte for each pair of sources takes 9 MB
+    assert [name for name, _ in documents.cells] == ["2997 other sources", "6", "13", "20"]
+
+
 def _parts(made: Made, n: int) -> list[Path]:
     paths = []
     for i in range(n):
@@ -318,6 +332,18 @@ def test_the_training_text_of_an_artifact_is_found(tmp_path: Path) -> None:
     assert command.run([arms[0], str(corpus), "--out", str(tmp_path / "again")]) == 0
     report = json.loads((tmp_path / "again" / "fertility.json").read_text(encoding="utf-8"))
     assert report["tokenizers"][0]["in_training"] is None  # the files are not those that it was trained on
+
+
+def test_splits_of_the_same_training_file_overlap_separately(made: Made) -> None:
+    path = str(made.root / "english.jsonl")
+    configs = [CorpusConfig([path]), CorpusConfig([path], max_bytes=1000), CorpusConfig([path], heldout_fraction=0.5)]
+    loaded = load_pretrained(made.root / "gpt2")
+    arms = [command.Arm(str(i), loaded, [Corpus(config)]) for i, config in enumerate(configs)]
+    found = command._overlaps(arms, survey(texts_of(made), 50), Reporter())
+    for arm in arms:
+        overlap = found[arm.name]
+        assert overlap is not None
+        assert overlap.documents.sum() == len(list(arm.training[0].documents()))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import sys
 from itertools import pairwise
@@ -153,14 +154,19 @@ def test_another_version_of_the_software_is_another_tokenizer(opened, tmp_path):
         load_saved(tmp_path / "other")
 
 
-def test_folders_without_the_version_of_the_software_load(opened, tmp_path):
+def test_folders_without_the_version_of_the_software_keep_their_hash(opened, tmp_path):
     tokenizer = opened("word_pieces")
     tokenizer.save(tmp_path / "old")
     path = tmp_path / "old" / "external.json"
     about = json.loads(path.read_text())
     del about["software_version"]
-    path.write_text(json.dumps(about | {"sha256": tokenizer._hash("tokenizers")}))
-    assert load_saved(tmp_path / "old").sha256 == tokenizer.sha256
+    made_by = json.dumps(["tokenizers", tokenizer.added]).encode()
+    recorded = hashlib.sha256(made_by + b"\n" + tokenizer.software.content).hexdigest()
+    path.write_text(json.dumps(about | {"sha256": recorded}))
+    found = load_pretrained(tmp_path / "old", add_special_tokens=[END]).tokenizer
+    found.save(tmp_path / "again")
+    for each in (found, load_saved(tmp_path / "old"), load_saved(tmp_path / "again")):
+        assert each.sha256 == recorded != tokenizer.sha256
 
 
 def test_end_of_text_keeps_its_id_or_gets_a_new_one(opened, files, tmp_path):
