@@ -49,7 +49,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     reporter = Reporter()
     chosen = assumptions(arguments.settings)
-    arms, unit_bytes, sources = load(arguments.run, arguments.artifacts)
+    arms, unit_bytes, sources, cluster = load(arguments.run, arguments.artifacts)
     found = reprice(
         arms,
         unit_bytes,
@@ -57,6 +57,7 @@ def _run(arguments: argparse.Namespace) -> None:
         chosen.deployment,
         average=chosen.average,
         shares=chosen.shares,
+        cluster=cluster,
         tolerance=arguments.tolerance,
     )
     found["title"] = f"{len(arms)} tokenizers over compute"

@@ -28,11 +28,13 @@ class HeldOut:
             larger units, such as sites, take their place here and in everything that is given by document.
         sources: Source of each document.
         shares: Share of each source in the averages, summing to 1; see `source_shares`.
+        cluster: Unit of sampling: "document" or "source".
     """
 
     document_bytes: NDArray[np.int64]
     sources: Grouping
     shares: Mapping[str, float]
+    cluster: str = "document"
 
     def scales(self) -> NDArray[np.float64]:
         """float64[n_documents] that turns a weighted average over sources into a ratio of sums over documents.
@@ -98,6 +100,7 @@ class Ladder:
         document_bits: float64[n_seeds, n_rungs, n_documents], scaled by `HeldOut.scales`; None if only averages are
             known.
         document_bytes: float64[n_documents], scaled in the same way.
+        cluster: Unit of sampling: "document" or "source".
     """
 
     name: str
@@ -107,6 +110,7 @@ class Ladder:
     shares: Mapping[str, float]
     document_bits: NDArray[np.float64] | None = None
     document_bytes: NDArray[np.float64] | None = None
+    cluster: str = "document"
 
     def __post_init__(self) -> None:
         if self.bits_per_byte.shape != (len(self.seeds), len(self.flops)) or not self.bits_per_byte.size:
@@ -126,6 +130,14 @@ class Ladder:
         """float64[n_rungs]: bits per byte of each rung, mean over the seeds."""
         mean: NDArray[np.float64] = self.bits_per_byte.mean(axis=0)
         return mean
+
+    @property
+    def effective_units(self) -> float | None:
+        """Number of units of equal size that would give the same precision; None if the documents are not known."""
+        if self.document_bytes is None:
+            return None
+        shares = self.document_bytes / self.document_bytes.sum()
+        return float(1 / (shares @ shares))
 
     def resampled(self, samples: int, seed: int) -> NDArray[np.float64] | None:
         """float64[samples, n_rungs]: `mean` for resampled documents; None if the documents are not known.
@@ -193,6 +205,7 @@ def document_ladder(
         dict(heldout.shares),
         bits * scale,
         heldout.document_bytes * scale,
+        heldout.cluster,
     )
 
 
