@@ -98,6 +98,15 @@ def test_too_little_text_names_no_better_tokenizer(sizes, cluster, reason):
         assert all(crossing["low"] is crossing["high"] is None for crossing in gap["crossings"])
 
 
+def test_one_of_two_sources_can_have_all_of_the_weight():
+    sizes, sources = np.array([1000, 1000]), Grouping(("code", "web"), np.arange(2, dtype=np.int32))
+    nats = np.log(2) * sizes * (REFERENCE(FLOPS)[:, None] * np.ones((3, 1, 1)))
+    arms = [Measured(name, 9, list(FLOPS), [0, 1, 2], sizes, nats) for name in "ab"]
+    found = reprice(arms, sizes, sources, Deployment(), shares={"code": 1.0}, cluster="source", samples=50)
+    json.dumps(found, allow_nan=False)
+    assert found["ranking"]["withheld"] == "1.0 effective sources, at least 5 are required"
+
+
 def test_intervals_have_the_degrees_of_freedom_of_effective_units():
     points = Estimates(np.ones(1), np.ones((1, 1)), np.array([[0.9], [1.1]]), effective_units=3.5)
     assert points.half_widths(0.95) == pytest.approx([t_quantile(0.95, 2.5) * np.sqrt(0.02)])
