@@ -56,7 +56,7 @@ def _run(arguments: argparse.Namespace) -> None:
     usual = [text for key, text in own.items() if key.partition(".")[0] == "deployment" and "deployment" not in given]
     chosen = assumptions([text for text in usual if text.partition("=")[0] not in given] + arguments.settings)
     tolerance = arguments.tolerance or float(own.get("budget.tolerance", "=0.01").partition("=")[2])
-    arms, unit_bytes, sources = load(record, arguments.artifacts)
+    arms, unit_bytes, sources, cluster = load(record, arguments.artifacts)
     found = reprice(
         arms,
         unit_bytes,
@@ -64,6 +64,7 @@ def _run(arguments: argparse.Namespace) -> None:
         chosen.deployment,
         average=chosen.average,
         shares=chosen.shares,
+        cluster=cluster,
         tolerance=tolerance,
         confidence=record.rungs[0].confidence,
     )

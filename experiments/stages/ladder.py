@@ -31,11 +31,13 @@ class Measurements(NamedTuple):
         arms: The arms, with losses by unit of sampling; the first is the reference.
         unit_bytes: int64[n_units], bytes of each unit: a document, or a source if whole sources are resampled.
         sources: Source of each unit.
+        cluster: Unit of sampling: "document" or "source".
     """
 
     arms: list[Measured]
     unit_bytes: NDArray[np.int64]
     sources: Grouping
+    cluster: str
 
 
 def measured(name: str, vocab_size: int, rungs: Sequence[Sequence[tuple[TrainedModel, Evaluation]]]) -> Measured:
@@ -57,15 +59,16 @@ def measured(name: str, vocab_size: int, rungs: Sequence[Sequence[tuple[TrainedM
     )
 
 
-def units(evaluation: Evaluation) -> tuple[NDArray[np.int64], Grouping]:
-    """Bytes and source of every unit of sampling."""
+def units(evaluation: Evaluation) -> tuple[NDArray[np.int64], Grouping, str]:
+    """Bytes and source of every unit of sampling, and which unit that is."""
+    cluster = evaluation.cluster()[0]
     sizes = evaluation.clustered(evaluation.document_bytes).astype(np.int64)
     known = evaluation.groups.get(SOURCE)
     if known is None:
-        return sizes, Grouping(("all",), np.zeros(len(sizes), np.int32))
-    if evaluation.cluster()[0] == SOURCE:
-        return sizes, Grouping(known.names, np.arange(len(sizes), dtype=np.int32))
-    return sizes, known
+        return sizes, Grouping(("all",), np.zeros(len(sizes), np.int32)), cluster
+    if cluster == SOURCE:
+        return sizes, Grouping(known.names, np.arange(len(sizes), dtype=np.int32)), cluster
+    return sizes, known, cluster
 
 
 def measurements(rungs: Sequence[Result]) -> Measurements:
@@ -125,7 +128,7 @@ def sentences(found: Mapping[str, Any]) -> list[str]:
 def show(context: Context, rungs: Sequence[Result]) -> None:
     """Print the comparison over the ladder: loss by budget, cost of serving, and what the gaps show."""
     say, table = context.reporter.say, context.reporter.table
-    arms, unit_bytes, sources = measurements(rungs)
+    arms, unit_bytes, sources, cluster = measurements(rungs)
     confidence = rungs[0].arms[0].scores.confidence
     try:
         found = reprice(
@@ -133,6 +136,7 @@ def show(context: Context, rungs: Sequence[Result]) -> None:
             unit_bytes,
             sources,
             context.config.deployment,
+            cluster=cluster,
             tolerance=context.config.budget.tolerance,
             confidence=confidence,
         )

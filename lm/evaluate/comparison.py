@@ -37,6 +37,15 @@ def enough(effective: float | NDArray[np.float64], cluster: str) -> Any:
     return effective >= FEWEST_EFFECTIVE[cluster] - 1e-6
 
 
+def reason_withheld(effective: float, cluster: str, n_seeds: int) -> str:
+    """Reason why there is no verdict about tokenizers; empty if there is one."""
+    if not enough(effective, cluster):
+        return f"{effective:.1f} effective {cluster}s, at least {FEWEST_EFFECTIVE[cluster]} are required"
+    if n_seeds < FEWEST_SEEDS:
+        return f"{n_seeds} seed{'s'[: n_seeds - 1]}, at least {FEWEST_SEEDS} are required"
+    return ""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Models of two tokenizers on the same documents; differences are B minus A.
@@ -98,13 +107,7 @@ class Comparison:
     @property
     def withheld(self) -> str:
         """Reason why there is no verdict about the tokenizers; empty if there is one."""
-        if self.too_few:
-            fewest = FEWEST_EFFECTIVE[self.cluster]
-            return f"{self.effective_clusters:.1f} effective {self.cluster}s, at least {fewest} are required"
-        if self.n_seeds < FEWEST_SEEDS:
-            seeds = "1 seed" if self.n_seeds == 1 else f"{self.n_seeds} seeds"
-            return f"{seeds}, at least {FEWEST_SEEDS} are required"
-        return ""
+        return reason_withheld(self.effective_clusters, self.cluster, self.n_seeds)
 
     @property
     def verdict(self) -> Verdict:

@@ -155,10 +155,14 @@ class Ratio:
         with np.errstate(all="ignore"):  # one unit has all of the denominators
             t = _quantile(p, n - 1)
             for sign in (-1, 1):
-                longer = t + np.maximum(0, sign * self.skewness) * _SKEWNESS_FACTOR * (2 * t**2 + 1) / 6
+                tail = sign * self.skewness
+                longer = t + np.where(tail > 0, tail * _SKEWNESS_FACTOR * (2 * t**2 + 1) / 6, 0.0)
                 square = longer**2 * n / (n - 1)
-                middle = square * self.size_covariance
-                units = np.sqrt(middle**2 + square * self.unit_variance) - sign * middle
+                middle, variance = sign * self.size_covariance, self.unit_variance
+                far = np.hypot(square * middle, np.sqrt(square * variance)) - square * middle
+                # The same number without the cancellation of two large ones.
+                near = variance / (np.hypot(middle, np.sqrt(variance / square)) + middle)
+                units = np.where(middle > 0, near, far)
                 ends.append(np.sqrt(units**2 + seeds))
         return ends[0], ends[1]
 

@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 
 Intervals = tuple[tuple[float, float], ...]
 _GRID = 65
+_FEWEST_UNITS = 1.5
+"""With fewer effective units there is no interval: it would be hundreds of standard errors wide."""
 
 
 class Residual(NamedTuple):
     """Squared standard errors from the scatter of the points about a fit, float64[n], and their degrees of freedom."""
 
     variances: NDArray[np.float64]
-    degrees: int
+    degrees: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,28 +39,30 @@ class Estimates:
         values: float64[n].
         by_seed: float64[n_seeds, n], from the whole ladder of each seed.
         resampled: float64[samples, n], from resampled documents; None if the documents are not known.
-        n_documents: Number of documents.
+        effective_units: Number of units of equal size; None if the documents are not known.
         residual: With one seed, the scatter about a fit, if there is one.
     """
 
     values: NDArray[np.float64]
     by_seed: NDArray[np.float64]
     resampled: NDArray[np.float64] | None = None
-    n_documents: int = 0
+    effective_units: float | None = None
     residual: Residual | None = None
 
     def half_widths(self, confidence: float) -> NDArray[np.float64] | None:
-        """float64[n]: half the widths of the intervals; None if there is nothing to compute them from.
+        """float64[n]: half the widths of the intervals; None if there is too little to compute them from.
 
         The variances of seeds, documents and scatter add up, each with its own quantile of Student's t, as in
         `significance.estimate`.
         """
+        if self.effective_units is not None and (self.resampled is None or self.effective_units < _FEWEST_UNITS):
+            return None
         parts = [] if self.residual is None else [self.residual]
         n_seeds = len(self.by_seed)
         if n_seeds > 1:
             parts.append(Residual(self.by_seed.var(axis=0, ddof=1) / n_seeds, n_seeds - 1))
-        if self.resampled is not None:
-            parts.append(Residual(self.resampled.var(axis=0, ddof=1), self.n_documents - 1))
+        if self.resampled is not None and self.effective_units is not None:
+            parts.append(Residual(self.resampled.var(axis=0, ddof=1), self.effective_units - 1))
         if not parts:
             return None
         total: NDArray[np.float64] = sum(
@@ -77,7 +81,7 @@ class Estimates:
         """Apply a function of one number per budget to the values, to each seed's and to each resample's."""
         resampled = None if self.resampled is None else np.stack([function(row) for row in self.resampled])
         by_seed = np.stack([function(row) for row in self.by_seed])
-        return Estimates(function(self.values), by_seed, resampled, self.n_documents)
+        return Estimates(function(self.values), by_seed, resampled, self.effective_units)
 
     def percent_above(self, reference: Estimates) -> Estimates:
         """100 (self / reference - 1), with seeds and documents paired."""
@@ -96,7 +100,7 @@ class Estimates:
             percent(self.values, reference.values),
             percent(self.by_seed, reference.by_seed),
             resampled,
-            self.n_documents,
+            self.effective_units,
             residual,
         )
 
@@ -134,8 +138,7 @@ class Arm:
     def of(cls, ladder: Ladder, *, confidence: float = 0.95, samples: int = 500, seed: int = 0) -> Arm:
         """Fit the curve and resample the documents; arms with the same seed are paired."""
         resampled = ladder.resampled(samples, seed)
-        n_documents = 0 if ladder.document_bytes is None else len(ladder.document_bytes)
-        points = Estimates(ladder.mean, ladder.bits_per_byte, resampled, n_documents)
+        points = Estimates(ladder.mean, ladder.bits_per_byte, resampled, ladder.effective_units)
         return cls(ladder, fit_curve(ladder, confidence=confidence), points)
 
     def read(self, flops: NDArray[np.float64], *, law: bool) -> Estimates:
@@ -154,7 +157,7 @@ class Arm:
             self.curve.law(flops),
             np.stack([each(flops) for each in self._laws_by_seed]),
             None if self._laws_resampled is None else np.stack([each(flops) for each in self._laws_resampled]),
-            points.n_documents,
+            points.effective_units,
             residual,
         )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lm.evaluate.comparison import enough, reason_withheld
 from lm.scaling.estimates import Arm, Band, Estimates, Intervals, band_of
 from lm.scaling.ladder import Ladder, check_comparable
 
@@ -61,15 +62,19 @@ class Gap:
         reference: Name of the reference.
         flops: Training FLOPs of the rungs (the reference's).
         percent: Gap at each rung.
-        intervals: Interval of each; None if there are neither several seeds nor documents.
+        intervals: Interval of each; None if there is nothing to compute it from.
         signs: For each rung, 1 (worse) or -1 (better) if that is shown, otherwise 0; see `compare_ladders`.
         confidence: Confidence level of all signs of all arms together.
         level: Confidence level of each interval: corrected for the number of arms, not for the number of rungs.
         n_seeds: Number of seeds.
-        n_documents: Number of documents; 0 if they are not known.
+        n_documents: Number of documents or sources; 0 if they are not known.
+        effective_units: Number of units of equal size; None if the documents are not known.
+        withheld: Reason why there is no verdict about the tokenizers; empty if there is one or the documents are not
+            known.
         trend: Trend over the rungs; None with a single one.
         band: The gap in percent over the range that both arms cover; None with a single rung.
         crossings: Changes of sign along the curve.
+        cluster: Unit of sampling: "document" or "source".
     """
 
     arm: str
@@ -82,9 +87,17 @@ class Gap:
     level: float
     n_seeds: int
     n_documents: int
+    effective_units: float | None
+    withheld: str
     trend: Trend | None
     band: Band | None
     crossings: tuple[Crossing, ...]
+    cluster: str = "document"
+
+    @property
+    def too_few(self) -> bool:
+        """Whether there is too little held-out text for any conclusion."""
+        return _too_few(self.effective_units, self.cluster)
 
 
 def compare_ladders(
@@ -123,21 +136,31 @@ def _gap(reference: Arm, arm: Arm, confidence: float, level: float) -> Gap:
     intervals = at_rungs.intervals(level)
     flops = reference.ladder.flops
     band = _band(reference, arm, level) if len(flops) > 1 else None
+    effective, cluster, n_seeds = at_rungs.effective_units, reference.ladder.cluster, len(at_rungs.by_seed)
+    shown = not _too_few(effective, cluster)
+    documents = reference.ladder.document_bytes
     return Gap(
         arm=arm.ladder.name,
         reference=reference.ladder.name,
         flops=tuple(map(float, flops)),
         percent=tuple(map(float, at_rungs.values)),
         intervals=intervals,
-        signs=_shown(intervals, len(flops)),
+        signs=_shown(intervals if shown else None, len(flops)),
         confidence=confidence,
         level=level,
-        n_seeds=len(at_rungs.by_seed),
-        n_documents=at_rungs.n_documents,
+        n_seeds=n_seeds,
+        n_documents=0 if documents is None else len(documents),
+        effective_units=effective,
+        withheld="" if effective is None else reason_withheld(effective, cluster, n_seeds),
         trend=_trend(at_rungs, np.log(flops), confidence) if len(flops) > 1 else None,
         band=band,
-        crossings=() if band is None else _crossings(band),
+        crossings=() if band is None else _crossings(band, shown=shown),
+        cluster=cluster,
     )
+
+
+def _too_few(effective: float | None, cluster: str) -> bool:
+    return effective is not None and not enough(effective, cluster)
 
 
 def _sign(interval: tuple[float, float]) -> int:
@@ -171,11 +194,11 @@ def _band(reference: Arm, arm: Arm, level: float) -> Band:
     )
 
 
-def _crossings(band: Band) -> tuple[Crossing, ...]:
+def _crossings(band: Band, *, shown: bool) -> tuple[Crossing, ...]:
     """Changes of sign between neighbours, linear in ln FLOPs in between; points at exactly 0 are skipped."""
     found = []
     nonzero = [i for i, value in enumerate(band.values) if value]
-    signs = [0] * len(band.flops) if band.intervals is None else [_sign(interval) for interval in band.intervals]
+    signs = [_sign(interval) for interval in band.intervals] if shown and band.intervals else [0] * len(band.flops)
     for i, j in itertools.pairwise(nonzero):
         one, two = band.values[i], band.values[j]
         if one * two > 0:

@@ -28,11 +28,13 @@ class HeldOut:
             larger units, such as sites, take their place here and in everything that is given by document.
         sources: Source of each document.
         shares: Share of each source in the averages, summing to 1; see `source_shares`.
+        cluster: Unit of sampling: "document" or "source".
     """
 
     document_bytes: NDArray[np.int64]
     sources: Grouping
     shares: Mapping[str, float]
+    cluster: str = "document"
 
     def scales(self) -> NDArray[np.float64]:
         """float64[n_documents] that turns a weighted average over sources into a ratio of sums over documents.
@@ -77,12 +79,14 @@ def source_shares(
     base = sizes if average == "micro" else (sizes > 0).astype(float)
     rest = {name: float(share) for name, share in zip(sources.names, base, strict=True) if name not in fixed}
     left, total = 1 - sum(fixed.values()), sum(rest.values())
-    if min([left, *fixed.values()]) < -1e-9 or (total == 0 and abs(left) > 1e-9):
+    if not math.isfinite(left) or min([left, *fixed.values()]) < -1e-9 or (total == 0 and abs(left) > 1e-9):
         raise UserError(
             f"the shares of the sources are {fixed}; each must be at least 0, and they must sum to "
             + ("at most 1" if total else "1")
         )
-    return {name: fixed[name] if name in fixed else max(left, 0.0) * rest[name] / total for name in sources.names}
+    return {
+        name: fixed[name] if name in fixed else max(left, 0.0) * rest[name] / (total or 1) for name in sources.names
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +102,7 @@ class Ladder:
         document_bits: float64[n_seeds, n_rungs, n_documents], scaled by `HeldOut.scales`; None if only averages are
             known.
         document_bytes: float64[n_documents], scaled in the same way.
+        cluster: Unit of sampling: "document" or "source".
     """
 
     name: str
@@ -107,6 +112,7 @@ class Ladder:
     shares: Mapping[str, float]
     document_bits: NDArray[np.float64] | None = None
     document_bytes: NDArray[np.float64] | None = None
+    cluster: str = "document"
 
     def __post_init__(self) -> None:
         if self.bits_per_byte.shape != (len(self.seeds), len(self.flops)) or not self.bits_per_byte.size:
@@ -127,18 +133,30 @@ class Ladder:
         mean: NDArray[np.float64] = self.bits_per_byte.mean(axis=0)
         return mean
 
+    @property
+    def effective_units(self) -> float | None:
+        """Number of units of equal size that would give the same precision; None if the documents are not known."""
+        if self.document_bytes is None:
+            return None
+        shares = self.document_bytes / self.document_bytes.sum()
+        return float(1 / (shares @ shares))
+
     def resampled(self, samples: int, seed: int) -> NDArray[np.float64] | None:
         """float64[samples, n_rungs]: `mean` for resampled documents; None if the documents are not known.
 
-        The draws depend only on the seed and the number of documents, so those of two arms are paired.
+        The draws depend only on the seed and the number of documents with bytes, so those of two arms are paired.
         """
-        if self.document_bits is None or self.document_bytes is None or len(self.document_bytes) < 2:
+        if self.document_bits is None or self.document_bytes is None:
             return None
-        rows, n = self.document_bits.mean(axis=0), len(self.document_bytes)
+        kept = self.document_bytes > 0
+        rows, sizes = self.document_bits.mean(axis=0)[:, kept], self.document_bytes[kept]
+        n = len(sizes)
+        if n < 2:
+            return None
         rng, found = np.random.default_rng(seed), np.empty((samples, len(rows)))
         for i in range(samples):
             weights = np.bincount(rng.integers(0, n, n), minlength=n)
-            found[i] = rows @ weights / max(1, weights @ self.document_bytes)  # a resample may have no bytes
+            found[i] = rows @ weights / (weights @ sizes)
         return found
 
     def rungs(self, keep: Sequence[int]) -> Ladder:
@@ -193,6 +211,7 @@ def document_ladder(
         dict(heldout.shares),
         bits * scale,
         heldout.document_bytes * scale,
+        heldout.cluster,
     )
 
 

@@ -55,6 +55,7 @@ def reprice(
     *,
     average: Average = "micro",
     shares: Mapping[str, float] | None = None,
+    cluster: str = "document",
     tolerance: float = 0.01,
     confidence: float = 0.95,
     samples: int = 500,
@@ -69,6 +70,7 @@ def reprice(
         deployment: The model that will be deployed.
         average: How sources are averaged, see `source_shares`.
         shares: Shares of sources that are set by hand.
+        cluster: Unit of sampling: "document", or "source" where sources take the place of documents.
         tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
         confidence: Confidence level.
         samples: Number of resamples of the documents.
@@ -84,7 +86,7 @@ def reprice(
                 f"{len(arm.seeds)}, {len(arm.flops)}, {len(document_bytes)}; evaluate it on the same held-out text"
             )
     used = source_shares(document_bytes, sources, average=average, fixed=shares)
-    heldout = HeldOut(document_bytes, sources, used)
+    heldout = HeldOut(document_bytes, sources, used, cluster)
     ladders = [document_ladder(arm.name, arm.flops, arm.nats, heldout, seeds=arm.seeds) for arm in arms]
     for ladder in ladders[1:]:
         check_comparable(ladders[0], ladder, tolerance=tolerance)
@@ -116,6 +118,7 @@ def reprice(
         }
         for arm, cost, gap in zip(read[1:], costs[1:], gaps, strict=True)
     ]
+    withheld = next((gap.withheld for gap in gaps if gap.withheld), None)
     last = {arm.name: float(each.ladder.mean[-1]) for arm, each in zip(arms, read, strict=True)}
     decode = {arm.name: cost.decode.flops_per_byte for arm, cost in zip(arms, costs, strict=True)}
     return {
@@ -150,8 +153,9 @@ def reprice(
         "ranking": {
             "bits_per_byte": sorted(last, key=lambda name: last[name]),
             **{phase: ranking({name: each[phase] for name, each in equivalents.items()}) for phase in PHASES},
+            "withheld": withheld,
         },
-        "frontier": frontier(last, decode),
+        "frontier": {"names": frontier(last, decode), "withheld": withheld},
     }
 
 

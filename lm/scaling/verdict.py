@@ -14,9 +14,11 @@ def verdict(gap: Gap) -> str:
     """The verdict about an arm: between which budgets it is better or worse than the reference, and the trend.
 
     With fewer than `FEWEST_SEEDS` runs per arm it is about the models, and with nothing to compute intervals from it
-    only says what was measured.
+    only says what was measured. With too little held-out text it is withheld.
     """
-    parts = _measured(gap) if gap.intervals is None else _shown(gap, gap.intervals)
+    parts = _measured(gap) if gap.intervals is None and not gap.too_few else _shown(gap)
+    if gap.too_few:
+        parts.insert(0, f"the verdict is withheld: {gap.withheld}")
     if gap.trend is not None:
         parts.append(_trend(gap, gap.trend))
     return "; ".join(parts)
@@ -100,19 +102,19 @@ def _measured(gap: Gap) -> list[str]:
     ]
 
 
-def _shown(gap: Gap, intervals: Sequence[tuple[float, float]]) -> list[str]:
+def _shown(gap: Gap) -> list[str]:
     parts = []
     for sign, first, last in _runs(gap.signs):
         if sign:
             parts.append(_compared(gap, first, last))
             continue
-        among = intervals[first : last + 1]
-        low, high = min(each[0] for each in among), max(each[1] for each in among)
-        level = "" if gap.level == gap.confidence else f", corrected to {100 * gap.level:.4g} %,"
-        parts.append(
-            f"{_range(gap, first, last)}, undecided: {_percent(gap.percent[first : last + 1])}, with "
-            f"{100 * gap.confidence:g} % intervals{level} from {_decimal(low)} to {_decimal(high)} %"
-        )
+        part = f"{_range(gap, first, last)}, undecided: {_percent(gap.percent[first : last + 1])}"
+        if gap.intervals is not None:
+            among = gap.intervals[first : last + 1]
+            low, high = min(each[0] for each in among), max(each[1] for each in among)
+            level = "" if gap.level == gap.confidence else f", corrected to {100 * gap.level:.4g} %,"
+            part += f", with {100 * gap.confidence:g} % intervals{level} from {_decimal(low)} to {_decimal(high)} %"
+        parts.append(part)
     return parts
 
 
@@ -120,7 +122,7 @@ def _trend(gap: Gap, trend: Trend) -> str:
     numbers = f"slope {_decimal(trend.slope)} points per e-fold of FLOPs"
     if trend.interval is not None:
         numbers += f", {100 * trend.confidence:g} % interval {' to '.join(map(_decimal, trend.interval))}"
-    if not trend.direction:
+    if gap.too_few or not trend.direction:
         return f"no trend with compute is shown ({numbers})"
     signs = {value > 0 for value in gap.percent}
     if len(signs) > 1:

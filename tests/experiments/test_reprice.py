@@ -43,6 +43,8 @@ def test_a_ladder_is_priced_from_its_evaluations(ladder: Path, tmp_path: Path) -
     page = (tmp_path / "ladder.html").read_text()
     assert "Loss over compute" in page
     assert "names no better tokenizer" in page
+    assert found["ranking"]["withheld"] == found["frontier"]["withheld"]
+    assert f"This table names no better tokenizer: {found['ranking']['withheld']}" in page
 
 
 def test_assumptions_change_the_price_and_not_the_measurements(ladder: Path, tmp_path: Path) -> None:

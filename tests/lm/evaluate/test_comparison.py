@@ -42,6 +42,20 @@ def test_equal_sizes_give_the_interval_of_the_mean():
     assert both.interval(0.95)[1] == pytest.approx(4 + math.hypot(half, 4.302653 / math.sqrt(3)), rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("numerators", "denominators"),
+    [
+        ([-0.0001, 0.0016, -0.0091, -0.0152], [0.12, 0.50, 0.99, 4.64]),
+        ([0.0193, 0.0006, -0.0014, 0.0022], [3.81, 0.05, 0.14, 0.09]),
+    ],
+)
+def test_few_effective_units_have_a_p_value_that_agrees_with_the_interval(numerators, denominators):
+    ratio = Ratio.of(np.array([numerators]), np.array(denominators))
+    low, high = ratio.known_interval(0.95)
+    assert low < 0 < high
+    assert ratio.p_value() > 0.05
+
+
 def test_noise_of_single_runs_counts_once():
     """Noise of each run on each document is part of the spread of seeds, and not of that of documents."""
     noise = np.random.default_rng(0).normal(size=(2000, 3, 50))

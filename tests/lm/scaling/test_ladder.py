@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from lm.evaluate.bits_per_byte import Grouping
+from lm.scaling.estimates import Arm
 from lm.scaling.ladder import (
     HeldOut,
     best_depths,
@@ -35,6 +36,7 @@ def test_averages_over_sources_by_hand():
     assert average(average="macro") == pytest.approx((code + web) / 2)
     assert average(fixed={"code": 0.4}) == pytest.approx(0.4 * code + 0.6 * web)
     assert average(fixed={"code": 1}) == pytest.approx(code)
+    assert source_shares(SIZES, SOURCES, fixed={"code": 0.4, "web": 0.6}) == {"code": 0.4, "web": 0.6, "empty": 0}
     assert source_shares(SIZES, SOURCES, average="macro", fixed={"web": 0.2}) == {"code": 0.8, "web": 0.2, "empty": 0}
 
 
@@ -46,6 +48,8 @@ def test_averages_over_sources_by_hand():
         ({"code": 1.2}, "must sum to at most 1"),
         ({"code": -0.2}, "at least 0"),
         ({"code": 0.5, "web": 0.4}, "must sum to 1"),
+        ({"code": math.nan}, "must sum to at most 1"),
+        ({"code": math.nan, "web": 0.4}, "must sum to 1"),
     ],
 )
 def test_impossible_shares_are_rejected(fixed, message):
@@ -65,6 +69,21 @@ def test_a_ladder_of_documents_has_their_average_and_their_resamples():
     assert resampled[:, 1] / resampled[:, 0] == pytest.approx(np.full(200, 0.95 / 1.05))
     assert resampled.min() < mean < resampled.max()
     assert measured_ladder("a", [1e15], [[1.0]]).resampled(200, seed=0) is None
+
+
+def test_documents_without_weight_are_not_drawn():
+    """With 4 draws from 4 documents of which one has weight, 3 in 10 resamples would have no bytes."""
+    nats = np.broadcast_to(math.log(2) * BITS, (1, 1, 4))
+    sources = Grouping(("code", "web"), np.array([0, 1, 0, 1], np.int32))
+    heldout = HeldOut(SIZES, sources, {"code": 1.0, "web": 0.0})
+    resampled = document_ladder("a", [1e15], nats, heldout, seeds=[0]).resampled(200, seed=0)
+    assert set(np.round(resampled[:, 0], 6)) == {2.0}
+    one = HeldOut(
+        SIZES, Grouping(tuple("abcd"), np.arange(4, dtype=np.int32)), {"a": 1.0, "b": 0.0, "c": 0.0, "d": 0.0}
+    )
+    ladder = document_ladder("a", [1e15], nats, one, seeds=[0])
+    assert ladder.resampled(200, seed=0) is None
+    assert Arm.of(ladder).points.intervals(0.95) is None
 
 
 def test_the_best_depth_of_each_rung():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -11,7 +12,9 @@ import pytest
 
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.deployment import Deployment, serving_cost
+from lm.evaluate.significance import t_quantile
 from lm.scaling.equivalent import Equivalent
+from lm.scaling.estimates import Estimates
 from lm.scaling.reprice import Measured, ranking, reprice
 from tests.lm.scaling.ladders import CROSSING, FLOPS, REFERENCE, law_through
 from tokenizer.errors import UserError
@@ -55,7 +58,8 @@ def test_one_set_of_measurements_under_other_assumptions():
     assert bpe["equivalent"]["decode"][1]["bits_per_byte"] == pytest.approx(bpe["curve"]["bits_per_byte"][1], rel=2e-3)
     assert byte["equivalent"]["decode"][0]["flops"] is None
     assert found["ranking"]["decode"]["unmatched"] == ["bytes"]
-    assert found["frontier"][0] == "superbpe"
+    assert found["frontier"]["names"][0] == "superbpe"
+    assert found["frontier"]["withheld"] is found["ranking"]["withheld"] is None
     assert [gap["arm"] for gap in found["gaps"]] == ["superbpe", "bytes"]
     assert len(found["gaps"][0]["equivalent"]["decode"]) == 4
     assert "cannot be matched" in found["gaps"][1]["equivalent"]["decode"][0]["reason"]
@@ -63,6 +67,51 @@ def test_one_set_of_measurements_under_other_assumptions():
     assert bands["measured"]["values"][-1] == bands["extrapolated"]["values"][0]
     assert bands["extrapolated"]["flops"][-1] == pytest.approx(4 * 6e16)
     assert "only" not in " ".join(found["gaps"][0]["statements"])  # both curves are identified
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cluster", "reason"),
+    [
+        ([1000], "document", "1.0 effective documents, at least 10 are required"),
+        ([1000, 1000], "document", "2.0 effective documents, at least 10 are required"),
+        ([1_000_000, 10, 10, 10], "document", "1.0 effective documents, at least 10 are required"),
+        ([1000] * 4, "source", "4.0 effective sources, at least 5 are required"),
+    ],
+)
+def test_too_little_text_names_no_better_tokenizer(sizes, cluster, reason):
+    names = tuple(map(str, range(len(sizes))))
+    sources = Grouping(names, np.arange(len(sizes), dtype=np.int32))
+    sizes = np.array(sizes)
+    arms = [
+        Measured(name, 9, list(FLOPS), [0, 1, 2], sizes, np.log(2) * sizes * (law(FLOPS)[:, None] * np.ones((3, 1, 1))))
+        for name, law in (("BPE", REFERENCE), ("SuperBPE", CROSSING), ("better", law_through(1.4, 0.6, 0.2)))
+    ]
+    found = reprice(arms, sizes, sources, Deployment(), samples=50, cluster=cluster)
+    json.dumps(found, allow_nan=False)
+    assert found["ranking"]["withheld"] == found["frontier"]["withheld"] == reason
+    for gap in found["gaps"]:
+        assert set(gap["signs"]) == {0}
+        assert gap["withheld"] == reason
+        assert gap["statements"][0].startswith(f"the verdict is withheld: {reason}; between 2e15 and 6e16 FLOPs, undec")
+        assert "no trend with compute is shown" in gap["statements"][0]
+        assert not any(" needs " in statement for statement in gap["statements"])
+        assert all(crossing["low"] is crossing["high"] is None for crossing in gap["crossings"])
+
+
+def test_one_of_two_sources_can_have_all_of_the_weight():
+    sizes, sources = np.array([1000, 1000]), Grouping(("code", "web"), np.arange(2, dtype=np.int32))
+    nats = np.log(2) * sizes * (REFERENCE(FLOPS)[:, None] * np.ones((3, 1, 1)))
+    arms = [Measured(name, 9, list(FLOPS), [0, 1, 2], sizes, nats) for name in "ab"]
+    found = reprice(arms, sizes, sources, Deployment(), shares={"code": 1.0}, cluster="source", samples=50)
+    json.dumps(found, allow_nan=False)
+    assert found["ranking"]["withheld"] == "1.0 effective sources, at least 5 are required"
+
+
+def test_intervals_have_the_degrees_of_freedom_of_effective_units():
+    points = Estimates(np.ones(1), np.ones((1, 1)), np.array([[0.9], [1.1]]), effective_units=3.5)
+    assert points.half_widths(0.95) == pytest.approx([t_quantile(0.95, 2.5) * np.sqrt(0.02)])
+    for units in (1.0, 1.0001):
+        assert dataclasses.replace(points, effective_units=units).intervals(0.95) is None
 
 
 def test_rho_moves_the_ranking():
