@@ -285,7 +285,11 @@ class Config:
 
 @cache
 def schema(cls: type) -> type:
-    """Return a dataclass that OmegaConf can merge YAML into: not frozen, with `Literal` widened to `str`."""
+    """Return a dataclass that OmegaConf can merge YAML into: not frozen, with `Literal` widened to `str`.
+
+    It is an attribute of this module, because launchers that start processes pickle it by name. Pickled by value, it
+    would come back with another `dataclasses.MISSING`.
+    """
     hints = typing.get_type_hints(cls)
     fields = []
     for f in dataclasses.fields(cls):
@@ -301,7 +305,10 @@ def schema(cls: type) -> type:
             fields.append((f.name, _widened(kind), field(default=f.default)))
         else:
             fields.append((f.name, _widened(kind), field(default=typing.cast("Any", "???"))))
-    return dataclasses.make_dataclass(cls.__name__, fields)
+    made = dataclasses.make_dataclass(cls.__name__, fields)
+    made.__module__, made.__qualname__ = __name__, f"{cls.__name__}Schema"
+    globals()[made.__qualname__] = made
+    return made
 
 
 def build(cls: type[T], values: Mapping[str, Any], at: str = "") -> T:
@@ -361,6 +368,4 @@ def _widened(kind: Any) -> Any:
     return kind
 
 
-ArmSchema = schema(ArmConfig)
-"""The type of `Config.arms`' values in OmegaConf; launchers that start processes pickle it by this name."""
-ArmSchema.__module__, ArmSchema.__qualname__, ArmSchema.__name__ = __name__, "ArmSchema", "ArmSchema"
+schema(Config)  # makes the schemas of all parts too, so that other processes find them by name

@@ -128,6 +128,7 @@ def test_special_tokens_that_cannot_be_saved_are_rejected() -> None:
         load(["bpe.special_tokens=[xyz,xyz]"])
 
 
+@pytest.mark.slow
 def test_the_spans_comparison() -> None:
     """24,000 steps of 96 rows of 512 tokens; 26,000 of 32,700; the debug scale keeps the ratio."""
     config = load(["experiment=spans", "corpus.paths=[a]"])

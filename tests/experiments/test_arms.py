@@ -140,6 +140,7 @@ def test_the_transition_of_an_arm_replaces_the_merges_of_the_experiment() -> Non
     assert arm.transition_size == round(0.5 * arm.vocab_size)
 
 
+@pytest.mark.slow
 def test_another_reference_is_another_report(tiny: list[str], tmp_path: Path) -> None:
     """The models are the same; the page's differences have another sign."""
     assert run("report", [*tiny, "report.n_samples=0"]) == 0
@@ -212,6 +213,7 @@ def test_six_arms_from_tokenizers_to_the_report(tiny: list[str], tmp_path: Path)
     assert Tokenizer.load(file).sha256 == by_label["mine"]["sha256"]
 
 
+@pytest.mark.slow
 def test_a_tokenizer_of_other_software_is_an_arm(tiny: list[str], tmp_path: Path) -> None:
     """WordPiece drops white space: its lost text is in the table, and its model is scored all the same."""
     tokenizers = pytest.importorskip("tokenizers", reason="comes with the extra 'hf'")

@@ -76,6 +76,7 @@ def test_every_model_continues_the_same_prompt(numbers: dict[str, Any]) -> None:
     assert [len(side["samples"]) for side in numbers["generated"]["sides"]] == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_seeds_of_several_runs_are_combined(sweep: Path, tiny_module: list[str], tmp_path: Path) -> None:
     other = tmp_path / "seed"
     cells = ["--multirun", "superbpe.transition=0.7,0.9", "lm.train.seed=1", f"hydra.sweep.dir={other}"]

@@ -113,6 +113,7 @@ def test_a_sweep_over_transitions_counts_once_and_trains_phase_1_once(tiny: list
     assert [len(found[stage]) for stage in ("count", "bpe", "superbpe")] == [1, 1, 3]
 
 
+@pytest.mark.slow
 def test_a_sweep_over_sizes_trains_phase_1_once(tiny: list[str], tmp_path: Path) -> None:
     assert run("train_superbpe", ["--multirun", *tiny, "bpe.vocab_size=350,400,380"]) == 0
     found = names_by_stage(tmp_path)
@@ -181,6 +182,7 @@ def test_a_users_mistake_exits_2_and_leaves_nothing(
     assert not list((tmp_path / "artifacts").glob(".*.partial"))
 
 
+@pytest.mark.slow
 def test_ctrl_c_prints_how_to_resume_and_the_same_command_resumes(tiny: list[str], tmp_path: Path) -> None:
     arguments = [*tiny, "budget.train_bytes=8000000"]
     command = [sys.executable, "-m", "experiments.train_lm", *arguments]

@@ -30,6 +30,7 @@ def test_old_names_in_a_module_that_became_a_package():
         from lm.model import no_such_name  # noqa: F401
 
 
+@pytest.mark.slow
 def test_new_names_do_not_warn():
     code = "import tokenizer, superbpe, lm.train.loop, experiments.config"
     subprocess.run([sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", code], check=True)

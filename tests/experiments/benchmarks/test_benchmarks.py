@@ -29,6 +29,7 @@ def texts(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_our_trainer_alone_prints_a_table_per_pattern_and_size(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -162,6 +163,7 @@ def test_without_a_package_index_the_remedy_is_named(tmp_path: Path, monkeypatch
 ENCODE = ["--rounds", "1", "--vocab-size", "400", "--slow-bytes", "20kB", "--length", "50"]
 
 
+@pytest.mark.slow
 def test_encoding_beside_hf_prints_a_table_for_each_tokenizer(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -115,6 +115,7 @@ def test_a_table_of_cells_done_failed_and_killed(tmp_path: Path, capsys: pytest.
     assert len(json.loads((tmp_path / "sweep.json").read_text())["cells"]) == 4
 
 
+@pytest.mark.slow
 def test_a_sweep_over_rules_and_patterns(tiny: list[str], tmp_path: Path) -> None:
     tiny = [text for text in tiny if not text.startswith("superbpe.transition")]
     swept = ["superbpe=uw-2025,runs", "pattern=gpt2,llama3"]
@@ -127,6 +128,7 @@ def test_a_sweep_over_rules_and_patterns(tiny: list[str], tmp_path: Path) -> Non
         assert {name.partition("-")[0] for name in cell["artifacts"]} == {"count", "bpe", "superbpe", "tokenizer"}
 
 
+@pytest.mark.slow
 def test_a_sweep_over_mixtures_budgets_and_seeds(tiny: list[str], tmp_path: Path) -> None:
     seen: list[Any] = []
 

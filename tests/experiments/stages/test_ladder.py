@@ -47,6 +47,7 @@ def test_rungs_are_the_models_of_single_budgets(tiny: list[str], tmp_path: Path)
     assert "lm/bpe rung 2" in {row["group"] for row in rows}  # no arm has a space in its name
 
 
+@pytest.mark.slow
 def test_longer_ladder_extends_the_trunk(tiny: list[str], tmp_path: Path) -> None:
     train_bytes = load(tiny).budget.train_bytes
     _, made = run([*tiny, f"budget.train_bytes={train_bytes // 2}", "budget.ladder=[0.5]"], tmp_path)
@@ -65,6 +66,7 @@ def test_ladder_beyond_the_budget_is_rejected(tiny: list[str], tmp_path: Path, e
         run([*tiny, f"budget.ladder=[{entry}]"], tmp_path)
 
 
+@pytest.mark.slow
 def test_finished_models_need_no_trunk(tiny: list[str], tmp_path: Path) -> None:
     _, made = run([*tiny, "budget.ladder=[0.5]"], tmp_path)
     for each in made:

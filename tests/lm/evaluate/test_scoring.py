@@ -107,6 +107,7 @@ def test_overlap_and_padding_are_reported(make_shards, toy):
     assert 0 <= half.summary()["padding_share"] < 0.5
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_numbers_of_one(make_shards, tmp_path):
     """Exactly: every file of the evaluation is the same, byte for byte."""
     shards = make_shards()

@@ -86,6 +86,7 @@ def save(model, folder):
     save_tensors(folder / "model.safetensors", model_tensors(model), meta)
 
 
+@pytest.mark.slow
 def test_the_command_and_a_fresh_process(tokenizers, tmp_path, capsys):
     """From an artifact's name to a folder that a fresh process opens with `transformers` alone."""
     tokenizer = tokenizers["one"]

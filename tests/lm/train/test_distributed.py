@@ -66,6 +66,7 @@ def entries(path):
 EXACT = ("step", "loss", "train_bits_per_byte", "bytes_seen", "tokens_seen", "flops", "lr", "grad_norm")
 
 
+@pytest.mark.slow
 def test_two_processes_train_what_one_trains_and_resume_exactly(shards, tmp_path):
     root = tmp_path / "two"
     jobs = [
