@@ -79,6 +79,7 @@ def test_explicit_settings_override_the_preset_of_an_arm() -> None:
     assert (bpe.recipe, bpe.pattern.name) == ("bpe", PHASE1["runs"]["pattern"])
 
 
+@pytest.mark.slow
 def test_each_cell_of_a_sweep_overrides_the_preset_of_an_arm(tiny: list[str], tmp_path: Path) -> None:
     arms = ["arms=[runs]", "arms.runs.recipe=superbpe", "arms.runs.preset=runs"]
     assert run("train_superbpe", [*tiny, *arms, "superbpe.max_words=2,3", "--multirun"]) == 0

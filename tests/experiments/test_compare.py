@@ -260,6 +260,7 @@ def test_training_diagnostics_are_shown(numbers: dict[str, Any]) -> None:
         assert most["count"] / most["share"] == pytest.approx(row["train_tokens"])
 
 
+@pytest.mark.slow
 def test_other_held_out_text_is_rejected(
     sweep: Path, tiny_module: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

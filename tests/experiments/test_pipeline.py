@@ -135,6 +135,7 @@ def test_paths_with_the_embedded_corpus_are_rejected(capsys: pytest.CaptureFixtu
     assert "add corpus=files" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.slow
 def test_a_failing_cell_does_not_stop_the_others(
     tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -239,6 +239,7 @@ def test_bf16_is_part_of_a_runs_identity(make_shards, corpus, tmp_path):
         run(shards, tmp_path / "bf16", config)
 
 
+@pytest.mark.slow
 def test_compiled_layers_compute_the_same(make_shards, corpus, tmp_path, monkeypatch):
     """With Torch's own graph and no generated code, which would take a minute: `compile=true` is wired up rightly."""
     compiled = []
