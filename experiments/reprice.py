@@ -72,10 +72,7 @@ def _run(arguments: argparse.Namespace) -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     write_json(arguments.out / NUMBERS, found)
     write_whole(arguments.out / PAGE, page.render(found))
-    reporter.table("Held-out bits per byte by budget", *ladder.loss_table(found["arms"]))
-    reporter.table("Serving, at the largest budget", *ladder.cost_table(found))
-    for sentence in ladder.sentences(found):
-        reporter.say(sentence)
+    ladder.print_result(reporter, found)
     reporter.say(f"report: {arguments.out / PAGE}")
 
 

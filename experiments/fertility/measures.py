@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lm.evaluate.significance import t_quantile
+from lm.evaluate.significance import effective_number, t_quantile
 from superbpe.inspection.measures import renyi_entropy
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _measured(value: float, numerators: NDArray[np.float64], denominators: NDArr
     if n < LEAST_DOCUMENTS or not others.all():
         return Measured(value, None, None)
     changes = (numerators - numerators.sum() / total * denominators) / others  # by leaving out one document
-    effective = total**2 / float(denominators @ denominators)
+    effective = float(effective_number(denominators))
     variance = (n - 1) / n * float(changes @ changes)
     half = t_quantile(CONFIDENCE, max(effective - 1, 1)) * math.sqrt(variance)
     return Measured(value, value - half, value + half)

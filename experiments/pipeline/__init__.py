@@ -144,9 +144,10 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     ]
     if last < STAGES.index("evaluate"):
         return Outcome()
+    by_arm = list(zip(*by_seed, strict=True))  # the models of every seed and rung
     results = []
     for number, rung in enumerate(rungs):
-        lms = [[models[number] for models in of_arm] for of_arm in zip(*by_seed, strict=True)]
+        lms = [[seed[number] for seed in of_arm] for of_arm in by_arm]
         arms = [ArmModels(*made) for made in zip(tokenizers, training, heldout, lms, strict=True)]
         name = f"rung {number + 1}" if len(rungs) > 1 else ""
         results.append(evaluation.evaluate(rung, corpus, arms, described, name))

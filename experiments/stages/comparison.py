@@ -176,7 +176,7 @@ class Result:
 
     @property
     def withheld(self) -> str:
-        """Reason why there is no verdict about the tokenizers; empty if there is one."""
+        """Reason why the verdict about the tokenizers is withheld; empty if it is not."""
         return next((each.withheld for each in self.comparisons.values() if each.withheld), "")
 
     @property

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from experiments.cli.console import Reporter
     from experiments.results import TrainedModel
     from experiments.stages.comparison import Result
     from experiments.stages.context import Context
@@ -127,7 +128,6 @@ def sentences(found: Mapping[str, Any]) -> list[str]:
 
 def show(context: Context, rungs: Sequence[Result]) -> None:
     """Print the comparison over the ladder: loss by budget, cost of serving, and what the gaps show."""
-    say, table = context.reporter.say, context.reporter.table
     arms, unit_bytes, sources, cluster = measurements(rungs)
     confidence = rungs[0].arms[0].scores.confidence
     try:
@@ -141,9 +141,14 @@ def show(context: Context, rungs: Sequence[Result]) -> None:
             confidence=confidence,
         )
     except UserError as error:
-        say(f"No curves over compute: {error}", style="yellow")
+        context.reporter.say(f"No curves over compute: {error}", style="yellow")
         return
-    table("Held-out bits per byte by budget", *loss_table(found["arms"]))
-    table("Serving the model of deployment, at the largest budget", *cost_table(found))
+    print_result(context.reporter, found)
+
+
+def print_result(reporter: Reporter, found: Mapping[str, Any]) -> None:
+    """Print the tables and sentences of a result of `lm.scaling.reprice.reprice`."""
+    reporter.table("Held-out bits per byte by budget", *loss_table(found["arms"]))
+    reporter.table("Serving the model of deployment, at the largest budget", *cost_table(found))
     for sentence in sentences(found):
-        say(sentence)
+        reporter.say(sentence)

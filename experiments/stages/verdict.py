@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.cli.console import duration, si
 from experiments.results import GROUPS
-from lm.evaluate.bits_per_byte import FEWEST_CLUSTERS
+from lm.evaluate.bits_per_byte import SOURCE, sampling_unit
 from lm.evaluate.comparison import DETECTABLE, FEWEST_EFFECTIVE, FEWEST_SEEDS
 from tokenizer.tokenizer import Tokenizer
 
@@ -284,10 +284,9 @@ def _some(labels: Sequence[str], most: int = 2) -> str:
 def warn_of_few(context: Context, n_documents: int, n_sources: int) -> None:
     """Warn before training if there are too few held-out documents or sources for a verdict."""
     remedy = "raise corpus.heldout_fraction, or name held-out text with corpus.heldout_paths"
-    n, unit = n_documents, "document"
-    cluster = context.config.eval.cluster
-    if cluster == "source" or (cluster == "auto" and n_sources >= FEWEST_CLUSTERS):
-        n, unit = n_sources, "source"
+    n, unit = n_documents, sampling_unit(context.config.eval.cluster, n_sources)
+    if unit == SOURCE:
+        n = n_sources
         remedy = "if they are arbitrary parts of one collection, set eval.cluster=document"
     if n < FEWEST_EFFECTIVE[unit]:
         context.reporter.say(

@@ -28,6 +28,11 @@ SOURCE = "source"
 """Name of the grouping that `cluster: source` takes as the unit of sampling."""
 
 
+def sampling_unit(cluster: str, n_sources: int) -> str:
+    """Unit of sampling, `document` or `source`, for a value of `EvalConfig.cluster` and a number of known sources."""
+    return SOURCE if cluster == SOURCE or (cluster == "auto" and n_sources >= FEWEST_CLUSTERS) else "document"
+
+
 @dataclass(frozen=True)
 class Grouping:
     """Which group each document belongs to.
@@ -106,15 +111,15 @@ class Evaluation:
         Raises:
             UserError: If the configuration says `source`, but there are fewer than two known sources.
         """
-        wanted, found = self.config.cluster, self.groups.get(SOURCE)
-        if wanted == "source" and (found is None or len(found.names) < 2):
+        found = self.groups.get(SOURCE)
+        n_sources = 0 if found is None else len(found.names)
+        unit = sampling_unit(self.config.cluster, n_sources)
+        if unit == SOURCE and n_sources < FEWEST_CLUSTERS:
             raise UserError(
                 "cluster=source, but the documents have fewer than two known sources; set corpus.source_field, "
                 "use several files, or set eval.cluster=document"
             )
-        if found is None or wanted == "document" or (wanted == "auto" and len(found.names) < FEWEST_CLUSTERS):
-            return "document", None
-        return SOURCE, found
+        return unit, found if unit == SOURCE else None
 
     def clustered(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Sum a per-document array over each unit of sampling."""

@@ -38,7 +38,7 @@ def enough(effective: float | NDArray[np.float64], cluster: str) -> Any:
 
 
 def reason_withheld(effective: float, cluster: str, n_seeds: int) -> str:
-    """Reason why there is no verdict about tokenizers; empty if there is one."""
+    """Reason why a verdict about tokenizers is withheld; empty if it is not."""
     if not enough(effective, cluster):
         return f"{effective:.1f} effective {cluster}s, at least {FEWEST_EFFECTIVE[cluster]} are required"
     if n_seeds < FEWEST_SEEDS:
@@ -106,7 +106,7 @@ class Comparison:
 
     @property
     def withheld(self) -> str:
-        """Reason why there is no verdict about the tokenizers; empty if there is one."""
+        """Reason why the verdict about the tokenizers is withheld; empty if it is not."""
         return reason_withheld(self.effective_clusters, self.cluster, self.n_seeds)
 
     @property

@@ -23,6 +23,15 @@ _SMALLEST_P = 1e-15
 _POWER = 0.8
 
 
+def effective_number(sizes: NDArray[Any]) -> Floats:
+    """Number of units of equal size that give the same precision as units of these sizes, float[..., n_units].
+
+    It is 1 / sum of squared shares (Kish, Survey Sampling, 1965, section 11.7).
+    """
+    shares = sizes / sizes.sum(-1, keepdims=True)
+    return np.asarray(1 / (shares**2).sum(-1))
+
+
 class Needed(NamedTuple):
     """Sample that would show a given difference with 80 % probability.
 
@@ -47,8 +56,7 @@ class Ratio:
         value: The ratio.
         by_seed: The ratio of each seed, float[..., n_seeds].
         n_units: Number of units.
-        effective_units: Number of units of equal size that would give the same precision: 1 / sum of squared shares of
-            the denominators (Kish, Survey Sampling, 1965, section 11.7).
+        effective_units: Effective number of units, by their denominators.
         seed_variance: Squared standard error from seeds; 0 with one seed.
         unit_variance: Squared standard error from units, without the noise of single runs on single units, which
             `seed_variance` includes.
@@ -90,7 +98,7 @@ class Ratio:
             value=by_seed.mean(-1),
             by_seed=by_seed,
             n_units=denominators.shape[-1],
-            effective_units=1 / (shares**2).sum(-1),
+            effective_units=effective_number(denominators),
             seed_variance=seed_variance,
             unit_variance=kept * variance,
             size_covariance=np.sqrt(kept) * (mean * shares).sum(-1),

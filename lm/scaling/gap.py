@@ -69,7 +69,7 @@ class Gap:
         n_seeds: Number of seeds.
         n_documents: Number of documents or sources; 0 if they are not known.
         effective_units: Number of units of equal size; None if the documents are not known.
-        withheld: Reason why there is no verdict about the tokenizers; empty if there is one or the documents are not
+        withheld: Reason why the verdict about the tokenizers is withheld; empty if it is not or the documents are not
             known.
         trend: Trend over the rungs; None with a single one.
         band: The gap in percent over the range that both arms cover; None with a single rung.

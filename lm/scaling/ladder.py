@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from lm.evaluate.significance import effective_number
 from tokenizer.errors import UserError, listed
 
 if TYPE_CHECKING:
@@ -138,8 +139,7 @@ class Ladder:
         """Number of units of equal size that would give the same precision; None if the documents are not known."""
         if self.document_bytes is None:
             return None
-        shares = self.document_bytes / self.document_bytes.sum()
-        return float(1 / (shares @ shares))
+        return float(effective_number(self.document_bytes))
 
     def resampled(self, samples: int, seed: int) -> NDArray[np.float64] | None:
         """float64[samples, n_rungs]: `mean` for resampled documents; None if the documents are not known.
