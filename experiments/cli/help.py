@@ -68,6 +68,13 @@ STAGES = {
         ("experiment", *_MODELS, "reference", "report.title"),
         "experiment=small corpus=files 'corpus.paths=[data/*.jsonl.zst]'",
     ),
+    "bakeoff": _Help(
+        "bakeoff",
+        "Compares tokenizers over a ladder of budgets with three seeds: which is better at which budget, on which\n"
+        "text and for which deployment. Without arguments: four tokenizers on the embedded corpus.",
+        ("arms", *_TEXT, "bpe.vocab_size", "budget.train_bytes", "budget.ladder", "lm.n_seeds", "deployment"),
+        "'arms=[bpe,superbpe,llama3]' arms.llama3.file=llama3/tokenizer.json corpus=files 'corpus.paths=[data]'",
+    ),
 }
 
 SETTINGS = {
@@ -92,6 +99,9 @@ SETTINGS = {
     "shards.shuffle_seed": "seed for shuffling the documents; null keeps their order",
     "lm": "size of the language model",
     "budget.train_bytes": "bytes of text that the reference's model trains on",
+    "budget.ladder": "smaller budgets at which models are compared too: [0.25,0.5] of budget.train_bytes",
+    "lm.n_seeds": "models per tokenizer and budget",
+    "deployment": "model whose serving cost is compared",
     "lm.train.seed": "random seed for the weights and the order of documents",
     "lm.train.device": "auto, cpu, cuda, cuda:1",
     "eval.context_bytes": "maximum context of a scored token, in bytes",
@@ -110,7 +120,7 @@ def show_help(stage: str) -> None:
 
 
 def text(stage: str) -> str:
-    """Return the help of a stage, one of `experiments.pipeline.STAGES`."""
+    """Return the help of a stage, a key of `STAGES`."""
     help_ = STAGES[stage]
     command = f"python -m experiments.{help_.command}"
     names = [*help_.settings, *_ALWAYS]

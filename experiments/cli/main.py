@@ -39,13 +39,17 @@ if TYPE_CHECKING:
 _PRINTS = ("hydra_help", "cfg", "info", "shell_completion")
 
 
-def main(stage: str) -> None:
+def main(stage: str, experiment: str | None = None) -> None:
     """Run every stage up to `stage` as configured on the command line, and exit.
 
     Under `torchrun`, rank 0 runs the stages; the other ranks take part in training and evaluation.
+
+    Args:
+        stage: One of `experiments.pipeline.STAGES`.
+        experiment: Experiment to run if the command line names none; None for the default.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        sys.exit(run(stage, sys.argv[1:]))
+        sys.exit(run(stage, sys.argv[1:], experiment))
     from lm.evaluate import distributed as distributed_evaluation  # Torch takes a second to load
     from lm.train import distributed, loop  # Torch takes a second to load
 
@@ -55,27 +59,30 @@ def main(stage: str) -> None:
         (distributed_evaluation if distributed_evaluation.is_ours(job) else loop).join(job)
 
     try:
-        code = distributed.launch(lambda: run(stage, sys.argv[1:]), join)
+        code = distributed.launch(lambda: run(stage, sys.argv[1:], experiment), join)
     except UserError as error:
         complain(error)
         code = 2
     sys.exit(code)
 
 
-def run(stage: str, argv: list[str]) -> int:
+def run(stage: str, argv: list[str], experiment: str | None = None) -> int:
     """Run every stage up to `stage`; return the exit code.
 
     Args:
-        stage: One of `experiments.pipeline.STAGES`.
+        stage: As for `main`.
         argv: The command line: overrides, and Hydra's own flags such as `--multirun` and `--cfg job`.
+        experiment: As for `main`.
     """
+    if experiment is not None and not any(word.startswith("experiment=") for word in argv):
+        argv = [*argv, f"experiment={experiment}"]
     try:
         arguments = _arguments(argv)
     except UserError as error:
         complain(error)
         return 2
     if arguments.help:
-        show_help(stage)
+        show_help(experiment or stage)
         return 0
     arguments.overrides, notes = current_names(written := arguments.overrides)
     for note in notes:

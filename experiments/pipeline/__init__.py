@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from experiments.config import Config
     from experiments.logging.tracking import Labels
+    from experiments.results import TrainedModel
     from experiments.stages.comparison import Result
     from experiments.stages.text import Text
     from experiments.stages.tokenizers import ArmTokenizer
@@ -118,12 +119,13 @@ def _run(context: Context, last: int) -> Outcome:
 
 def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmTokenizer]) -> Outcome:
     """Make the shards, models, scores and the report."""
-    from experiments.stages import budget, evaluation, ladder, models, verdict
+    from experiments.stages import budget, evaluation, forecast, ladder, models, verdict
     from experiments.stages.comparison import ArmModels, of_seed
 
     described = documents.describe(context, corpus)
     verdict.warn_of_few(context, described.contents.n_documents, len(described.contents.names.get("source", [])))
     heldout = [models.shard(context, corpus, arm, "heldout") for arm in tokenizers]
+    forecast.show_fertility(context, list(zip(tokenizers, heldout, strict=True)), described)
     # The counts of a mixture are from other text and do not give the corpus size.
     counted = next((arm.counts.contents for arm in tokenizers if arm.counts and arm.counts.contents.corpus), None)
     n_bytes = None if counted is None else counted.n_bytes
@@ -134,14 +136,16 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     rungs, seeds = context.rungs(), context.seeds()
     # Plan before training, so that errors appear early.
     plans = [[budget.plan(seeded, pairs) for seeded in rung.seeds()] for rung in rungs]
+    costs = [forecast.cost(context, *pair, [rung[0][place] for rung in plans]) for place, pair in enumerate(pairs)]
+    training_left = forecast.Training(context, costs * len(seeds))
     # Train seed by seed: all arms can then be compared long before the last seed is trained.
-    by_seed = [
-        [
-            models.train_lms(seeded, of_seed(arm, i), shards, [rung[i][place] for rung in plans])
-            for place, (arm, shards) in enumerate(pairs)
-        ]
-        for i, seeded in enumerate(seeds)
-    ]
+    by_seed: list[list[list[Artifact[TrainedModel]]]] = []
+    for i, seeded in enumerate(seeds):
+        by_seed.append([])
+        for place, (arm, shards) in enumerate(pairs):
+            made = models.train_lms(seeded, of_seed(arm, i), shards, [rung[i][place] for rung in plans])
+            training_left.done(made)
+            by_seed[-1].append(made)
     if last < STAGES.index("evaluate"):
         return Outcome()
     by_arm = list(zip(*by_seed, strict=True))  # the models of every seed and rung

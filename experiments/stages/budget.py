@@ -55,10 +55,12 @@ class Run(NamedTuple):
     Attributes:
         stream: The documents in the order of training.
         step: Amounts of one step; the bytes are an average.
+        parameters: Parameters of the model.
     """
 
     stream: DocumentStream
     step: Amounts
+    parameters: int
 
     def total(self, mode: str, steps: int) -> float:
         """What a run of `steps` steps has of the quantity that a budget mode equalizes, as its training counts it."""
@@ -100,7 +102,8 @@ def open_run(context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder]
         model = Transformer(context.config.lm.model, opened.vocab_size, positions)
     tokens = config.batch_size * positions
     per_token = stream.bytes_per_token(config.train_bytes)
-    return Run(stream, Amounts(tokens * per_token, tokens, 1, tokens * model.flops_per_token()))
+    step = Amounts(tokens * per_token, tokens, 1, tokens * model.flops_per_token())
+    return Run(stream, step, sum(each.numel() for each in model.parameters()))
 
 
 def check(context: Context, runs: Sequence[Amounts]) -> None:

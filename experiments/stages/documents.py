@@ -62,7 +62,7 @@ def describe(context: Context, text: Text) -> Artifact[HeldoutDocuments]:
         artifact = context.store.make(
             HeldoutDocuments,
             "documents",
-            config={"source_field": config.source_field, "version": _VERSION},
+            config={"source_field": config.source_field, "version": _VERSION, **text.heldout_identity()},
             inputs={"corpus": text.hash},
             build=build,
         )

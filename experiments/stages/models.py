@@ -72,6 +72,8 @@ def shard(
     usual = dataclasses.asdict(ShardConfig())
     # Only non-default settings enter the identity, so that existing shards keep their names when a setting is added.
     layout = {key: value for key, value in dataclasses.asdict(chosen).items() if value != usual[key]}
+    if split == "heldout":
+        layout |= text.heldout_identity()
     stage = f"shards {arm.key}"
     with context.reporter.stage(stage):
         artifact = context.store.make(

@@ -52,6 +52,11 @@ class Text:
     facts: list[tuple[str, str]]
     artifact: Artifact[CorpusFiles] | None
 
+    def heldout_identity(self) -> dict[str, float]:
+        """What the held-out documents depend on besides `hash`."""
+        sample = self.corpus.config.heldout_sample
+        return {} if sample == 1 else {"heldout_sample": sample}
+
 
 @dataclass(frozen=True)
 class Mixture:
@@ -215,8 +220,8 @@ def phase2_sources(text: Text, arm: Arm) -> Mixture:
     named = [weighted(entry, "superbpe.sources") for entry in arm.superbpe.sources]
     if not named:
         return Mixture([Source(lambda: text.corpus.batches("train"))], text.hash, _training_split(text))
-    # The dataset and the size limit apply to the corpus only; the settings that hold out documents apply here too.
-    shared = dataclasses.replace(text.corpus.config, dataset=None, max_bytes=None)
+    # The dataset and the size limit apply to the corpus only. All held-out documents are left out, sampled or not.
+    shared = dataclasses.replace(text.corpus.config, dataset=None, max_bytes=None, heldout_sample=1.0)
     corpora = [(Corpus(dataclasses.replace(shared, paths=[path])), path, weight) for path, weight in named]
     return Mixture(
         [Source(partial(_training, corpus), weight, f"superbpe.sources {path}") for corpus, path, weight in corpora],

@@ -51,7 +51,7 @@ class CorpusConfig:
         dataset: a Hugging Face dataset to stream instead of paths: hub name or local path.
         dataset_config, dataset_split: configuration and split of the dataset.
         sample: fraction of documents to keep, chosen by a hash of their text, independent of their position. All
-            held-out documents are kept.
+            held-out documents are kept; see `heldout_sample`.
         sample_salt: changes which documents are sampled.
         max_bytes: budget of text in bytes, applied in document order before the held-out split and the sample; the
             document that reaches it is the last one. With files in several languages it keeps only the first ones; use
@@ -63,6 +63,8 @@ class CorpusConfig:
         heldout_fraction: fraction of documents held out, chosen by a hash of their text.
         heldout_salt: changes which documents are held out.
         heldout_paths: files of held-out documents; `heldout_fraction` is then ignored.
+        heldout_sample: fraction of the held-out documents that are read, chosen by a hash of their text. The others are
+            not used at all, so this does not change the training text.
         on_invalid_utf8: "error", or "replace" (malformed bytes become U+FFFD).
         batch_bytes: text per batch, in bytes.
         document_limit_bytes: a longer document is an error, unless `max_document_bytes` skips it. Documents are kept
@@ -88,6 +90,7 @@ class CorpusConfig:
     heldout_fraction: float = 0.0
     heldout_salt: str = ""
     heldout_paths: list[str] = dataclasses.field(default_factory=list)
+    heldout_sample: float = 1.0
     on_invalid_utf8: str = "error"
     batch_bytes: int = 1 << 22
     document_limit_bytes: int = 1 << 30
@@ -122,8 +125,9 @@ class Corpus:
             )
         if not 0.0 <= config.heldout_fraction < 1.0:
             raise UserError(f"heldout_fraction={config.heldout_fraction} must be at least 0 and less than 1")
-        if not 0.0 < config.sample <= 1.0:
-            raise UserError(f"sample={config.sample} must be greater than 0 and at most 1")
+        for name in ("sample", "heldout_sample"):
+            if not 0.0 < getattr(config, name) <= 1.0:
+                raise UserError(f"{name}={getattr(config, name)} must be greater than 0 and at most 1")
         for name in ("max_bytes", "min_document_bytes", "max_document_bytes", "batch_bytes", "document_limit_bytes"):
             value = getattr(config, name)
             if value is not None and value < 0:
@@ -226,8 +230,8 @@ class Corpus:
             budget=None if explicit and split == "heldout" else config.max_bytes,
             heldout_fraction=config.heldout_fraction,
             heldout_salt=config.heldout_salt,
-            sample_fraction=1.0 if split == "heldout" else config.sample,
-            sample_salt=f"corpus:{config.sample_salt}",  # unlike phase 2, which samples from what remains
+            sample_fraction=config.heldout_sample if split == "heldout" else config.sample,
+            sample_salt=f"{'heldout' if split == 'heldout' else 'corpus'}:{config.sample_salt}",  # unlike in phase 2
         )
 
     def unfiltered(self, file: tuple[Path, str] | None, field: str) -> Iterator[_native.Batch]:
@@ -261,7 +265,10 @@ class Corpus:
                 yield batch.text(i)
 
     def identity(self) -> dict[str, Any]:
-        """Everything the documents depend on, as JSON: the configuration and the `fingerprint` of each file.
+        """Everything that the training documents depend on, as JSON: configuration and `fingerprint` of each file.
+
+        `heldout_sample` is left out, so that a change of it does not train everything again. Results for held-out
+        documents depend on it as well.
 
         Fingerprints hash only the first, middle and last 64 kB: hashing terabytes would take as long as counting them.
         """
@@ -272,6 +279,7 @@ class Corpus:
             config["paths"],
             config["heldout_paths"],
             config["source_field"],
+            config["heldout_sample"],
         )
         return {
             "config": config,

@@ -262,6 +262,18 @@ def test_a_sample_takes_its_share_of_every_file_and_leaves_the_held_out_document
         documents(paths, sample=0)
 
 
+def test_a_sample_of_the_held_out_documents_leaves_the_training_documents(tmp_path):
+    paths = [write_jsonl(tmp_path / "a.jsonl", [{"text": f"document {i}"} for i in range(2000)])]
+    whole, part = (documents(paths, "heldout", heldout_fraction=0.5, heldout_sample=share) for share in (1.0, 0.25))
+    assert set(part) < set(whole)
+    assert len(part) == pytest.approx(len(whole) / 4, rel=0.2)
+    assert documents(paths, heldout_fraction=0.5, heldout_sample=0.25) == documents(paths, heldout_fraction=0.5)
+    identities = [Corpus(CorpusConfig(paths=paths, heldout_sample=share)).identity() for share in (1.0, 0.25)]
+    assert identities[0] == identities[1]  # the training documents are the same
+    with pytest.raises(UserError, match="heldout_sample=2 must be greater than 0"):
+        documents(paths, heldout_sample=2)
+
+
 def test_parts_of_text_without_word_ends_take_linear_time(tmp_path):
     """Once it took minutes: all that was read was searched again after every read."""
     path = tmp_path / "long.txt.gz"
