@@ -10,7 +10,9 @@ import pytest
 
 from experiments import pipeline
 from experiments.cli.compose import load
+from experiments.stages import forecast
 from experiments.store.artifacts import Artifact
+from lm.train.trainer import CHECKPOINT
 from tokenizer.errors import UserError
 
 LADDER = [
@@ -66,9 +68,36 @@ def test_ladder_beyond_the_budget_is_rejected(tiny: list[str], tmp_path: Path, e
         run([*tiny, f"budget.ladder=[{entry}]"], tmp_path)
 
 
+def own_flops(made: list[Artifact]) -> int:
+    """FLOPs of all models of a run; a trunk that a model starts from counts once."""
+    models = [each for each in made if each.name.startswith(("lm-", "trunk-"))]
+    total, trunk = 0, (None, 0)
+    for each in {each.name: each for each in models}.values():
+        shards, flops = each.manifest.inputs["shards"], each.contents.summary.flops
+        total += flops - (trunk[1] if trunk[0] == shards else 0)
+        if each.name.startswith("trunk-"):
+            trunk = shards, flops
+    return total
+
+
 @pytest.mark.slow
-def test_finished_models_need_no_trunk(tiny: list[str], tmp_path: Path) -> None:
+def test_finished_models_need_no_trunk(
+    tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    costs: list[forecast.Cost] = []
+    cost = forecast.cost
+    monkeypatch.setattr(forecast, "cost", lambda *arguments: costs.append(cost(*arguments)) or costs[-1])
     _, made = run([*tiny, "budget.ladder=[0.5]"], tmp_path)
+    files = [
+        each.folder / name
+        for each in {each.name: each for each in made}.values()
+        for name in ("model.safetensors", CHECKPOINT)
+    ]
+    assert sum(each.flops for each in costs) == own_flops(made)
+    assert sum(each.n_bytes for each in costs) == pytest.approx(
+        sum(path.stat().st_size for path in files if path.exists()), rel=0.2
+    )
+    assert "4 language models: " in capsys.readouterr().out
     for each in made:
         if each.name.startswith("trunk-") and each.folder.exists():
             shutil.rmtree(each.folder)
