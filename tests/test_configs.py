@@ -11,6 +11,7 @@ import torch
 import configs
 from experiments.arms import Arm, resolve_arms
 from experiments.cli.compose import check, choices, load
+from experiments.cli.main import run
 from experiments.cli.renamed import CHOICES
 from experiments.config import BUDGETS, Config, part
 from lm.model.transformer import Transformer
@@ -52,6 +53,18 @@ def test_the_default_is_the_demo() -> None:
     assert config.lm.train.train_bytes == config.budget.train_bytes
     assert config.eval.context_bytes <= config.lm.train.context_bytes
     assert _superbpe(config).transition_size == round(0.8 * config.bpe.vocab_size)
+
+
+def test_the_bakeoff_is_the_default_of_its_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = load(["experiment=bakeoff"])
+    assert list(config.arms) == ["bpe", "superbpe", "bpe_4k", "superbpe_4k"]
+    assert len(config.budget.rungs()) == 4
+    assert config.lm.train.trunk is not None
+    # A verdict about tokenizers, with the same FLOPs for all.
+    assert (config.lm.n_seeds, config.budget.mode) == (3, "equal_flops")
+    for chosen, seeds in (([], 3), (["lm.n_seeds=5"], 5), (["experiment=demo"], 1)):
+        assert run("evaluate", ["--cfg", "job", f"hydra.run.dir={tmp_path}", *chosen], "bakeoff") == 0
+        assert f"n_seeds: {seeds}\n" in capsys.readouterr().out
 
 
 def test_every_preset_and_every_pattern_but_the_fences_is_a_choice() -> None:

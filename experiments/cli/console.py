@@ -242,7 +242,7 @@ class Reporter:
         """Print that a stage is done: run now, or reused."""
         mark, took = ("✓", duration(seconds)) if fresh else ("·", "reused")
         text = Text.assemble(
-            self._prefix, (f"{mark} ", "green" if fresh else "dim"), (f"{stage:<16}", "bold"), (f"{took:>12}  ", ""),
+            self._prefix, (f"{mark} ", "green" if fresh else "dim"), (f"{stage:<25}", "bold"), (f"{took:>12}  ", ""),
             (f"{artifact:<26} ", "dim"), what,
         )  # fmt: skip
         self._console.print(text, soft_wrap=True)

@@ -284,6 +284,8 @@ def _some(labels: Sequence[str], most: int = 2) -> str:
 def warn_of_few(context: Context, n_documents: int, n_sources: int) -> None:
     """Warn before training if there are too few held-out documents or sources for a verdict."""
     remedy = "raise corpus.heldout_fraction, or name held-out text with corpus.heldout_paths"
+    if context.config.corpus.heldout_sample < 1:
+        remedy = "raise corpus.heldout_sample"
     n, unit = n_documents, sampling_unit(context.config.eval.cluster, n_sources)
     if unit == SOURCE:
         n = n_sources
