@@ -22,6 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from experiments.arms import check_name, override_presets
 from experiments.cli import presets, renamed
+from experiments.cli.sizes import with_sizes
 from experiments.cli.validate import validate
 from experiments.config import ArmConfig, BpeConfig, Config, PatternConfig, SuperbpeConfig, build, did_you_mean, schema
 from tokenizer.errors import UserError
@@ -197,7 +198,7 @@ def known_keys() -> list[str]:
 
 
 def current_names(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the overrides with current names, and a note for each old name.
+    """Return the overrides with current names and with sizes such as `10GB` as numbers, and a note for each old name.
 
     `arms.NAME.bpe.KEY=VALUE` becomes an addition (`++`), since an arm contains only the settings in which it differs.
     """
@@ -212,7 +213,7 @@ def current_names(overrides: Sequence[str]) -> tuple[list[str], list[str]]:
         if (new, values) != (bare, value):
             notes.append(f"{bare}{equals}{value} is now {new}{equals}{values}; the old name will be removed")
         prefix = "++" if own != bare == key and "." in own else key.removesuffix(bare)
-        found.append(f"{prefix}{new}{equals}{values}")
+        found.append(with_sizes(f"{prefix}{new}{equals}{values}"))
     return found, notes
 
 

@@ -1,0 +1,47 @@
+"""Count the tokens of files: `python -m experiments.count_tokens TOKENIZER TEXT...`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from experiments.cli.console import Reporter, exit_code
+from experiments.encode import add_input, load, open_text
+from lm.data.sharding import reading_threads
+from tokenizer.progress import Throttle
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    options = argparse.ArgumentParser(
+        prog="python -m experiments.count_tokens", description="Count the tokens of text files with any tokenizer."
+    )
+    add_input(options)
+    arguments = options.parse_args(argv)
+    return exit_code(lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    tokenizer, reporter = load(arguments), Reporter()
+    rows = []
+    for path in arguments.text:
+        n_tokens = n_bytes = n_documents = 0
+        with reporter.stage(path):
+            tick = Throttle(reporter.progress, "bytes encoded")
+            for batch in open_text(arguments, [path]).batches(readers=reading_threads(arguments.threads)):
+                ids, _ = tokenizer.encode_batch(batch, threads=arguments.threads)
+                n_tokens += len(ids)
+                n_bytes, n_documents = n_bytes + batch.n_bytes, n_documents + len(batch)
+                tick(n_bytes)
+        rows.append((path, n_tokens, n_bytes, n_documents))
+    if len(rows) > 1:
+        rows.append(("all", *(sum(column) for column in list(zip(*rows, strict=True))[1:])))
+    reporter.table(
+        "Tokens",
+        ["", "tokens", "bytes", "documents", "bytes per token"],
+        [[name, f"{n:,}", f"{size:,}", f"{documents:,}", f"{size / n:.3f}"] for name, n, size, documents in rows],
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run())

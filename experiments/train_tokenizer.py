@@ -1,0 +1,93 @@
+"""Train a tokenizer on files: `python -m experiments.train_tokenizer FILES... --vocab-size N --to FOLDER`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from experiments.cli.console import Reporter, exit_code, si, training_summary
+from experiments.cli.sizes import parse_size
+from experiments.encode import add_text_settings, open_text
+from superbpe import PHASE1, PRESETS, train_superbpe
+from superbpe.rules import TRANSITION
+from tokenizer import UserError, count_pretokens, train_bpe
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    options = argparse.ArgumentParser(
+        prog="python -m experiments.train_tokenizer",
+        description="Train a BPE or SuperBPE tokenizer on text files.",
+        epilog="Sweeps, mixtures, filters and language models are settings of `python -m experiments.pipeline`.",
+    )
+    options.add_argument(
+        "text", nargs="+", metavar="TEXT", help="files, folders and globs: .txt, .jsonl[.gz|.zst], .parquet"
+    )
+    options.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    options.add_argument(
+        "--vocab-size", type=int, required=True, metavar="N", help="bytes, merges and special tokens together"
+    )
+    options.add_argument(
+        "--superbpe", choices=PRESETS, metavar="PRESET", help=f"train superwords: {', '.join(PRESETS)}"
+    )
+    options.add_argument(
+        "--transition",
+        type=_transition,
+        metavar="SHARE",
+        help="share of the vocabulary that phase 1 fills (the preset's)",
+    )
+    options.add_argument("--pattern", help="name or regex (that of the preset, otherwise gpt2)")
+    options.add_argument(
+        "--special", nargs="+", default=["<|endoftext|>"], metavar="STRING", help="special tokens (%(default)s)"
+    )
+    add_text_settings(options)
+    options.add_argument("--memory", type=parse_size, metavar="SIZE", help="memory for tables, such as 4GB (no limit)")
+    options.add_argument("--threads", type=int, help="threads (all cores)")
+    arguments = options.parse_args(argv)
+    return exit_code(lambda: _run(arguments))
+
+
+def _transition(text: str) -> float | str:
+    return text if text == "auto" else float(text)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    if arguments.to.exists():
+        raise UserError(f"--to {arguments.to} exists; name another folder, or remove it")
+    reporter = Reporter()
+    corpus = open_text(arguments, arguments.text)
+    phase1 = PHASE1[arguments.superbpe] if arguments.superbpe else {"pattern": "gpt2", "unit": "document"}
+    common = {"threads": arguments.threads, "memory_bytes": arguments.memory, "progress": reporter.progress}
+    with reporter.stage("count"):
+        counts = count_pretokens(
+            corpus,
+            arguments.pattern or phase1["pattern"],
+            unit=phase1["unit"],
+            special_tokens=arguments.special,
+            **common,
+        )
+    reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B")
+    with reporter.stage("phase 1"):
+        tokenizer = train_bpe(
+            counts, arguments.vocab_size, special_tokens=arguments.special, progress=reporter.progress
+        )
+    reporter.say(training_summary(tokenizer))
+    if arguments.superbpe:
+        with reporter.stage("phase 2"):
+            tokenizer = train_superbpe(
+                tokenizer,
+                lambda: corpus.batches("train"),
+                vocab_size=arguments.vocab_size,
+                rules=arguments.superbpe,
+                transition=arguments.transition or TRANSITION[arguments.superbpe],
+                **common,
+            )
+        reporter.say(f"{len(tokenizer.superword_ids()):,} superwords")
+    tokenizer.save(arguments.to)
+    reporter.say(f"{arguments.to}: {tokenizer!r}")
+    reporter.say(f"next: python -m experiments.inspect_vocab {arguments.to}")
+
+
+if __name__ == "__main__":
+    sys.exit(run())
