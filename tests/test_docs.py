@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.cli.commands import COMMANDS
 from experiments.cli.compose import check, known_keys
 from experiments.cli.help import STAGES
 from superbpe.rules import PHASE1
@@ -33,8 +34,15 @@ def _inline(page: Path) -> list[str]:
 def _commands(page: Path) -> list[list[str]]:
     """The commands of a page that run one of our modules: the module, then its arguments."""
     lines = [line for code in _code(page, "sh") for line in code.replace("\\\n", " ").splitlines()]
-    split = [shlex.split(line, comments=True) for line in [*lines, *_inline(page)] if " -m " in line]
-    return [words[words.index("-m") + 1 :] for words in split]
+    found = []
+    for line in [*lines, *_inline(page)]:
+        if " -m " in line:
+            words = shlex.split(line, comments=True)
+            found.append(words[words.index("-m") + 1 :])
+        elif line.startswith("superbpe "):
+            _, name, *arguments = shlex.split(line, comments=True)
+            found.append([f"experiments.{COMMANDS[name].module}", *arguments])
+    return found
 
 
 def _slugs(page: Path) -> set[str]:
