@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import re
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -18,7 +16,7 @@ from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Text, survey
 from experiments.fertility.serving import costs, deployment
 from experiments.fertility.training_text import overlap, recorded
 from experiments.report import fertility as page
-from experiments.report.figures import FORMATS, save
+from experiments.report.figures import FORMATS, save, to_csv
 from experiments.report.training_counts import tokenizer_folder
 from experiments.store.manifest import command_line
 from lm.data.shards import END_OF_TEXT
@@ -136,7 +134,7 @@ def _run(arguments: argparse.Namespace) -> None:
     report = _report(arguments, arms, reference, texts, documents, rows, overlaps, deployed)
     arguments.out.mkdir(parents=True, exist_ok=True)
     write_json(arguments.out / NUMBERS, report)
-    write_whole(arguments.out / TABLE, _csv(report["rows"]))
+    write_whole(arguments.out / TABLE, to_csv(report["rows"]))
     write_whole(arguments.out / PAGE, page.render(report))
     if arguments.figures is not None:
         save(page.figures(report), arguments.out / "figures", arguments.figures or FORMATS)
@@ -293,14 +291,6 @@ def _report(
             row.flat() | costs(deployed, arm.loaded.tokenizer.vocab_size, row) for arm in arms for row in rows[arm.name]
         ],
     }
-
-
-def _csv(rows: Sequence[dict[str, Any]]) -> str:
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def _print(reporter: Reporter, report: dict[str, Any]) -> None:

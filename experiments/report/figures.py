@@ -133,10 +133,9 @@ def si_axis(count: int = 6) -> alt.Axis:
     return alt.Axis(format="~s", labelExpr=label, tickCount=count, labelFlush=False)
 
 
-def to_csv(figure: Figure) -> str:
-    """Return a figure's data as CSV with a header (RFC 4180)."""
-    rows = figure.spec["datasets"]["rows"]
-    text = io.StringIO()
+def to_csv(rows: Rows) -> str:
+    """Return rows as CSV with a header (RFC 4180)."""
+    text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(rows[0]) if rows else [])
     writer.writeheader()
     writer.writerows(rows)
@@ -158,7 +157,7 @@ def save(figures: Sequence[Figure], folder: Path, formats: Sequence[str] = FORMA
         for form in formats:
             path = folder / f"{figure.name}.{form}"
             if form == "csv":
-                path.write_text(to_csv(figure), encoding="utf-8", newline="")
+                path.write_text(to_csv(figure.spec["datasets"]["rows"]), encoding="utf-8", newline="")
             elif form == "svg":
                 path.write_text(vl_convert.vegalite_to_svg(drawing), encoding="utf-8")
             else:
