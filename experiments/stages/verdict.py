@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from experiments.stages.comparison import ArmResult, Result
     from experiments.stages.context import Context
+    from lm.data.shards import TextLoss
     from tokenizer.interface import TokenizerLike
 
 _TOO_FEW = {
@@ -139,7 +140,11 @@ def _others(tokenizer: TokenizerLike) -> int:
 
 def lost_text(each: ArmResult) -> str:
     """Describe how much of the held-out text an arm changes or cannot represent; empty if nothing is lost."""
-    loss = each.heldout.contents.text_loss
+    return describe_loss(each.heldout.contents.text_loss)
+
+
+def describe_loss(loss: TextLoss | None) -> str:
+    """Describe how much of a text its tokens change or cannot represent; empty if nothing is lost."""
     if loss is None or not (loss.changed_documents or loss.unknown_tokens or loss.unaccounted_bytes):
         return ""
     unknown = f", {loss.unknown_tokens:,} unknown tokens" if loss.unknown_tokens else ""
