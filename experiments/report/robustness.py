@@ -38,7 +38,6 @@ def render(report: Mapping[str, Any]) -> str:
         change=change,
         ends=ends,
         decision=decision,
-        affected=affected,
     )
 
 
@@ -66,14 +65,18 @@ def sentences(report: Mapping[str, Any]) -> list[str]:
 
 
 def _worst(report: Mapping[str, Any]) -> str:
-    """The costliest perturbation of each tokenizer; tokenizers with the same one share a sentence."""
+    """The costliest perturbation of each tokenizer that keeps its text; those with the same one share a sentence."""
     by_title: dict[str, list[str]] = {}
+    kept = [row for rows in measured(report) for row in rows if not row["text_lost"]]
     for each in report["tokenizers"]:
-        kept = [row for row in report["rows"] if row["tokenizer"] == each["name"] and row["bits"] is not None]
-        worst = max(kept, key=lambda row: row["bits"])
+        worst = max(
+            (row for row in kept if row["tokenizer"] == each["name"]), key=lambda row: row["bits"], default=None
+        )
+        if worst is None:
+            continue
         where = f" in {100 * report['share']:g}\N{NO-BREAK SPACE}% of the words" if worst["random"] else ""
         share = f"{_percent(worst['bits'] / each['bits_per_byte'], 0)}\N{NO-BREAK SPACE}%"
-        cost = f"{each['name']} {signed(worst['bits'])} ({share})"
+        cost = f"{each['name']} {worst['bits']:+.3g}".replace("-", "−") + f" ({share})"
         by_title.setdefault(f"{worst['title']}{where}", []).append(cost)
     return " ".join(
         f"Most harmful: {title}. Change of bits per original byte: {', '.join(costs)}."
@@ -84,6 +87,8 @@ def _worst(report: Mapping[str, Any]) -> str:
 def _compared(report: Mapping[str, Any], reference: str, other: str) -> str:
     """Under which perturbations a tokenizer loses more or less than the reference."""
     rows = [row for row in report["rows"] if row["tokenizer"] == other and row["difference"] is not None]
+    if not rows:
+        return f"{other} is not compared with {reference}: one of them loses text under every perturbation."
     judged = [row for row in rows if not row["too_few"]]
     units, fewest = f"{report['cluster']}s", FEWEST_EFFECTIVE[report["cluster"]]
     if not judged:
@@ -101,7 +106,7 @@ def _compared(report: Mapping[str, Any], reference: str, other: str) -> str:
                 f"per original byte, {low:.4f} to {high:.4f})"
             )
     undecided = sum(row["loses_more"] is None for row in judged)
-    parts += [f"{undecided} show no significant difference"] if undecided else []
+    parts += [f"{undecided} show{'s' * (undecided == 1)} no significant difference"] if undecided else []
     few = len(rows) - len(judged)
     parts += [f"{few} change{'s' * (few == 1)} too few {units}"] if few else []
     return f"{other} against {reference} under {len(rows)} perturbations: {'; '.join(parts)}."
@@ -122,11 +127,6 @@ def notes(report: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def affected(report: Mapping[str, Any], row: Row) -> str:
-    """How many documents a perturbation changes."""
-    return f"{row['changed_documents']:,} of {report['n_documents']:,}"
-
-
 def change(row: Row, name: str) -> str:
     """A change of `tokens` in percent, or of `bits`, or a `difference` of such changes; empty if there is none."""
     if row[name] is None:
@@ -142,9 +142,9 @@ def ends(row: Row, name: str) -> str:
 
 
 def decision(report: Mapping[str, Any], row: Row) -> str:
-    """Whose models lose more."""
+    """Whose models lose more, or why they are not compared; empty for the reference."""
     if row["difference"] is None:
-        return "not compared: text is lost" if row["withheld"] else ""
+        return str(row["withheld"])
     if row["too_few"]:
         return f"too few changed {report['cluster']}s"
     sides = {"this": row["tokenizer"], "reference": report["tokenizers"][0]["name"]}
@@ -153,11 +153,17 @@ def decision(report: Mapping[str, Any], row: Row) -> str:
 
 def table(report: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the table in the terminal."""
-    names = [each["name"] for each in report["tokenizers"]]
-    header = ["", *(f"{name}: {what}" for what in ("tokens", "bits") for name in names)]
+    reference = report["tokenizers"][0]["name"]
+    header = ["", "tokenizer", "tokens", "bits per original byte", f"difference from {reference}", ""]
     cells = [
-        [rows[0]["perturbation"], *(change(row, what) for what in ("tokens", "bits") for row in rows)]
+        [
+            row["perturbation"] if row is rows[0] else "",
+            row["tokenizer"],
+            *(change(row, name) for name in ("tokens", "bits", "difference")),
+            decision(report, row),
+        ]
         for rows in measured(report)
+        for row in rows
     ]
     return header, cells
 
@@ -166,17 +172,18 @@ def figure(report: Mapping[str, Any]) -> Figure:
     """Return the chart of the page."""
     groups = measured(report)
     drawn = [
-        {name: row[name] for name in ("tokenizer", "title", "tokens", "bits", "bits_low", "bits_high")}
+        {name: row[name] for name in ("tokenizer", "title", "tokens", "bits", "bits_low", "bits_high", "text_lost")}
         for rows in groups
         for row in rows
     ]
     labels = [each["name"] for each in report["tokenizers"]]
+    faint = " Faint: the tokenizer loses text." if any(row["text_lost"] for row in drawn) else ""
     return Figure(
         "bits",
         "Bits that the perturbed text needs in addition, per byte of the original text",
         chart(drawn, labels, [rows[0]["title"] for rows in groups]),
         f"Further right is worse. The axis is compressed beyond {_LINEAR:g}. Mean over the seeds, with "
-        f"{100 * report['confidence']:g} % intervals.",
+        f"{100 * report['confidence']:g} % intervals.{faint}",
         f"{report['n_documents']:,} held-out documents, {report['made']}",
     )
 
@@ -209,11 +216,20 @@ def chart(rows: Rows, labels: Sequence[str], titles: Sequence[str]) -> dict[str,
             alt.Tooltip("bits_high:Q", title="to", format="+.4f"),
         ],
     )
-    whisker = base.mark_rule(strokeWidth=2, opacity=0.55).encode(x=alt.X("bits_low:Q", **x), x2="bits_high:Q")
-    point = base.mark_point(filled=True, size=60, opacity=1).encode(x=alt.X("bits:Q", **x), shape=shape(labels))
+    whisker = base.mark_rule(strokeWidth=2).encode(
+        x=alt.X("bits_low:Q", **x), x2="bits_high:Q", opacity=_unless_lost(0.55)
+    )
+    point = base.mark_point(filled=True, size=60).encode(
+        x=alt.X("bits:Q", **x), shape=shape(labels), opacity=_unless_lost(1)
+    )
     zero = data("zero").mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x="bits:Q")
     height = len(titles) * max(26, 9 * len(labels) + 8) + 20
     return spec(zero + whisker + point, height=height, rows=rows, zero=[{"bits": 0}])
+
+
+def _unless_lost(opacity: float) -> Any:
+    """An opacity that is smaller for tokenizers that lose text."""
+    return alt.condition("datum.text_lost", alt.value(opacity / 3), alt.value(opacity))
 
 
 def _percent(share: float, digits: int = 1) -> str:
