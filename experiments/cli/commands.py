@@ -47,6 +47,7 @@ GROUPS: dict[str, dict[str, Command]] = {
     "results": {
         "compare": Command("compare", "several runs on one page"),
         "reprice": Command("reprice", "a ladder of budgets under other assumptions"),
+        "robustness": Command("robustness", "the models of a run on perturbed text"),
         "status": Command("status", "list the artifacts"),
         "clean": Command("clean", "remove artifacts that nothing needs"),
     },

@@ -214,7 +214,7 @@ def grouped_digits(text: str) -> str:
 
     Numbers with a leading zero, within words, or after a point or a comma stay as they are.
     """
-    return _LARGE_NUMBER.sub(lambda number: f"{int(number[0]):,}", text)
+    return _LARGE_NUMBER.sub(lambda number: _grouped(number[0]), text)
 
 
 def ungrouped_digits(text: str) -> str:
@@ -281,6 +281,11 @@ def _below(n: int, draw: random.Random) -> int:
 def _restyled(name: str, text: str, letters: dict[int, int], share: float, seed: int) -> str:
     draw = _generator(name, text, seed)
     return _WORD_OR_NUMBER.sub(lambda word: word[0].translate(letters) if draw.random() < share else word[0], text)
+
+
+def _grouped(digits: str) -> str:
+    first = len(digits) % 3 or 3  # not by int(), which rejects long numbers
+    return ",".join([digits[:first], *(digits[i : i + 3] for i in range(first, len(digits), 3))])
 
 
 def _wrap(line: str) -> str:

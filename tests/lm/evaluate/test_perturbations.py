@@ -124,6 +124,10 @@ def test_pairs_undo_each_other(text: str) -> None:
         assert unicodedata.normalize("NFKC", random(text, share=1.0)) == unicodedata.normalize("NFKC", text)
 
 
+def test_numbers_of_any_length_are_grouped() -> None:
+    assert perturbations.grouped_digits("1" * 9_001) == "1" + ",111" * 3_000
+
+
 @settings(max_examples=60, deadline=None)
 @given(CODE)
 def test_indentations_are_converted_both_ways(text: str) -> None:
