@@ -215,31 +215,6 @@ def document_ladder(
     )
 
 
-def best_depths(ladders: Mapping[int, Ladder]) -> tuple[Ladder, tuple[int, ...]]:
-    """At every budget, the depth with the lowest mean bits per byte.
-
-    Args:
-        ladders: One arm's ladders by depth, comparable with each other.
-
-    Returns:
-        The ladder of the best depths, and the depth of each rung.
-    """
-    depths = sorted(ladders)
-    first = ladders[depths[0]]
-    for depth in depths[1:]:
-        check_comparable(first, ladders[depth])
-    best = tuple(depths[i] for i in np.argmin([ladders[depth].mean for depth in depths], axis=0))
-    chosen = [ladders[depth].rungs([i]) for i, depth in enumerate(best)]
-    bits = [each.document_bits for each in chosen]
-    merged = replace(
-        first,
-        flops=np.concatenate([each.flops for each in chosen]),
-        bits_per_byte=np.concatenate([each.bits_per_byte for each in chosen], axis=1),
-        document_bits=None if first.document_bits is None else np.concatenate(bits, axis=1),  # type: ignore[arg-type]
-    )
-    return merged, best
-
-
 def check_comparable(reference: Ladder, other: Ladder, *, tolerance: float = 0.01) -> None:
     """Reject two arms that were not measured on the same documents, sources, seeds and budgets.
 

@@ -12,7 +12,6 @@ from lm.evaluate.bits_per_byte import Grouping
 from lm.scaling.estimates import Arm
 from lm.scaling.ladder import (
     HeldOut,
-    best_depths,
     check_comparable,
     document_ladder,
     measured_ladder,
@@ -84,18 +83,6 @@ def test_documents_without_weight_are_not_drawn():
     ladder = document_ladder("a", [1e15], nats, one, seeds=[0])
     assert ladder.resampled(200, seed=0) is None
     assert Arm.of(ladder).points.intervals(0.95) is None
-
-
-def test_the_best_depth_of_each_rung():
-    rng = np.random.default_rng(0)
-    flops = np.array([1e15, 1e16, 1e17])
-    shallow, deep = with_documents(rng, {"a": REFERENCE, "b": REFERENCE}, flops=flops).values()
-    deep = dataclasses.replace(deep, bits_per_byte=shallow.bits_per_byte * np.array([[1.1, 0.9, 0.8]]), name="a")
-    best, depths = best_depths({8: deep, 4: shallow})
-    assert depths == (4, 8, 8)
-    assert best.mean == pytest.approx(shallow.mean * np.array([1, 0.9, 0.8]))
-    assert np.array_equal(best.document_bits[:, 1:], deep.document_bits[:, 1:])
-    assert np.array_equal(best.document_bits[:, 0], shallow.document_bits[:, 0])
 
 
 def test_arms_are_compared_on_the_same_text_budgets_and_seeds_only():
