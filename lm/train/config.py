@@ -141,11 +141,6 @@ class TrainConfig:
                 f"warmup_fraction={self.warmup_fraction} and decay_fraction={self.decay_fraction} overlap; "
                 "they must be at least 0 and add up to at most 1"
             )
-        if self.decay != "cosine" and (self.warmup_steps or 0) > self.steps * (1 - self.decay_fraction):
-            raise UserError(
-                f"warmup_steps={self.warmup_steps} and decay_fraction={self.decay_fraction} overlap in a run of "
-                f"{self.steps} steps; use a longer run or fewer warmup_steps"
-            )
 
     @property
     def steps(self) -> int:
@@ -154,7 +149,16 @@ class TrainConfig:
 
     @property
     def schedule(self) -> Schedule:
-        """Learning-rate schedule of the run."""
+        """Learning-rate schedule of the run.
+
+        Raises:
+            UserError: If the run is too short for its warm-up and decay.
+        """
+        if self.decay != "cosine" and (self.warmup_steps or 0) > self.steps * (1 - self.decay_fraction):
+            raise UserError(
+                f"warmup_steps={self.warmup_steps} and decay_fraction={self.decay_fraction} overlap in a run of "
+                f"{self.steps} steps; use a longer run or fewer warmup_steps"
+            )
         warmup = self.warmup_fraction * self.steps if self.warmup_steps is None else self.warmup_steps
         return Schedule(self.steps, warmup, self.decay_fraction * self.steps, self.decay)
 

@@ -96,4 +96,4 @@ def test_trunk_that_is_longer_than_the_run_is_rejected(shards, tmp_path):
 
 def test_warmup_that_reaches_into_the_decay_is_rejected():
     with pytest.raises(UserError, match=r"warmup_steps=17 and decay_fraction=0\.2 overlap in a run of 20 steps"):
-        dataclasses.replace(CONFIG, warmup_steps=17)
+        _ = dataclasses.replace(CONFIG, warmup_steps=17).schedule
