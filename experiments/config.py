@@ -141,12 +141,16 @@ class LmConfig:
     Attributes:
         model: Shape of the model.
         train: Settings of the training.
+        depths: Numbers of layers to train models with, each as if it were `lm.model.n_layers`; empty for that number
+            alone. Several need `budget=equal_flops` and `budget.train_flops`, because a budget in bytes gives a deeper
+            model more FLOPs.
         n_seeds: Models per tokenizer, with the seeds `train.seed`, `train.seed` + 1, ... At least three are required to
             measure the spread between training runs, which a claim about tokenizers has to exceed.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    depths: list[int] = field(default_factory=list)
     n_seeds: int = 1
 
 
@@ -163,32 +167,39 @@ class BudgetConfig:
             `equal_steps`: the same number of steps.
             In every mode, contexts are equal in bytes unless `lm.train.context_tokens` is set.
         train_bytes: Bytes of training text that the first model reads.
-        ladder: Smaller budgets at which models are trained and compared too, as shares of `train_bytes` (below 1) or
-            in bytes. All budgets of one arm and seed share a trunk if `lm.train.warmup_steps` and
-            `lm.train.context_sample_bytes` are set and `lm.train.decay` is not `cosine`.
-        tolerance: Accepted relative difference between two models in the equal quantity.
+        train_flops: Training FLOPs of the first model, instead of `train_bytes`. They are converted to steps once the
+            shards exist. Requires `lm.train.context_sample_bytes` or `lm.train.context_tokens`, so that the FLOPs of a
+            step do not depend on the budget.
+        ladder: Smaller budgets at which models are trained and compared too, as shares of the largest (below 1) or in
+            its unit: bytes, or FLOPs if `train_flops` is set. All budgets of one arm and seed share a trunk if
+            `lm.train.warmup_steps` and `lm.train.context_sample_bytes` are set and `lm.train.decay` is not `cosine`.
+        tolerance: Accepted relative difference between two models in the equal quantity, and with `equal_flops` from
+            `train_flops`.
     """
 
     mode: str = "equal_bytes"
     train_bytes: int = 12_000_000
+    train_flops: float | None = None
     ladder: list[float] = field(default_factory=list)
     tolerance: float = 0.01
 
     def rungs(self) -> list[int]:
-        """Bytes of every budget of the ladder, smallest first; the last is `train_bytes`.
+        """Every budget of the ladder in bytes, or in FLOPs if `train_flops` is set; smallest first.
 
         Raises:
-            UserError: If an entry of the ladder is not a budget between 0 and `train_bytes`.
+            UserError: If an entry of the ladder is not between 0 and the largest budget.
         """
-        found = {self.train_bytes}
+        name, unit, largest = "train_bytes", "bytes", self.train_bytes
+        if self.train_flops is not None:
+            name, unit, largest = "train_flops", "FLOPs", round(self.train_flops)
+        found = {largest}
         for entry in self.ladder:
-            n_bytes = round(entry * self.train_bytes if entry <= 1 else entry)
-            if not 0 < n_bytes <= self.train_bytes:
+            amount = round(entry * largest if entry <= 1 else entry)
+            if not 0 < amount <= largest:
                 raise UserError(
-                    f"budget.ladder has {entry:g}: use shares of budget.train_bytes below 1, or bytes up to "
-                    f"{self.train_bytes:,}"
+                    f"budget.ladder has {entry:g}: use shares of budget.{name} below 1, or {unit} up to {largest:,}"
                 )
-            found.add(n_bytes)
+            found.add(amount)
         return sorted(found)
 
 

@@ -46,7 +46,7 @@ def run(argv: list[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace) -> None:
     from experiments.report import ladder as page  # imports Altair, which is slow and not needed for `--help`
     from experiments.stages import ladder
-    from lm.scaling.reprice import reprice
+    from lm.scaling.depths import reprice_depths
 
     reporter = Reporter()
     record = find(arguments.run)
@@ -56,9 +56,9 @@ def _run(arguments: argparse.Namespace) -> None:
     usual = [text for key, text in own.items() if key.partition(".")[0] == "deployment" and "deployment" not in given]
     chosen = assumptions([text for text in usual if text.partition("=")[0] not in given] + arguments.settings)
     tolerance = arguments.tolerance or float(own.get("budget.tolerance", "=0.01").partition("=")[2])
-    arms, unit_bytes, sources, cluster = load(record, arguments.artifacts)
-    found = reprice(
-        arms,
+    depths, unit_bytes, sources, cluster = load(record, arguments.artifacts)
+    found = reprice_depths(
+        depths,
         unit_bytes,
         sources,
         chosen.deployment,
@@ -68,7 +68,7 @@ def _run(arguments: argparse.Namespace) -> None:
         tolerance=tolerance,
         confidence=record.rungs[0].confidence,
     )
-    found["title"] = f"{len(arms)} tokenizers over compute"
+    found["title"] = f"{len(found['arms'])} tokenizers over compute"
     arguments.out.mkdir(parents=True, exist_ok=True)
     write_json(arguments.out / NUMBERS, found)
     write_whole(arguments.out / PAGE, page.render(found))
@@ -139,24 +139,26 @@ def load(record: Run, artifacts: Path | None = None) -> Measurements:
         UserError: If an artifact is missing.
     """
     from experiments.results import Scores, TrainedModel
-    from experiments.stages.ladder import Measurements, measured, units
+    from experiments.stages.ladder import Measurements, by_depth, measured, units
     from experiments.store.artifacts import Store
     from lm.evaluate.bits_per_byte import Evaluation
 
     store = Store(artifacts or Path(record.store))
-    arms: list[Any] = []
+    depths: dict[int | None, list[Any]] = {}
     first: Evaluation | None = None
-    for place, arm in enumerate(record.rungs[0].arms):
-        rungs = []
-        for rung in record.rungs:
-            models = store.open_all(rung.arms[place].lms, TrainedModel)
-            scores = store.open_all(rung.arms[place].evaluations, Scores)
-            evaluations = [Evaluation.load(each.path) for each in scores]
-            first = first or evaluations[0]
-            rungs.append(list(zip((model.contents for model in models), evaluations, strict=True)))
-        arms.append(measured(arm.label, arm.vocab_size, rungs))
+    for depth, own in by_depth(record.rungs).items():
+        depths[depth] = []
+        for place, arm in enumerate(own[0].arms):
+            rungs = []
+            for rung in own:
+                models = store.open_all(rung.arms[place].lms, TrainedModel)
+                scores = store.open_all(rung.arms[place].evaluations, Scores)
+                evaluations = [Evaluation.load(each.path) for each in scores]
+                first = first or evaluations[0]
+                rungs.append(list(zip((model.contents for model in models), evaluations, strict=True)))
+            depths[depth].append(measured(arm.label, arm.vocab_size, rungs))
     assert first is not None
-    return Measurements(arms, *units(first))
+    return Measurements(depths, *units(first))
 
 
 if __name__ == "__main__":

@@ -452,10 +452,12 @@ class ComparisonRecord(Contents):
     Attributes:
         arms: The arms.
         confidence: Confidence of all intervals.
+        depth: Number of layers of the models, if it was configured by `lm.depths`.
     """
 
     arms: list[ArmRecord]
     confidence: float
+    depth: int | None = None
 
     @classmethod
     def load(cls, values: Mapping[str, Any]) -> Self:

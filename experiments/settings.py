@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LEFT_OUT = {
     *("bpe.vocab_size", "bpe.train_size", "superbpe.vocab_size"),
     *("corpus.batch_bytes", "corpus.document_limit_bytes", "shards.tokens_per_shard"),
-    *("budget.train_bytes", "budget.ladder", "budget.tolerance", "lm.train.seed"),
+    *("budget.train_bytes", "budget.train_flops", "budget.ladder", "budget.tolerance", "lm.train.seed"),
     *(f"lm.train.{name}" for name in FREE_TO_CHANGE),
 }
 
@@ -45,9 +45,16 @@ def resolved(config: Config, arm: Arm, revision: str | None = None) -> dict[str,
         found |= _flat("superbpe", arm.superbpe)
         keys = {"superbpe.transition", "superbpe.transition_merges"}
         del found[(keys - {arm.transition_key}).pop()]
-    parts = {"corpus": config.corpus, "shards": config.shards, "lm.model": config.lm.model, "lm.train": config.lm.train}
-    for name, part in {**parts, "budget": config.budget}.items():
-        found |= _flat(name, part)
+    return _kept(found | _flat("corpus", config.corpus) | _flat("shards", config.shards)) | of_models(config)
+
+
+def of_models(config: Config) -> dict[str, Any]:
+    """Return the part of `resolved` that decides the models of one depth and budget."""
+    lm = config.lm
+    return _kept(_flat("lm.model", lm.model) | _flat("lm.train", lm.train) | _flat("budget", config.budget))
+
+
+def _kept(found: dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in found.items() if key not in _LEFT_OUT}
     settings: dict[str, Any] = json.loads(json.dumps(kept))
     return settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing
 
 from experiments.arms import check_arms
@@ -35,6 +36,29 @@ def validate(config: Config) -> None:
         )
     if config.runner.memory_mb is not None and config.runner.memory_mb < 1:
         raise UserError(f"runner.memory_mb={config.runner.memory_mb} must be at least 1, or null for no limit")
-    for n_bytes in config.budget.rungs():
-        dataclasses.replace(config.lm.train, train_bytes=n_bytes)  # checks the settings of every run
+    _check_budgets(config)
     check_arms(config)
+
+
+def _check_budgets(config: Config) -> None:
+    """Raise a UserError for mistakes in the sizes of models and runs."""
+    budget, lm = config.budget, config.lm
+    for n_layers in lm.depths:
+        lm.model.of_depth(n_layers)  # checks the shape
+    if len(set(lm.depths)) > 1 and (budget.mode != "equal_flops" or budget.train_flops is None):
+        raise UserError(
+            f"lm.depths={lm.depths}: models of several depths are compared at equal training FLOPs; add "
+            "budget=equal_flops budget.train_flops=FLOPS"
+        )
+    if budget.train_flops is None:
+        for n_bytes in budget.rungs():
+            _ = dataclasses.replace(lm.train, train_bytes=n_bytes).schedule  # checks the settings of every run
+        return
+    if not 1 <= budget.train_flops < math.inf:
+        raise UserError(f"budget.train_flops={budget.train_flops:g} must be at least 1, or null for budget.train_bytes")
+    if lm.train.context_sample_bytes is None and lm.train.context_tokens is None:
+        raise UserError(
+            "budget.train_flops needs contexts that do not depend on the budget; set lm.train.context_sample_bytes "
+            "(1_000_000, for example), or lm.train.context_tokens"
+        )
+    budget.rungs()

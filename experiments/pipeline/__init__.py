@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from experiments.arms import resolve_arms
 from experiments.cli.console import Reporter
 from experiments.logging.tracking import Tracker, tables
+from experiments.settings import of_models
 from experiments.stages import documents, text
 from experiments.stages.context import Context
 from experiments.stages.make_tokenizers import make_tokenizers
@@ -27,11 +28,16 @@ if TYPE_CHECKING:
 
     from experiments.config import Config
     from experiments.logging.tracking import Labels
-    from experiments.results import TrainedModel
+    from experiments.results import ShardsFolder, TrainedModel
     from experiments.stages.comparison import Result
+    from experiments.stages.forecast import Training
     from experiments.stages.text import Text
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
+    from lm.train.config import TrainConfig
+
+    Pair = tuple[ArmTokenizer, Artifact[ShardsFolder]]
+    """Tokenizer and training shards of an arm."""
 
 STAGES = ("count", "train_bpe", "train_superbpe", "shard_corpus", "train_lm", "evaluate", "report")
 
@@ -42,7 +48,7 @@ class Outcome(NamedTuple):
     Attributes:
         result: Comparison at the full budget.
         page: Path of the report.
-        rungs: Comparison at every budget of the ladder, smallest first; the last is `result`.
+        rungs: Comparison at every budget of the ladder, smallest first, of every depth; `result` is one of them.
     """
 
     result: Result | None = None
@@ -119,8 +125,8 @@ def _run(context: Context, last: int) -> Outcome:
 
 def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmTokenizer]) -> Outcome:
     """Make the shards, models, scores and the report."""
-    from experiments.stages import budget, evaluation, forecast, ladder, models, verdict
-    from experiments.stages.comparison import ArmModels, of_seed
+    from experiments.stages import evaluation, forecast, ladder, models, verdict
+    from experiments.stages.comparison import ArmModels
 
     described = documents.describe(context, corpus)
     verdict.warn_of_few(context, described.contents.n_documents, len(described.contents.names.get("source", [])))
@@ -133,36 +139,79 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     if last < STAGES.index("train_lm"):
         return Outcome()
     pairs = list(zip(tokenizers, training, strict=True))
-    rungs, seeds = context.rungs(), context.seeds()
     # Plan before training, so that errors appear early.
-    plans = [[budget.plan(seeded, pairs) for seeded in rung.seeds()] for rung in rungs]
-    costs = [forecast.cost(context, *pair, [rung[0][place] for rung in plans]) for place, pair in enumerate(pairs)]
-    training_left = forecast.Training(context, costs * len(seeds))
-    # Train seed by seed: all arms can then be compared long before the last seed is trained.
-    by_seed: list[list[list[Artifact[TrainedModel]]]] = []
-    for i, seeded in enumerate(seeds):
-        by_seed.append([])
-        for place, (arm, shards) in enumerate(pairs):
-            made = models.train_lms(seeded, of_seed(arm, i), shards, [rung[i][place] for rung in plans])
-            training_left.done(made)
-            by_seed[-1].append(made)
+    ladders = [_planned(deep, pairs) for deep in context.depths()]
+    costs = [
+        forecast.cost(each.rungs[-1], *pair, [rung[0][place] for rung in each.plans])
+        for each in ladders
+        for _ in range(context.config.lm.n_seeds)
+        for place, pair in enumerate(pairs)
+    ]
+    progress = forecast.Training(context, costs)
+    trained = [_train(each, pairs, progress) for each in ladders]
     if last < STAGES.index("evaluate"):
         return Outcome()
-    by_arm = list(zip(*by_seed, strict=True))  # the models of every seed and rung
-    results = []
-    for number, rung in enumerate(rungs):
-        lms = [[seed[number] for seed in of_arm] for of_arm in by_arm]
-        arms = [ArmModels(*made) for made in zip(tokenizers, training, heldout, lms, strict=True)]
-        name = f"rung {number + 1}" if len(rungs) > 1 else ""
-        results.append(evaluation.evaluate(rung, corpus, arms, described, name))
-    result = results[-1]
-    page = _report(context, corpus, result) if last >= STAGES.index("report") else None
-    verdict.show(context, result)
+    rungs: list[tuple[Context, Result]] = []
+    for each, models_of in zip(ladders, trained, strict=True):
+        for number, (rung, lms) in enumerate(zip(each.rungs, models_of, strict=True), 1):
+            named = [dataclasses.replace(arm, settings=arm.settings | of_models(rung.config)) for arm in tokenizers]
+            arms = [ArmModels(*made) for made in zip(named, training, heldout, lms, strict=True)]
+            name = f"{each.name} rung {number}" if len(each.rungs) > 1 else each.name
+            rungs.append((rung, evaluation.evaluate(rung, corpus, arms, described, name.strip())))
+    n_rungs = len(ladders[0].rungs)
+    # The comparison at the largest budget shows one depth for all arms.
+    shown, result = min(rungs[n_rungs - 1 :: n_rungs], key=lambda found: found[1].mean_loss)
+    results = [each for _, each in rungs]
+    page = _report(shown, corpus, result) if last >= STAGES.index("report") else None
+    verdict.show(shown, result)
     if len(results) > 1:
         ladder.show(context, results)
+    if len(ladders) > 1:
+        context.reporter.say(
+            f"The report and the table of the largest budget show the models of depth {result.depth}, which have the "
+            "lowest loss, mean over the tokenizers."
+        )
     if page is not None:
         context.reporter.say(f"report: {page}")
     return Outcome(result, page, results)
+
+
+class _Ladder(NamedTuple):
+    """The budgets of one depth.
+
+    Attributes:
+        name: Name of the depth; empty if there is only one.
+        rungs: A context per budget, smallest first.
+        plans: Training settings by budget, seed and arm.
+    """
+
+    name: str
+    rungs: list[Context]
+    plans: list[list[list[TrainConfig]]]
+
+
+def _planned(context: Context, pairs: Sequence[Pair]) -> _Ladder:
+    from experiments.stages import budget
+
+    name = "".join(f" depth {n_layers}" for n_layers in context.config.lm.depths)
+    rungs = budget.rungs(context, *pairs[0])
+    return _Ladder(name, rungs, [[budget.plan(seeded, pairs) for seeded in rung.seeds()] for rung in rungs])
+
+
+def _train(ladder: _Ladder, pairs: Sequence[Pair], progress: Training) -> list[list[list[Artifact[TrainedModel]]]]:
+    """Train the models of one depth; return them by budget, arm and seed."""
+    from experiments.stages import models
+    from experiments.stages.comparison import of_seed
+
+    # Train seed by seed: all arms can then be compared long before the last seed is trained.
+    by_arm: list[list[list[Artifact[TrainedModel]]]] = [[] for _ in pairs]
+    for i, seeded in enumerate(ladder.rungs[-1].seeds()):
+        for place, (arm, shards) in enumerate(pairs):
+            plans = [rung[i][place] for rung in ladder.plans]
+            made = models.train_lms(seeded, of_seed(arm, i), shards, plans, ladder.name)
+            progress.done(made)
+            by_arm[place].append(made)
+    return [[[seed[number] for seed in of_arm] for of_arm in by_arm] for number in range(len(ladder.rungs))]
 
 
 def _report(context: Context, corpus: Text, result: Result) -> Path:

@@ -1,7 +1,7 @@
 """Training budgets that make the comparison fair.
 
-The reference's model trains on `budget.train_bytes`. The number of steps of the other models follows from the budget
-mode. Learning-rate schedules are relative to each run's own length.
+The reference's model trains on `budget.train_bytes`, or with `budget.train_flops`. The number of steps of the other
+models follows from the budget mode. Learning-rate schedules are relative to each run's own length.
 """
 
 from __future__ import annotations
@@ -69,28 +69,76 @@ class Run(NamedTuple):
         return steps * self.step.of_mode(mode)
 
 
+def rungs(context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder]) -> list[Context]:
+    """Return one context per budget of the ladder, smallest first.
+
+    This is where budgets in FLOPs become bytes, by the FLOPs per step of the reference's model with the first seed.
+
+    Args:
+        context: Context of the run, with one depth.
+        arm: The reference.
+        shards: Its shards of the training text.
+
+    Raises:
+        UserError: If a budget in FLOPs is less than one step.
+    """
+    budget, lm = context.config.budget, context.config.lm
+    in_flops = budget.train_flops is not None
+    per_step = open_run(context, arm, shards).step.flops if in_flops else 0.0
+    found = []
+    for amount in budget.rungs():
+        n_bytes = _steps(amount, per_step) * lm.train.bytes_per_step if in_flops else amount
+        if n_bytes < 1:
+            raise UserError(
+                f"a budget of {amount:.3g} FLOPs is less than one step of {arm.label}'s model ({per_step:.3g}); use a "
+                "larger budget.train_flops"
+            )
+        config = dataclasses.replace(
+            context.config,
+            budget=dataclasses.replace(budget, train_bytes=n_bytes, train_flops=amount if in_flops else None),
+            lm=dataclasses.replace(lm, train=dataclasses.replace(lm.train, train_bytes=n_bytes)),
+        )
+        found.append(dataclasses.replace(context, config=config))
+    return found
+
+
 def plan(context: Context, pairs: Sequence[tuple[ArmTokenizer, Artifact[ShardsFolder]]]) -> list[TrainConfig]:
-    """Plan the training of each arm's model; the first arm is the reference.
+    """Plan the training of each arm's model.
+
+    Args:
+        context: A context from `rungs`, with one seed.
+        pairs: Tokenizer and shards of each arm; the first is the reference.
 
     Raises:
         UserError: If the budget cannot be met within its tolerance.
     """
     config, budget = context.config.lm.train, context.config.budget
     runs = [open_run(context, *pair) for pair in pairs]
-    target = config.steps * runs[0].step.of_mode(budget.mode)
+    target = _given(budget) or config.steps * runs[0].step.of_mode(budget.mode)
     plans = []
     for (arm, _), run in zip(pairs, runs, strict=True):
         # Contexts of equal bytes: equal steps give equal bytes, up to rounding to whole tokens.
-        as_it_is = run is runs[0] or (budget.mode == "equal_bytes" and config.context_tokens is None)
-        steps = config.steps if as_it_is else int(target / run.step.of_mode(budget.mode) + 1e-6)
+        as_it_is = budget.mode == "equal_bytes" and config.context_tokens is None
+        steps = config.steps if as_it_is else _steps(target, run.step.of_mode(budget.mode))
         if steps < 1:
             raise UserError(
                 f"budget.mode={budget.mode}: {target:.4g} is less than one step of {arm.label}'s model; use a "
-                "larger budget.train_bytes"
+                "larger budget"
             )
         plans.append(config if steps == config.steps else dataclasses.replace(config, max_steps=steps))
+        _ = plans[-1].schedule  # checks its length
     _check(budget, [run.total(budget.mode, plan.steps) for run, plan in zip(runs, plans, strict=True)])
     return plans
+
+
+def _given(budget: BudgetConfig) -> float | None:
+    """The equal quantity, if it is configured; otherwise that of the reference's model."""
+    return budget.train_flops if budget.mode == "equal_flops" else None
+
+
+def _steps(total: float, per_step: float) -> int:
+    """The most steps that do not exceed a total, up to rounding errors."""
+    return int(total / per_step + 1e-6)
 
 
 def open_run(context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder]) -> Run:
@@ -113,12 +161,16 @@ def check(context: Context, runs: Sequence[Amounts]) -> None:
 
 
 def _check(budget: BudgetConfig, amounts: Sequence[float]) -> None:
-    if max(amounts) > min(amounts) * (1 + budget.tolerance):
+    given = _given(budget)
+    compared = [*amounts] if given is None else [given, *amounts]
+    if max(compared) > min(compared) * (1 + budget.tolerance):
         what = {"flops": "FLOPs"}.get(budget.mode.removeprefix("equal_"), budget.mode.removeprefix("equal_"))
         values = " and ".join(f"{amount:,.0f}" for amount in amounts)
+        target = "" if given is None else f" instead of {given:,.0f}"
         raise UserError(
-            f"budget.mode={budget.mode}, but the models train on {values} {what}; a longer lm.train.context_bytes or a "
-            f"larger budget.train_bytes reduces the difference, or budget.tolerance={_rounded_up(amounts):g} accepts it"
+            f"budget.mode={budget.mode}, but the models train on {values} {what}{target}; a longer "
+            "lm.train.context_bytes or a larger budget reduces the difference, or "
+            f"budget.tolerance={_rounded_up(compared):g} accepts it"
         )
 
 

@@ -128,11 +128,13 @@ class Result:
         arms: The arms. For a single run, the reference comes first.
         comparisons: Keyed by indices into `arms`: `[0, 1]` compares the second arm with the first.
         fixed_reference: Whether the first arm was chosen as the reference.
+        depth: Number of layers of the models, if it is configured by `lm.depths`.
     """
 
     arms: Sequence[ArmResult]
     comparisons: Mapping[tuple[int, int], Comparison]
     fixed_reference: bool = False
+    depth: int | None = None
 
     @property
     def labels(self) -> list[str]:
@@ -143,6 +145,11 @@ class Result:
     def n_seeds(self) -> int:
         """Number of models per arm."""
         return len(self.arms[0].lms)
+
+    @property
+    def mean_loss(self) -> float:
+        """Mean bits per byte of the arms."""
+        return fmean(each.scores.bits_per_byte for each in self.arms)
 
     @property
     def ranked(self) -> list[int]:

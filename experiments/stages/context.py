@@ -38,20 +38,18 @@ class Context:
             for i in range(lm.n_seeds)
         ]
 
-    def rungs(self) -> list[Context]:
-        """Return one context per rung of `budget.ladder`, smallest budget first."""
-        budget, lm = self.config.budget, self.config.lm
+    def depths(self) -> list[Context]:
+        """Return one context per depth of `lm.depths`, shallowest first; this one if it is empty."""
+        lm = self.config.lm
         return [
             dataclasses.replace(
                 self,
                 config=dataclasses.replace(
-                    self.config,
-                    budget=dataclasses.replace(budget, train_bytes=n_bytes, ladder=[]),
-                    lm=dataclasses.replace(lm, train=dataclasses.replace(lm.train, train_bytes=n_bytes)),
+                    self.config, lm=dataclasses.replace(lm, model=lm.model.of_depth(n_layers), depths=[n_layers])
                 ),
             )
-            for n_bytes in budget.rungs()
-        ]
+            for n_layers in sorted(set(lm.depths))
+        ] or [self]
 
     def done(self, stage: str, artifact: Artifact[Any], what: str, row: Mapping[str, Any] | None = None) -> None:
         """Report that a stage is done, and log it.

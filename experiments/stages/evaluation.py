@@ -41,11 +41,11 @@ def evaluate(
     """Score every arm's models on the held-out documents, and compare the arms.
 
     Args:
-        context: Context of the run.
+        context: Context of the run, with one depth.
         text: The corpus.
         arms: The tokenizers and their models, with the same number of seeds each; the reference comes first.
         documents: Sources and scripts of the held-out documents.
-        rung: Name of the rung of the ladder of budgets, if there are several.
+        rung: Name of the depth and of the rung of the ladder of budgets, if there are several.
 
     Raises:
         UserError: If held-out text may have been trained on, or the models were not trained on equal budgets.
@@ -59,7 +59,8 @@ def evaluate(
     for (i, j), comparison in comparisons.items():
         names = {"a": results[i].key, "b": results[j].key, "train_bytes": context.config.budget.train_bytes}
         context.tracker.log(f"comparison/{rung}" if rung else "comparison", {**names, **comparison.summary()})
-    return Result(results, comparisons, fixed_reference=True)
+    depth = next(iter(context.config.lm.depths), None)
+    return Result(results, comparisons, fixed_reference=True, depth=depth)
 
 
 def check_heldout(corpus: str, arm: ArmModels) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from experiments.cli.console import si
+from experiments.results import ComparisonRecord
+from experiments.stages.comparison import Result
 from lm.evaluate.bits_per_byte import SOURCE, Grouping
-from lm.scaling.reprice import Measured, reprice
+from lm.scaling.depths import reprice_depths
+from lm.scaling.reprice import Measured
 from lm.scaling.verdict import flops_text
 from tokenizer.errors import UserError
 
@@ -20,22 +23,25 @@ if TYPE_CHECKING:
 
     from experiments.cli.console import Reporter
     from experiments.results import TrainedModel
-    from experiments.stages.comparison import Result
     from experiments.stages.context import Context
     from lm.evaluate.bits_per_byte import Evaluation
+
+
+R = TypeVar("R", Result, ComparisonRecord)
 
 
 class Measurements(NamedTuple):
     """Everything that is measured on a ladder.
 
     Attributes:
-        arms: The arms, with losses by unit of sampling; the first is the reference.
+        depths: The arms, with losses by unit of sampling, for every number of layers in `lm.depths`, or for None; the
+            first arm is the reference.
         unit_bytes: int64[n_units], bytes of each unit: a document, or a source if whole sources are resampled.
         sources: Source of each unit.
         cluster: Unit of sampling: "document" or "source".
     """
 
-    arms: list[Measured]
+    depths: dict[int | None, list[Measured]]
     unit_bytes: NDArray[np.int64]
     sources: Grouping
     cluster: str
@@ -76,23 +82,48 @@ def measurements(rungs: Sequence[Result]) -> Measurements:
     """Return the measurements of all arms.
 
     Args:
-        rungs: The comparison at every budget, smallest first, with the same arms in the same order.
+        rungs: The comparison at every budget, smallest first, of every depth, with the same arms in the same order.
     """
-    arms = [
-        measured(
-            found[0].label,
-            found[0].tokenizer.vocab_size,
-            [list(zip((lm.contents for lm in each.lms), each.evaluations, strict=True)) for each in found],
-        )
-        for found in zip(*(rung.arms for rung in rungs), strict=True)
-    ]
-    return Measurements(arms, *units(rungs[0].arms[0].evaluations[0]))
+    depths = {
+        depth: [
+            measured(
+                found[0].label,
+                found[0].tokenizer.vocab_size,
+                [list(zip((lm.contents for lm in each.lms), each.evaluations, strict=True)) for each in found],
+            )
+            for found in zip(*(rung.arms for rung in own), strict=True)
+        ]
+        for depth, own in by_depth(rungs).items()
+    }
+    return Measurements(depths, *units(rungs[0].arms[0].evaluations[0]))
+
+
+def by_depth(rungs: Sequence[R]) -> dict[int | None, list[R]]:
+    """Group comparisons by the depth of their models."""
+    found: dict[int | None, list[R]] = {}
+    for each in rungs:
+        found.setdefault(each.depth, []).append(each)
+    return found
 
 
 def loss_table(arms: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Columns and rows of the table of bits per byte by budget, from the arms of `lm.scaling.reprice.reprice`."""
     columns = ["training FLOPs", *(f"{flops_text(flops)}" for flops in arms[0]["curve"]["flops"])]
     return columns, [[arm["name"], *(f"{bits:.4f}" for bits in arm["curve"]["bits_per_byte"])] for arm in arms]
+
+
+def depth_table(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of the table of bits per byte by depth and budget; the best depth of a budget is marked."""
+    chosen = {arm["name"]: arm["depths"] for arm in found["arms"]}
+    columns, _ = loss_table(found["arms"])
+    rows = []
+    for place, arm in enumerate(found["arms"]):
+        for depth in found["depths"]:
+            values = depth["arms"][place]["bits_per_byte"]
+            marks = ["*" if best == depth["n_layers"] else " " for best in chosen[arm["name"]]]
+            cells = [f"{bits:.4f}{mark}" for bits, mark in zip(values, marks, strict=True)]
+            rows.append([f"{arm['name']}, depth {depth['n_layers']}", *cells])
+    return columns, rows
 
 
 def cost_table(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -118,21 +149,34 @@ def cost_table(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def sentences(found: Mapping[str, Any]) -> list[str]:
-    """What the gaps of all arms to the reference show, one sentence per arm and statement."""
-    return [
+    """What the gaps of all arms to the reference show, one sentence per arm and statement, and the chosen depths."""
+    return _depths(found) + [
         f"{gap['arm']} against {gap['reference']}: {statement}."
         for gap in found["gaps"]
         for statement in gap["statements"]
     ]
 
 
+def _depths(found: Mapping[str, Any]) -> list[str]:
+    """The depth of every budget, if there are several depths."""
+    if "depths" not in found:
+        return []
+    tried = [depth["n_layers"] for depth in found["depths"]]
+    chosen = "; ".join(f"{arm['name']} {', '.join(map(str, arm['depths']))}" for arm in found["arms"])
+    said = f"Depths of the budgets, smallest budget first: {chosen}. They have the lowest loss, mean over the seeds."
+    said += " They are chosen on the text that they are scored on, so the losses are slightly too low."
+    if {tried[0], tried[-1]} & {depth for arm in found["arms"] for depth in arm["depths"]}:
+        said += f" Where they are {tried[0]} or {tried[-1]}, the best depth may be outside of lm.depths."
+    return [said]
+
+
 def show(context: Context, rungs: Sequence[Result]) -> None:
     """Print the comparison over the ladder: loss by budget, cost of serving, and what the gaps show."""
-    arms, unit_bytes, sources, cluster = measurements(rungs)
+    depths, unit_bytes, sources, cluster = measurements(rungs)
     confidence = rungs[0].arms[0].scores.confidence
     try:
-        found = reprice(
-            arms,
+        found = reprice_depths(
+            depths,
             unit_bytes,
             sources,
             context.config.deployment,
@@ -148,6 +192,8 @@ def show(context: Context, rungs: Sequence[Result]) -> None:
 
 def print_result(reporter: Reporter, found: Mapping[str, Any]) -> None:
     """Print the tables and sentences of a result of `lm.scaling.reprice.reprice`."""
+    if "depths" in found:
+        reporter.table("Held-out bits per byte by depth and budget (* best depth)", *depth_table(found))
     reporter.table("Held-out bits per byte by budget", *loss_table(found["arms"]))
     reporter.table("Serving the model of deployment, at the largest budget", *cost_table(found))
     for sentence in sentences(found):

@@ -109,7 +109,11 @@ def open_shards(artifact: Artifact[ShardsFolder], arm: ArmTokenizer) -> Shards:
 
 
 def train_lms(
-    context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder], plans: Sequence[TrainConfig]
+    context: Context,
+    arm: ArmTokenizer,
+    shards: Artifact[ShardsFolder],
+    plans: Sequence[TrainConfig],
+    depth: str = "",
 ) -> list[Artifact[TrainedModel]]:
     """Train one language model per rung of the ladder of budgets; an interrupted run resumes from its checkpoint.
 
@@ -121,19 +125,21 @@ def train_lms(
         arm: The tokenizer.
         shards: Shards of the training text.
         plans: Training settings of every rung, from `experiments.stages.budget.plan`, shortest first.
+        depth: Name of the depth, if there are several.
     """
     made: list[Artifact[TrainedModel]] = []
     trunk: Artifact[TrainedModel] | None = None
     for number, config in enumerate(plans, 1):
         rung = f" rung {number}" if len(plans) > 1 else ""
+        name = f"{arm.key}{depth}{rung}"
         # A model that exists needs no trunk, but an existing trunk is the beginning of the next.
         if (
             rung
             and config.trunk is not None
             and (_exists(context, shards, config.trunk, "trunk") or not _exists(context, shards, config, "lm"))
         ):
-            trunk = _train(context, arm, shards, config.trunk, f"trunk {arm.key}{rung}", trunk)
-        made.append(_train(context, arm, shards, config, f"lm {arm.key}{rung}", trunk if config.trunk else None))
+            trunk = _train(context, arm, shards, config.trunk, f"trunk {name}", trunk)
+        made.append(_train(context, arm, shards, config, f"lm {name}", trunk if config.trunk else None))
     return made
 
 

@@ -46,7 +46,8 @@ class Run:
         store: Folder of the artifacts.
         artifacts: Names of the artifacts that it made or used.
         results: The comparison, if the run got that far.
-        rungs: With a ladder of budgets: the comparison at every budget, smallest first; the last is `results`.
+        rungs: With a ladder of budgets or several depths: the comparison at every budget, smallest first, of every
+            depth; `results` is one of them.
         report: Path of its report.
         command: The command line.
         started: Start time (UTC).
@@ -145,7 +146,7 @@ def results(result: Result) -> ComparisonRecord:
                 settings=each.arm.settings,
             )
         )
-    return ComparisonRecord(arms=rows, confidence=result.arms[0].scores.confidence)
+    return ComparisonRecord(arms=rows, confidence=result.arms[0].scores.confidence, depth=result.depth)
 
 
 def load(path: Path) -> Run:

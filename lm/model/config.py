@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tokenizer.errors import UserError
 
@@ -42,8 +43,10 @@ class ModelConfig:
     tie_embeddings: bool = False
     vocab_multiple: int = 64
     qk_norm: bool = False
+    _scaled: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_scaled", self.hidden_size == 0)
         if self.hidden_size == 0 and self.n_layers > 0 and self.head_dim > 0:
             n_heads = max(1, round(_ASPECT_RATIO * self.n_layers / self.head_dim))
             object.__setattr__(self, "hidden_size", n_heads * self.head_dim)
@@ -64,6 +67,10 @@ class ModelConfig:
     def from_saved(cls, fields: dict[str, Any]) -> ModelConfig:
         """Read the fields that are stored with a model, under their present or earlier names."""
         return cls(**{_OLD_NAMES.get(name, name): value for name, value in fields.items()})
+
+    def of_depth(self, n_layers: int) -> ModelConfig:
+        """This shape with another number of layers; `hidden_size` follows it if it was not given."""
+        return dataclasses.replace(self, n_layers=n_layers, hidden_size=0 if self._scaled else self.hidden_size)
 
     @property
     def n_heads(self) -> int:

@@ -63,6 +63,31 @@ def test_assumptions_change_the_price_and_not_the_measurements(ladder: Path, tmp
     assert math.isclose(reference["flops"], other["arms"][0]["curve"]["flops"][-1])
 
 
+def test_the_best_depths_of_a_run_are_priced(tiny_module: list[str], tmp_path: Path) -> None:
+    settings = ["lm.train.context_sample_bytes=10_000", "lm.train.bytes_per_step=1024", "arms=[bpe]"]
+    more = ["lm.depths=[1,2]", "budget=equal_flops", "budget.train_flops=1.5e9", "budget.tolerance=0.1"]
+    folder = tmp_path / "run"
+    assert run("evaluate", [*tiny_module, *settings, *more, "budget.ladder=[0.5]", f"hydra.run.dir={folder}"]) == 0
+    found = repriced(folder, tmp_path)
+    record = json.loads((folder / "run.json").read_text())
+    assert [rung["depth"] for rung in record["rungs"]] == [1, 1, 2, 2]
+    largest = [record["rungs"][1], record["rungs"][3]]
+    assert record["results"] == min(largest, key=lambda rung: sum(arm["bits_per_byte"] for arm in rung["arms"]))
+    layers = [rung["arms"][0]["settings"]["lm.model.n_layers"] for rung in record["rungs"]]
+    assert layers == [1, 1, 2, 2]
+    for place, arm in enumerate(found["arms"]):
+        rungs = [rung["arms"][place]["bits_per_byte"] for rung in record["rungs"]]
+        by_depth = {1: rungs[:2], 2: rungs[2:]}
+        assert arm["curve"]["bits_per_byte"] == pytest.approx(
+            [min(pair) for pair in zip(*by_depth.values(), strict=True)]
+        )
+        for number, depth in enumerate(arm["depths"]):
+            assert by_depth[depth][number] == pytest.approx(arm["curve"]["bits_per_byte"][number])
+        for each in found["depths"]:
+            assert each["arms"][place]["bits_per_byte"] == pytest.approx(by_depth[each["n_layers"]])
+    assert "Depths of the budgets" in (tmp_path / "ladder.html").read_text()
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from types import SimpleNamespace
@@ -13,13 +14,12 @@ from experiments.cli.compose import load
 from experiments.cli.main import run
 from experiments.stages import budget
 from experiments.stages.budget import Amounts
+from experiments.stages.context import Context
 from tests.experiments.conftest import run_stages
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from experiments.stages.context import Context
 
 STEPS = {
     "bpe": Amounts(bytes=1000.0, tokens=250.0, steps=1, flops=25e6),
@@ -38,8 +38,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, overrides: list[str]) -> list[int]:
     """Steps of each model's plan, where the base takes 1,000."""
     context = cast("Context", SimpleNamespace(config=load(["budget.train_bytes=8192000", *overrides])))
     monkeypatch.setattr(budget, "open_run", lambda _, trained, __: FakeRun(STEPS[trained.key]))
-    pairs = [(SimpleNamespace(key=key, label=key), None) for key in STEPS]
-    plans = budget.plan(context, cast("Any", pairs))
+    plans = budget.plan(context, pairs())
     assert plans[0] is context.config.lm.train
     return [plan.steps for plan in plans]
 
@@ -69,6 +68,74 @@ def test_a_budget_that_cannot_be_met(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(STEPS, "superbpe", Amounts(1, 1e9, 1, 1))
     with pytest.raises(UserError, match="less than one step of superbpe"):
         planned(monkeypatch, ["budget=equal_tokens"])
+
+
+def flops_rungs(monkeypatch: pytest.MonkeyPatch, overrides: list[str]) -> list[Context]:
+    """Contexts of the rungs of 1e10 FLOPs, 400 steps of the reference."""
+    words = ["budget=equal_flops", "budget.train_flops=1e10", "lm.train.context_sample_bytes=100000", *overrides]
+    monkeypatch.setattr(budget, "open_run", lambda _, trained, __: FakeRun(STEPS[trained.key]))
+    context = Context(load(words), *cast("Any", [None] * 3))
+    return budget.rungs(context, *cast("Any", pairs()[0]))
+
+
+def pairs() -> Any:
+    return [(SimpleNamespace(key=key, label=key), None) for key in STEPS]
+
+
+@pytest.mark.parametrize("entry", ["0.1", "1e9"])
+def test_budgets_in_flops_become_steps_of_the_reference(monkeypatch: pytest.MonkeyPatch, entry: str) -> None:
+    found = flops_rungs(monkeypatch, [f"budget.ladder=[{entry}]", "budget.tolerance=0.02"])
+    assert [rung.config.budget.train_flops for rung in found] == [1e9, 1e10]
+    assert [rung.config.lm.train.train_bytes for rung in found] == [40 * 8192, 400 * 8192]
+    assert [rung.config.budget.train_bytes for rung in found] == [40 * 8192, 400 * 8192]
+    plans = [budget.plan(rung, pairs()) for rung in found]
+    assert [[each.steps for each in plan] for plan in plans] == [[40, 52], [400, 526]]
+    assert [plan[0].max_steps for plan in plans] == [None, None]  # the same model as with a budget in bytes
+
+
+def test_every_seed_has_the_flops_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    (rung,) = flops_rungs(monkeypatch, [])
+    monkeypatch.setitem(STEPS, "bpe", dataclasses.replace(STEPS["bpe"], flops=25.5e6))  # the contexts of another seed
+    assert [each.steps for each in budget.plan(rung, pairs())] == [392, 526]
+
+
+def test_other_modes_follow_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    (rung,) = flops_rungs(monkeypatch, ["budget.mode=equal_tokens"])
+    assert [each.steps for each in budget.plan(rung, pairs())] == [400, 500]
+
+
+def test_flops_that_whole_steps_cannot_meet_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    (rung,) = flops_rungs(monkeypatch, ["budget.train_flops=1.2e8"])
+    with pytest.raises(UserError, match=r"100,000,000 and 114,000,000 FLOPs instead of 120,000,000; .*tolerance=0\.2 "):
+        budget.plan(rung, pairs())
+    with pytest.raises(UserError, match=r"2e\+07 FLOPs is less than one step of bpe's model \(2\.5e\+07\)"):
+        flops_rungs(monkeypatch, ["budget.train_flops=2e7"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["budget.train_flops=0"], "budget.train_flops=0 must be at least 1"),
+        (["budget.train_flops=inf"], "budget.train_flops=inf must be"),
+        (["budget.train_flops=1e10"], "set lm.train.context_sample_bytes"),
+        (
+            ["budget.train_flops=1e10", "lm.train.context_tokens=256", "budget.ladder=[2e10]"],
+            r"budget.ladder has 2e\+10: use shares of budget.train_flops below 1, or FLOPs up to 10,000,000,000",
+        ),
+        (["lm.depths=[2,4]"], r"lm.depths=\[2, 4\]: .* add budget=equal_flops budget.train_flops"),
+        (["lm.depths=[0]"], "n_layers=0"),
+    ],
+)
+def test_impossible_budgets_are_rejected(overrides: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load(overrides)
+
+
+def test_a_budget_in_flops_is_not_limited_by_train_bytes() -> None:
+    words = ["lm.train.warmup_steps=1000", "lm.train.context_sample_bytes=100000", "budget.train_bytes=81920"]
+    with pytest.raises(UserError, match="overlap in a run of 10 steps"):
+        load(words)
+    assert load([*words, "budget.train_flops=1e19"]).budget.rungs() == [10**19]
 
 
 def test_the_budget_is_checked_before_training_with_the_bytes_that_training_counts(
