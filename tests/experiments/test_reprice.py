@@ -64,28 +64,20 @@ def test_assumptions_change_the_price_and_not_the_measurements(ladder: Path, tmp
 
 
 def test_the_best_depths_of_a_run_are_priced(tiny_module: list[str], tmp_path: Path) -> None:
-    settings = ["lm.train.context_sample_bytes=10_000", "lm.train.bytes_per_step=1024", "arms=[bpe]"]
-    more = ["lm.depths=[1,2]", "budget=equal_flops", "budget.train_flops=1.5e9", "budget.tolerance=0.1"]
-    folder = tmp_path / "run"
-    assert run("evaluate", [*tiny_module, *settings, *more, "budget.ladder=[0.5]", f"hydra.run.dir={folder}"]) == 0
-    found = repriced(folder, tmp_path)
-    record = json.loads((folder / "run.json").read_text())
-    assert [rung["depth"] for rung in record["rungs"]] == [1, 1, 2, 2]
-    largest = [record["rungs"][1], record["rungs"][3]]
-    assert record["results"] == min(largest, key=lambda rung: sum(arm["bits_per_byte"] for arm in rung["arms"]))
-    layers = [rung["arms"][0]["settings"]["lm.model.n_layers"] for rung in record["rungs"]]
-    assert layers == [1, 1, 2, 2]
-    for place, arm in enumerate(found["arms"]):
-        rungs = [rung["arms"][place]["bits_per_byte"] for rung in record["rungs"]]
-        by_depth = {1: rungs[:2], 2: rungs[2:]}
-        assert arm["curve"]["bits_per_byte"] == pytest.approx(
-            [min(pair) for pair in zip(*by_depth.values(), strict=True)]
-        )
-        for number, depth in enumerate(arm["depths"]):
-            assert by_depth[depth][number] == pytest.approx(arm["curve"]["bits_per_byte"][number])
-        for each in found["depths"]:
-            assert each["arms"][place]["bits_per_byte"] == pytest.approx(by_depth[each["n_layers"]])
-    assert "Depths of the budgets" in (tmp_path / "ladder.html").read_text()
+    settings = ["lm.train.context_sample_bytes=10_000", "lm.train.bytes_per_step=1024", "arms=[bpe]", "lm.depths=[1,2]"]
+    more = ["budget=equal_flops", "budget.train_flops=1.5e9", "budget.tolerance=0.1", f"hydra.run.dir={tmp_path}"]
+    assert run("evaluate", [*tiny_module, *settings, *more]) == 0
+    found = repriced(tmp_path, tmp_path / "ladder")
+    record = json.loads((tmp_path / "run.json").read_text())
+    points = {rung["depth"]: rung["arms"][0] for rung in record["rungs"]}
+    assert {depth: arm["settings"]["lm.model.n_layers"] for depth, arm in points.items()} == {1: 1, 2: 2}
+    best = min(points, key=lambda depth: points[depth]["bits_per_byte"])
+    assert record["results"]["depth"] == best
+    assert found["arms"][0]["depths"] == [best]
+    for each in found["depths"]:
+        assert each["arms"][0]["bits_per_byte"] == pytest.approx([points[each["n_layers"]]["bits_per_byte"]])
+    assert found["arms"][0]["curve"]["bits_per_byte"] == pytest.approx([points[best]["bits_per_byte"]])
+    assert "Depths of the budgets" in (tmp_path / "ladder" / "ladder.html").read_text()
 
 
 @pytest.mark.parametrize(
