@@ -141,12 +141,13 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     pairs = list(zip(tokenizers, training, strict=True))
     # Plan before training, so that errors appear early.
     ladders = [_planned(deep, pairs) for deep in context.depths()]
-    costs = [
-        forecast.cost(each.rungs[-1], *pair, [rung[0][place] for rung in each.plans])
-        for each in ladders
-        for _ in range(context.config.lm.n_seeds)
-        for place, pair in enumerate(pairs)
-    ]
+    costs = []
+    for each in ladders:
+        of_seed = [
+            forecast.cost(each.rungs[-1], *pair, [rung[0][place] for rung in each.plans])
+            for place, pair in enumerate(pairs)
+        ]
+        costs += of_seed * context.config.lm.n_seeds
     progress = forecast.Training(context, costs)
     trained = [_train(each, pairs, progress) for each in ladders]
     if last < STAGES.index("evaluate"):
