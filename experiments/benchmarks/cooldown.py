@@ -5,7 +5,7 @@ from scratch, and with other decays, where all budgets of a seed share a trunk. 
 the same. Differences are paired by seed, and intervals are Student's t over the seeds: they are about other seeds, not
 about other held-out text. FLOPs and seconds are those of the training alone; a trunk counts once.
 
-The defaults take about ten minutes on two cores. Settings of the pipeline change them: `lm.n_seeds=5`,
+The defaults are sized for ten minutes on two cores. Settings of the pipeline change them: `lm.n_seeds=5`,
 `budget.ladder=[0.01,0.1]`, `corpus=files corpus.paths=[...]`.
 """
 
