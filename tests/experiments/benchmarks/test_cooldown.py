@@ -19,7 +19,8 @@ def settings(tmp_path: Path) -> list[str]:
     overrides = [
         text for text in tiny_overrides(write_corpus(tmp_path / "a.jsonl"), tmp_path) if "artifacts" not in text
     ]
-    more = ["lm.n_seeds=2", "lm.train.bytes_per_step=1024", "lm.train.warmup_steps=2", "budget.ladder=[0.25,0.5]"]
+    overrides += ["lm.n_seeds=2", "budget.ladder=[0.25,0.5]", "corpus.heldout_sample=1"]
+    more = ["lm.train.bytes_per_step=1024", "lm.train.warmup_steps=2"]
     return [*overrides, "lm.train.context_sample_bytes=10_000", *more]
 
 
