@@ -78,12 +78,16 @@ class Way:
 def measure(decay: str, settings: Sequence[str], folder: Path) -> Way:
     """Train and score the ladder with one decay; artifacts go into `folder`."""
     made: dict[str, Artifact[Any]] = {}
+
+    def use(artifact: Artifact[Any]) -> None:
+        made.setdefault(artifact.name, artifact)
+
     outcome = pipeline.run(
         load([*SETTINGS, f"artifacts={folder / 'artifacts'}", *settings, f"lm.train.decay={decay}"]),
         "evaluate",
         folder / decay,
         reporter=Reporter(Console(stderr=True)),
-        on_artifact=lambda artifact: made.setdefault(artifact.name, artifact),
+        on_artifact=use,
     )
     flops = seconds = 0.0
     trunks: dict[int, float] = {}  # FLOPs of the last trunk of every seed, where the next model starts
