@@ -72,7 +72,17 @@ STAGES = {
         "bakeoff",
         "Compares tokenizers over a ladder of budgets with three seeds: which is better at which budget, on which\n"
         "text and for which deployment. Without arguments: four tokenizers on the embedded corpus.",
-        ("arms", *_TEXT, "bpe.vocab_size", "budget.train_bytes", "budget.ladder", "lm.n_seeds", "deployment"),
+        (
+            "arms",
+            *_TEXT,
+            "bpe.vocab_size",
+            "budget.train_bytes",
+            "budget.train_flops",
+            "budget.ladder",
+            "lm.depths",
+            "lm.n_seeds",
+            "deployment",
+        ),
         "'arms=[bpe,superbpe,llama3]' arms.llama3.file=llama3/tokenizer.json corpus=files 'corpus.paths=[data]'",
     ),
 }
@@ -100,6 +110,8 @@ SETTINGS = {
     "lm": "size of the language model",
     "budget.train_bytes": "bytes of text that the reference's model trains on",
     "budget.ladder": "smaller budgets at which models are compared too: [0.25,0.5] of budget.train_bytes",
+    "budget.train_flops": "training FLOPs of the reference's model, instead of its bytes",
+    "lm.depths": "several numbers of layers, all trained at every budget: [2,4,8]",
     "lm.n_seeds": "models per tokenizer and budget",
     "deployment": "model whose serving cost is compared",
     "lm.train.seed": "random seed for the weights and the order of documents",
