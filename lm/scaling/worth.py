@@ -9,6 +9,14 @@ from lm.scaling.equivalent import Equivalent, EquivalentGap
 from lm.scaling.gap import Gap
 
 Answer = Literal["yes", "no", "undecided", "withheld", "unknown"]
+ANSWERS: dict[Answer, str] = {
+    "yes": "worth it",
+    "no": "not worth it",
+    "undecided": "undecided",
+    "withheld": "no verdict yet",
+    "unknown": "unknown",
+}
+"""The answers in words."""
 
 
 class Worth(NamedTuple):
