@@ -3,7 +3,7 @@
 RUN is the folder of a run with `budget.ladder`. Nothing is trained or scored again. Settings are those of the model
 that will be deployed (`deployment=dense-70b`, `deployment.rho=4.5`, `deployment.context_bytes=262144`), `average=macro`
 for equal shares of all sources, and `shares.NAME=0.4` for the share of one source. Writes `ladder.html`, a page that
-opens offline, and its numbers as `ladder.json`.
+opens offline and recomputes under other assumptions, its numbers as `ladder.json`, and the verdicts as `ladder.csv`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 
 from experiments.cli.console import Reporter, exit_code
 from experiments.config import check_choice
-from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from experiments.store.runs import Run
     from lm.evaluate.deployment import Deployment
     from lm.scaling.ladder import Average
-
-PAGE, NUMBERS = "ladder.html", "ladder.json"
 
 
 def run(argv: list[str] | None = None) -> int:
@@ -44,9 +41,7 @@ def run(argv: list[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from experiments.report import ladder as page  # imports Altair, which is slow and not needed for `--help`
     from experiments.stages import ladder
-    from lm.scaling.depths import reprice_depths
 
     reporter = Reporter()
     record = find(arguments.run)
@@ -56,24 +51,17 @@ def _run(arguments: argparse.Namespace) -> None:
     usual = [text for key, text in own.items() if key.partition(".")[0] == "deployment" and "deployment" not in given]
     chosen = assumptions([text for text in usual if text.partition("=")[0] not in given] + arguments.settings)
     tolerance = arguments.tolerance or float(own.get("budget.tolerance", "=0.01").partition("=")[2])
-    depths, unit_bytes, sources, cluster = load(record, arguments.artifacts)
-    found = reprice_depths(
-        depths,
-        unit_bytes,
-        sources,
+    ladder.compare(
+        reporter,
+        arguments.out,
+        load(record, arguments.artifacts),
         chosen.deployment,
+        origin=ladder.Origin(arguments.run, record.command),
         average=chosen.average,
         shares=chosen.shares,
-        cluster=cluster,
         tolerance=tolerance,
         confidence=record.rungs[0].confidence,
     )
-    found["title"] = f"{len(found['arms'])} tokenizers over compute"
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    write_json(arguments.out / NUMBERS, found)
-    write_whole(arguments.out / PAGE, page.render(found))
-    ladder.print_result(reporter, found)
-    reporter.say(f"report: {arguments.out / PAGE}")
 
 
 class Assumptions(NamedTuple):
@@ -139,6 +127,7 @@ def load(record: Run, artifacts: Path | None = None) -> Measurements:
         UserError: If an artifact is missing.
     """
     from experiments.results import Scores, TrainedModel
+    from experiments.stages.advice import cost_of
     from experiments.stages.ladder import Measurements, by_depth, measured, units
     from experiments.store.artifacts import Store
     from lm.evaluate.bits_per_byte import Evaluation
@@ -146,8 +135,10 @@ def load(record: Run, artifacts: Path | None = None) -> Measurements:
     store = Store(artifacts or Path(record.store))
     depths: dict[int | None, list[Any]] = {}
     first: Evaluation | None = None
+    summaries: list[list[Any]] = []
     for depth, own in by_depth(record.rungs).items():
         depths[depth] = []
+        summaries.append([])
         for place, arm in enumerate(own[0].arms):
             rungs = []
             for rung in own:
@@ -157,8 +148,9 @@ def load(record: Run, artifacts: Path | None = None) -> Measurements:
                 first = first or evaluations[0]
                 rungs.append(list(zip((model.contents for model in models), evaluations, strict=True)))
             depths[depth].append(measured(arm.label, arm.vocab_size, rungs))
+            summaries[-1].append([[model.summary for model, _ in rung] for rung in rungs])
     assert first is not None
-    return Measurements(depths, *units(first))
+    return Measurements(depths, *units(first), cost_of(summaries, record.rungs[0].arms[0].settings))
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def run(
     Args:
         config: The experiment.
         until: The last stage to run, one of `STAGES`.
-        folder: Folder for this run's own files: `metrics.jsonl` and wandb's files.
+        folder: Folder for this run's own files: `metrics.jsonl`, wandb's files and the page of a ladder of budgets.
         reporter: Shows the progress; None for the terminal.
         on_artifact: Called with every artifact that the run makes or reuses.
         labels: Names of the run in wandb.
@@ -104,10 +104,10 @@ def run(
         for name in store.clean():
             shown.say(f"removed leftovers of {name} from a killed process", style="dim")
         warnings.showwarning = warn  # omits the source line that Python would print
-        return _run(Context(config, store, shown, tracker), STAGES.index(until))
+        return _run(Context(config, store, shown, tracker), STAGES.index(until), folder)
 
 
-def _run(context: Context, last: int) -> Outcome:
+def _run(context: Context, last: int, folder: Path) -> Outcome:
     """Run the stages that do not need Torch first, because importing Torch takes seconds; then the others."""
     device = context.config.lm.train.device
     if last >= STAGES.index("train_lm") and device not in ("auto", "cpu"):
@@ -120,10 +120,10 @@ def _run(context: Context, last: int) -> Outcome:
     if last < STAGES.index("shard_corpus"):
         return Outcome()
     with _torch_threads(context.config.runner.threads):
-        return _models(context, last, corpus, tokenizers)
+        return _models(context, last, corpus, tokenizers, folder)
 
 
-def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmTokenizer]) -> Outcome:
+def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmTokenizer], folder: Path) -> Outcome:
     """Make the shards, models, scores and the report."""
     from experiments.stages import evaluation, forecast, ladder, models, verdict
     from experiments.stages.comparison import ArmModels
@@ -166,7 +166,7 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     page = _report(shown, corpus, result) if last >= STAGES.index("report") else None
     verdict.show(shown, result)
     if len(results) > 1:
-        ladder.show(context, results)
+        ladder.show(context, results, folder)
     if len(ladders) > 1:
         context.reporter.say(
             f"The report and the table of the largest budget show the models of depth {result.depth}, which have the "

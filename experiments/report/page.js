@@ -18,6 +18,16 @@
   show();
 })();
 
+const byId = (id) => document.getElementById(id);
+
+/** An element with text and children; strings become text, never markup. */
+function element(name, attributes, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) if (value !== undefined) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
 function download(name, type, content) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([content], { type }));
@@ -36,13 +46,23 @@ function csv(rows) {
   return [names, ...rows.map((row) => names.map((name) => row[name]))].map((row) => row.map(field).join(",") + "\r\n").join("");
 }
 
+const computed = {}, views = {};
+
+/** Replaces data sets of a chart, drawn or not, by rows that the page computes. */
+function updateChart(name, datasets) {
+  computed[name] = datasets;
+  views[name]?.then((view) => {
+    for (const [set, rows] of Object.entries(datasets)) view.data(set, structuredClone(rows));
+    return view.runAsync();
+  });
+}
+
 /** Draws each chart when it is scrolled near. Colours are CSS variables, so they follow light, dark and print. */
 function drawCharts() {
   const { specs, paper } = JSON.parse(document.getElementById("charts").textContent);
-  const drawn = new Set();
+  const specOf = (name) => structuredClone({ ...specs[name], datasets: { ...specs[name].datasets, ...computed[name] } });
   const draw = (name) => {
-    if (drawn.has(name)) return;
-    drawn.add(name);
+    if (name in views) return;
     const font = getComputedStyle(document.body).fontFamily, soft = "var(--soft)", line = "var(--line)", ink = "var(--ink)";
     const text = { labelColor: soft, titleColor: soft, labelFont: font, titleFont: font, titleFontWeight: 500, labelFontSize: 12, titleFontSize: 12 };
     const config = {
@@ -53,7 +73,8 @@ function drawCharts() {
       text: { fill: ink, font, fontSize: 12 },
       bar: { color: "var(--c1)" },
     };
-    vegaEmbed(`#chart-${name}`, structuredClone(specs[name]), { config, actions: false, renderer: "svg", tooltip: { disableDefaultStyle: true } });
+    const options = { config, actions: false, renderer: "svg", tooltip: { disableDefaultStyle: true } };
+    views[name] = vegaEmbed(`#chart-${name}`, specOf(name), options).then(({ view }) => view);
   };
   const near = new IntersectionObserver((entries) => {
     for (const { isIntersecting, target } of entries) if (isIntersecting) draw(target.id.slice("chart-".length));
@@ -65,7 +86,7 @@ function drawCharts() {
   for (const tools of document.querySelectorAll(".tools[data-figure]")) {
     const name = tools.dataset.figure, title = tools.nextElementSibling.textContent;
     const forPaper = async () => {
-      const spec = { ...structuredClone(specs[name]), width: paper.width };
+      const spec = { ...specOf(name), width: paper.width };
       return (await vegaEmbed(document.createElement("div"), spec, { config: paper.config, actions: false })).view;
     };
     const offer = (format, make) => {
@@ -75,7 +96,7 @@ function drawCharts() {
       button.setAttribute("aria-label", `${title}: download as ${format}`);
       button.addEventListener("click", make);
     };
-    offer("CSV", () => download(`${name}.csv`, "text/csv", csv(specs[name].datasets.rows)));
+    offer("CSV", () => download(`${name}.csv`, "text/csv", csv(specOf(name).datasets.rows)));
     offer("SVG", async () => download(`${name}.svg`, "image/svg+xml", await (await forPaper()).toSVG()));
     offer("PNG", async () => {
       const canvas = await (await forPaper()).toCanvas(paper.scale);

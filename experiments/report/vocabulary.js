@@ -3,16 +3,7 @@
 
 const SUPERWORD = 1, PARTIAL = 2, SPECIAL = 4, UNREACHABLE = 8, UNUSED = 16, PHASE2 = 32;
 const SHOWN = 100, MOST_SPANS = 6000;
-const byId = (id) => document.getElementById(id);
 const grouped = (number) => number.toLocaleString("en").replaceAll(",", "\u202f");
-
-/** An element with text and children; strings become text, never markup. */
-function element(name, attributes, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) if (value !== undefined) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
-}
 
 /** Makes control characters visible, like `page.visible`. */
 function visible(text) {

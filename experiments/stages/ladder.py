@@ -1,19 +1,27 @@
-"""The arms over a ladder of budgets: measurements of all models, and what they say at a deployment."""
+"""The arms over a ladder of budgets: measurements of all models, what they say at a deployment, and their page."""
 
 from __future__ import annotations
 
+import csv
+import io
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from experiments.cli.console import si
+from experiments.cli.console import duration, si
 from experiments.results import ComparisonRecord
+from experiments.stages.advice import Spent, cost_of, next_runs
 from experiments.stages.comparison import Result
+from experiments.store.manifest import command_line
 from lm.evaluate.bits_per_byte import SOURCE, Grouping
-from lm.scaling.depths import reprice_depths
-from lm.scaling.reprice import Measured
+from lm.scaling.depths import envelope
+from lm.scaling.replay import replay
+from lm.scaling.reprice import Measured, prepare, price
 from lm.scaling.verdict import flops_text
+from lm.scaling.worth import ANSWERS
+from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,6 +33,22 @@ if TYPE_CHECKING:
     from experiments.results import TrainedModel
     from experiments.stages.context import Context
     from lm.evaluate.bits_per_byte import Evaluation
+    from lm.evaluate.deployment import Deployment
+    from lm.scaling.ladder import Average
+
+PAGE, NUMBERS, TABLE = "ladder.html", "ladder.json", "ladder.csv"
+
+
+class Origin(NamedTuple):
+    """The run that measured.
+
+    Attributes:
+        folder: Its folder.
+        command: Its command line.
+    """
+
+    folder: Path
+    command: str
 
 
 R = TypeVar("R", Result, ComparisonRecord)
@@ -39,12 +63,14 @@ class Measurements(NamedTuple):
         unit_bytes: int64[n_units], bytes of each unit: a document, or a source if whole sources are resampled.
         sources: Source of each unit.
         cluster: Unit of sampling: "document" or "source".
+        cost: What the models cost.
     """
 
     depths: dict[int | None, list[Measured]]
     unit_bytes: NDArray[np.int64]
     sources: Grouping
     cluster: str
+    cost: Spent
 
 
 def measured(name: str, vocab_size: int, rungs: Sequence[Sequence[tuple[TrainedModel, Evaluation]]]) -> Measured:
@@ -84,18 +110,25 @@ def measurements(rungs: Sequence[Result]) -> Measurements:
     Args:
         rungs: The comparison at every budget, smallest first, of every depth, with the same arms in the same order.
     """
-    depths = {
+    # By depth and arm, the results of all budgets.
+    depths = {depth: list(zip(*(rung.arms for rung in own), strict=True)) for depth, own in by_depth(rungs).items()}
+    found = {
         depth: [
             measured(
-                found[0].label,
-                found[0].tokenizer.vocab_size,
-                [list(zip((lm.contents for lm in each.lms), each.evaluations, strict=True)) for each in found],
+                rungs_of[0].label,
+                rungs_of[0].tokenizer.vocab_size,
+                [list(zip((lm.contents for lm in each.lms), each.evaluations, strict=True)) for each in rungs_of],
             )
-            for found in zip(*(rung.arms for rung in own), strict=True)
+            for rungs_of in arms
         ]
-        for depth, own in by_depth(rungs).items()
+        for depth, arms in depths.items()
     }
-    return Measurements(depths, *units(rungs[0].arms[0].evaluations[0]))
+    summaries = [
+        [[[lm.contents.summary for lm in each.lms] for each in rungs_of] for rungs_of in arms]
+        for arms in depths.values()
+    ]
+    first = rungs[0].arms[0]
+    return Measurements(found, *units(first.evaluations[0]), cost_of(summaries, first.arm.settings))
 
 
 def by_depth(rungs: Sequence[R]) -> dict[int | None, list[R]]:
@@ -103,6 +136,65 @@ def by_depth(rungs: Sequence[R]) -> dict[int | None, list[R]]:
     found: dict[int | None, list[R]] = {}
     for each in rungs:
         found.setdefault(each.depth, []).append(each)
+    return found
+
+
+def compare(
+    reporter: Reporter,
+    out: Path,
+    measured: Measurements,
+    deployment: Deployment,
+    *,
+    origin: Origin,
+    average: Average = "micro",
+    shares: Mapping[str, float] | None = None,
+    tolerance: float,
+    confidence: float,
+) -> dict[str, Any]:
+    """Compare the arms, write the page, its numbers and the verdicts into a folder, and print the result.
+
+    Args:
+        reporter: Where to print.
+        out: The folder.
+        measured: The measurements.
+        deployment: The model that will be deployed.
+        origin: The run that measured.
+        average: How sources are averaged.
+        shares: Shares of sources that are set by hand.
+        tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
+        confidence: Confidence level.
+
+    Returns:
+        The result of `lm.scaling.reprice.reprice`, with `title`, `run` and `next`.
+
+    Raises:
+        UserError: If the arms cannot be compared.
+    """
+    from experiments.report import ladder as page  # imports Altair, which is slow
+
+    depths, unit_bytes, sources, cluster, cost = measured
+    assume: Any = {
+        "average": average,
+        "shares": shares,
+        "cluster": cluster,
+        "tolerance": tolerance,
+        "confidence": confidence,
+    }
+    best = envelope(depths, unit_bytes, sources, **assume)
+    prepared = prepare(best.arms, unit_bytes, sources, **assume)
+    found = price(prepared, deployment)
+    best.describe(found)
+    found |= {
+        "title": f"{len(best.arms)} tokenizers over compute",
+        "run": str(origin.folder),
+        "next": next_runs(found, cost, origin.command),
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / NUMBERS, found)
+    write_whole(out / TABLE, verdicts_csv(found).encode())
+    write_whole(out / PAGE, page.render(found, replay(prepared)))
+    print_result(reporter, found)
+    reporter.say(f"over compute: {out / PAGE}")
     return found
 
 
@@ -150,7 +242,7 @@ def cost_table(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 def sentences(found: Mapping[str, Any]) -> list[str]:
     """What the gaps of all arms to the reference show, one sentence per arm and statement, and the chosen depths."""
-    return _depths(found) + [
+    return depth_sentences(found) + [
         f"{gap['arm']} against {gap['reference']}: {statement}."
         for gap in found["gaps"]
         for statement in gap["statements"]
@@ -170,31 +262,88 @@ def _depths(found: Mapping[str, Any]) -> list[str]:
     return [said]
 
 
-def show(context: Context, rungs: Sequence[Result]) -> None:
-    """Print the comparison over the ladder: loss by budget, cost of serving, and what the gaps show."""
-    depths, unit_bytes, sources, cluster = measurements(rungs)
-    confidence = rungs[0].arms[0].scores.confidence
+def worth_sentences(found: Mapping[str, Any]) -> list[str]:
+    """Whether each arm is worth it at the deployment, one sentence per arm, from the result of `reprice`."""
+    return [_worth(gap, arm, found) for gap, arm in zip(found["gaps"], found["arms"][1:], strict=True)]
+
+
+def _worth(gap: Mapping[str, Any], arm: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    worth, rho = gap["worth"]["decode"], found["deployment"]["rho"]
+    reason = f" ({worth['reason']})" if worth["reason"] else ""
+    quality = percent(gap["percent"][-1], gap["intervals"] and gap["intervals"][-1])
+    reading, generating = (percent(100 * (arm["relative_cost"][phase] - 1)) for phase in ("prefill", "decode"))
+    parts = [
+        f"{arm['name']} instead of {found['reference']}: {ANSWERS[worth['answer']]}{reason}",
+        f"{quality} bits per byte at {flops_text(gap['flops'][-1])} training FLOPs",
+        f"{reading} FLOPs to read a byte, {generating} to generate one",
+    ]
+    if worth["rung"] is not None:
+        equal = gap["equivalent"]["decode"][worth["rung"]]
+        extrapolated = ", extrapolated" if arm["equivalent"]["decode"][worth["rung"]]["extrapolated"] else ""
+        parts.append(
+            f"{percent(equal['percent'], equal['interval'])} bits per byte where training and serving together cost "
+            f"the same (ρ = {rho:g}{extrapolated})"
+        )
+    return "; ".join(parts) + "."
+
+
+def percent(value: float, interval: Sequence[float] | None = None) -> str:
+    """A change in percent, with its interval.
+
+    >>> percent(-0.84), percent(0.3, (-0.1, 0.7))
+    ('−0.8 %', '+0.3 % (−0.1 to +0.7)')
+    """
+    ends = "" if interval is None else f" ({_signed(interval[0])} to {_signed(interval[1])})"
+    return f"{_signed(value)} %{ends}"
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 1) + 0.0:+.1f}".replace("-", "−")
+
+
+def verdicts_csv(found: Mapping[str, Any]) -> str:
+    """The verdict about every arm at every budget, as CSV (RFC 4180)."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["arm", "reference", "flops", "gap_percent", "low", "high", "level", "decision", "withheld"])
+    for gap in found["gaps"]:
+        ends = gap["intervals"] or [("", "")] * len(gap["flops"])
+        for flops, value, (low, high), decision in zip(
+            gap["flops"], gap["percent"], ends, gap["decisions"], strict=True
+        ):
+            writer.writerow(
+                [gap["arm"], gap["reference"], flops, value, low, high, gap["level"], decision, gap["withheld"]]
+            )
+    return text.getvalue()
+
+
+def show(context: Context, rungs: Sequence[Result], folder: Path) -> None:
+    """Compare the arms over the ladder: tables and sentences, and the page in the folder of the run."""
     try:
-        found = reprice_depths(
-            depths,
-            unit_bytes,
-            sources,
+        compare(
+            context.reporter,
+            folder,
+            measurements(rungs),
             context.config.deployment,
-            cluster=cluster,
+            origin=Origin(folder, command_line()),
             tolerance=context.config.budget.tolerance,
-            confidence=confidence,
+            confidence=rungs[0].arms[0].scores.confidence,
         )
     except UserError as error:
         context.reporter.say(f"No curves over compute: {error}", style="yellow")
-        return
-    print_result(context.reporter, found)
 
 
 def print_result(reporter: Reporter, found: Mapping[str, Any]) -> None:
-    """Print the tables and sentences of a result of `lm.scaling.reprice.reprice`."""
+    """Print the tables and sentences of a result of `compare`."""
     if "depths" in found:
         reporter.table("Held-out bits per byte by depth and budget (* best depth)", *depth_table(found))
     reporter.table("Held-out bits per byte by budget", *loss_table(found["arms"]))
     reporter.table("Serving the model of deployment, at the largest budget", *cost_table(found))
     for sentence in sentences(found):
         reporter.say(sentence)
+    for sentence in worth_sentences(found):
+        reporter.say(sentence, style="bold")
+    for each in found["next"]:
+        time = f"; about {duration(each['seconds'])} of training" if each["seconds"] else ""
+        how = f": {each['command']}" if each["command"] else ""
+        reporter.say(f"To be surer: {each['what']} ({each['why']}{time}){how}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -147,14 +148,15 @@ def fit_curve(ladder: Ladder, *, confidence: float = 0.95) -> Curve:
 
     if n_rungs < FEWEST_RUNGS:
         return curve(f"it has {n_rungs} budgets, and a law needs {FEWEST_RUNGS}")
-    x, rows = _centered(ladder.flops)[0], points[None]
-    best = _fit(x, rows)
-    weights = best.weights[0]  # of the best fit in all others, so that their losses can be compared
+    (x, center), rows = _centered(ladder.flops), points[None]
+    best = _polished(x, points, _fit(x, rows))
+    # The weights of the best fit in all others, so that their losses can be compared.
+    weights = np.minimum(1.0, HUBER / np.maximum(np.abs(_residuals(x, points, best)), 1e-300))
     loss = float(_fit(x, rows, weights=weights).losses[0])
     logs = np.log(ladder.bits_per_byte)
     apart = logs - logs.mean(axis=0)
     apart -= apart.mean(axis=1, keepdims=True)
-    degrees = n_rungs - 3 + (n_seeds - 1) * (n_rungs - 1)
+    degrees = fit_degrees(n_seeds, n_rungs)
     noise = (n_seeds * loss + float((apart**2).sum())) / degrees
     allowed = loss + max(t_quantile(confidence, degrees) ** 2 * noise / n_seeds, 1e-18)
 
@@ -168,12 +170,18 @@ def fit_curve(ladder: Ladder, *, confidence: float = 0.95) -> Curve:
         return excess
 
     intervals = [
-        _within(excess_of_floors, float(best.floors[0]), 0.0, float(points.min())),
-        _within(excess_of_exponents, float(best.exponents[0]), *EXPONENTS),
+        _within(excess_of_floors, best.floor, 0.0, float(points.min())),
+        _within(excess_of_exponents, best.exponent, *EXPONENTS),
     ]
     if None in intervals:  # both depend on each other, so neither is known without the other
         return curve("its points do not identify the floor and the exponent")
-    return curve("", fit_power_laws(ladder.flops, points[None])[0], intervals)
+    law = PowerLaw(best.floor, best.coefficient * math.exp(best.exponent * center), best.exponent)
+    return curve("", law, intervals)
+
+
+def fit_degrees(n_seeds: int, n_rungs: int) -> int:
+    """Degrees of freedom of the noise about a fitted law."""
+    return n_rungs - 3 + (n_seeds - 1) * (n_rungs - 1)
 
 
 def _centered(flops: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
@@ -262,6 +270,52 @@ def _fit(
     return found
 
 
+def _residuals(x: NDArray[np.float64], points: NDArray[np.float64], law: PowerLaw) -> NDArray[np.float64]:
+    """Relative residuals of one row of points; `law` is over exp(x)."""
+    residuals: NDArray[np.float64] = (law.floor + law.coefficient * np.exp(-law.exponent * x)) / points - 1
+    return residuals
+
+
+def _huber(residuals: NDArray[np.float64]) -> float:
+    size = np.abs(residuals)
+    return float(np.where(size <= HUBER, size**2, HUBER * (2 * size - HUBER)).sum())
+
+
+def _polished(x: NDArray[np.float64], points: NDArray[np.float64], fit: _Fit) -> PowerLaw:
+    """Newton's method in all three parameters, from the fit of one row of points to full precision.
+
+    The search over the exponent compares losses, which are flat at the minimum. The page of a ladder fits in
+    JavaScript, and only the gradient's zero is the same number there.
+
+    Returns:
+        The law over exp(x); that of the search if Newton's method does not improve it.
+    """
+    start = np.array([fit.floors[0], fit.levels[0], fit.exponents[0]])
+    theta, loss = start, _huber(_residuals(x, points, PowerLaw(*start)))
+    with np.errstate(all="ignore"):
+        for _ in range(20):
+            residuals = _residuals(x, points, PowerLaw(*theta))
+            bounded = np.clip(residuals, -HUBER, HUBER)
+            falling = np.exp(-theta[2] * x) / points
+            columns = np.stack([1 / points, falling, -theta[1] * x * falling])
+            hessian = (columns * (np.abs(residuals) <= HUBER)) @ columns.T
+            hessian[1, 2] -= bounded @ (x * falling)
+            hessian[2, 1] = hessian[1, 2]
+            hessian[2, 2] += theta[1] * (bounded @ (x * x * falling))
+            theta = theta - _solve(hessian, columns @ bounded)
+        worse = not _huber(_residuals(x, points, PowerLaw(*theta))) <= loss * (1 + 1e-9)
+    inside = theta[0] > 0 and theta[1] > 0 and EXPONENTS[0] < theta[2] < EXPONENTS[1]
+    return PowerLaw(*map(float, theta if inside and not worse else start))
+
+
+def _solve(matrix: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Solve three linear equations by Cramer's rule; not finite if they are singular."""
+    a, b, c = matrix.T
+    found = np.array([right @ np.cross(b, c), a @ np.cross(right, c), a @ np.cross(b, right)])
+    solution: NDArray[np.float64] = found / (a @ np.cross(b, c))
+    return solution
+
+
 def _within(
     excess: Callable[[NDArray[np.float64]], NDArray[np.float64]], best: float, low: float, high: float
 ) -> Interval | None:
@@ -271,7 +325,7 @@ def _within(
     ends = []
     for outside in (low, high):
         inside = best
-        for _ in range(5):  # to a millionth of the distance
+        for _ in range(10):  # to 1e-12 of the distance
             grid = np.linspace(inside, outside, 17)
             first = 1 + int((excess(grid[1:]) > 0).argmax())
             inside, outside = float(grid[first - 1]), float(grid[first])

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from lm.scaling.curve import fit_curve
 from lm.scaling.ladder import Average, HeldOut, Ladder, check_comparable, document_ladder, source_shares
-from lm.scaling.reprice import Measured, reprice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,69 +16,70 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lm.evaluate.bits_per_byte import Grouping
-    from lm.evaluate.deployment import Deployment
+    from lm.scaling.reprice import Measured
 
 
-def reprice_depths(
+class Envelope(NamedTuple):
+    """The arms at the best depth of every budget.
+
+    Attributes:
+        arms: The measurements at these depths.
+        chosen: For each arm, the depth of every budget; empty if there is one depth.
+        depths: The points and the law of every depth, as JSON; empty if there is one depth.
+    """
+
+    arms: Sequence[Measured]
+    chosen: Sequence[Sequence[int | None]] = ()
+    depths: Sequence[Mapping[str, Any]] = ()
+
+    def describe(self, found: dict[str, Any]) -> None:
+        """Add the depths to a result of `lm.scaling.reprice.reprice` for these arms, if there are several."""
+        if self.chosen:
+            found["depths"] = self.depths
+            for arm, depths in zip(found["arms"], self.chosen, strict=True):
+                arm["depths"] = list(depths)
+
+
+def envelope(
     depths: Mapping[int | None, Sequence[Measured]],
     document_bytes: NDArray[np.int64],
     sources: Grouping,
-    deployment: Deployment,
     *,
     average: Average = "micro",
     shares: Mapping[str, float] | None = None,
     cluster: str = "document",
     tolerance: float = 0.01,
     confidence: float = 0.95,
-) -> dict[str, Any]:
-    """The result of `reprice` for the best depth of every arm and budget.
+) -> Envelope:
+    """Choose the best depth of every arm and budget.
 
     Args:
         depths: The arms in the same order for every number of layers; one entry, with any key, if there is one depth.
-        document_bytes: As for `reprice`, like all other arguments.
+        document_bytes: As for `lm.scaling.reprice.reprice`, like all other arguments.
         sources: See `reprice`.
-        deployment: See `reprice`.
         average: See `reprice`.
         shares: See `reprice`.
         cluster: See `reprice`.
         tolerance: See `reprice`; also the accepted difference between two depths.
         confidence: See `reprice`.
 
-    Returns:
-        With several depths, each of the `arms` has the chosen `depths`, one per budget, and `depths` has the points and
-        the law of every depth.
-
     Raises:
-        UserError: If the arms or the depths cannot be compared.
+        UserError: If the depths cannot be compared.
     """
-    price = partial(
-        reprice,
-        document_bytes=document_bytes,
-        sources=sources,
-        deployment=deployment,
-        average=average,
-        shares=shares,
-        cluster=cluster,
-        tolerance=tolerance,
-        confidence=confidence,
-    )
     if len(depths) == 1:
         (arms,) = depths.values()
-        return price(arms)
+        return Envelope(arms)
     used = source_shares(document_bytes, sources, average=average, fixed=shares)
     heldout = HeldOut(document_bytes, sources, used, cluster)
-    envelopes = [
+    best = [
         best_depths(dict(zip(depths, arm, strict=True)), heldout, tolerance=tolerance)
         for arm in zip(*depths.values(), strict=True)
     ]
-    found = price([measured for measured, _ in envelopes])
-    for arm, (_, best) in zip(found["arms"], envelopes, strict=True):
-        arm["depths"] = list(best)
-    found["depths"] = [
+    points = [
         {"n_layers": depth, "arms": [_points(_ladder(arm, heldout), confidence) for arm in arms]}
         for depth, arms in depths.items()
     ]
-    return found
+    return Envelope([arm for arm, _ in best], [chosen for _, chosen in best], points)
 
 
 def best_depths(

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 
 Intervals = tuple[tuple[float, float], ...]
-_GRID = 65
-_FEWEST_UNITS = 1.5
+GRID = 65
+"""Budgets of a band."""
+FEWEST_UNITS = 1.5
 """With fewer effective units there is no interval: it would be hundreds of standard errors wide."""
 
 
@@ -55,7 +56,7 @@ class Estimates:
         The variances of seeds, documents and scatter add up, each with its own quantile of Student's t, as in
         `significance.estimate`.
         """
-        if self.effective_units is not None and (self.resampled is None or self.effective_units < _FEWEST_UNITS):
+        if self.effective_units is not None and (self.resampled is None or self.effective_units < FEWEST_UNITS):
             return None
         parts = [] if self.residual is None else [self.residual]
         n_seeds = len(self.by_seed)
@@ -152,21 +153,29 @@ class Arm:
         if not law:
             return points.each_row(lambda row: interpolate(rungs, row, flops))
         assert self.curve.law is not None
-        residual = _residual(self.ladder, self.curve.law, flops) if len(points.by_seed) == 1 else None
+        residual = None if self.scatter is None else self.scatter.at(flops)
         return Estimates(
             self.curve.law(flops),
-            np.stack([each(flops) for each in self._laws_by_seed]),
-            None if self._laws_resampled is None else np.stack([each(flops) for each in self._laws_resampled]),
+            np.stack([each(flops) for each in self.laws_by_seed]),
+            None if self.laws_resampled is None else np.stack([each(flops) for each in self.laws_resampled]),
             points.effective_units,
             residual,
         )
 
     @cached_property
-    def _laws_by_seed(self) -> list[PowerLaw]:
+    def scatter(self) -> Scatter | None:
+        """Scatter of a single run about its law; None with several seeds or without a law."""
+        law = self.curve.law
+        return None if law is None or len(self.points.by_seed) > 1 else Scatter.of(self.ladder, law)
+
+    @cached_property
+    def laws_by_seed(self) -> list[PowerLaw]:
+        """Law of each seed's ladder."""
         return fit_power_laws(self.ladder.flops, self.points.by_seed)
 
     @cached_property
-    def _laws_resampled(self) -> list[PowerLaw] | None:
+    def laws_resampled(self) -> list[PowerLaw] | None:
+        """Law of each resample; None if the documents are not known."""
         resampled = self.points.resampled
         return None if resampled is None else fit_power_laws(self.ladder.flops, resampled)
 
@@ -192,7 +201,7 @@ def band_of(
     read: Callable[[NDArray[np.float64]], Estimates], low: float, high: float, confidence: float, *, law: bool
 ) -> Band:
     """What `read` returns for budgets between two ends."""
-    grid = np.geomspace(low, high, _GRID)
+    grid = np.geomspace(low, high, GRID)
     found = read(grid)
     return Band(
         tuple(map(float, grid)),
@@ -216,19 +225,42 @@ def curve_bands(arm: Arm, confidence: float) -> tuple[Band, Band | None]:
     return measured, band_of(read, flops[-1], FARTHEST * flops[-1], confidence, law=law) if law else None
 
 
-def _residual(ladder: Ladder, law: PowerLaw, flops: NDArray[np.float64]) -> Residual:
-    """Variance of a law's readings from the relative scatter of the points about it, to first order."""
+@dataclass(frozen=True, eq=False)
+class Scatter:
+    """Relative scatter of the points of one run about their law, to first order.
 
-    def derivatives(at: NDArray[np.float64]) -> NDArray[np.float64]:
-        falling = at**-law.exponent
-        return np.stack([np.ones_like(at), falling, -law.coefficient * falling * np.log(at)], axis=1)
+    Attributes:
+        law: The law.
+        variance: Squared relative scatter of a point.
+        degrees: Its degrees of freedom.
+        scales: float64[3], norms of the derivatives of the points by floor, coefficient and exponent.
+        triangle: float64[3, 3], R of the QR decomposition of the scaled derivatives, which are too close to linear
+            dependence for their product.
+    """
 
-    predicted = law(ladder.flops)
-    scatter = ladder.mean / predicted - 1
-    degrees = len(ladder.flops) - 3
-    # R of the QR decomposition: the derivatives are too close to linear dependence for their product.
-    scaled = derivatives(ladder.flops) / predicted[:, None]
-    columns = np.linalg.norm(scaled, axis=0)
-    _, triangle = np.linalg.qr(scaled / columns)
-    gradients = np.linalg.solve(triangle.T, (derivatives(flops) / columns).T)
-    return Residual(float(scatter @ scatter) / degrees * (gradients**2).sum(axis=0), degrees)
+    law: PowerLaw
+    variance: float
+    degrees: int
+    scales: NDArray[np.float64]
+    triangle: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, ladder: Ladder, law: PowerLaw) -> Scatter:
+        """Measure the scatter about a law."""
+        predicted = law(ladder.flops)
+        scatter = ladder.mean / predicted - 1
+        degrees = len(ladder.flops) - 3
+        derivatives = _derivatives(law, ladder.flops) / predicted[:, None]
+        scales = np.linalg.norm(derivatives, axis=0)
+        triangle = np.linalg.qr(derivatives / scales).R
+        return cls(law, float(scatter @ scatter) / degrees, degrees, scales, triangle)
+
+    def at(self, flops: NDArray[np.float64]) -> Residual:
+        """Variance of the law's readings at some budgets."""
+        gradients = np.linalg.solve(self.triangle.T, (_derivatives(self.law, flops) / self.scales).T)
+        return Residual(self.variance * (gradients**2).sum(axis=0), self.degrees)
+
+
+def _derivatives(law: PowerLaw, at: NDArray[np.float64]) -> NDArray[np.float64]:
+    falling = at**-law.exponent
+    return np.stack([np.ones_like(at), falling, -law.coefficient * falling * np.log(at)], axis=1)

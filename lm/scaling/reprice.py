@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lm.evaluate.comparison import DETECTABLE
 from lm.evaluate.deployment import Deployment, Phase, ServingCost, relative_cost, serving_cost
+from lm.evaluate.significance import Needed, Ratio
 from lm.scaling.equivalent import Equivalent, equivalent_bits_per_byte, equivalent_gap
-from lm.scaling.estimates import Arm, curve_bands
-from lm.scaling.gap import compare_arms
-from lm.scaling.ladder import Average, HeldOut, check_comparable, document_ladder, source_shares
-from lm.scaling.verdict import statements
+from lm.scaling.estimates import FEWEST_UNITS, Arm, curve_bands
+from lm.scaling.gap import Gap, compare_arms
+from lm.scaling.ladder import Average, HeldOut, Ladder, check_comparable, document_ladder, source_shares
+from lm.scaling.verdict import decisions, statements
+from lm.scaling.worth import worth
 from tokenizer.errors import UserError, listed
 
 if TYPE_CHECKING:
@@ -45,6 +48,63 @@ class Measured:
     seeds: Sequence[int]
     document_tokens: NDArray[np.int64]
     nats: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Measurements under a weighting of the sources; what a deployment does not change.
+
+    Attributes:
+        measured: The arms as measured; the first is the reference.
+        heldout: The held-out documents with the shares of their sources.
+        average: How sources are averaged.
+        fixed: Shares of sources that are set by hand.
+        arms: Ladders and curves of the arms.
+        gaps: Differences of the other arms to the reference.
+        confidence: Confidence level.
+    """
+
+    measured: Sequence[Measured]
+    heldout: HeldOut
+    average: Average
+    fixed: Mapping[str, float]
+    arms: Sequence[Arm]
+    gaps: Sequence[Gap]
+    confidence: float
+
+
+def prepare(
+    arms: Sequence[Measured],
+    document_bytes: NDArray[np.int64],
+    sources: Grouping,
+    *,
+    average: Average = "micro",
+    shares: Mapping[str, float] | None = None,
+    cluster: str = "document",
+    tolerance: float = 0.01,
+    confidence: float = 0.95,
+    samples: int = 500,
+    seed: int = 0,
+) -> Prepared:
+    """Average over sources, fit curves and compare the arms; arguments as for `reprice`.
+
+    Raises:
+        UserError: If the arms cannot be compared.
+    """
+    for arm in arms:
+        if arm.nats.shape != (len(arm.seeds), len(arm.flops), len(document_bytes)):
+            raise UserError(
+                f"{arm.name} has losses of {listed(arm.nats.shape)} seeds, budgets and documents instead of "
+                f"{len(arm.seeds)}, {len(arm.flops)}, {len(document_bytes)}; evaluate it on the same held-out text"
+            )
+    used = source_shares(document_bytes, sources, average=average, fixed=shares)
+    heldout = HeldOut(document_bytes, sources, used, cluster)
+    ladders = [document_ladder(arm.name, arm.flops, arm.nats, heldout, seeds=arm.seeds) for arm in arms]
+    for ladder in ladders[1:]:
+        check_comparable(ladders[0], ladder, tolerance=tolerance)
+    read = [Arm.of(ladder, confidence=confidence, samples=samples, seed=seed) for ladder in ladders]
+    gaps = compare_arms(read[0], read[1:], confidence=confidence)
+    return Prepared(arms, heldout, average, dict(shares or {}), read, gaps, confidence)
 
 
 def reprice(
@@ -79,19 +139,24 @@ def reprice(
     Raises:
         UserError: If the arms cannot be compared.
     """
-    for arm in arms:
-        if arm.nats.shape != (len(arm.seeds), len(arm.flops), len(document_bytes)):
-            raise UserError(
-                f"{arm.name} has losses of {listed(arm.nats.shape)} seeds, budgets and documents instead of "
-                f"{len(arm.seeds)}, {len(arm.flops)}, {len(document_bytes)}; evaluate it on the same held-out text"
-            )
-    used = source_shares(document_bytes, sources, average=average, fixed=shares)
-    heldout = HeldOut(document_bytes, sources, used, cluster)
-    ladders = [document_ladder(arm.name, arm.flops, arm.nats, heldout, seeds=arm.seeds) for arm in arms]
-    for ladder in ladders[1:]:
-        check_comparable(ladders[0], ladder, tolerance=tolerance)
-    read = [Arm.of(ladder, confidence=confidence, samples=samples, seed=seed) for ladder in ladders]
-    gaps = compare_arms(read[0], read[1:], confidence=confidence)
+    prepared = prepare(
+        arms,
+        document_bytes,
+        sources,
+        average=average,
+        shares=shares,
+        cluster=cluster,
+        tolerance=tolerance,
+        confidence=confidence,
+        samples=samples,
+        seed=seed,
+    )
+    return price(prepared, deployment)
+
+
+def price(prepared: Prepared, deployment: Deployment) -> dict[str, Any]:
+    """Price prepared measurements at a deployment; the result is that of `reprice`."""
+    arms, read, gaps, heldout = prepared.measured, prepared.arms, prepared.gaps, prepared.heldout
     tokens_per_byte = [float(heldout.average(arm.document_tokens)) for arm in arms]
     costs = [
         serving_cost(deployment, vocab_size=arm.vocab_size, tokens_per_byte=each)
@@ -120,33 +185,42 @@ def reprice(
     ]
     withheld = next((gap.withheld for gap in gaps if gap.withheld), None)
     last = {arm.name: float(each.ladder.mean[-1]) for arm, each in zip(arms, read, strict=True)}
-    decode = {arm.name: cost.decode.flops_per_byte for arm, cost in zip(arms, costs, strict=True)}
     return {
         "reference": arms[0].name,
         "deployment": dataclasses.asdict(deployment),
-        "average": average,
-        "shares": used,
-        "confidence": confidence,
+        "average": prepared.average,
+        "shares": dict(heldout.shares),
+        "confidence": prepared.confidence,
         "arms": [
             {
                 "name": arm.name,
                 "tokens_per_byte": each.tokens_per_byte,
                 "bits_per_byte": {"micro": micro, "macro": macro},
                 "curve": _plain(one.curve),
-                "bands": dict(zip(("measured", "extrapolated"), _plain(curve_bands(one, confidence)), strict=True)),
+                "bands": dict(
+                    zip(("measured", "extrapolated"), _plain(curve_bands(one, prepared.confidence)), strict=True)
+                ),
                 "cost": _plain(each),
                 "relative_cost": relative_cost(each, costs[0])._asdict(),
                 "equivalent": {phase: _plain(by_phase[phase]) for phase in PHASES},
             }
             for arm, one, each, by_phase, micro, macro in zip(
-                arms, read, costs, equivalents.values(), *_averages(arms, document_bytes, sources), strict=True
+                arms,
+                read,
+                costs,
+                equivalents.values(),
+                *_averages(arms, heldout.document_bytes, heldout.sources),
+                strict=True,
             )
         ],
         "gaps": [
             {
                 **_plain(gap),
                 "statements": statements(gap, (read[0].curve, arm.curve)),
+                "decisions": decisions(gap),
+                "needed": _plain(needed(read[0].ladder, arm.ladder, gap)),
                 "equivalent": {phase: _plain(each) for phase, each in by_phase.items()},
+                "worth": {phase: _plain(worth(gap, equivalents[gap.arm][phase], by_phase[phase])) for phase in PHASES},
             }
             for gap, arm, by_phase in zip(gaps, read[1:], equivalent_gaps, strict=True)
         ],
@@ -155,8 +229,31 @@ def reprice(
             **{phase: ranking({name: each[phase] for name, each in equivalents.items()}) for phase in PHASES},
             "withheld": withheld,
         },
-        "frontier": {"names": frontier(last, decode), "withheld": withheld},
+        "frontier": {
+            **{
+                phase: frontier(
+                    last,
+                    {arm.name: getattr(cost, phase).flops_per_byte for arm, cost in zip(arms, costs, strict=True)},
+                )
+                for phase in PHASES
+            },
+            "withheld": withheld,
+        },
     }
+
+
+def needed(reference: Ladder, other: Ladder, gap: Gap) -> Needed | None:
+    """Sample that would show the gap at the largest budget, or `DETECTABLE` if that is larger.
+
+    Returns:
+        None with fewer than two documents or sources.
+    """
+    bits, base, sizes = other.document_bits, reference.document_bits, reference.document_bytes
+    if bits is None or base is None or sizes is None or (sizes > 0).sum() < FEWEST_UNITS:
+        return None
+    kept = sizes > 0
+    found = Ratio.of((bits - base)[:, -1, kept], sizes[kept])
+    return found.needed(max(DETECTABLE, abs(gap.percent[-1]) / 100) * float(reference.mean[-1]), gap.level)
 
 
 def equivalents_of(

@@ -43,6 +43,14 @@ def statements(gap: Gap, curves: Sequence[Curve]) -> list[str]:
     return said
 
 
+def decisions(gap: Gap) -> list[str]:
+    """For each rung: `better`, `worse` or `undecided`, or `withheld` where no tokenizer may be called better."""
+    return [
+        "withheld" if gap.withheld else "undecided" if not sign else "worse" if sign > 0 else "better"
+        for sign in gap.signs
+    ]
+
+
 def flops_text(flops: float) -> str:
     """A budget for a sentence.
 

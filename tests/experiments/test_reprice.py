@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from pathlib import Path
@@ -43,8 +44,34 @@ def test_a_ladder_is_priced_from_its_evaluations(ladder: Path, tmp_path: Path) -
     page = (tmp_path / "ladder.html").read_text()
     assert "Loss over compute" in page
     assert "names no better tokenizer" in page
-    assert found["ranking"]["withheld"] == found["frontier"]["withheld"]
-    assert f"This table names no better tokenizer: {found['ranking']['withheld']}" in page
+    assert found["ranking"]["withheld"] == found["frontier"]["withheld"] == "1 seed, at least 3 are required"
+    (gap,) = found["gaps"]
+    assert gap["worth"]["decode"]["answer"] == "withheld"
+    first, second = found["next"]
+    assert first["command"].endswith(" lm.n_seeds=3")
+    assert first["seconds"] > 0
+    assert second["command"].endswith(" 'budget.ladder=[12288,17378,24576]'")
+
+
+def test_verdicts_are_a_table(ladder: Path, tmp_path: Path) -> None:
+    found = repriced(ladder, tmp_path)
+    with (tmp_path / "ladder.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    (gap,) = found["gaps"]
+    assert [float(row["flops"]) for row in rows] == gap["flops"]
+    assert [float(row["gap_percent"]) for row in rows] == gap["percent"]
+    assert [[float(row["low"]), float(row["high"])] for row in rows] == gap["intervals"]
+    assert {(row["arm"], row["reference"], row["decision"]) for row in rows} == {("SuperBPE", "BPE", "withheld")}
+    assert {row["withheld"] for row in rows} == {"1 seed, at least 3 are required"}
+
+
+def test_the_run_writes_the_page_too(ladder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = json.loads((ladder / "ladder.json").read_text())
+    found = repriced(ladder, tmp_path)
+    capsys.readouterr()
+    assert {**own, "next": None, "run": None} == {**found, "next": None, "run": None}
+    assert (ladder / "ladder.csv").read_bytes() == (tmp_path / "ladder.csv").read_bytes()
+    assert (ladder / "ladder.html").stat().st_size > 100_000
 
 
 def test_assumptions_change_the_price_and_not_the_measurements(ladder: Path, tmp_path: Path) -> None:

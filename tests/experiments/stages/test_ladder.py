@@ -39,11 +39,11 @@ def test_rungs_are_the_models_of_single_budgets(tiny: list[str], tmp_path: Path)
     train_bytes = load(tiny).budget.train_bytes
     single, made = run([*tiny, f"budget.train_bytes={train_bytes // 2}"], tmp_path)
     (steps,) = set(fresh(made, "lm"))
-    ladder, made = run([*tiny, "budget.ladder=[0.5]"], tmp_path)
+    outcome, made = run([*tiny, "budget.ladder=[0.5]"], tmp_path)
     assert fresh(made, "lm") == [2 * steps, 2 * steps]  # the smaller budget is reused
-    half, whole = ladder.rungs
+    half, whole = outcome.rungs
     assert [arm.lm.name for arm in half.arms] == [arm.lm.name for arm in single.result.arms]
-    assert whole is ladder.result
+    assert whole is outcome.result
     assert all(each.lm.contents.summary.steps == 2 * steps for each in whole.arms)
     rows = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
     assert "lm/bpe rung 2" in {row["group"] for row in rows}  # no arm has a space in its name
@@ -55,10 +55,10 @@ def test_longer_ladder_extends_the_trunk(tiny: list[str], tmp_path: Path) -> Non
     _, made = run([*tiny, f"budget.train_bytes={train_bytes // 2}", "budget.ladder=[0.5]"], tmp_path)
     trunks = fresh(made, "trunk")
     assert len(trunks) == 4
-    ladder, made = run([*tiny, f"budget.ladder=[{train_bytes // 4},{train_bytes // 2}]"], tmp_path)
+    outcome, made = run([*tiny, f"budget.ladder=[{train_bytes // 4},{train_bytes // 2}]"], tmp_path)
     assert len(fresh(made, "trunk")) == len(fresh(made, "lm")) == 2
-    assert len(ladder.rungs) == 3
-    budgets = [[arm.lm.contents.summary.flops for arm in each.arms] for each in ladder.rungs]
+    assert len(outcome.rungs) == 3
+    budgets = [[arm.lm.contents.summary.flops for arm in each.arms] for each in outcome.rungs]
     assert budgets == sorted(budgets)
 
 

@@ -21,6 +21,19 @@ def test_exact_points_give_the_law_back(law):
     assert found(FLOPS) == pytest.approx(law(FLOPS), rel=1e-9)
 
 
+@pytest.mark.parametrize("law", [REFERENCE, law_through(0.9, 0.89, 1.5), law_through(3.0, 0.2, 0.5)])
+def test_identified_laws_are_precise(law):
+    """The page of a ladder finds the same law with other arithmetic, so the last digits must not be chance."""
+    assert fit_curve(measured_ladder("a", FLOPS, [law(FLOPS)])).law == pytest.approx(law, rel=1e-11)
+    noisy_points = law(FLOPS) * np.exp(5e-4 * np.array([1, -1, 1, -1]))
+    one = fit_curve(measured_ladder("a", FLOPS, [noisy_points] * 3))
+    two = fit_curve(measured_ladder("a", FLOPS, [noisy_points * (1 + 1e-14)] * 3))
+    if one.law is not None:
+        assert one.law == pytest.approx(two.law, rel=1e-10)
+        assert one.floor_interval == pytest.approx(two.floor_interval, rel=1e-9)
+        assert one.exponent_interval == pytest.approx(two.exponent_interval, rel=1e-9)
+
+
 def test_a_diverged_rung_moves_the_law_less_than_least_squares():
     flops = np.geomspace(1e15, 1e18, 10)
     points = REFERENCE(flops)

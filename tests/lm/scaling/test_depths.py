@@ -9,7 +9,7 @@ import pytest
 
 from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.deployment import Deployment
-from lm.scaling.depths import best_depths, reprice_depths
+from lm.scaling.depths import best_depths, envelope
 from lm.scaling.ladder import HeldOut, source_shares
 from lm.scaling.reprice import Measured, reprice
 from tokenizer.errors import UserError
@@ -75,7 +75,9 @@ def test_depths_with_other_budgets_are_rejected() -> None:
 
 def test_arms_are_priced_at_their_best_depths() -> None:
     arms = {depth: [arm("a", losses), arm("b", losses[::-1], 1)] for depth, losses in CHOSEN.items()}
-    found = reprice_depths(arms, BYTES, SOURCES, Deployment())
+    best = envelope(arms, BYTES, SOURCES)
+    found = reprice(best.arms, BYTES, SOURCES, Deployment())
+    best.describe(found)
     assert [each["depths"] for each in found["arms"]] == [[4, 8, 8], [8, 8, 4]]
     assert [depth["n_layers"] for depth in found["depths"]] == [4, 8]
     for place, each in enumerate(found["arms"]):
@@ -86,5 +88,7 @@ def test_arms_are_priced_at_their_best_depths() -> None:
 
 def test_one_depth_changes_nothing() -> None:
     arms = [arm("a", [1.0, 0.9, 0.8]), arm("b", [1.1, 0.9, 0.7], 1)]
-    found = reprice_depths({None: arms}, BYTES, SOURCES, Deployment())
-    assert found == reprice(arms, BYTES, SOURCES, Deployment())
+    best = envelope({None: arms}, BYTES, SOURCES)
+    assert best.arms is arms
+    best.describe(found := reprice(arms, BYTES, SOURCES, Deployment()))
+    assert "depths" not in found

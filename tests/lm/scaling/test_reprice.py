@@ -15,7 +15,8 @@ from lm.evaluate.deployment import Deployment, serving_cost
 from lm.evaluate.significance import t_quantile
 from lm.scaling.equivalent import Equivalent
 from lm.scaling.estimates import Estimates
-from lm.scaling.reprice import Measured, ranking, reprice
+from lm.scaling.replay import replay
+from lm.scaling.reprice import Measured, prepare, ranking, reprice
 from tests.lm.scaling.ladders import CROSSING, FLOPS, REFERENCE, law_through
 from tokenizer.errors import UserError
 
@@ -58,7 +59,7 @@ def test_one_set_of_measurements_under_other_assumptions():
     assert bpe["equivalent"]["decode"][1]["bits_per_byte"] == pytest.approx(bpe["curve"]["bits_per_byte"][1], rel=2e-3)
     assert byte["equivalent"]["decode"][0]["flops"] is None
     assert found["ranking"]["decode"]["unmatched"] == ["bytes"]
-    assert found["frontier"]["names"][0] == "superbpe"
+    assert found["frontier"]["decode"][0] == "superbpe"
     assert found["frontier"]["withheld"] is found["ranking"]["withheld"] is None
     assert [gap["arm"] for gap in found["gaps"]] == ["superbpe", "bytes"]
     assert len(found["gaps"][0]["equivalent"]["decode"]) == 4
@@ -105,6 +106,29 @@ def test_one_of_two_sources_can_have_all_of_the_weight():
     found = reprice(arms, sizes, sources, Deployment(), shares={"code": 1.0}, cluster="source", samples=50)
     json.dumps(found, allow_nan=False)
     assert found["ranking"]["withheld"] == "1.0 effective sources, at least 5 are required"
+
+
+def test_sums_by_source_are_enough_for_averages_and_effective_numbers():
+    prepared = prepare(ARMS, SIZES, SOURCES, shares={"code": 0.6}, samples=5)
+    stored = json.loads(json.dumps(replay(prepared), allow_nan=False))
+    shares = np.array([prepared.heldout.shares[name] for name in stored["sources"]])
+    sizes, squares = np.array(stored["bytes"]), np.array(stored["squares"])
+    for arm, found in zip(stored["arms"], prepared.arms, strict=True):
+        bits = (np.array(arm["nats"]) / np.log(2) / sizes) @ shares
+        assert bits == pytest.approx(found.ladder.bits_per_byte, rel=1e-12)
+        assert 1 / (shares**2 * squares / sizes**2).sum() == pytest.approx(found.ladder.effective_units)
+        assert np.shape(arm["resampled"]) == (5, 4)
+    assert stored["fixed"] == {"code": 0.6}
+
+
+def test_decisions_follow_the_signs_unless_the_verdict_is_withheld():
+    found = result()["gaps"]
+    words = {-1: "better", 0: "undecided", 1: "worse"}
+    assert [gap["decisions"] for gap in found] == [[words[sign] for sign in gap["signs"]] for gap in found]
+    single = result(arms=[arm("bpe", REFERENCE, n_seeds=1), arm("other", CROSSING, n_seeds=1)])["gaps"][0]
+    assert set(single["decisions"]) == {"withheld"}
+    assert single["needed"]["seeds"] is None
+    assert single["worth"]["decode"]["answer"] == "withheld"
 
 
 def test_intervals_have_the_degrees_of_freedom_of_effective_units():
