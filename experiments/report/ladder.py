@@ -14,7 +14,6 @@ from omegaconf import OmegaConf
 
 from experiments.report import page
 from experiments.report.figures import Figure, colour, data, shape, spec
-from experiments.stages.ladder import depth_sentences
 from lm.evaluate.deployment import Deployment
 from lm.scaling.worth import ANSWERS
 
@@ -25,12 +24,13 @@ _DIRECT_LABELS = 5
 """With at most this many arms, names stand beside the points of the frontier instead of in a legend."""
 
 
-def render(found: Mapping[str, Any], replayed: Mapping[str, Any]) -> str:
+def render(found: Mapping[str, Any], replayed: Mapping[str, Any], depths: Sequence[str] = ()) -> str:
     """Return the page.
 
     Args:
         found: Result of `experiments.stages.ladder.compare`.
         replayed: Result of `lm.scaling.replay.replay` for the same measurements.
+        depths: Sentences about the depths of the budgets, if there are several.
     """
     about = {
         "found": found,
@@ -43,7 +43,7 @@ def render(found: Mapping[str, Any], replayed: Mapping[str, Any]) -> str:
         title=found["title"],
         figures=figures(found),
         found=found,
-        depths=depth_sentences(found),
+        depths=depths,
         about=page.script_json(about),
     )
 

@@ -192,7 +192,7 @@ def compare(
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / NUMBERS, found)
     write_whole(out / TABLE, verdicts_csv(found).encode())
-    write_whole(out / PAGE, page.render(found, replay(prepared)))
+    write_whole(out / PAGE, page.render(found, replay(prepared), depth_sentences(found)))
     print_result(reporter, found)
     reporter.say(f"over compute: {out / PAGE}")
     return found
@@ -249,7 +249,7 @@ def sentences(found: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _depths(found: Mapping[str, Any]) -> list[str]:
+def depth_sentences(found: Mapping[str, Any]) -> list[str]:
     """The depth of every budget, if there are several depths."""
     if "depths" not in found:
         return []
