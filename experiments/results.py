@@ -286,13 +286,9 @@ class InferenceCost(Contents, Cost):
 
     Attributes:
         formulas: Formulas of these numbers.
-        decode_seconds_per_byte: Measured decoding time; None if the text was too short.
-        decode_device: Device of the measurement.
     """
 
     formulas: dict[str, str]
-    decode_seconds_per_byte: float | None = None
-    decode_device: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from experiments.cli.console import duration, si
+from experiments.cli.console import si
 from experiments.results import GROUPS
 from lm.evaluate.bits_per_byte import SOURCE, sampling_unit
 from lm.evaluate.comparison import DETECTABLE, FEWEST_EFFECTIVE, FEWEST_SEEDS
@@ -114,7 +114,6 @@ def _table(result: Result) -> list[_Quantity]:
         row("training steps", [m.steps for m in models], "{:,}".format),
         row("training tokens", [m.tokens for m in models], si),
         row("training FLOPs", [m.flops for m in models], si, brief=True),
-        row("training time", [m.seconds for m in models], duration),
         row("parameters", [m.parameters_total for m in models], si),
         row("reading: FLOPs per byte", [c.prefill_flops_per_byte for c in costs], si),
         row("decoding: FLOPs per byte", [c.decode_flops_per_byte for c in costs], si),
@@ -125,9 +124,6 @@ def _table(result: Result) -> list[_Quantity]:
         # The detail below the tables describes what is lost.
         brief = ["yes" if loss else "" for loss in losses]
         rows.append(text("held-out text lost", [loss or "none" for loss in losses], brief))
-    seconds = [cost.decode_seconds_per_byte for cost in costs if cost.decode_seconds_per_byte is not None]
-    if len(seconds) == len(costs):
-        rows.append(row("decoding: µs per byte", [1e6 * value for value in seconds], "{:.0f}".format))
     return rows
 
 

@@ -100,7 +100,6 @@ def test_three_seeds_are_compared_as_pairs_of_runs(
     assert numbers["bits_per_byte"] == pytest.approx(sum(numbers["seeds"]["bits_per_byte"]) / 3)
     assert [row["name"] for row in numbers["by_script"]] == ["Latin"]
     assert [row["n_bytes"] for row in numbers["by_source"]] == [numbers["n_bytes"]]
-    assert numbers["cost"]["decode_seconds_per_byte"] > 0
     metrics = [json.loads(line) for line in (tmp_path / "outputs" / "metrics.jsonl").read_text().splitlines()]
     (compared,) = [row for row in metrics if row["group"] == "comparison" and row["n_seeds"] == 3]
     assert len(compared["seed_differences"]) == 3
