@@ -155,6 +155,18 @@ class LmConfig:
 
 
 @dataclass(frozen=True)
+class HeldoutConfig(EvalConfig):
+    """How held-out text is scored, and checked for overlap with the training text.
+
+    Attributes:
+        contamination: Words of the n-grams by which held-out text is looked for in the training text, which is read
+            once more for that; 13 as in GPT-3 (Brown et al., 2020, appendix C). None for no measurement.
+    """
+
+    contamination: int | None = 13
+
+
+@dataclass(frozen=True)
 class BudgetConfig:
     """The training budget, which makes the comparison fair.
 
@@ -283,7 +295,7 @@ class Config:
     reference: str | None = None
     shards: ShardConfig = field(default_factory=ShardConfig)
     lm: LmConfig = field(default_factory=LmConfig)
-    eval: EvalConfig = field(default_factory=EvalConfig)
+    eval: HeldoutConfig = field(default_factory=HeldoutConfig)
     deployment: Deployment = field(default_factory=Deployment)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     runner: RunnerConfig = field(default_factory=RunnerConfig)

@@ -252,6 +252,31 @@ class HeldoutDocuments(Reading):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Contamination(Contents):
+    """Overlap of the held-out documents with the training text.
+
+    Attributes:
+        corpus: Hash of the corpus.
+        ngram_words: Words of an n-gram.
+        n_documents: Held-out documents.
+        clean_documents: Documents that share no n-gram with the training text.
+        whole_documents: Documents that also are documents of the training text.
+        n_words: Words of the held-out documents.
+        shared_words: Words inside a shared n-gram.
+        training_bytes: Bytes of the training text.
+    """
+
+    corpus: str
+    ngram_words: int
+    n_documents: int
+    clean_documents: int
+    whole_documents: int
+    n_words: int
+    shared_words: int
+    training_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainedModel(Contents):
     """A trained language model.
 

@@ -125,11 +125,12 @@ def _run(context: Context, last: int) -> Outcome:
 
 def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmTokenizer]) -> Outcome:
     """Make the shards, models, scores and the report."""
-    from experiments.stages import evaluation, forecast, ladder, models, verdict
+    from experiments.stages import contamination, evaluation, forecast, ladder, models, verdict
     from experiments.stages.comparison import ArmModels
 
     described = documents.describe(context, corpus)
     verdict.warn_of_few(context, described.contents.n_documents, len(described.contents.names.get("source", [])))
+    overlap = contamination.measure(context, corpus)
     heldout = [models.shard(context, corpus, arm, "heldout") for arm in tokenizers]
     forecast.show_fertility(context, list(zip(tokenizers, heldout, strict=True)), described)
     # The counts of a mixture are from other text and do not give the corpus size.
@@ -158,7 +159,8 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
             named = [dataclasses.replace(arm, settings=arm.settings | of_models(rung.config)) for arm in tokenizers]
             arms = [ArmModels(*made) for made in zip(named, training, heldout, lms, strict=True)]
             name = f"{each.name} rung {number}" if len(each.rungs) > 1 else each.name
-            rungs.append((rung, evaluation.evaluate(rung, corpus, arms, described, name.strip())))
+            scored = evaluation.evaluate(rung, corpus, arms, described, name.strip())
+            rungs.append((rung, dataclasses.replace(scored, overlap=overlap)))
     n_rungs = len(ladders[0].rungs)
     # The comparison at the largest budget shows one depth for all arms.
     shown, result = min(rungs[n_rungs - 1 :: n_rungs], key=lambda found: found[1].mean_loss)

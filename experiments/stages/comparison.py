@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from experiments.results import ShardsFolder, TrainedModel
+    from experiments.stages.contamination import HeldoutOverlap
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
     from tokenizer.interface import TokenizerLike
@@ -129,12 +130,14 @@ class Result:
         comparisons: Keyed by indices into `arms`: `[0, 1]` compares the second arm with the first.
         fixed_reference: Whether the first arm was chosen as the reference.
         depth: Number of layers of the models, if it is configured by `lm.depths`.
+        overlap: Overlap of the held-out documents with the training text, if it was measured.
     """
 
     arms: Sequence[ArmResult]
     comparisons: Mapping[tuple[int, int], Comparison]
     fixed_reference: bool = False
     depth: int | None = None
+    overlap: HeldoutOverlap | None = None
 
     @property
     def labels(self) -> list[str]:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from experiments.cli.console import si
+from experiments.config import part
 from experiments.results import InferenceCost, Scores
 from experiments.stages import budget
 from experiments.stages.comparison import ArmModels, ArmResult, Result, of_seed, scored
@@ -13,6 +14,7 @@ from experiments.stages.documents import groupings
 from experiments.stages.models import open_shards
 from lm.evaluate.bits_per_byte import FORMAT_VERSION
 from lm.evaluate.comparison import compare_all
+from lm.evaluate.config import EvalConfig
 from lm.evaluate.cost import FORMULAS, inference_cost
 from lm.evaluate.distributed import load_and_evaluate
 from tokenizer.errors import UserError
@@ -96,7 +98,7 @@ def _score(
     documents: Artifact[HeldoutDocuments],
     rung: str,
 ) -> Artifact[Scores]:
-    config = context.config.eval
+    config = part(EvalConfig, context.config.eval)
 
     def build(folder: Path) -> Scores:
         shards = open_shards(heldout, arm)
