@@ -146,12 +146,29 @@ class LmConfig:
             model more FLOPs.
         n_seeds: Models per tokenizer, with the seeds `train.seed`, `train.seed` + 1, ... At least three are required to
             measure the spread between training runs, which a claim about tokenizers has to exceed.
+        tune_rates: Factors on the four peak learning rates of `train`, such as [0.5, 1, 2]. Each arm's models are
+            trained with the factor that is best in short runs of that arm. Empty for the same rates for all arms.
+        tune_bytes: Bytes of training text that the first arm's tuning runs read; None for a tenth of
+            `budget.train_bytes`.
+        tune_validation_bytes: Bytes of the training text, which the tuning runs do not read, to score them on.
+        tune_extensions: If the best factor is at an end of the factors tried, add one step beyond it, at most this
+            many times.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     depths: list[int] = field(default_factory=list)
     n_seeds: int = 1
+    tune_rates: list[float] = field(default_factory=list)
+    tune_bytes: int | None = None
+    tune_validation_bytes: int = 500_000
+    tune_extensions: int = 2
+
+    def __post_init__(self) -> None:
+        for name, least in (("tune_bytes", 1), ("tune_validation_bytes", 1), ("tune_extensions", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UserError(f"lm.{name}={value} must be at least {least}")
 
 
 @dataclass(frozen=True)

@@ -306,6 +306,49 @@ class TrainedModel(Contents):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TuningRun(Contents):
+    """A short training run with a factor on the peak learning rates.
+
+    Attributes:
+        factor: The factor.
+        bits_per_byte: Loss on training documents that the run did not read; None if it diverged.
+        n_documents: Number of these documents.
+        n_bytes: Their bytes.
+    """
+
+    factor: float
+    bits_per_byte: float | None = None
+    n_documents: int = 0
+    n_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning(Contents):
+    """The factor on the peak learning rates of an arm's models.
+
+    Attributes:
+        factor: The chosen factor, that of the run with the lowest loss; 1 without tuning.
+        runs: The runs, by increasing factor.
+        at_end: Whether the chosen factor is the smallest or the largest.
+    """
+
+    factor: float
+    runs: list[TuningRun] = field(default_factory=list)
+    at_end: bool = False
+
+    @property
+    def warning(self) -> str:
+        """What is wrong with the choice; empty if its factor is not at an end."""
+        if not self.at_end:
+            return ""
+        way = "smaller" if self.factor == self.runs[0].factor else "larger"
+        return (
+            f"the best factor on the learning rates, {self.factor:g}, is at the end of those tried; {way} ones may be "
+            "better (lm.tune_rates, lm.tune_extensions)"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class InferenceCost(Contents, Cost):
     """Inference cost of a model per byte of text.
 

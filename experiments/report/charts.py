@@ -92,6 +92,33 @@ def differences(rows: Rows, labels: Sequence[str], reference: str) -> dict[str, 
     return spec(zero + whisker + point, height=40 * len(rows) + 30, rows=rows, zero=[{"value": 0}])
 
 
+def tuning(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
+    """Bits per byte of the tuning runs by the factor on the learning rates; chosen factors are larger points.
+
+    Args:
+        rows: `tokenizer`, `factor`, `bits_per_byte`, `chosen`.
+        labels: As for `compression`.
+    """
+    base = data().encode(
+        x=alt.X(
+            "factor:Q",
+            title="factor on the learning rates",
+            scale=alt.Scale(type="log", nice=False, padding=20),
+            axis=alt.Axis(values=sorted({row["factor"] for row in rows}), format="~g"),
+        ),
+        y=alt.Y("bits_per_byte:Q", title="bits per byte (held-in)", scale=alt.Scale(zero=False)),
+        color=colour(labels),
+        tooltip=[
+            alt.Tooltip("tokenizer:N"),
+            alt.Tooltip("factor:Q"),
+            alt.Tooltip("bits_per_byte:Q", title="bits per byte", format=".4f"),
+        ],
+    )
+    size = alt.condition("datum.chosen", alt.value(160), alt.value(40))
+    points = base.mark_point(filled=True, opacity=1).encode(shape=shape(labels), size=size)
+    return spec(base.mark_line(strokeWidth=2) + points, rows=rows)
+
+
 def tradeoff(rows: Rows, labels: Sequence[str], against: str = "train_flops") -> dict[str, Any]:
     """Held-out bits per byte against the cost of training: further left is cheaper, further down is better.
 

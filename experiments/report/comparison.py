@@ -107,6 +107,16 @@ def figures(report: dict[str, Any]) -> list[Figure]:
                     source,
                 )
             )
+    if report["tuning"]:
+        found.append(
+            Figure(
+                "tuning",
+                "Learning rates of each tokenizer",
+                charts.tuning([row for row in report["tuning"] if "bits_per_byte" in row], labels),
+                "Short training runs, scored on training documents that they did not read. Large points are the "
+                "factors that the models were trained with." + _tuning_warnings(report),
+            )
+        )
     found += diagnostics_charts.figures(report["training"], labels, _named(models, "language models"))
     for i, arm in enumerate(report["superwords"]):
         words = charts.words(arm["by_words"])
@@ -117,6 +127,11 @@ def figures(report: dict[str, Any]) -> list[Figure]:
 def _withheld(report: dict[str, Any]) -> str:
     reason = report["verdict"]["withheld"]
     return f" They are about these models; a verdict about the tokenizers is withheld ({reason})." if reason else ""
+
+
+def _tuning_warnings(report: dict[str, Any]) -> str:
+    warned = {row["tokenizer"]: row["warning"] for row in report["tuning"] if row["warning"]}
+    return "".join(f" {label}: {warning}." for label, warning in warned.items())
 
 
 def _mean_lengths(report: dict[str, Any]) -> str:

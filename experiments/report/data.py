@@ -85,6 +85,11 @@ def gather(
         "pairs": _pairs(result),
         "differences": differences(result),
         "contamination": None if result.overlap is None else _contamination(result.overlap),
+        "tuning": [
+            {"tokenizer": label, **run.save(), "chosen": run.factor == tuned.factor, "warning": tuned.warning}
+            for label, tuned in zip(result.labels, result.tuning, strict=False)
+            for run in tuned.runs
+        ],
         "downstream": _downstream(result),
         "groups": {name: _groups(result, name) for name in GROUPS},
         "measured_bytes": sum(len(document.encode()) for document in heldout),

@@ -15,7 +15,7 @@ from lm.evaluate.comparison import Comparison, aggregate
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from experiments.results import ShardsFolder, TrainedModel
+    from experiments.results import ShardsFolder, TrainedModel, Tuning
     from experiments.stages.contamination import HeldoutOverlap
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
@@ -131,6 +131,7 @@ class Result:
         fixed_reference: Whether the first arm was chosen as the reference.
         depth: Number of layers of the models, if it is configured by `lm.depths`.
         overlap: Overlap of the held-out documents with the training text, if it was measured.
+        tuning: For each arm, the choice of its learning rates, if they were tuned.
     """
 
     arms: Sequence[ArmResult]
@@ -138,6 +139,7 @@ class Result:
     fixed_reference: bool = False
     depth: int | None = None
     overlap: HeldoutOverlap | None = None
+    tuning: Sequence[Tuning] = ()
 
     @property
     def labels(self) -> list[str]:

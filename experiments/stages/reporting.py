@@ -57,12 +57,13 @@ def report(context: Context, text: Text, result: Result) -> Artifact[ReportFolde
         for each in result.arms
         for i, artifact in enumerate(each.artifacts)
     }
+    tuning = {"tuning": [each.save() for each in result.tuning]} if result.tuning else {}
     overlap = {} if result.overlap is None else {"contamination": result.overlap.hash}
     with context.reporter.stage("report"):
         artifact = context.store.make(
             ReportFolder,
             "report",
-            config={**settings, "arms": arms, "demonstration": is_demonstration(context), "looks": version()},
+            config={**settings, "arms": arms, "demonstration": is_demonstration(context), "looks": version(), **tuning},
             inputs={**inputs, "corpus": text.hash, **overlap},
             build=build,
         )

@@ -71,6 +71,10 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
             for by, group in (("all", ""), ("clean", ""), ("source", hostile[1]))
         ],
         "contamination": {"sentence": "12.7% of the held-out words occur in the training text."},
+        "tuning": [
+            {"tokenizer": label, "factor": factor, "bits_per_byte": bits, "n_documents": 40, "n_bytes": 500_000, "chosen": factor == 1, "warning": ""}
+            for label in ("BPE", "SuperBPE") for factor, bits in ((0.5, 2.42), (1, 2.37), (2, 2.4))
+        ],
         "downstream": [{"tokenizer": "BPE", "task": hostile[0], "metric": "acc_bytes", "value": 0.25, "stderr": None, "straddle_share": 0.5, "n_seeds": 1}],
         "groups": {
             "script": [],
