@@ -76,6 +76,7 @@ class DocumentFilter:
         budget: int | None = None,
         heldout_fraction: float = 0.0,
         heldout_salt: str = "",
+        heldout_ngram_words: int = 0,
         sample_fraction: float = 1.0,
         sample_salt: str = "",
     ) -> DocumentFilter: ...

@@ -125,7 +125,7 @@ pub struct DocumentFilter(Filter);
 #[pymethods]
 impl DocumentFilter {
     #[new]
-    #[pyo3(signature = (*, split="all", min_bytes=1, max_bytes=None, budget=None, heldout_fraction=0.0, heldout_salt="", sample_fraction=1.0, sample_salt=""))]
+    #[pyo3(signature = (*, split="all", min_bytes=1, max_bytes=None, budget=None, heldout_fraction=0.0, heldout_salt="", heldout_ngram_words=0, sample_fraction=1.0, sample_salt=""))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
     fn new(
         split: &str,
@@ -134,6 +134,7 @@ impl DocumentFilter {
         budget: Option<u64>,
         heldout_fraction: f64,
         heldout_salt: &str,
+        heldout_ngram_words: usize,
         sample_fraction: f64,
         sample_salt: &str,
     ) -> PyResult<Self> {
@@ -149,6 +150,7 @@ impl DocumentFilter {
             budget,
             heldout_fraction,
             heldout_salt: heldout_salt.to_string(),
+            heldout_ngram: heldout_ngram_words,
             split,
             sample_fraction,
             // Different coins than the held-out split, even if both salts are equal.

@@ -120,6 +120,15 @@ impl Overlap {
     }
 }
 
+/// The smallest hash of the n-grams of a text; None if it has fewer than `n` words, or `n` is 0.
+pub fn smallest_gram(text: &[u8], n: usize) -> Option<u64> {
+    let mut smallest = None;
+    if n > 0 {
+        Grams::new(n).of(text, |gram| smallest = Some(smallest.map_or(gram, |least: u64| least.min(gram))));
+    }
+    smallest
+}
+
 fn n_grams(words: usize, n: usize) -> usize {
     if n == 0 {
         0
