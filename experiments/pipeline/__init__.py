@@ -155,14 +155,13 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     if last < STAGES.index("evaluate"):
         return Outcome()
     rungs: list[tuple[Context, Result]] = []
-    for each, found, models_of in zip(ladders, tuned, trained, strict=True):
-        known = {"overlap": overlap, "tuning": found if found[0].runs else ()}
+    for each, chosen, models_of in zip(ladders, tuned, trained, strict=True):
         for number, (rung, lms) in enumerate(zip(each.rungs, models_of, strict=True), 1):
             named = [dataclasses.replace(arm, settings=arm.settings | of_models(rung.config)) for arm in tokenizers]
             arms = [ArmModels(*made) for made in zip(named, training, heldout, lms, strict=True)]
             name = f"{each.name} rung {number}" if len(each.rungs) > 1 else each.name
             scored = evaluation.evaluate(rung, corpus, arms, described, name.strip())
-            rungs.append((rung, dataclasses.replace(scored, **known)))
+            rungs.append((rung, dataclasses.replace(scored, overlap=overlap, tuning=chosen if chosen[0].runs else ())))
     n_rungs = len(ladders[0].rungs)
     # The comparison at the largest budget shows one depth for all arms.
     shown, result = min(rungs[n_rungs - 1 :: n_rungs], key=lambda found: found[1].mean_loss)

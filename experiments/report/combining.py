@@ -136,7 +136,7 @@ def combine(
     ]
     _check_text([group.store for group in ordered], arms)
     comparisons = compare_all([each.evaluations for each in arms])
-    return Result(arms, comparisons, reference is not None, _overlap(done, artifacts)), notes
+    return Result(arms, comparisons, fixed_reference=reference is not None, overlap=_overlap(done, artifacts)), notes
 
 
 def _overlap(done: Sequence[Run], artifacts: Path | None) -> HeldoutOverlap | None:
