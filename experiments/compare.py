@@ -1,7 +1,8 @@
 """Compare runs on one page: `python -m experiments.compare RUN...`.
 
 RUN is the folder of a run or of a sweep (outputs/…, multirun/…). Writes `comparison.html`, a page that opens offline,
-its numbers as `comparison.json`, and with `--figures` the charts for papers. Prints the table and the verdict.
+its numbers as `comparison.json` and `differences.csv`, and with `--figures` the charts for papers. Prints the table and
+the verdict.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tokenizer.errors import UserError
 if TYPE_CHECKING:
     from experiments.stages.comparison import Result
 
-PAGE, NUMBERS = "comparison.html", "comparison.json"
+PAGE, NUMBERS, DIFFERENCES = "comparison.html", "comparison.json", "differences.csv"
 
 
 def run(argv: list[str] | None = None) -> int:
@@ -51,6 +52,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from experiments.report import combining as comparing  # imports Torch, which is slow and not needed for `--help`
     from experiments.report.comparison import figures, render
     from experiments.report.data import gather
+    from experiments.report.figures import to_csv
     from experiments.stages.reporting import provenance
     from experiments.stages.verdict import detail, verdict
 
@@ -73,6 +75,7 @@ def _run(arguments: argparse.Namespace) -> None:
     numbers["notes"] = [*notes, *comparing.unfinished(others)]
     arguments.out.mkdir(parents=True, exist_ok=True)
     write_json(arguments.out / NUMBERS, numbers)
+    write_whole(arguments.out / DIFFERENCES, to_csv(numbers["differences"]))
     write_whole(arguments.out / PAGE, render(numbers))
     if arguments.figures is not None:
         save(figures(numbers), arguments.out / "figures", arguments.figures or FORMATS)

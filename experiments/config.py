@@ -146,12 +146,41 @@ class LmConfig:
             model more FLOPs.
         n_seeds: Models per tokenizer, with the seeds `train.seed`, `train.seed` + 1, ... At least three are required to
             measure the spread between training runs, which a claim about tokenizers has to exceed.
+        tune_rates: Factors on the four peak learning rates of `train`, such as [0.5, 1, 2]. Each arm's models are
+            trained with the factor that is best in short runs of that arm. Empty for the same rates for all arms.
+        tune_bytes: Bytes of training text that the first arm's tuning runs read; None for a tenth of
+            `budget.train_bytes`.
+        tune_validation_bytes: Bytes of the training text, which the tuning runs do not read, to score them on.
+        tune_extensions: If the best factor is at an end of the factors tried, add one step beyond it, at most this
+            many times.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     depths: list[int] = field(default_factory=list)
     n_seeds: int = 1
+    tune_rates: list[float] = field(default_factory=list)
+    tune_bytes: int | None = None
+    tune_validation_bytes: int = 500_000
+    tune_extensions: int = 2
+
+    def __post_init__(self) -> None:
+        for name, least in (("tune_bytes", 1), ("tune_validation_bytes", 1), ("tune_extensions", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UserError(f"lm.{name}={value} must be at least {least}")
+
+
+@dataclass(frozen=True)
+class HeldoutConfig(EvalConfig):
+    """How held-out text is scored, and checked for overlap with the training text.
+
+    Attributes:
+        contamination: Words of the n-grams by which held-out text is looked for in the training text, which is read
+            once more for that; 13 as in GPT-3 (Brown et al., 2020, appendix C). None for no measurement.
+    """
+
+    contamination: int | None = 13
 
 
 @dataclass(frozen=True)
@@ -283,7 +312,7 @@ class Config:
     reference: str | None = None
     shards: ShardConfig = field(default_factory=ShardConfig)
     lm: LmConfig = field(default_factory=LmConfig)
-    eval: EvalConfig = field(default_factory=EvalConfig)
+    eval: HeldoutConfig = field(default_factory=HeldoutConfig)
     deployment: Deployment = field(default_factory=Deployment)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     runner: RunnerConfig = field(default_factory=RunnerConfig)

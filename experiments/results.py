@@ -252,6 +252,31 @@ class HeldoutDocuments(Reading):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Contamination(Contents):
+    """Overlap of the held-out documents with the training text.
+
+    Attributes:
+        corpus: Hash of the corpus.
+        ngram_words: Words of an n-gram.
+        n_documents: Held-out documents.
+        clean_documents: Documents that share no n-gram with the training text.
+        whole_documents: Documents that also are documents of the training text.
+        n_words: Words of the held-out documents.
+        shared_words: Words inside a shared n-gram.
+        training_bytes: Bytes of the training text.
+    """
+
+    corpus: str
+    ngram_words: int
+    n_documents: int
+    clean_documents: int
+    whole_documents: int
+    n_words: int
+    shared_words: int
+    training_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainedModel(Contents):
     """A trained language model.
 
@@ -281,18 +306,57 @@ class TrainedModel(Contents):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TuningRun(Contents):
+    """A short training run with a factor on the peak learning rates.
+
+    Attributes:
+        factor: The factor.
+        bits_per_byte: Loss on training documents that the run did not read; None if it diverged.
+        n_documents: Number of these documents.
+        n_bytes: Their bytes.
+    """
+
+    factor: float
+    bits_per_byte: float | None = None
+    n_documents: int = 0
+    n_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning(Contents):
+    """The factor on the peak learning rates of an arm's models.
+
+    Attributes:
+        factor: The chosen factor, that of the run with the lowest loss; 1 without tuning.
+        runs: The runs, by increasing factor.
+        at_end: Whether the chosen factor is the smallest or the largest.
+    """
+
+    factor: float
+    runs: list[TuningRun] = field(default_factory=list)
+    at_end: bool = False
+
+    @property
+    def warning(self) -> str:
+        """What is wrong with the choice; empty if its factor is not at an end."""
+        if not self.at_end:
+            return ""
+        way = "smaller" if self.factor == self.runs[0].factor else "larger"
+        return (
+            f"the best factor on the learning rates, {self.factor:g}, is at the end of those tried; {way} ones may be "
+            "better (lm.tune_rates, lm.tune_extensions)"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class InferenceCost(Contents, Cost):
     """Inference cost of a model per byte of text.
 
     Attributes:
         formulas: Formulas of these numbers.
-        decode_seconds_per_byte: Measured decoding time; None if the text was too short.
-        decode_device: Device of the measurement.
     """
 
     formulas: dict[str, str]
-    decode_seconds_per_byte: float | None = None
-    decode_device: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

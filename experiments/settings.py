@@ -51,7 +51,8 @@ def resolved(config: Config, arm: Arm, revision: str | None = None) -> dict[str,
 def of_models(config: Config) -> dict[str, Any]:
     """Return the part of `resolved` that decides the models of one depth and budget."""
     lm = config.lm
-    return _kept(_flat("lm.model", lm.model) | _flat("lm.train", lm.train) | _flat("budget", config.budget))
+    tuned = {"lm.tune_rates": lm.tune_rates} if lm.tune_rates else {}
+    return _kept(_flat("lm.model", lm.model) | _flat("lm.train", lm.train) | tuned | _flat("budget", config.budget))
 
 
 def _kept(found: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ __all__ = [
     "Reader",
     "SpecialStrings",
     "SuperwordTrainer",
+    "TextOverlap",
     "continue_bpe",
     "count_pieces",
     "eligible",
@@ -75,11 +76,19 @@ class DocumentFilter:
         budget: int | None = None,
         heldout_fraction: float = 0.0,
         heldout_salt: str = "",
+        heldout_ngram_words: int = 0,
         sample_fraction: float = 1.0,
         sample_salt: str = "",
     ) -> DocumentFilter: ...
     def exclude(self, batch: Batch) -> None: ...
     def apply(self, batch: Batch) -> tuple[Batch, bool]: ...
+
+@final
+class TextOverlap:
+    def __new__(cls, ngram_words: int) -> TextOverlap: ...
+    def add(self, batch: Batch) -> None: ...
+    def scan(self, batch: Batch, threads: int) -> None: ...
+    def found(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]: ...
 
 @final
 class Reader:

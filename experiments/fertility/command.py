@@ -115,7 +115,7 @@ def _run(arguments: argparse.Namespace) -> None:
     reference = _reference(arguments.reference, arms)
     with reporter.stage("text"):
         documents = survey(texts, arguments.sources, reporter.progress)
-        overlaps = _overlaps(arms, documents, reporter)
+        overlaps = _overlaps(arms, texts, threads, reporter)
     ordered = [reference, *(arm for arm in arms if arm is not reference)]
     rows: dict[str, list[measures.Row]] = {}
     with reporter.stage("tokens"):
@@ -225,7 +225,9 @@ def _reference(name: str | None, arms: Sequence[Arm]) -> Arm:
     raise UserError(f"--reference {name!r} is not a tokenizer; the names are {', '.join(arm.name for arm in arms)}")
 
 
-def _overlaps(arms: Sequence[Arm], documents: Documents, reporter: Reporter) -> dict[str, Overlap | None]:
+def _overlaps(
+    arms: Sequence[Arm], texts: Sequence[Text], threads: int, reporter: Reporter
+) -> dict[str, Overlap | None]:
     """Overlap of each tokenizer's training text with the documents; None if its training text is unknown."""
     found: dict[str, Overlap] = {}
     overlaps: dict[str, Overlap | None] = {}
@@ -234,7 +236,7 @@ def _overlaps(arms: Sequence[Arm], documents: Documents, reporter: Reporter) -> 
         if any(corpus.files for corpus in arm.training):
             key = digest([corpus.identity() for corpus in arm.training])
             if key not in found:
-                found[key] = overlap(documents, arm.training, reporter.progress)
+                found[key] = overlap(texts, arm.training, threads, reporter.progress)
             overlaps[arm.name] = found[key]
     return overlaps
 

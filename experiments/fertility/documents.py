@@ -1,4 +1,4 @@
-"""The measured documents: size, words, source, script and hash of each. They do not depend on the tokenizer."""
+"""The measured documents: size, words, source and script of each. They do not depend on the tokenizer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import xxhash
 
 from lm.data.scripts import script
 from tokenizer.corpus.origins import documents_by_origin
@@ -60,14 +59,12 @@ class Documents:
     Attributes:
         n_bytes: int64[n_documents], bytes of UTF-8.
         n_words: int64[n_documents], whitespace-separated words.
-        hashes: uint64[n_documents], XXH3-64 of the text.
         cell: int64[n_documents], index into `cells`.
         cells: Source and script of each cell.
     """
 
     n_bytes: NDArray[np.int64]
     n_words: NDArray[np.int64]
-    hashes: NDArray[np.uint64]
     cell: NDArray[np.int64]
     cells: tuple[tuple[str, str], ...]
 
@@ -98,7 +95,7 @@ def survey(texts: Sequence[Text], most_sources: int, progress: Progress | None =
     Raises:
         UserError: If a text has no documents.
     """
-    sizes, words, hashes, cell = array("q"), array("q"), array("Q"), array("q")
+    sizes, words, cell = array("q"), array("q"), array("q")
     cells: dict[tuple[str, str], int] = {}
     tick, done = Throttle(progress, "bytes read"), 0
     for text in texts:
@@ -107,13 +104,12 @@ def survey(texts: Sequence[Text], most_sources: int, progress: Progress | None =
             data = document.encode()
             sizes.append(len(data))
             words.append(len(document.split()))
-            hashes.append(xxhash.xxh3_64_intdigest(data))
             cell.append(cells.setdefault((text.name or origin, script(document)), len(cells)))
             done += len(data)
             tick(done)
         if len(sizes) == before:
             raise UserError(f"there is no text in {listed(path for path, _ in text.corpus.files)}")
-    found = Documents(np.array(sizes), np.array(words), np.array(hashes), np.array(cell), tuple(cells))
+    found = Documents(np.array(sizes), np.array(words), np.array(cell), tuple(cells))
     return _largest(found, most_sources)
 
 
@@ -136,4 +132,4 @@ def _largest(documents: Documents, most_sources: int) -> Documents:
     renamed = [(source if source in kept else rest, script) for source, script in documents.cells]
     cells = {each: i for i, each in enumerate(dict.fromkeys(renamed))}
     place = np.array([cells[each] for each in renamed])
-    return Documents(documents.n_bytes, documents.n_words, documents.hashes, place[documents.cell], tuple(cells))
+    return Documents(documents.n_bytes, documents.n_words, place[documents.cell], tuple(cells))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import pairwise
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-import xxhash
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config import CorpusSource, build, part
+from experiments.fertility.documents import batches
 from experiments.report.training_counts import tokenizer_folder
 from experiments.results import CorpusFiles, Counts, Folder
 from experiments.stages.text import embedded_text
@@ -20,14 +19,17 @@ from experiments.store import registry
 from experiments.store.artifacts import Artifact, Store, artifact_at
 from tokenizer.checksums import digest
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.overlap import find_overlap
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
-from tokenizer.progress import Throttle
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
     from numpy.typing import NDArray
 
-    from experiments.fertility.documents import Documents
+    from experiments.fertility.documents import Text
     from tokenizer.progress import Progress
 
 
@@ -47,20 +49,13 @@ class Overlap(NamedTuple):
     documents: NDArray[np.bool_]
 
 
-def overlap(documents: Documents, corpora: list[Corpus], progress: Progress | None = None) -> Overlap:
-    """Find the documents that occur in the training splits of these corpora, by the hash of their text."""
-    wanted, seen = set(documents.hashes.tolist()), set()
-    tick, done = Throttle(progress, "bytes of training text"), 0
-    for corpus in corpora:
-        for batch in corpus.batches("train", readers=2, in_order=False):
-            text = np.ascontiguousarray(batch.data).data
-            seen |= wanted.intersection(
-                xxhash.xxh3_64_intdigest(text[start:end]) for start, end in pairwise(batch.offsets.tolist())
-            )
-            done += batch.n_bytes
-            tick(done)
-    names = [path.name for corpus in corpora for path, _ in corpus.files]
-    return Overlap(names, np.isin(documents.hashes, np.array(sorted(seen), np.uint64)))
+def overlap(
+    texts: Sequence[Text], corpora: Sequence[Corpus], threads: int | None = None, progress: Progress | None = None
+) -> Overlap:
+    """Find the measured documents that occur in the training splits of these corpora."""
+    training = chain.from_iterable(corpus.batches("train", readers=2, in_order=False) for corpus in corpora)
+    found = find_overlap(batches(texts), training, threads=threads, progress=progress)
+    return Overlap([path.name for corpus in corpora for path, _ in corpus.files], found.whole)
 
 
 def recorded(path: Path) -> Corpus | None:

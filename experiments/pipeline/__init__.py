@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from experiments.config import Config
     from experiments.logging.tracking import Labels
-    from experiments.results import ShardsFolder, TrainedModel
+    from experiments.results import ShardsFolder, TrainedModel, Tuning
     from experiments.stages.comparison import Result
     from experiments.stages.forecast import Training
     from experiments.stages.text import Text
@@ -125,11 +125,12 @@ def _run(context: Context, last: int, folder: Path) -> Outcome:
 
 def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmTokenizer], folder: Path) -> Outcome:
     """Make the shards, models, scores and the report."""
-    from experiments.stages import evaluation, forecast, ladder, models, verdict
+    from experiments.stages import contamination, evaluation, forecast, ladder, models, tuning, verdict
     from experiments.stages.comparison import ArmModels
 
     described = documents.describe(context, corpus)
     verdict.warn_of_few(context, described.contents.n_documents, len(described.contents.names.get("source", [])))
+    overlap = contamination.measure(context, corpus)
     heldout = [models.shard(context, corpus, arm, "heldout") for arm in tokenizers]
     forecast.show_fertility(context, list(zip(tokenizers, heldout, strict=True)), described)
     # The counts of a mixture are from other text and do not give the corpus size.
@@ -141,6 +142,7 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     pairs = list(zip(tokenizers, training, strict=True))
     # Plan before training, so that errors appear early.
     ladders = [_planned(deep, pairs) for deep in context.depths()]
+    tuned = [tuning.tune(each.rungs[-1], pairs) for each in ladders]
     costs = []
     for each in ladders:
         of_seed = [
@@ -149,16 +151,17 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
         ]
         costs += of_seed * context.config.lm.n_seeds
     progress = forecast.Training(context, costs)
-    trained = [_train(each, pairs, progress) for each in ladders]
+    trained = [_train(each, pairs, found, progress) for each, found in zip(ladders, tuned, strict=True)]
     if last < STAGES.index("evaluate"):
         return Outcome()
     rungs: list[tuple[Context, Result]] = []
-    for each, models_of in zip(ladders, trained, strict=True):
+    for each, chosen, models_of in zip(ladders, tuned, trained, strict=True):
         for number, (rung, lms) in enumerate(zip(each.rungs, models_of, strict=True), 1):
             named = [dataclasses.replace(arm, settings=arm.settings | of_models(rung.config)) for arm in tokenizers]
             arms = [ArmModels(*made) for made in zip(named, training, heldout, lms, strict=True)]
             name = f"{each.name} rung {number}" if len(each.rungs) > 1 else each.name
-            rungs.append((rung, evaluation.evaluate(rung, corpus, arms, described, name.strip())))
+            scored = evaluation.evaluate(rung, corpus, arms, described, name.strip())
+            rungs.append((rung, dataclasses.replace(scored, overlap=overlap, tuning=chosen if chosen[0].runs else ())))
     n_rungs = len(ladders[0].rungs)
     # The comparison at the largest budget shows one depth for all arms.
     shown, result = min(rungs[n_rungs - 1 :: n_rungs], key=lambda found: found[1].mean_loss)
@@ -199,7 +202,9 @@ def _planned(context: Context, pairs: Sequence[Pair]) -> _Ladder:
     return _Ladder(name, rungs, [[budget.plan(seeded, pairs) for seeded in rung.seeds()] for rung in rungs])
 
 
-def _train(ladder: _Ladder, pairs: Sequence[Pair], progress: Training) -> list[list[list[Artifact[TrainedModel]]]]:
+def _train(
+    ladder: _Ladder, pairs: Sequence[Pair], tuned: Sequence[Tuning], progress: Training
+) -> list[list[list[Artifact[TrainedModel]]]]:
     """Train the models of one depth; return them by budget, arm and seed."""
     from experiments.stages import models
     from experiments.stages.comparison import of_seed
@@ -208,7 +213,7 @@ def _train(ladder: _Ladder, pairs: Sequence[Pair], progress: Training) -> list[l
     by_arm: list[list[list[Artifact[TrainedModel]]]] = [[] for _ in pairs]
     for i, seeded in enumerate(ladder.rungs[-1].seeds()):
         for place, (arm, shards) in enumerate(pairs):
-            plans = [rung[i][place] for rung in ladder.plans]
+            plans = [rung[i][place].scaled(tuned[place].factor) for rung in ladder.plans]
             made = models.train_lms(seeded, of_seed(arm, i), shards, plans, ladder.name)
             progress.done(made)
             by_arm[place].append(made)

@@ -64,32 +64,59 @@ def loss(rows: Rows, labels: Sequence[str], against: str = "bytes_seen") -> dict
     return spec(steps + average, rows=rows)
 
 
-def interval(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
-    """Held-out bits per byte of each tokenizer with its confidence interval.
+def differences(rows: Rows, labels: Sequence[str], reference: str) -> dict[str, Any]:
+    """Difference in bits per byte of each tokenizer from the reference, with its confidence interval.
 
     Args:
-        rows: `tokenizer`, `bits_per_byte`, `low`, `high`.
+        rows: `tokenizer`, `difference`, `corrected_low`, `corrected_high`, `decision`.
         labels: As for `compression`.
+        reference: Label of the reference.
     """
     y = alt.Y("tokenizer:N", title=None, sort=list(labels), axis=alt.Axis(ticks=False, domain=False, labelLimit=240))
-    title, scale, axis = "bits per byte (held-out)", alt.Scale(zero=False, padding=20), alt.Axis(tickCount=6)
+    title, scale = f"bits per byte (held-out) minus those of {reference}", alt.Scale(padding=20)
+    x = {"title": title, "scale": scale, "axis": alt.Axis(format="+.3f", tickCount=6)}
     base = data().encode(
         y=y,
         color=colour(labels, shown=False),
         tooltip=[
             alt.Tooltip("tokenizer:N"),
-            alt.Tooltip("bits_per_byte:Q", title="bits per byte", format=".4f"),
-            alt.Tooltip("low:Q", format=".4f"),
-            alt.Tooltip("high:Q", format=".4f"),
+            alt.Tooltip("difference:Q", format="+.4f"),
+            alt.Tooltip("corrected_low:Q", title="low", format="+.4f"),
+            alt.Tooltip("corrected_high:Q", title="high", format="+.4f"),
+            alt.Tooltip("decision:N", title="better"),
         ],
     )
-    whisker = base.mark_rule(strokeWidth=3, opacity=0.55).encode(
-        x=alt.X("low:Q", title=title, scale=scale, axis=axis), x2="high:Q"
+    zero = data("zero").mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x=alt.X("value:Q", **x))
+    whisker = base.mark_rule(strokeWidth=3, opacity=0.55).encode(x=alt.X("corrected_low:Q", **x), x2="corrected_high:Q")
+    point = base.mark_point(filled=True, size=120, opacity=1).encode(x=alt.X("difference:Q", **x))
+    return spec(zero + whisker + point, height=40 * len(rows) + 30, rows=rows, zero=[{"value": 0}])
+
+
+def tuning(rows: Rows, labels: Sequence[str]) -> dict[str, Any]:
+    """Bits per byte of the tuning runs by the factor on the learning rates; chosen factors are larger points.
+
+    Args:
+        rows: `tokenizer`, `factor`, `bits_per_byte`, `chosen`.
+        labels: As for `compression`.
+    """
+    base = data().encode(
+        x=alt.X(
+            "factor:Q",
+            title="factor on the learning rates",
+            scale=alt.Scale(type="log", nice=False, padding=20),
+            axis=alt.Axis(values=sorted({row["factor"] for row in rows}), format="~g"),
+        ),
+        y=alt.Y("bits_per_byte:Q", title="bits per byte (held-in)", scale=alt.Scale(zero=False)),
+        color=colour(labels),
+        tooltip=[
+            alt.Tooltip("tokenizer:N"),
+            alt.Tooltip("factor:Q"),
+            alt.Tooltip("bits_per_byte:Q", title="bits per byte", format=".4f"),
+        ],
     )
-    point = base.mark_point(filled=True, size=120, opacity=1).encode(
-        x=alt.X("bits_per_byte:Q", title=title, scale=scale, axis=axis)
-    )
-    return spec(whisker + point, height=40 * len(labels) + 20, rows=rows)
+    size = alt.condition("datum.chosen", alt.value(160), alt.value(40))
+    points = base.mark_point(filled=True, opacity=1).encode(shape=shape(labels), size=size)
+    return spec(base.mark_line(strokeWidth=2) + points, rows=rows)
 
 
 def tradeoff(rows: Rows, labels: Sequence[str], against: str = "train_flops") -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.report.labels import label_all
 from experiments.results import (
     ArmRecord,
+    Contamination,
     Counts,
     HeldoutDocuments,
     Scores,
@@ -19,6 +20,7 @@ from experiments.results import (
     TrainedTokenizer,
 )
 from experiments.stages.comparison import ArmModels, ArmResult, Result, TaskScore, scored
+from experiments.stages.contamination import KIND, HeldoutOverlap
 from experiments.stages.tokenizers import ArmTokenizer
 from experiments.stages.verdict import LEAST_EVIDENCE
 from experiments.store import runs
@@ -134,7 +136,17 @@ def combine(
     ]
     _check_text([group.store for group in ordered], arms)
     comparisons = compare_all([each.evaluations for each in arms])
-    return Result(arms, comparisons, fixed_reference=reference is not None), notes
+    return Result(arms, comparisons, fixed_reference=reference is not None, overlap=_overlap(done, artifacts)), notes
+
+
+def _overlap(done: Sequence[Run], artifacts: Path | None) -> HeldoutOverlap | None:
+    """The overlap of held-out and training text that all runs share; None if they have different ones, or none."""
+    names = {next((name for name in run.artifacts if name.startswith(f"{KIND}-")), None) for run in done}
+    name = names.pop()
+    if names or name is None:
+        return None
+    found = Store(artifacts or Path(done[0].store)).find(name, Contamination)
+    return None if found is None else HeldoutOverlap.load(found)
 
 
 def _steps(run: Run, entry: ArmRecord, models: Sequence[Artifact[TrainedModel]]) -> Any:

@@ -20,9 +20,8 @@ def render(report: dict[str, Any]) -> str:
 def version() -> str:
     """Return a hash of the files that render the page."""
     drawn = ("comparison.html", "comparison.py", "charts.py", "diagnostics_charts.py")
-    return page.version(
-        *drawn, "data.py", "labels.py", "texts.py", "diagnostics.py", "../stages/verdict.py", "../stages/comparison.py"
-    )
+    stages = (f"../stages/{name}.py" for name in ("verdict", "comparison", "differences"))
+    return page.version(*drawn, "data.py", "labels.py", "texts.py", "diagnostics.py", *stages)
 
 
 def figures(report: dict[str, Any]) -> list[Figure]:
@@ -75,12 +74,11 @@ def figures(report: dict[str, Any]) -> list[Figure]:
         ]
         found.append(
             Figure(
-                "interval",
-                "Held-out bits per byte",
-                charts.interval(rows, labels),
-                "Each tokenizer's interval is wide because documents differ in difficulty. The verdict is based on the "
-                "differences within documents, so two tokenizers with overlapping intervals can still differ "
-                "significantly.",
+                "differences",
+                f"Difference from {labels[0]}",
+                charts.differences([row for row in report["differences"] if row["by"] == "all"], labels, labels[0]),
+                "Differences on the same documents, with intervals at the level at which Holm's method tests them. An "
+                f"interval left of 0 means fewer bits per byte than {labels[0]}." + _withheld(report),
                 source,
             )
         )
@@ -109,11 +107,31 @@ def figures(report: dict[str, Any]) -> list[Figure]:
                     source,
                 )
             )
+    if report["tuning"]:
+        found.append(
+            Figure(
+                "tuning",
+                "Learning rates of each tokenizer",
+                charts.tuning([row for row in report["tuning"] if "bits_per_byte" in row], labels),
+                "Short training runs, scored on training documents that they did not read. Large points are the "
+                "factors that the models were trained with." + _tuning_warnings(report),
+            )
+        )
     found += diagnostics_charts.figures(report["training"], labels, _named(models, "language models"))
     for i, arm in enumerate(report["superwords"]):
         words = charts.words(arm["by_words"])
         found.append(Figure(f"words_{i}", f"Words per superword, {arm['label']}", words, source=source))
     return found
+
+
+def _withheld(report: dict[str, Any]) -> str:
+    reason = report["verdict"]["withheld"]
+    return f" They are about these models; a verdict about the tokenizers is withheld ({reason})." if reason else ""
+
+
+def _tuning_warnings(report: dict[str, Any]) -> str:
+    warned = {row["tokenizer"]: row["warning"] for row in report["tuning"] if row["warning"]}
+    return "".join(f" {label}: {warning}." for label, warning in warned.items())
 
 
 def _mean_lengths(report: dict[str, Any]) -> str:

@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Any
 from experiments.report import diagnostics, texts
 from experiments.report.labels import lines
 from experiments.results import GROUPS
+from experiments.stages.differences import differences
 from experiments.stages.models import loss_curve, open_shards
-from experiments.stages.verdict import conditions, decision, detail, lost_text, percent, signed, verdict
+from experiments.stages.verdict import (
+    clean_bits_per_byte,
+    conditions,
+    decision,
+    detail,
+    lost_text,
+    percent,
+    signed,
+    verdict,
+)
 from lm.evaluate.token_statistics import TokenFacts, loss_by_bytes, loss_by_phase
 from superbpe.inspection import history
 from superbpe.inspection import vocabulary as inspection
@@ -21,6 +31,7 @@ if TYPE_CHECKING:
 
     from experiments.config import ReportConfig
     from experiments.stages.comparison import ArmResult, Result
+    from experiments.stages.contamination import HeldoutOverlap
     from tokenizer.interface import TokenizerLike
 
 _LOSS_POINTS = 200
@@ -48,6 +59,7 @@ def gather(
     compared = result.shown if len(result.arms) > 1 else None
     winner = result.winner
     by_kind = [_by_kind(each) for each in result.arms]
+    clean = clean_bits_per_byte(result)
     return {
         "title": settings.title or _title(result.labels),
         "demonstration": demonstration,
@@ -66,8 +78,18 @@ def gather(
         },
         "conditions": conditions(result),
         "tiles": _tiles(result),
-        "tokenizers": [_row(each, on) for each, on in zip(result.arms, _lines(result), strict=True)],
+        "tokenizers": [
+            {**_row(each, on), "clean_bits_per_byte": None if clean is None else clean[i]}
+            for i, (each, on) in enumerate(zip(result.arms, _lines(result), strict=True))
+        ],
         "pairs": _pairs(result),
+        "differences": differences(result),
+        "contamination": None if result.overlap is None else _contamination(result.overlap),
+        "tuning": [
+            {"tokenizer": label, **run.save(), "chosen": run.factor == tuned.factor, "warning": tuned.warning}
+            for label, tuned in zip(result.labels, result.tuning, strict=False)
+            for run in tuned.runs
+        ],
         "downstream": _downstream(result),
         "groups": {name: _groups(result, name) for name in GROUPS},
         "measured_bytes": sum(len(document.encode()) for document in heldout),
@@ -193,6 +215,10 @@ def _pairs(result: Result) -> list[dict[str, Any]]:
         }
         for (i, j), found in result.comparisons.items()
     ]
+
+
+def _contamination(overlap: HeldoutOverlap) -> dict[str, Any]:
+    return {**overlap.contents.save(), "sentence": overlap.sentence()}
 
 
 def _downstream(result: Result) -> list[dict[str, Any]]:

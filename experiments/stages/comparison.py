@@ -15,7 +15,8 @@ from lm.evaluate.comparison import Comparison, aggregate
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from experiments.results import ShardsFolder, TrainedModel
+    from experiments.results import ShardsFolder, TrainedModel, Tuning
+    from experiments.stages.contamination import HeldoutOverlap
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
     from tokenizer.interface import TokenizerLike
@@ -129,12 +130,16 @@ class Result:
         comparisons: Keyed by indices into `arms`: `[0, 1]` compares the second arm with the first.
         fixed_reference: Whether the first arm was chosen as the reference.
         depth: Number of layers of the models, if it is configured by `lm.depths`.
+        overlap: Overlap of the held-out documents with the training text, if it was measured.
+        tuning: For each arm, the choice of its learning rates, if they were tuned.
     """
 
     arms: Sequence[ArmResult]
     comparisons: Mapping[tuple[int, int], Comparison]
     fixed_reference: bool = False
     depth: int | None = None
+    overlap: HeldoutOverlap | None = None
+    tuning: Sequence[Tuning] = ()
 
     @property
     def labels(self) -> list[str]:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from experiments.cli.console import si
+from experiments.config import part
 from experiments.results import InferenceCost, Scores
 from experiments.stages import budget
 from experiments.stages.comparison import ArmModels, ArmResult, Result, of_seed, scored
@@ -13,8 +14,8 @@ from experiments.stages.documents import groupings
 from experiments.stages.models import open_shards
 from lm.evaluate.bits_per_byte import FORMAT_VERSION
 from lm.evaluate.comparison import compare_all
+from lm.evaluate.config import EvalConfig
 from lm.evaluate.cost import FORMULAS, inference_cost
-from lm.evaluate.decode_time import decode_seconds
 from lm.evaluate.distributed import load_and_evaluate
 from tokenizer.errors import UserError
 
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
     from experiments.stages.text import Text
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
-    from lm.data.shards import Shards
-    from lm.model.transformer import Transformer
-
-# Decoding is timed on the last eighth of the context: the same text for all tokenizers, and a small part of an
-# evaluation's time.
-_DECODED_SHARE, _MOST_DECODED = 8, 32
 
 
 def evaluate(
@@ -103,7 +98,7 @@ def _score(
     documents: Artifact[HeldoutDocuments],
     rung: str,
 ) -> Artifact[Scores]:
-    config = context.config.eval
+    config = part(EvalConfig, context.config.eval)
 
     def build(folder: Path) -> Scores:
         shards = open_shards(heldout, arm)
@@ -117,7 +112,10 @@ def _score(
             progress=context.reporter.progress,
         )
         evaluation.save(folder)
-        cost = _cost(transformer, shards, heldout.contents.bytes_per_token, config.context_bytes)
+        counted = inference_cost(
+            transformer, bytes_per_token=heldout.contents.bytes_per_token, context_bytes=config.context_bytes
+        )
+        cost = InferenceCost(**dataclasses.asdict(counted), formulas=FORMULAS)
         return Scores.load({**evaluation.summary(), "cost": cost})
 
     stage = f"evaluate {arm.key} {rung}".rstrip()
@@ -132,16 +130,3 @@ def _score(
     found = artifact.contents
     context.done(stage, artifact, f"{found.bits_per_byte:.4f} bits per byte on {si(found.n_bytes)}B", found.save())
     return artifact
-
-
-def _cost(model: Transformer, shards: Shards, bytes_per_token: float, context_bytes: int) -> InferenceCost:
-    """Cost of inference, and the measured decoding time per byte on this machine at the end of the context."""
-    counted = inference_cost(model, bytes_per_token=bytes_per_token, context_bytes=context_bytes)
-    cost = InferenceCost(**dataclasses.asdict(counted), formulas=FORMULAS)
-    n = min(model.context_tokens, shards.n_tokens, round(cost.context_tokens))
-    if n < 2:
-        return cost
-    decoded = min(_MOST_DECODED, max(1, n // _DECODED_SHARE))
-    seconds = decode_seconds(model, shards.tokens(0, n), tokens=decoded)
-    device = str(next(model.parameters()).device)
-    return dataclasses.replace(cost, decode_seconds_per_byte=seconds / bytes_per_token, decode_device=device)

@@ -143,7 +143,7 @@ def train_lms(
     return made
 
 
-def _identity(context: Context, train_config: TrainConfig) -> dict[str, Any]:
+def identity(context: Context, train_config: TrainConfig) -> dict[str, Any]:
     """Settings that decide a model, apart from its shards."""
     device = resolve_device(train_config.device)
     settings = train_config.fixed() | arithmetic(train_config.precision, train_config.compile, device)
@@ -152,7 +152,7 @@ def _identity(context: Context, train_config: TrainConfig) -> dict[str, Any]:
 
 
 def _exists(context: Context, shards: Artifact[ShardsFolder], train_config: TrainConfig, kind: str) -> bool:
-    name, _ = context.store.identify(kind, _identity(context, train_config), {"shards": shards.hash})
+    name, _ = context.store.identify(kind, identity(context, train_config), {"shards": shards.hash})
     return context.store.find(name, TrainedModel) is not None
 
 
@@ -203,7 +203,7 @@ def _train(
         artifact = context.store.make(
             TrainedModel,
             kind,
-            config=_identity(context, train_config),
+            config=identity(context, train_config),
             inputs={"shards": shards.hash},
             build=build,
             resumable=True,

@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 
 from experiments.report.comparison import render, version
 from experiments.report.data import gather
+from experiments.report.figures import to_csv
 from experiments.results import ReportFolder
 from experiments.stages.comparison import ArmResult, Result, of_seed
 from experiments.stages.verdict import is_demonstration
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from experiments.stages.context import Context
     from experiments.stages.text import Text
 
-PAGE, NUMBERS = "report.html", "report.json"
+PAGE, NUMBERS, DIFFERENCES = "report.html", "report.json", "differences.csv"
 
 
 def report(context: Context, text: Text, result: Result) -> Artifact[ReportFolder]:
-    """Write `report.html` and `report.json`."""
+    """Write `report.html`, `report.json` and `differences.csv`."""
 
     def build(folder: Path) -> ReportFolder:
         origin = provenance(
@@ -45,6 +46,7 @@ def report(context: Context, text: Text, result: Result) -> Artifact[ReportFolde
             threads=context.config.runner.threads,
         )
         write_json(folder / NUMBERS, numbers)
+        write_whole(folder / DIFFERENCES, to_csv(numbers["differences"]))
         write_whole(folder / PAGE, render(numbers))
         return ReportFolder(verdict=numbers["verdict"])
 
@@ -55,12 +57,14 @@ def report(context: Context, text: Text, result: Result) -> Artifact[ReportFolde
         for each in result.arms
         for i, artifact in enumerate(each.artifacts)
     }
+    tuning = {"tuning": [each.save() for each in result.tuning]} if result.tuning else {}
+    overlap = {} if result.overlap is None else {"contamination": result.overlap.hash}
     with context.reporter.stage("report"):
         artifact = context.store.make(
             ReportFolder,
             "report",
-            config={**settings, "arms": arms, "demonstration": is_demonstration(context), "looks": version()},
-            inputs={**inputs, "corpus": text.hash},
+            config={**settings, "arms": arms, "demonstration": is_demonstration(context), "looks": version(), **tuning},
+            inputs={**inputs, "corpus": text.hash, **overlap},
             build=build,
         )
     context.done("report", artifact, PAGE)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from experiments.cli.console import duration, si
+from experiments.cli.console import si
 from experiments.results import GROUPS
 from lm.evaluate.bits_per_byte import SOURCE, sampling_unit
 from lm.evaluate.comparison import DETECTABLE, FEWEST_EFFECTIVE, FEWEST_SEEDS
@@ -66,6 +67,8 @@ def show(context: Context, result: Result) -> None:
         table("All pairs", ["", "difference", "interval, after Holm", "p, after Holm", "better"], _pairs(result))
     say(verdict(result), style="bold")
     say(detail(result))
+    if result.overlap is not None:
+        say(result.overlap.sentence())
     if is_demonstration(context):
         say(
             "A demonstration, not evidence: models this small, trained for minutes, say nothing about yours.",
@@ -102,6 +105,8 @@ def _table(result: Result) -> list[_Quantity]:
         row("bits per byte", [score.bits_per_byte for score in scores], "{:.4f}".format, brief=True),
         text(f"{100 * scores[0].confidence:g} % interval", [f"{i[0]:.4f}–{i[1]:.4f}" if i else "–" for i in intervals]),
     ]
+    if (clean := clean_bits_per_byte(result)) is not None:
+        rows.append(row("bits per byte, clean documents", clean, "{:.4f}".format, brief=True))
     if not two and len(scores) > 1:
         changes = ["", *(percent(score.bits_per_byte, scores[0].bits_per_byte) for score in scores[1:])]
         rows.append(text(f"change from {result.labels[0]}", changes, changes))
@@ -114,7 +119,6 @@ def _table(result: Result) -> list[_Quantity]:
         row("training steps", [m.steps for m in models], "{:,}".format),
         row("training tokens", [m.tokens for m in models], si),
         row("training FLOPs", [m.flops for m in models], si, brief=True),
-        row("training time", [m.seconds for m in models], duration),
         row("parameters", [m.parameters_total for m in models], si),
         row("reading: FLOPs per byte", [c.prefill_flops_per_byte for c in costs], si),
         row("decoding: FLOPs per byte", [c.decode_flops_per_byte for c in costs], si),
@@ -125,10 +129,15 @@ def _table(result: Result) -> list[_Quantity]:
         # The detail below the tables describes what is lost.
         brief = ["yes" if loss else "" for loss in losses]
         rows.append(text("held-out text lost", [loss or "none" for loss in losses], brief))
-    seconds = [cost.decode_seconds_per_byte for cost in costs if cost.decode_seconds_per_byte is not None]
-    if len(seconds) == len(costs):
-        rows.append(row("decoding: µs per byte", [1e6 * value for value in seconds], "{:.0f}".format))
     return rows
+
+
+def clean_bits_per_byte(result: Result) -> list[float] | None:
+    """Loss of each arm on the documents without overlap with the training text; None if that is not known."""
+    if result.overlap is None or not result.overlap.clean.any():
+        return None
+    clean = result.overlap.clean
+    return [fmean(model.only(clean).bits_per_byte for model in each.evaluations) for each in result.arms]
 
 
 def _others(tokenizer: TokenizerLike) -> int:

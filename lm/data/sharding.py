@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from tokenizer._native import Batch
     from tokenizer.interface import TokenizerLike
     from tokenizer.progress import Progress
@@ -108,6 +110,21 @@ def write_shards(
     return manifest
 
 
+def copy_documents(folder: Path, tokenizer: TokenizerLike, shards: Shards, documents: NDArray[np.int64]) -> None:
+    """Write some documents of a folder of shards, in the given order, into another.
+
+    Args:
+        folder: Target; must not exist.
+        tokenizer: The tokenizer that wrote the shards.
+        shards: The source.
+        documents: Indices of the documents.
+    """
+    with Writer(folder, tokenizer, ShardConfig().tokens_per_shard, None) as writer:
+        for encoded in _chosen(shards, documents):
+            writer.add(encoded)
+        writer.finish()
+
+
 def _write(
     partial: Path,
     tokenizer: TokenizerLike,
@@ -128,7 +145,9 @@ def _write(
             in_order = ShardConfig(config.tokens_per_shard)
             _write(partial / IN_ORDER, tokenizer, batches, in_order, threads, progress, n_bytes)
             report = Throttle(progress, "shuffled", n_bytes)
-            source = _shuffled(Shards.open(partial / IN_ORDER, tokenizer), seed, writer.n_documents)
+            shards = Shards.open(partial / IN_ORDER, tokenizer)
+            order = np.random.default_rng(seed).permutation(shards.n_documents)
+            source = _chosen(shards, order[writer.n_documents :])
         with closing(source):
             for encoded in source:
                 writer.add(encoded)
@@ -170,14 +189,13 @@ def _encode(tokenizer: TokenizerLike, batches: Iterable[Batch], threads: int, wr
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _shuffled(shards: Shards, seed: int, start: int) -> Generator[Encoded]:
-    """Documents in the order that the seed draws, from index `start` of that order."""
-    order = np.random.default_rng(seed).permutation(shards.n_documents)
-    lengths = np.diff(shards.document_ends, prepend=0)
-    while start < len(order):
-        ends = np.cumsum(lengths[order[start : start + _STEP_DOCUMENTS]])
+def _chosen(shards: Shards, documents: NDArray[np.int64]) -> Generator[Encoded]:
+    """Documents in the given order."""
+    lengths, start = np.diff(shards.document_ends, prepend=0), 0
+    while start < len(documents):
+        ends = np.cumsum(lengths[documents[start : start + _STEP_DOCUMENTS]])
         ends = ends[: int(np.searchsorted(ends, _STEP_TOKENS)) + 1]
-        chosen = order[start : start + len(ends)]
+        chosen = documents[start : start + len(ends)]
         sizes = np.asarray(shards.document_bytes[chosen])
         covered = shards.stored_covered_bytes(chosen)
         yield Encoded(shards.stored(chosen), ends, sizes, shards.normalized_bytes[chosen], covered)

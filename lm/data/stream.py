@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tokenizer.errors import UserError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -95,6 +97,28 @@ class DocumentStream:
         last_bytes, last_tokens = (int(text[last]), int(self._ends[last])) if rest else (0, 0)
         total_bytes = epochs * self._shards.n_bytes + last_bytes
         return total_bytes / (epochs * self._shards.n_tokens + last_tokens)
+
+    def unread(self, n_tokens: int, n_bytes: int) -> NDArray[np.int64]:
+        """The last documents of the first epoch, with at least `n_bytes` of text, which a run does not read.
+
+        They depend on the seed and the documents, not on the tokenizer.
+
+        Args:
+            n_tokens: Tokens that the run predicts.
+            n_bytes: Text of the documents.
+
+        Raises:
+            UserError: If the run reads one of them.
+        """
+        self._load(0)
+        text = np.cumsum(self._shards.document_bytes[self._order][::-1])
+        first = len(text) - int(np.searchsorted(text, n_bytes)) - 1
+        if first < 0 or n_tokens + 1 > (int(self._ends[first - 1]) if first else 0):
+            raise UserError(
+                f"a run over {n_tokens:,} tokens does not leave {n_bytes:,} bytes of the {self._shards.n_tokens:,} "
+                f"tokens and {self._shards.n_bytes:,} bytes of training text unread; use a shorter run or fewer bytes"
+            )
+        return np.asarray(self._order[first:], np.int64)
 
     def context_tokens(self, context_bytes: int, train_bytes: int) -> int:
         """Tokens that correspond to `context_bytes` of text in a run over `train_bytes`."""

@@ -135,6 +135,26 @@ class Evaluation:
         bits = np.array([self.clustered(each / math.log(2)) for each in nats])
         return Ratio.of(bits, self.clustered(self.document_bytes))
 
+    def only(self, documents: NDArray[np.bool_]) -> Evaluation:
+        """Return the scores of some documents; sums over tokens remain those of all documents.
+
+        If whole sources are sampled, but the documents have a single source, documents are sampled.
+
+        Args:
+            documents: bool[n_documents], the documents to keep.
+        """
+        groups = {}
+        for name, grouping in self.groups.items():
+            kept, index = np.unique(grouping.index[documents], return_inverse=True)
+            groups[name] = Grouping(tuple(grouping.names[i] for i in kept), index.astype(np.int32))
+        cluster = "auto" if self.config.cluster == SOURCE else self.config.cluster
+        return dataclasses.replace(
+            self,
+            config=dataclasses.replace(self.config, cluster=cluster),
+            groups=groups,
+            **{name: getattr(self, name)[documents] for name in _PER_DOCUMENT},
+        )
+
     def summary(self) -> dict[str, Any]:
         """Results as a JSON-able dictionary; the interval is None if one document (or source) has all of the text."""
         n_bytes, n_tokens = int(self.document_bytes.sum()), int(self.document_tokens.sum())

@@ -72,6 +72,7 @@ class Comparison:
         seed_error: Standard error from seeds alone; None with one seed.
         document_error: Standard error from documents (or sources) alone; None without an interval.
         needed: Sample that would show a difference of 0.5 % with a probability of 80 %; None without an interval.
+        interval_uncorrected: Interval of the difference at `confidence`.
     """
 
     bits_per_byte_a: float
@@ -91,6 +92,7 @@ class Comparison:
     seed_error: float | None = None
     document_error: float | None = None
     needed: Needed | None = None
+    interval_uncorrected: tuple[float, float] | None = None
 
     @property
     def too_few(self) -> bool:
@@ -151,17 +153,29 @@ def compare_all(runs: Sequence[Runs]) -> dict[tuple[int, int], Comparison]:
     Raises:
         UserError: As for `compare`.
     """
-    groups = [_runs(each) for each in runs]
-    pairs = list(itertools.combinations(range(len(groups)), 2))
-    ratios = [_difference(groups[i], groups[j]) for i, j in pairs]
+    pairs = list(itertools.combinations(range(len(runs)), 2))
+    return dict(zip(pairs, compare_pairs([(runs[i], runs[j]) for i, j in pairs]), strict=True))
+
+
+def compare_pairs(pairs: Sequence[tuple[Runs, Runs]]) -> list[Comparison]:
+    """Compare the tokenizers of each pair, with Holm's correction for the number of pairs.
+
+    Args:
+        pairs: Evaluations of A and of B. Pairs may be about different documents.
+
+    Raises:
+        UserError: As for `compare`.
+    """
+    both = [(_runs(a), _runs(b)) for a, b in pairs]
+    ratios = [_difference(a, b) for a, b in both]
     p_values = [1.0 if ratio.known_interval(0.5) is None else float(ratio.p_value()) for ratio in ratios]
-    confidence = groups[0][0].config.confidence
-    return {
-        (i, j): _comparison(groups[i], groups[j], ratio, p_value, p_adjusted, level)
-        for (i, j), ratio, p_value, p_adjusted, level in zip(
-            pairs, ratios, p_values, holm(p_values), holm_levels(p_values, confidence), strict=True
+    levels = holm_levels(p_values, both[0][0][0].config.confidence) if both else []
+    return [
+        _comparison(a, b, ratio, p_value, p_adjusted, level)
+        for (a, b), ratio, p_value, p_adjusted, level in zip(
+            both, ratios, p_values, holm(p_values), levels, strict=True
         )
-    }
+    ]
 
 
 def aggregate(runs: Runs) -> dict[str, Any]:
@@ -216,6 +230,7 @@ def _comparison(
     if interval is not None:
         found = {"p_value": p_value, "p_adjusted": p_adjusted, "document_error": math.sqrt(ratio.unit_variance)}
         found["needed"] = ratio.needed(DETECTABLE * mean_a, level)
+        found["interval_uncorrected"] = ratio.known_interval(base.config.confidence)
     return Comparison(
         bits_per_byte_a=mean_a,
         bits_per_byte_b=float(np.mean(values_b)),

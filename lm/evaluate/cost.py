@@ -1,7 +1,6 @@
 """Inference cost of a model per byte of text: FLOPs and memory of the KV cache.
 
-A tokenizer changes the number of tokens per byte and the size of the head; both are included. `decode_time` measures
-seconds.
+A tokenizer changes the number of tokens per byte and the size of the head; both are included.
 """
 
 from __future__ import annotations

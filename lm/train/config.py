@@ -21,6 +21,8 @@ _LATER = ("document_mask", "context_tokens", "context_sample_bytes", "max_steps"
 # Settings that may differ between a run and the trunk that it starts from.
 LENGTH = ("train_bytes", "max_steps", "decay_fraction", "decay")
 
+RATES = ("matrix_lr", "embedding_lr", "head_lr", "vector_lr")
+"""The peak learning rates."""
 PRECISIONS = ("auto", "fp32", "bf16", "probe")
 
 
@@ -101,7 +103,7 @@ class TrainConfig:
         for name in ("train_bytes", "bytes_per_step", "context_bytes", "log_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name}={getattr(self, name)}: use a positive whole number")
-        for name in ("matrix_lr", "embedding_lr", "head_lr", "vector_lr", "weight_decay", "grad_clip"):
+        for name in (*RATES, "weight_decay", "grad_clip"):
             if not getattr(self, name) >= 0:
                 raise UserError(f"{name}={getattr(self, name)}: use 0 or more")
         if self.diagnostics_every < 0:
@@ -174,6 +176,10 @@ class TrainConfig:
             return None
         text = steps * self.bytes_per_step
         return dataclasses.replace(self, train_bytes=text, max_steps=steps, decay_fraction=0.0, decay="linear")
+
+    def scaled(self, factor: float) -> TrainConfig:
+        """The same run with all peak learning rates multiplied by a factor."""
+        return dataclasses.replace(self, **{name: factor * getattr(self, name) for name in RATES})
 
     @property
     def batch_size(self) -> int:

@@ -39,6 +39,10 @@ CHECKPOINT = "checkpoint.safetensors"
 _logger = logging.getLogger(__name__)
 
 
+class DivergedError(UserError):
+    """The loss, a gradient or an activation is not finite."""
+
+
 class Trainer:
     """State of one run: model, optimizers, position in the text, totals.
 
@@ -208,10 +212,12 @@ class Trainer:
         }
 
     def _check_finite(self, entry: dict[str, Any]) -> None:
-        """Raise a UserError for infinities and NaN; gradients and activations overflow before the loss does."""
+        """Raise a DivergedError for infinities and NaN; gradients and activations overflow before the loss does."""
         for name, value in entry.items():
             if not math.isfinite(value):
-                raise UserError(f"{name} of step {self.step} is {value}: training diverged; lower the learning rates")
+                raise DivergedError(
+                    f"{name} of step {self.step} is {value}: training diverged; lower the learning rates"
+                )
 
     def _backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Accumulate the gradients of the mean loss over this process's rows, in micro-batches.

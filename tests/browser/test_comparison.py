@@ -35,7 +35,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_page_draws_and_saves_its_data(opened: Any, file: Path, tmp_path: Path) -> None:
     page = opened.open(file)
-    page.wait_for_function("document.querySelectorAll('.chart svg').length === 11")
+    page.wait_for_function("document.querySelectorAll('.chart svg').length === 12")
     for name in ("light", "dark"):
         page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
         page.get_by_role("button", name="Dark" if name == "light" else "Light").click()

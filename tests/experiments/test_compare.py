@@ -55,6 +55,7 @@ def test_the_numbers_equal_those_of_the_runs(numbers: dict[str, Any], sweep: Pat
         report = json.loads(Path(record["report"]).with_name("report.json").read_text())
         for key in ("bits_per_byte", "bytes_per_token", "train_flops", "sha256", "low", "high"):
             assert row[key] == report["tokenizers"][1][key], key
+        assert numbers["contamination"] == report["contamination"] is not None
         # Without more text than the runs scored, curves and superwords come out the same.
         (mine,) = [r for r in numbers["pairs"] if (r["a"], r["b"]) == ("BPE", row["label"])]
         assert mine["difference"] == report["verdict"]["difference"]

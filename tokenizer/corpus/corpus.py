@@ -36,6 +36,7 @@ _FORMATS = {
 }
 _COMPRESSIONS = (".gz", ".zst", ".zstd")
 _SAMPLE_BYTES = 1 << 16
+_NEAR_DUPLICATE_WORDS = 5
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,9 @@ class CorpusConfig:
         score_field, min_score: documents whose number in this field (dotted) is missing or lower are skipped.
         heldout_fraction: fraction of documents held out, chosen by a hash of their text.
         heldout_salt: changes which documents are held out.
+        heldout_near_duplicates: choose held-out documents by the smallest hash of their sequences of five words, so
+            that near-duplicates are on the same side of the split: two documents are on the same side with at least the
+            probability of their Jaccard similarity (MinHash; Broder, 1997).
         heldout_paths: files of held-out documents; `heldout_fraction` is then ignored.
         heldout_sample: fraction of the held-out documents that are read, chosen by a hash of their text. The others are
             not used at all, so this does not change the training text.
@@ -89,6 +93,7 @@ class CorpusConfig:
     min_score: float | None = None
     heldout_fraction: float = 0.0
     heldout_salt: str = ""
+    heldout_near_duplicates: bool = False
     heldout_paths: list[str] = dataclasses.field(default_factory=list)
     heldout_sample: float = 1.0
     on_invalid_utf8: str = "error"
@@ -230,6 +235,7 @@ class Corpus:
             budget=None if explicit and split == "heldout" else config.max_bytes,
             heldout_fraction=config.heldout_fraction,
             heldout_salt=config.heldout_salt,
+            heldout_ngram_words=_NEAR_DUPLICATE_WORDS if config.heldout_near_duplicates else 0,
             sample_fraction=config.heldout_sample if split == "heldout" else config.sample,
             sample_salt=f"{'heldout' if split == 'heldout' else 'corpus'}:{config.sample_salt}",  # unlike in phase 2
         )
@@ -281,6 +287,8 @@ class Corpus:
             config["source_field"],
             config["heldout_sample"],
         )
+        if not self.config.heldout_near_duplicates:
+            del config["heldout_near_duplicates"]  # a later setting: earlier corpora keep their identity
         return {
             "config": config,
             "files": [fingerprint(path) for path, _ in self.files],

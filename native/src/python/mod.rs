@@ -30,6 +30,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<counting::PretokenCounter>()?;
     module.add_class::<text::Reader>()?;
     module.add_class::<phase2::SuperwordTrainer>()?;
+    module.add_class::<text::TextOverlap>()?;
     module.add_function(wrap_pyfunction!(patterns::count_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(encoder::eligible, module)?)?;
     module.add_function(wrap_pyfunction!(patterns::equivalent_patterns, module)?)?;

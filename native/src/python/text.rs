@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use numpy::{PyArray1, PyReadonlyArray1};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use super::arrays;
+use super::arrays::{self, Array};
 use super::calls::{core, detached, user_error};
 use crate::runtime::interrupt::poll;
 use crate::text::filter::{Filter, Split};
+use crate::text::overlap::{Found, Overlap};
 use crate::text::read::settings::{Format, Settings};
 use crate::text::{batch, documents, read::reader};
 
@@ -124,7 +125,7 @@ pub struct DocumentFilter(Filter);
 #[pymethods]
 impl DocumentFilter {
     #[new]
-    #[pyo3(signature = (*, split="all", min_bytes=1, max_bytes=None, budget=None, heldout_fraction=0.0, heldout_salt="", sample_fraction=1.0, sample_salt=""))]
+    #[pyo3(signature = (*, split="all", min_bytes=1, max_bytes=None, budget=None, heldout_fraction=0.0, heldout_salt="", heldout_ngram_words=0, sample_fraction=1.0, sample_salt=""))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
     fn new(
         split: &str,
@@ -133,6 +134,7 @@ impl DocumentFilter {
         budget: Option<u64>,
         heldout_fraction: f64,
         heldout_salt: &str,
+        heldout_ngram_words: usize,
         sample_fraction: f64,
         sample_salt: &str,
     ) -> PyResult<Self> {
@@ -148,6 +150,7 @@ impl DocumentFilter {
             budget,
             heldout_fraction,
             heldout_salt: heldout_salt.to_string(),
+            heldout_ngram: heldout_ngram_words,
             split,
             sample_fraction,
             // Different coins than the held-out split, even if both salts are equal.
@@ -169,6 +172,42 @@ impl DocumentFilter {
     fn apply(&mut self, py: Python<'_>, batch: &Batch) -> PyResult<(Batch, bool)> {
         let (taken, more) = detached(py, || Ok(self.0.apply(&batch.0)))?;
         Ok((Batch(taken), more))
+    }
+}
+
+/// Which measured documents, and which of their words, also occur in other text.
+#[pyclass(module = "tokenizer._native")]
+pub struct TextOverlap(Overlap);
+
+#[pymethods]
+impl TextOverlap {
+    /// `ngram_words`: words of an n-gram, or 0 to compare whole documents only.
+    #[new]
+    fn new(ngram_words: usize) -> Self {
+        Self(Overlap::new(ngram_words))
+    }
+
+    /// Adds measured documents, before the first `scan`.
+    fn add(&mut self, py: Python<'_>, batch: &Batch) -> PyResult<()> {
+        detached(py, || self.0.add(&batch.0))
+    }
+
+    /// Looks for the measured documents in other text.
+    fn scan(&mut self, py: Python<'_>, batch: &Batch, threads: usize) -> PyResult<()> {
+        detached(py, || {
+            self.0.scan(&batch.0, threads);
+            Ok(())
+        })
+    }
+
+    /// (words, words that also occur in the other text, whether the whole document does) of each measured document.
+    #[allow(clippy::type_complexity)] // three arrays
+    fn found<'py>(&self, py: Python<'py>) -> PyResult<(Array<'py, i64>, Array<'py, i64>, Array<'py, bool>)> {
+        let found = detached(py, || Ok(self.0.found()))?;
+        let column = |value: fn(&Found) -> usize| found.iter().map(|one| value(one) as i64).collect::<Vec<_>>();
+        let (words, shared) = (column(|one| one.words), column(|one| one.shared));
+        let whole: Vec<bool> = found.iter().map(|one| one.whole).collect();
+        Ok((words.into_pyarray(py), shared.into_pyarray(py), whole.into_pyarray(py)))
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::batch::{buffer, Batch};
+use super::overlap::smallest_gram;
 use crate::runtime::{interrupt::poll, memory};
 
 /// The side of the held-out split.
@@ -23,6 +24,9 @@ pub struct Filter {
     pub budget: Option<u64>,
     pub heldout_fraction: f64,
     pub heldout_salt: String,
+    /// Held out by the smallest hash of the n-grams of this many words (MinHash), so that two documents are on the same
+    /// side with at least the probability of their Jaccard similarity; 0 to hold out by the whole text.
+    pub heldout_ngram: usize,
     pub split: Split,
     pub sample_fraction: f64,
     pub sample_salt: String,
@@ -79,7 +83,10 @@ impl Filter {
         if !self.excluded.is_empty() && self.excluded.contains(&xxh3_64(document)) {
             return Some(false);
         }
-        let held_out = || below(document, &self.heldout_salt, self.heldout_fraction);
+        let held_out = || match smallest_gram(document, self.heldout_ngram) {
+            Some(hash) => below(&hash.to_le_bytes(), &self.heldout_salt, self.heldout_fraction),
+            None => below(document, &self.heldout_salt, self.heldout_fraction),
+        };
         let on_this_side = match self.split {
             Split::All => true,
             Split::Train => !held_out(),
@@ -101,23 +108,48 @@ mod tests {
     use super::*;
     use crate::text::batch::recycle;
 
-    #[test]
-    fn a_batch_of_few_documents_keeps_little_memory() {
-        let mut batch = Batch::default();
-        (0..1000u32).for_each(|i| batch.push(i.to_string().repeat(1000).as_bytes()));
-        let whole = batch.data.len();
-        let mut filter = Filter {
+    fn filter() -> Filter {
+        Filter {
             min_bytes: 0,
             max_bytes: None,
             budget: None,
             heldout_fraction: 0.02,
             heldout_salt: String::new(),
+            heldout_ngram: 0,
             split: Split::HeldOut,
             sample_fraction: 1.0,
             sample_salt: String::new(),
             used: 0,
             excluded: Default::default(),
-        };
+        }
+    }
+
+    #[test]
+    fn near_duplicates_are_on_the_same_side() {
+        let side = |filter: &mut Filter, text: &str| filter.takes(text.as_bytes()).unwrap();
+        let mut by_gram = Filter { heldout_ngram: 5, heldout_fraction: 0.5, ..filter() };
+        let mut by_text = Filter { heldout_ngram: 0, ..by_gram.clone() };
+        let (mut together, mut apart, mut held_out) = (0, 0, 0);
+        for i in 0..400 {
+            let words: Vec<String> = (0..200).map(|j| format!("{i}x{j}")).collect();
+            let pair = [words.join(" "), words.join(", ").replace("x7,", "y7,")];
+            let sides = pair.each_ref().map(|text| side(&mut by_gram, text));
+            together += usize::from(sides[0] == sides[1]);
+            held_out += usize::from(sides[0]);
+            apart += usize::from(side(&mut by_text, &pair[0]) != side(&mut by_text, &pair[1]));
+        }
+        assert!(together > 380 && apart > 150, "{together} {apart}");
+        assert!((160..240).contains(&held_out));
+        let short: Vec<_> = (0..50).map(|i| side(&mut by_gram, &format!("a {i}"))).collect();
+        assert!(short.contains(&true) && short.contains(&false));
+    }
+
+    #[test]
+    fn a_batch_of_few_documents_keeps_little_memory() {
+        let mut batch = Batch::default();
+        (0..1000u32).for_each(|i| batch.push(i.to_string().repeat(1000).as_bytes()));
+        let whole = batch.data.len();
+        let mut filter = filter();
         recycle(Arc::new(Batch { data: Vec::with_capacity(2 * whole), ..Batch::default() }));
         let (held_out, _) = filter.apply(&Arc::new(batch));
         assert!((1..100).contains(&held_out.len()));

@@ -4,6 +4,7 @@ pub mod batch;
 pub mod documents;
 pub mod filter;
 pub mod normalize;
+pub mod overlap;
 pub mod read;
 pub mod specials;
 pub mod unit;

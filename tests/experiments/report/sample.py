@@ -40,10 +40,10 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
     rows = [
         {
             "key": key, "label": label, "lines": [], "software": None, "text_lost": "", "sha256": "ab" * 32, "vocab_size": 8192, "transition": transition, "superwords": n,
-            "bytes_per_token": bpt, "bits_per_byte": bpb, "low": bpb - 0.03, "high": bpb + 0.03,
+            "bytes_per_token": bpt, "bits_per_byte": bpb, "clean_bits_per_byte": bpb + 0.01, "low": bpb - 0.03, "high": bpb + 0.03,
             "train_tokens": int(12e6 / bpt), "train_bytes": 12_000_000, "train_flops": 1.4e14 / bpt, "parameters": 7_400_000,
             "train_seconds": 98.2 * 4.4 / bpt, "train_steps": 1464, "context_tokens": int(1024 / bpt), "vocab_used": 7777,
-            "cost": {"kv_dtype": "bf16", "decode_flops_per_byte": 2e7 / bpt, "kv_bytes_per_byte": 4096 / bpt, "decode_seconds_per_byte": 3e-4},
+            "cost": {"kv_dtype": "bf16", "decode_flops_per_byte": 2e7 / bpt, "kv_bytes_per_byte": 4096 / bpt},
         }
         for key, label, transition, n, bpt, bpb in [("bpe", "BPE", None, 0, 4.41, 1.702), ("superbpe", "SuperBPE", 6554, 1421, 5.52, 1.695)]
     ]  # fmt: skip
@@ -53,6 +53,7 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
         "demonstration": True,
         "verdict": {
             "winner": winner,
+            "withheld": "" if winner else "1 seed, at least 3 are required",
             "sentence": "No significant difference between BPE and SuperBPE in how well they predict held-out text.",
             "detail": "SuperBPE − BPE = −0.0071 bits per byte, 95 % interval −0.0152 to +0.0011 (paired bootstrap, 713 documents).",
             "difference": -0.0071, "low": -0.0152, "high": 0.0011, "confidence": 0.95,
@@ -65,6 +66,15 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
         "conditions": "All models read the same documents in the same order and in the same number of steps, and see the same number of bytes of context.",
         "tokenizers": rows,
         "pairs": [{"a": "BPE", "b": "SuperBPE", "difference": -0.0071, "low": -0.0152, "high": 0.0011, "p_adjusted": 0.09, "verdict": "no significant difference", "decision": "undecided"}],
+        "differences": [
+            {"by": by, "group": group, "tokenizer": "SuperBPE", "reference": "BPE", "documents": 713, "bits_per_byte": 1.695, "reference_bits_per_byte": 1.702, "difference": -0.0071, "low": -0.0152, "high": 0.0011, "corrected_low": -0.0152, "corrected_high": 0.0011, "corrected_level": 0.95, "p": 0.09, "p_adjusted": 0.09, "decision": "undecided", "withheld": ""}
+            for by, group in (("all", ""), ("clean", ""), ("source", hostile[1]))
+        ],
+        "contamination": {"sentence": "12.7% of the held-out words occur in the training text."},
+        "tuning": [
+            {"tokenizer": label, "factor": factor, "bits_per_byte": bits, "n_documents": 40, "n_bytes": 500_000, "chosen": factor == 1, "warning": ""}
+            for label in ("BPE", "SuperBPE") for factor, bits in ((0.5, 2.42), (1, 2.37), (2, 2.4))
+        ],
         "downstream": [{"tokenizer": "BPE", "task": hostile[0], "metric": "acc_bytes", "value": 0.25, "stderr": None, "straddle_share": 0.5, "n_seeds": 1}],
         "groups": {
             "script": [],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from experiments.cli.main import run
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import manifest, names_by_stage, rejected
+from tokenizer.pretrained import load_saved
 
 
 def test_phase_2_on_other_text_with_weights_and_its_log(
@@ -68,3 +70,41 @@ def test_sources_of_phase_2_that_do_not_fit_are_rejected(
         ([f"corpus.heldout_paths=[{corpus}]", f"superbpe.sources=[{corpus}]"], ""),
     ]:
         assert message in rejected("train_superbpe", [*tiny, *overrides], tmp_path)
+
+
+PHRASES = {
+    "english": ["of the house", "in the garden", "and the child", "with a friend"],
+    "german": ["aus dem haus", "neben dem garten", "und das kind", "mit einem freund"],
+    "french": ["de la maison", "dans le jardin", "et son enfant", "avec un ami"],
+}
+
+
+@pytest.mark.parametrize(
+    ("limit", "languages"),
+    [
+        ("corpus.sample=0.2", set(PHRASES)),
+        ("superbpe.sample_bytes=7_000", set(PHRASES)),
+        ("corpus.max_bytes=7_000", {"english"}),
+    ],
+)
+def test_a_sample_has_superwords_of_all_concatenated_domains(
+    limit: str, languages: set[str], tiny: list[str], tmp_path: Path
+) -> None:
+    rng = random.Random(0)
+    paths = []
+    for language, phrases in PHRASES.items():
+        documents = [f"{i}. " + ", ".join(rng.choices(phrases, k=8)) for i in range(100)]
+        paths.append(tmp_path / f"{language}.jsonl")
+        paths[-1].write_text("".join(json.dumps({"text": each}) + "\n" for each in documents))
+    corpus = f"corpus.paths=[{','.join(map(str, paths))}]"
+    run_stages("train_superbpe", [*tiny, corpus, limit], tmp_path / "outputs")
+    contents = manifest(tmp_path, "superbpe")["contents"]
+    assert 4_000 < contents["training"]["corpus_bytes"] < 10_000  # of 38,000
+    tokenizer = load_saved(tmp_path / "artifacts" / contents["tokenizer"])
+    superwords = [tokenizer.vocab[i].decode() for i in tokenizer.superword_ids()]
+    found = {
+        language
+        for language, phrases in PHRASES.items()
+        if any(word.strip() in phrase for word in superwords for phrase in phrases)
+    }
+    assert found == languages

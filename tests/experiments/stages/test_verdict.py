@@ -197,7 +197,7 @@ def _with_sources(label: str, bits: float, n_sources: int, **loss: int) -> ArmRe
         seeds=None,
         n_bytes=100,
         by=lambda name: groups if name == "source" else [],
-        cost=SimpleNamespace(kv_dtype="bf16", decode_seconds_per_byte=None, **cost),
+        cost=SimpleNamespace(kv_dtype="bf16", **cost),
         save=dict,
     )
     found.tokenizer.superword_ids = list

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import xxhash
 
-from lm.data.sharding import ShardConfig, write_shards
+from lm.data.sharding import ShardConfig, copy_documents, write_shards
 from lm.data.shards import Shards
 from tokenizer.checksums import read_sealed
 from tokenizer.errors import UserError
@@ -41,6 +41,14 @@ def test_threads_and_batches_change_nothing(tmp_path, toy, batch, texts, threads
     write_shards(tmp_path / "a", toy(), [batch(texts)], config, threads=1)
     write_shards(tmp_path / "b", toy(), in_batches(batch, texts, documents_per_batch), config, threads=threads)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+def test_copied_documents_equal_those_encoded_in_that_order(tmp_path, toy, batch, texts):
+    write_shards(tmp_path / "all", toy(), [batch(texts)], ShardConfig(20))
+    chosen = [3, 0, 2]
+    copy_documents(tmp_path / "some", toy(), Shards.open(tmp_path / "all"), np.array(chosen))
+    write_shards(tmp_path / "again", toy(), [batch([texts[i] for i in chosen])])
+    assert contents(tmp_path / "some") == contents(tmp_path / "again")
 
 
 @pytest.mark.parametrize("seed", [None, 5])

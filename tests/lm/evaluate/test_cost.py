@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from lm.evaluate.cost import inference_cost
-from lm.evaluate.decode_time import decode_seconds
 from lm.model.kv_cache import KVCache
 from lm.model.transformer import ModelConfig, Transformer
 from tokenizer.errors import UserError
@@ -56,10 +54,3 @@ def test_the_cache_takes_the_stated_bytes():
     assert cost.kv_bytes_per_byte * 60 == pytest.approx(cache.nbytes)
     halved = inference_cost(made, bytes_per_token=3.0, context_bytes=60)
     assert halved.kv_bytes_per_byte == cost.kv_bytes_per_byte / 2
-
-
-def test_decoding_time_is_measured():
-    assert 0 < decode_seconds(model(), np.arange(40), tokens=8, rounds=2) < 5
-    for n, tokens in ((8, 8), (65, 8)):
-        with pytest.raises(UserError, match="decode fewer tokens"):
-            decode_seconds(model(), np.arange(n), tokens=tokens)

@@ -245,6 +245,23 @@ def test_the_sample_is_independent_of_the_held_out_split():
     assert 0.2 < len(sampled) / len(train) < 0.3
 
 
+def test_near_duplicates_are_on_the_same_side_of_the_split(tmp_path):
+    texts_ = [" ".join(f"{i}w{j}" for j in range(100)) for i in range(200)]
+    changed = [text.replace("w40 ", "w40, changed ") for text in texts_]
+    paths = [
+        write_jsonl(tmp_path / f"{name}.jsonl", [{"text": text} for text in each])
+        for name, each in (("one", texts_), ("two", changed))
+    ]
+
+    def apart(**options):
+        heldout = set(documents(paths, "heldout", heldout_fraction=0.3, **options))
+        assert 0.2 < len(heldout) / 400 < 0.4
+        return sum((one in heldout) != (two in heldout) for one, two in zip(texts_, changed, strict=True))
+
+    assert apart(heldout_near_duplicates=True) < 0.1 * 200
+    assert apart() > 0.3 * 200
+
+
 def test_a_sample_takes_its_share_of_every_file_and_leaves_the_held_out_documents(tmp_path):
     texts_ = {name: [{"text": f"{name} {i}"} for i in range(1000)] for name in ("en", "de")}
     paths = [write_jsonl(tmp_path / f"{name}.jsonl", records) for name, records in texts_.items()]

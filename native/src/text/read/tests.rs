@@ -25,6 +25,7 @@ fn filter() -> Filter {
         budget: None,
         heldout_fraction: 0.0,
         heldout_salt: String::new(),
+        heldout_ngram: 0,
         split: Split::All,
         sample_fraction: 1.0,
         sample_salt: String::new(),

@@ -1,0 +1,349 @@
+//! Which measured documents, and which of their words, also occur in other text.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::batch::Batch;
+use super::documents::CHUNK_BYTES;
+use crate::runtime::{interrupt::poll, memory, parallel};
+
+/// Base of the polynomial hash of an n-gram. It is odd, so that all words of an n-gram matter.
+const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
+/// FNV-1a.
+const WORD: u64 = 0xcbf2_9ce4_8422_2325;
+const PRIME: u64 = 0x0000_0100_0000_01b3;
+/// Tells the hash of a document from that of an n-gram.
+const DOCUMENT: u64 = 0x5851_f42d_4c95_7f2d;
+const FILTER_BITS_PER_KEY: usize = 16;
+
+/// Lower case of ASCII letters, digits themselves, 0 for other bytes.
+static FOLDED: [u8; 128] = {
+    let mut folded = [0; 128];
+    let mut byte = 0;
+    while byte < 128 {
+        if (byte as u8).is_ascii_alphanumeric() {
+            folded[byte] = (byte as u8).to_ascii_lowercase();
+        }
+        byte += 1;
+    }
+    folded
+};
+
+/// Measured documents, and what of them the scanned text contains.
+///
+/// A word is a run of letters and digits in lower case; in scripts without spaces, every letter is a word. An n-gram
+/// is the words of `n` consecutive words, whatever is between them. N-grams and documents are compared by 64-bit
+/// hashes.
+pub struct Overlap {
+    n: usize,
+    documents: Vec<Document>,
+    /// Hashes of the n-grams of all documents, in order.
+    grams: Vec<u64>,
+    keys: Option<Keys>,
+}
+
+struct Document {
+    hash: u64,
+    words: usize,
+}
+
+/// What of a document the scanned text contains.
+pub struct Found {
+    pub words: usize,
+    /// Words inside an n-gram that the scanned text contains; all words of a document that it contains.
+    pub shared: usize,
+    /// Whether the scanned text contains the document.
+    pub whole: bool,
+}
+
+impl Overlap {
+    /// `n`: words of an n-gram, or 0 to compare whole documents only.
+    pub fn new(n: usize) -> Self {
+        Self { n, documents: Vec::new(), grams: Vec::new(), keys: None }
+    }
+
+    /// Adds measured documents; fails after the first `scan`.
+    pub fn add(&mut self, batch: &Batch) -> Result<(), String> {
+        if self.keys.is_some() {
+            return Err("documents cannot be added once other text has been scanned".to_string());
+        }
+        let mut grams = Grams::new(self.n);
+        for i in 0..batch.len() {
+            let text = batch.document(i);
+            poll(text.len());
+            let words = grams.of(text, |gram| memory::push(&mut self.grams, gram));
+            memory::push(&mut self.documents, Document { hash: xxh3_64(text) ^ DOCUMENT, words });
+        }
+        Ok(())
+    }
+
+    /// Looks for the measured documents and n-grams in other text.
+    pub fn scan(&mut self, batch: &Batch, threads: usize) {
+        let keys = self.keys.get_or_insert_with(|| {
+            Keys::new(self.grams.iter().copied().chain(self.documents.iter().map(|document| document.hash)))
+        });
+        let mut states: Vec<Grams> = (0..threads.max(1)).map(|_| Grams::new(self.n)).collect();
+        let chunks = parallel::chunks(&batch.offsets, CHUNK_BYTES);
+        let done: Result<(), ()> = parallel::for_each(&mut states, chunks.len(), |grams, chunk| {
+            for i in chunks[chunk].clone() {
+                let text = batch.document(i);
+                poll(text.len());
+                keys.find(xxh3_64(text) ^ DOCUMENT);
+                if self.n > 0 {
+                    grams.of(text, |gram| keys.find(gram));
+                }
+            }
+            Ok(())
+        });
+        debug_assert!(done.is_ok());
+    }
+
+    /// What the scanned text contains of each document, in the order of `add`.
+    pub fn found(&self) -> Vec<Found> {
+        let is_found = |hash| self.keys.as_ref().is_some_and(|keys| keys.is_found(hash));
+        let mut grams = self.grams.iter();
+        let mut found = memory::with_capacity(self.documents.len());
+        for document in &self.documents {
+            poll(document.words);
+            let (mut shared, mut covered) = (0, 0);
+            for first in 0..n_grams(document.words, self.n) {
+                if grams.next().is_some_and(|&gram| is_found(gram)) {
+                    shared += first + self.n - covered.max(first);
+                    covered = first + self.n;
+                }
+            }
+            let whole = is_found(document.hash);
+            found.push(Found { words: document.words, shared: if whole { document.words } else { shared }, whole });
+        }
+        found
+    }
+}
+
+/// The smallest hash of the n-grams of a text; None if it has fewer than `n` words, or `n` is 0.
+pub fn smallest_gram(text: &[u8], n: usize) -> Option<u64> {
+    let mut smallest = None;
+    if n > 0 {
+        Grams::new(n).of(text, |gram| smallest = Some(smallest.map_or(gram, |least: u64| least.min(gram))));
+    }
+    smallest
+}
+
+fn n_grams(words: usize, n: usize) -> usize {
+    if n == 0 {
+        0
+    } else {
+        (words + 1).saturating_sub(n)
+    }
+}
+
+/// Rolling hash over the last n words.
+struct Grams {
+    n: usize,
+    /// BASE^n
+    leaving: u64,
+    last: Vec<u64>,
+}
+
+impl Grams {
+    fn new(n: usize) -> Self {
+        let leaving = (0..n).fold(1u64, |power, _| power.wrapping_mul(BASE));
+        Self { n, leaving, last: vec![0; n.max(1)] }
+    }
+
+    /// Calls `gram` with the hash of every n-gram; returns the number of words.
+    #[inline]
+    fn of(&mut self, text: &[u8], mut gram: impl FnMut(u64)) -> usize {
+        let (mut hash, mut n_words, mut place) = (0u64, 0, 0);
+        words(text, |word| {
+            n_words += 1;
+            if self.n == 0 {
+                return;
+            }
+            let before = if n_words > self.n { self.last[place] } else { 0 };
+            hash = hash.wrapping_mul(BASE).wrapping_add(word).wrapping_sub(before.wrapping_mul(self.leaving));
+            self.last[place] = word;
+            place = if place + 1 == self.n { 0 } else { place + 1 };
+            if n_words >= self.n {
+                gram(mixed(hash));
+            }
+        });
+        n_words
+    }
+}
+
+/// Calls `word` with the hash of every word.
+#[inline]
+fn words(text: &[u8], mut word: impl FnMut(u64)) {
+    let (mut hash, mut at) = (WORD, 0);
+    while at < text.len() {
+        let mut ends = true;
+        if text[at] < 128 {
+            let folded = FOLDED[text[at] as usize];
+            at += 1;
+            if folded != 0 {
+                hash = (hash ^ u64::from(folded)).wrapping_mul(PRIME);
+                ends = false;
+            }
+        } else {
+            let (letter, bytes) = decoded(&text[at..]);
+            at += bytes;
+            if letter.is_alphanumeric() {
+                ends = without_spaces(letter);
+                if ends && hash != WORD {
+                    word(mixed(hash));
+                    hash = WORD;
+                }
+                for lower in letter.to_lowercase() {
+                    hash = (hash ^ u64::from(lower)).wrapping_mul(PRIME);
+                }
+            }
+        }
+        if ends && hash != WORD {
+            word(mixed(hash));
+            hash = WORD;
+        }
+    }
+    if hash != WORD {
+        word(mixed(hash));
+    }
+}
+
+/// The first character of UTF-8 text, and its bytes.
+#[cold]
+fn decoded(text: &[u8]) -> (char, usize) {
+    let bytes = match text[0] {
+        0xf0.. => 4,
+        0xe0.. => 3,
+        _ => 2,
+    };
+    let bytes = bytes.min(text.len());
+    let letter = std::str::from_utf8(&text[..bytes]).ok().and_then(|text| text.chars().next());
+    (letter.unwrap_or(char::REPLACEMENT_CHARACTER), bytes)
+}
+
+/// Whether a letter is of a script that does not separate words: Thai, Lao, Burmese, Khmer, kana or Han.
+fn without_spaces(letter: char) -> bool {
+    matches!(letter,
+        '\u{0e00}'..='\u{0eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{3005}'..='\u{3007}'
+        | '\u{3040}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}' | '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}'
+        | '\u{ff66}'..='\u{ff9f}' | '\u{20000}'..='\u{3ffff}')
+}
+
+/// Spreads the entropy of a hash over all bits (the finalizer of MurmurHash3).
+#[inline]
+fn mixed(mut hash: u64) -> u64 {
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ (hash >> 33)
+}
+
+/// A set of hashes with open addressing, half full at most, and whether each has been found.
+struct Keys {
+    /// A hash, or 0 for a free slot.
+    slots: Vec<u64>,
+    found: Vec<AtomicU64>,
+    /// Most hashes of other text are rejected here, in a sixteenth of the memory.
+    filter: Vec<u64>,
+}
+
+impl Keys {
+    fn new(hashes: impl Iterator<Item = u64> + Clone) -> Self {
+        let n = hashes.clone().count().max(32);
+        let size = (2 * n).next_power_of_two();
+        let mut slots = memory::huge_filled(size, 0u64);
+        let mut filter = memory::huge_filled((n * FILTER_BITS_PER_KEY).next_power_of_two() / 64, 0u64);
+        for hash in hashes {
+            poll(8);
+            let hash = hash.max(1);
+            let at = slot(&slots, hash);
+            slots[at] = hash;
+            let bit = hash as usize & (filter.len() * 64 - 1);
+            filter[bit / 64] |= 1 << (bit % 64);
+        }
+        let mut found = memory::with_capacity(size / 64);
+        found.resize_with(size.div_ceil(64), || AtomicU64::new(0));
+        Self { slots, found, filter }
+    }
+
+    #[inline]
+    fn find(&self, hash: u64) {
+        let hash = hash.max(1);
+        let bit = hash as usize & (self.filter.len() * 64 - 1);
+        if self.filter[bit / 64] >> (bit % 64) & 1 == 1 {
+            self.mark(hash);
+        }
+    }
+
+    fn mark(&self, hash: u64) {
+        let at = slot(&self.slots, hash);
+        if self.slots[at] == hash && self.found[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1 == 0 {
+            self.found[at / 64].fetch_or(1 << (at % 64), Ordering::Relaxed);
+        }
+    }
+
+    fn is_found(&self, hash: u64) -> bool {
+        let at = slot(&self.slots, hash.max(1));
+        self.found[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1 == 1
+    }
+}
+
+/// The slot of a hash: its own, or the free one where it belongs.
+fn slot(slots: &[u64], hash: u64) -> usize {
+    let mask = slots.len() - 1;
+    let mut at = (hash >> 32) as usize & mask;
+    while slots[at] != 0 && slots[at] != hash {
+        at = (at + 1) & mask;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(texts: &[&str]) -> Batch {
+        let mut batch = Batch::default();
+        texts.iter().for_each(|text| batch.push(text.as_bytes()));
+        batch
+    }
+
+    fn shared(n: usize, measured: &[&str], other: &[&str]) -> Vec<(usize, usize, bool)> {
+        let mut overlap = Overlap::new(n);
+        overlap.add(&batch(measured)).unwrap();
+        overlap.scan(&batch(other), 2);
+        overlap.found().iter().map(|found| (found.words, found.shared, found.whole)).collect()
+    }
+
+    #[test]
+    fn words_ignore_case_and_punctuation() {
+        let other = ["a  (b), C-d e.", "x"];
+        assert_eq!(shared(3, &["A b c. D?", "a b x", "b c"], &other), [(4, 4, false), (3, 0, false), (2, 0, false)]);
+        assert_eq!(shared(2, &["Äb ÉCOLE x"], &["äb école y"]), [(3, 2, false)]);
+    }
+
+    #[test]
+    fn letters_of_scripts_without_spaces_are_words() {
+        assert_eq!(shared(2, &["ab漢字cd"], &["漢 字 ab漢"]), [(4, 3, false)]);
+    }
+
+    #[test]
+    fn a_document_that_occurs_is_shared_whatever_its_length() {
+        assert_eq!(shared(3, &["a b", "a. b"], &["a b"]), [(2, 2, true), (2, 0, false)]);
+        assert_eq!(shared(0, &["a b c", "b"], &["a b c"]), [(3, 3, true), (1, 0, false)]);
+    }
+
+    #[test]
+    fn overlapping_n_grams_count_each_word_once() {
+        assert_eq!(shared(2, &["a b c x a b"], &["a b c"]), [(6, 5, false)]);
+        assert_eq!(shared(2, &["a b c"], &[]), [(3, 0, false)]);
+    }
+
+    #[test]
+    fn documents_come_before_other_text() {
+        let mut overlap = Overlap::new(3);
+        overlap.scan(&batch(&["a"]), 1);
+        assert!(overlap.add(&batch(&["a"])).is_err());
+        assert!(overlap.found().is_empty());
+    }
+}

@@ -1,0 +1,55 @@
+"""Overlap of held-out text with training text, and the loss on the clean part."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.experiments.conftest import run_stages
+from tests.experiments.outputs import names_by_stage, rejected
+
+
+def _shared_corpus(folder: Path, *, shared: int) -> list[str]:
+    """Overrides with 60 held-out documents, of which the first share a sequence of 13 words with the training text."""
+    quoted = " ".join(f"quoted{i}" for i in range(13))
+    with (folder / "train.jsonl").open("w") as file:
+        for i in range(200):
+            text = f"training {i} " + " ".join(f"t{i}w{j} in the text" for j in range(40))
+            file.write(json.dumps({"text": f"{text} before {quoted}" if i == 7 else text}) + "\n")
+    with (folder / "heldout.jsonl").open("w") as file:
+        for i in range(60):
+            text = f"heldout {i} " + " ".join(f"h{i}w{j} in the text" for j in range(9))
+            file.write(json.dumps({"text": f"{text} {quoted.upper()}!" if i < shared else text}) + "\n")
+    paths = [f"corpus.paths=[{folder}/train.jsonl]", f"corpus.heldout_paths=[{folder}/heldout.jsonl]"]
+    return [*paths, "corpus.heldout_fraction=0", "report.n_samples=0", "report.undertrained_candidates=0"]
+
+
+def test_clean_documents_are_scored_apart(tiny: list[str], tmp_path: Path) -> None:
+    overrides = [*tiny, *_shared_corpus(tmp_path, shared=15)]
+    run_stages("report", overrides, tmp_path / "outputs")
+    (page,) = (tmp_path / "artifacts").glob("report-*/report.json")
+    numbers = json.loads(page.read_text())
+    found = numbers["contamination"]
+    assert (found["clean_documents"], found["n_documents"], found["whole_documents"]) == (45, 60, 0)
+    assert found["shared_words"] == 15 * 13
+    assert "in 15 of 60 documents, occur in the training text in sequences of 13 words" in found["sentence"]
+    for row in numbers["tokenizers"]:
+        assert row["clean_bits_per_byte"] != row["bits_per_byte"]
+    rows = list(csv.DictReader(page.with_name("differences.csv").open()))
+    assert [(row["by"], row["documents"]) for row in rows] == [("all", "60"), ("clean", "45")]
+    clean = numbers["tokenizers"][1]["clean_bits_per_byte"]
+    assert float(rows[1]["bits_per_byte"]) == pytest.approx(clean)
+    before = names_by_stage(tmp_path)
+    run_stages("report", overrides, tmp_path / "outputs")
+    assert names_by_stage(tmp_path) == before
+
+
+def test_contamination_can_be_off(tiny: list[str], tmp_path: Path) -> None:
+    overrides = [*tiny, *_shared_corpus(tmp_path, shared=1)]
+    run_stages("shard_corpus", [*overrides, "eval.contamination=null"], tmp_path / "outputs")
+    assert "contamination" not in names_by_stage(tmp_path)
+    error = rejected("shard_corpus", [*overrides, "eval.contamination=-1"], tmp_path)
+    assert "eval.contamination=-1: use a number of words such as 13, or null" in error

@@ -1,0 +1,80 @@
+"""Differences from the reference on all held-out text and on parts of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from experiments.results import Contamination
+from experiments.stages.comparison import Result
+from experiments.stages.contamination import HeldoutOverlap
+from experiments.stages.differences import differences
+from lm.evaluate.bits_per_byte import Grouping
+from lm.evaluate.comparison import compare, compare_all
+from tests.lm.evaluate.test_evaluation import made_up
+
+_N = 120
+_SOURCES = Grouping(tuple(f"s{i}" for i in range(12)), np.arange(_N, dtype=np.int32) % 12)
+_SCRIPTS = Grouping(("Latin", "Greek"), (np.arange(_N) >= 100).astype(np.int32))
+
+
+def _result(*shifts: float, clean: int = 60) -> Result:
+    """Arms with three seeds, whose losses differ from those of the first by these shifts."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(500, 900, _N)
+    base = sizes * rng.normal(1.0, 0.2, _N)
+    groups = {"source": _SOURCES, "script": _SCRIPTS}
+    arms = [
+        SimpleNamespace(
+            label=f"arm {i}",
+            evaluations=[made_up(base + sizes * rng.normal(shift, 0.01, _N), sizes, groups) for _ in range(3)],
+        )
+        for i, shift in enumerate([0.0, *shifts])
+    ]
+    totals = dict.fromkeys(("n_documents", "clean_documents", "whole_documents", "n_words", "shared_words"), 0)
+    contents = Contamination(corpus="", ngram_words=13, training_bytes=0, **totals)
+    comparisons = compare_all([arm.evaluations for arm in arms])
+    return Result(cast("Any", arms), comparisons, overlap=HeldoutOverlap("", contents, np.arange(_N) < clean))
+
+
+def test_rows_cover_every_arm_and_part() -> None:
+    result = _result(-0.05, 0.0)
+    rows = differences(result)
+    assert [sum(row["by"] == by for row in rows) for by in ("all", "clean", "source", "script")] == [2, 2, 24, 4]
+    assert {row["reference"] for row in rows} == {"arm 0"}
+    assert list(rows[0]) == [
+        *("by", "group", "tokenizer", "reference", "documents", "bits_per_byte", "reference_bits_per_byte"),
+        *("difference", "low", "high", "corrected_low", "corrected_high", "corrected_level", "p", "p_adjusted"),
+        *("decision", "withheld"),
+    ]
+    better, equal = rows[:2]
+    assert (better["decision"], equal["decision"]) == ("arm 1", "undecided")
+    whole = result.comparisons[0, 1]
+    assert (better["corrected_low"], better["corrected_high"]) == whole.interval
+    alone = compare(*(arm.evaluations for arm in result.arms[:2])).interval
+    assert (better["low"], better["high"]) == alone
+    assert better["corrected_low"] < better["low"] < better["high"] < better["corrected_high"] < 0
+
+
+def test_parts_are_compared_on_their_documents_alone() -> None:
+    result = _result(-0.05)
+    rows = {(row["by"], row["group"]): row for row in differences(result)}
+    clean = rows["clean", ""]
+    assert clean["documents"] == 60
+    both = [
+        [each.text_nats[:60].sum() / each.document_bytes[:60].sum() for each in arm.evaluations] for arm in result.arms
+    ]
+    assert clean["difference"] == pytest.approx(np.subtract(*map(np.mean, both[::-1])) / np.log(2))
+    assert clean["decision"] == "arm 1"
+    source = rows["source", "s3"]  # its ten documents have unequal sizes
+    assert source["documents"] == 10
+    assert source["decision"] == "withheld"
+    assert "effective documents, at least 10 are required" in source["withheld"]
+
+
+def test_text_that_is_clean_altogether_has_no_row_of_its_own() -> None:
+    for clean in (0, _N):
+        assert "clean" not in {row["by"] for row in differences(_result(0.0, clean=clean))}

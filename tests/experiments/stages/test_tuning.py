@@ -1,0 +1,116 @@
+"""Learning rates of each arm, chosen by short runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments import pipeline
+from experiments.cli.compose import load
+from experiments.results import Tuning, TuningRun
+from experiments.stages import tuning
+from experiments.stages.models import open_shards
+from experiments.store.artifacts import Artifact
+from lm.data.stream import DocumentStream
+from tests.experiments.outputs import names_by_stage, rejected
+from tokenizer.errors import UserError
+
+TUNED = ["lm.tune_rates=[0.5,1,2]", "lm.tune_bytes=8192", "lm.tune_validation_bytes=5000"]
+
+
+def run(overrides: list[str], folder: Path, stage: str = "evaluate") -> tuple[pipeline.Outcome, list[Artifact[Any]]]:
+    made: list[Artifact[Any]] = []
+    return pipeline.run(load([*TUNED, *overrides]), stage, folder, on_artifact=made.append), made
+
+
+def _rates(model: Artifact[Any]) -> list[float]:
+    train = model.contents.summary.run["train"]
+    return [train[name] for name in ("matrix_lr", "embedding_lr", "head_lr", "vector_lr")]
+
+
+def test_models_are_trained_with_the_best_factor_of_their_arm(
+    tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = {("bpe", 0.5): 2.0, ("bpe", 1.0): 2.1, ("bpe", 2.0): 2.2, ("bpe", 0.25): 2.3}
+    losses |= {("superbpe", 0.5): 2.2, ("superbpe", 1.0): 2.0, ("superbpe", 2.0): 2.1}
+
+    def scored(_: Any, arm: Any, _shards: Any, _config: Any, factor: float, _documents: Any) -> TuningRun:
+        return TuningRun(factor=factor, bits_per_byte=losses[arm.key, factor])
+
+    monkeypatch.setattr(tuning, "_run", scored)
+    outcome, _ = run([*tiny, "budget.train_bytes=16384", "budget.ladder=[0.5]", "lm.n_seeds=2"], tmp_path)
+    assert outcome.result is not None
+    assert [found.factor for found in outcome.result.tuning] == [0.5, 1.0]
+    assert [[each.factor for each in found.runs] for found in outcome.result.tuning] == [[0.25, 0.5, 1, 2], [0.5, 1, 2]]
+    assert not any(found.at_end for found in outcome.result.tuning)
+    for rung in outcome.rungs:
+        bpe, superbpe = rung.arms
+        assert {tuple(_rates(model)) for model in bpe.lms} == {(0.01, 0.05, 0.005, 0.005)}
+        assert {tuple(_rates(model)) for model in superbpe.lms} == {(0.02, 0.1, 0.01, 0.01)}
+
+
+def test_tuning_runs_are_artifacts_and_read_no_validation_text(tiny: list[str], tmp_path: Path) -> None:
+    outcome, made = run(tiny, tmp_path, "report")
+    assert outcome.result is not None
+    runs = {each.name: each for each in made if each.name.startswith("tuning-")}
+    assert all(each.fresh for each in runs.values())
+    assert {each.contents.n_bytes for each in runs.values()} == {next(iter(runs.values())).contents.n_bytes}
+    for each in runs.values():
+        assert each.manifest.config["train"]["seed"] == 1_000_000
+        assert each.manifest.config["train"]["train_bytes"] == 8192
+        assert not list(each.folder.glob("*.safetensors"))
+    (page,) = (tmp_path / "artifacts").glob("report-*/report.json")
+    numbers = json.loads(page.read_text())["tuning"]
+    assert len(numbers) == len(runs)
+    assert sum(row["chosen"] for row in numbers) == 2
+    _, again = run(tiny, tmp_path, "report")
+    assert not any(each.fresh for each in again)
+
+    for arm in outcome.result.arms:
+        shards = open_shards(arm.training, arm.arm)
+        documents = DocumentStream(shards, seed=1_000_000).unread(2000, 5000)
+        assert 5000 <= shards.document_bytes[documents].sum() < 5000 + shards.document_bytes.max()
+        read = np.random.default_rng([1_000_000, 0]).permutation(shards.n_documents)
+        assert documents.tolist() == read[-len(documents) :].tolist()
+        last = int(np.cumsum(np.diff(shards.document_ends, prepend=0)[read])[-len(documents) - 1])
+        DocumentStream(shards, seed=1_000_000).unread(last - 1, 5000)
+        with pytest.raises(UserError, match="unread"):
+            DocumentStream(shards, seed=1_000_000).unread(last, 5000)
+
+
+def test_a_factor_that_diverges_is_not_chosen(tiny: list[str], tmp_path: Path) -> None:
+    outcome, _ = run([*tiny, "arms=bpe", "lm.tune_rates=[1,2,1e30]", "lm.tune_extensions=0"], tmp_path)
+    assert outcome.result is not None
+    (found,) = outcome.result.tuning
+    assert found.runs[-1] == TuningRun(factor=1e30)
+    assert found.factor < 1e30
+    assert tuning.table(["BPE"], [found])[1][0][-2] == "diverged"
+
+
+def test_a_best_factor_at_the_end_is_reported() -> None:
+    runs = [TuningRun(factor=factor, bits_per_byte=factor) for factor in (1.0, 2.0, 4.0)]
+    assert "the best factor on the learning rates, 1, is at the end of those tried; smaller ones may be better" in (
+        Tuning(factor=1.0, runs=runs, at_end=True).warning
+    )
+    assert not Tuning(factor=2.0, runs=runs).warning
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["lm.tune_rates=[1,2]"], "lm.tune_rates=[1.0, 2.0]: use at least 3 different factors above 0"),
+        (["lm.tune_rates=[0,1,2]"], "different factors above 0"),
+        (["lm.tune_bytes=100"], "lm.tune_bytes=100: train_bytes=100 is less than one step"),
+        (["lm.tune_validation_bytes=10000000"], "tuning BPE (lm.tune_bytes, lm.tune_validation_bytes): a run over"),
+        (["lm.tune_extensions=-1"], "lm.tune_extensions=-1 must be at least 0"),
+    ],
+)
+def test_mistakes_are_found_before_training(
+    overrides: list[str], message: str, tiny_module: list[str], tmp_path: Path
+) -> None:
+    assert message in rejected("train_lm", [*tiny_module, *TUNED, *overrides], tmp_path)
+    assert "lm" not in names_by_stage(Path(tiny_module[3].partition("=")[2]).parent)

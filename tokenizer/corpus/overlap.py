@@ -1,0 +1,66 @@
+"""Overlap of measured text with training text: documents that occur in it, and n-grams of words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tokenizer._native import TextOverlap
+from tokenizer.progress import Throttle, thread_count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tokenizer._native import Batch
+    from tokenizer.progress import Progress
+
+
+class Overlap(NamedTuple):
+    """What of each measured document occurs in the training text.
+
+    Attributes:
+        words: int64[n_documents], words of each document.
+        shared: int64[n_documents], words inside an n-gram that occurs in the training text; all words of a document
+            that occurs there.
+        whole: bool[n_documents], whether the document is a document of the training text.
+        training_bytes: Bytes of the training text.
+    """
+
+    words: NDArray[np.int64]
+    shared: NDArray[np.int64]
+    whole: NDArray[np.bool_]
+    training_bytes: int
+
+
+def find_overlap(
+    measured: Iterable[Batch],
+    training: Iterable[Batch],
+    ngram_words: int = 0,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Overlap:
+    """Look for measured documents and their n-grams in training text, which is read once.
+
+    A word is a run of letters and digits in lower case; what is between words is ignored. In scripts that do not
+    separate words (Han, kana, Thai, Lao, Khmer, Burmese), every letter is a word. Hashes of 64 bits are compared.
+    Memory is about five times the size of the measured text, whatever the size of the training text.
+
+    Args:
+        measured: The measured documents.
+        training: The training documents.
+        ngram_words: Words of an n-gram; 0 to compare whole documents only.
+        threads: Threads that scan; None for all cores.
+        progress: Called with ("bytes of training text", bytes scanned, None).
+    """
+    found, n_threads = TextOverlap(ngram_words), thread_count(threads)
+    for batch in measured:
+        found.add(batch)
+    tick, done = Throttle(progress, "bytes of training text"), 0
+    for batch in training:
+        found.scan(batch, n_threads)
+        done += batch.n_bytes
+        tick(done)
+    return Overlap(*found.found(), done)
