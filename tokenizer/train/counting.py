@@ -32,7 +32,7 @@ _METADATA_KEY = b"superbpe.counts"
 _FORMAT_VERSION = 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PretokenCounts:
     """Distinct pretokens, sorted by their bytes, and how often each occurs.
 
@@ -55,6 +55,24 @@ class PretokenCounts:
     special_tokens: tuple[str, ...]
     n_bytes: int
     n_documents: int
+
+    def _about(self) -> tuple[Any, ...]:
+        return self.pattern, self.unit, self.special_tokens, self.n_bytes, self.n_documents
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PretokenCounts):
+            return NotImplemented
+        arrays = ((getattr(self, name), getattr(other, name)) for name in ("counts", "offsets", "data"))
+        return self._about() == other._about() and all(np.array_equal(*pair) for pair in arrays)
+
+    def __hash__(self) -> int:
+        return hash((self._about(), self.n_distinct))
+
+    def __repr__(self) -> str:
+        return (
+            f"<PretokenCounts: {self.n_distinct:,} distinct of {self.n_total:,} pretokens, {self.pattern.name}, "
+            f"{self.n_bytes:,} bytes in {self.n_documents:,} documents>"
+        )
 
     @property
     def n_distinct(self) -> int:

@@ -14,9 +14,10 @@ import pytest
 from tests import other_tokenizers
 from tests.other_tokenizers import JSON, SENTENCEPIECE, TEXTS
 from tokenizer import Batch, Tokenizer, UserError, formats, patterns
-from tokenizer.pretrained import ExternalTokenizer, hub, load_pretrained, load_saved
-from tokenizer.pretrained.external import covered_bytes
-from tokenizer.pretrained.software import Encoded
+from tokenizer.external import hub
+from tokenizer.external.software import Encoded
+from tokenizer.external.tokenizer import covered_bytes
+from tokenizer.pretrained import ExternalTokenizer, load_pretrained, load_saved
 
 END = "<|endoftext|>"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
