@@ -447,7 +447,9 @@ def test_an_encoding_of_tiktoken_is_loaded_by_name(encoding, tmp_path):
 def test_mistakes_with_encodings_are_one_line_with_the_remedy(encoding, monkeypatch):
     with pytest.raises(UserError, match=r"no encoding 'o2000k'; its encodings are: small_base, absent_base"):
         load_pretrained("tiktoken:o2000k")
-    with pytest.raises(UserError, match=r"cannot load absent_base \(no network\); run once with network access, or set"):
+    with pytest.raises(
+        UserError, match=r"cannot load absent_base \(no network\); run once with network access, or set"
+    ):
         load_pretrained("tiktoken:absent_base")
     with pytest.raises(UserError, match="revision='v2' is for repositories, but tiktoken:small_base is an encoding"):
         load_pretrained("tiktoken:small_base", revision="v2")
@@ -469,5 +471,7 @@ def test_from_pretrained_takes_what_the_loader_takes(cache, files, tmp_path):
     (snapshot / "tokenizer.json").write_bytes((tmp_path / "ours" / "tokenizer.json").read_bytes())
     for revision in (None, COMMIT):
         assert Tokenizer.from_pretrained("some/model", revision=revision, cache=cache) == tokenizer
-    with pytest.raises(UserError, match=r"unigram.json is not byte-level BPE .*; tokenizer\.pretrained\.load_pretrained\("):
+    with pytest.raises(
+        UserError, match=r"unigram.json is not byte-level BPE .*; tokenizer\.pretrained\.load_pretrained\("
+    ):
         Tokenizer.from_pretrained(files("unigram"))
