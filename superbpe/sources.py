@@ -60,7 +60,8 @@ class Source:
         if done == before:
             raise UserError(
                 f"{self.name} is empty: there is no text to train superwords on (sampling may have dropped all of its "
-                "documents: raise the rules' sample or choose another sample_salt)"
+                "documents: raise the rules' sample or choose another sample_salt; a function must return the text "
+                "from the start on each call)"
             )
         return done
 

@@ -86,6 +86,11 @@ def train_superbpe(
     Raises:
         UserError: the transition does not fit the tokenizer or the vocabulary, or a rule has an invalid value.
     """
+    if not isinstance(tokenizer, Tokenizer):  # the arguments may be swapped
+        raise UserError(
+            f"phase 2 starts from a Tokenizer, not from a {type(tokenizer).__name__}: write train_superbpe(tokenizer, "
+            "text, ...), with the result of train_bpe or Tokenizer.from_pretrained"
+        )
     if isinstance(rules, str):
         rules = preset(rules)
     for name, value in (("threshold", threshold), ("memory_bytes", memory_bytes)):

@@ -196,6 +196,18 @@ def test_phase_2_reads_text_of_any_kind(kind, phase1, english, tmp_path):
     assert list(spill.iterdir()) == []
 
 
+def test_mistakes_with_the_arguments_are_named(phase1, english):
+    with pytest.raises(UserError, match=r"phase 2 starts from a Tokenizer, not from a list: write train_superbpe\("):
+        train(english, phase1, RULES["uw-2025"])
+    with pytest.raises(UserError, match="the text is PretokenCounts, not text"):
+        train(phase1, count_pretokens(english, "gpt2"), RULES["uw-2025"])
+    with pytest.raises(UserError, match="start is not a Tokenizer but 'gpt2'"):
+        train_bpe(english, 300, start="gpt2")
+    once = iter(english)
+    with pytest.raises(UserError, match="a function must return the text from the start on each call"):
+        train(phase1, lambda: once, RULES["uw-2025"])
+
+
 def test_a_folder_that_cannot_hold_the_copy_is_named(phase1, english, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"spill_folder=.*missing' cannot be written"):
         train(phase1, iter(english), RULES["uw-2025"], spill_folder=tmp_path / "missing")

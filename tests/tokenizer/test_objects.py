@@ -126,7 +126,7 @@ def test_a_corpus_in_another_process_notices_that_a_file_changed(objects, tmp_pa
 def test_reprs_say_what_an_object_is(objects, trained, tmp_path):
     counts, corpus, rules, listed = objects
     assert repr(counts) == "<PretokenCounts: 15 distinct of 75 pretokens, gpt2, 330 bytes in 20 documents>"
-    assert repr(corpus) == f"<Corpus: 1 files, 9 bytes, paths=['{tmp_path}/a.txt'], heldout_fraction=0.5>"
+    assert repr(corpus) == f"<Corpus: 9 bytes in 1 file(s), paths=['{tmp_path}/a.txt'], heldout_fraction=0.5>"
     assert repr(rules) == "Rules(fence='punctuation-fence', span_trigger=20, truncate_quantile=0.99, sample=0.25)"
     assert repr(listed) == "Rules(forbid=(': ',))"
     found = trained["superwords"]

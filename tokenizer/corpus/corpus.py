@@ -166,7 +166,7 @@ class Corpus:
     def __repr__(self) -> str:
         set_ = {name: value for name, value in asdict(self.config).items() if value != _DEFAULTS[name]}
         size = sum(self._states[path][0] for path, _ in self.files)
-        files = f"{len(self.files)} files, {size:,} bytes, " if self.files else ""
+        files = f"{size:,} bytes in {len(self.files)} file(s), " if self.files else ""
         return f"<Corpus: {files}{', '.join(f'{name}={quoted(value)}' for name, value in set_.items())}>"
 
     def batches(

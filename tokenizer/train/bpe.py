@@ -181,6 +181,8 @@ def _counted(
 
 def _merges_on_top(start: Tokenizer, vocab_size: int) -> int:
     """Number of merges to reach a larger vocabulary; rejects a tokenizer that phase 1 cannot continue from."""
+    if not isinstance(start, Tokenizer):
+        raise UserError(f"start is not a Tokenizer but {quoted(start)}; load it with Tokenizer.from_pretrained")
     if start.fence is not None:
         raise UserError("start has superwords, after which phase 1 cannot continue; cut it at its transition first")
     if vocab_size < start.vocab_size:
