@@ -2,7 +2,7 @@
 
 >>> from tokenizer import train_bpe
 >>> train_bpe(["low lower newer"] * 3, 260, special_tokens=()).encode("lower")
-[258, 257]
+[257, 258]
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def train_bpe(
     early, with a warning and an entry in the provenance.
 
     >>> train_bpe(["low lower newer"] * 3, 260, special_tokens=()).encode("lower")
-    [258, 257]
+    [257, 258]
 
     Args:
         counts: result of `count_pretokens`, or a text to count: anything that `count_pretokens` takes.
