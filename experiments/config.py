@@ -116,7 +116,7 @@ class ArmConfig:
         label: Name in tables and charts; None for the arm's name.
         preset: A preset of `superbpe` with its phase 1, instead of the experiment's.
         file: File or folder of an existing tokenizer, in any format that can be read.
-        pretrained: Repository id of an existing tokenizer on the Hugging Face Hub.
+        pretrained: Repository id of an existing tokenizer on the Hugging Face Hub, or `tiktoken:NAME`.
         revision: Branch, tag or commit of that repository; None for its main branch.
         pattern: Keys of `pattern` that differ from the experiment's.
         bpe: Keys of `bpe` that differ from the experiment's.

@@ -18,7 +18,7 @@ The published recipes differ in a few decisions, each of which is a setting here
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TypedDict
 
 from tokenizer import _native, patterns
@@ -29,9 +29,9 @@ SCRIPT_ATOMS = r" ?[ー\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p
 """One character, with its marks, of a script that is written without spaces between words."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rules:
-    """The rules of a superword phase.
+    """The rules of a superword phase. Their `repr` shows those that differ from the defaults.
 
     Attributes:
         unit: "document" or "line" (including its line feed): text inside which merges are counted. Affects only
@@ -88,6 +88,16 @@ class Rules:
     sample: float = 1.0
     sample_bytes: int | None = None
     sample_salt: str = ""
+
+    def __post_init__(self) -> None:
+        """Make the rules hashable: `forbid` may be given as a list."""
+        object.__setattr__(self, "forbid", tuple(self.forbid))
+
+    def __repr__(self) -> str:
+        parts = (
+            f"{part.name}={value!r}" for part in fields(self) if (value := getattr(self, part.name)) != part.default
+        )
+        return f"Rules({', '.join(parts)})"
 
     def check(self) -> None:
         """Reject invalid values.

@@ -1,18 +1,23 @@
-"""The text of phase 2: one or several weighted sources, optionally sampled."""
+"""The text of phase 2: one or several weighted sources, optionally sampled.
+
+Training reads the text several times, so a text that can be read only once is copied to disk first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from superbpe.rules import Rules
 from tokenizer import _native
+from tokenizer.corpus import texts
+from tokenizer.corpus.corpus import Corpus
+from tokenizer.corpus.texts import Text
 from tokenizer.errors import UserError
 from tokenizer.progress import Progress, Throttle
-
-Batches = Callable[[], Iterable[_native.Batch]]
-"""Returns the batches of a corpus from the start on each call."""
 
 MAX_WEIGHT = _native.SuperwordTrainer.MAX_WEIGHT
 
@@ -22,27 +27,24 @@ class Source:
     """Text of one kind, for a mixture.
 
     Attributes:
-        batches: returns the text from the start on each call.
+        batches: the text: a corpus, strings, a column, rows, files, or a function that returns one of these from the
+            start on each call; see `tokenizer.corpus.texts.Text`. An iterator is copied to disk while training runs.
         weight: number of times each document counts, 1 to `MAX_WEIGHT`.
         name: name of the source in messages.
     """
 
-    batches: Batches
+    batches: Text
     weight: int = 1
     name: str = "the corpus"
 
     def __post_init__(self) -> None:
-        """Reject errors that would otherwise occur in the middle of a pass.
+        """Reject a weight that would otherwise be an error in the middle of a pass.
 
         Raises:
-            UserError: the weight is out of range, or the text can be read only once.
+            UserError: the weight is out of range.
         """
         if self.weight != int(self.weight) or not 1 <= self.weight <= MAX_WEIGHT:
             raise UserError(f"{self.name} has the weight {self.weight}; use a whole number from 1 to {MAX_WEIGHT}")
-        if not callable(self.batches):  # a mistake that no type checker caught
-            raise UserError(
-                f"{self.name} is read from the start in each pass: pass corpus.batches, not corpus.batches()"
-            )
 
     def read(self, add: Callable[[_native.Batch], object], tick: Throttle, done: int) -> int:
         """Pass each batch to `add`; returns `done` plus the number of bytes read.
@@ -51,33 +53,57 @@ class Source:
             UserError: there is no text. Without this check, a missing language could go unnoticed.
         """
         before = done
-        for batch in self.batches():
-            if not isinstance(batch, _native.Batch):
-                raise UserError(f"{self.name} yields {type(batch).__name__}, not batches; use Batch.from_texts([...])")
+        for batch in texts.batches(self.batches):
             add(batch)
             done += batch.n_bytes
             tick(done)
         if done == before:
             raise UserError(
                 f"{self.name} is empty: there is no text to train superwords on (sampling may have dropped all of its "
-                "documents: raise the rules' sample or choose another sample_salt)"
+                "documents: raise the rules' sample or choose another sample_salt; a function must return the text "
+                "from the start on each call)"
             )
         return done
 
 
-def sources_of(text: Batches | Source | Sequence[Source]) -> Sequence[Source]:
-    """The sources for `train_superbpe`; a single source may be a callable or a `Source`."""
+@contextmanager
+def opened(
+    text: Text | Source | Sequence[Source],
+    *,
+    field: str = "text",
+    spill_folder: Path | str | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Sequence[Source]]:
+    """The sources for `train_superbpe`, whose `batches` are functions that return batches from the start on each call.
+
+    Args:
+        text: one text, or sources.
+        field: field that holds the text of rows and of records in files.
+        spill_folder: parent of the temporary folder for texts that can be read only once; None for the system's.
+        progress: called with the number of bytes copied.
+    """
+    with ExitStack() as files:
+        yield [
+            replace(
+                source,
+                batches=files.enter_context(
+                    texts.rereadable(source.batches, field=field, folder=spill_folder, progress=progress)
+                ),
+            )
+            for source in sources_of(text)
+        ]
+
+
+def sources_of(text: Text | Source | Sequence[Source]) -> Sequence[Source]:
+    """The sources for `train_superbpe`; a single source may be a text or a `Source`."""
     if isinstance(text, Source):
         return [text]
-    if not (callable(text) or isinstance(text, Sequence)):  # a Corpus, for instance
-        raise UserError(
-            "the text for superwords is read more than once: pass a callable that returns its batches each time, such "
-            f'as lambda: corpus.batches("train") or lambda: [Batch.from_texts(texts)], not a {type(text).__name__}'
-        )
-    if not isinstance(text, Sequence):
+    if not isinstance(text, list | tuple):
         return [Source(text)]
     if not text:
         raise UserError("there are no sources: name at least one text to train superwords on")
+    if not (isinstance(text[0], Source | Corpus) or callable(text[0])):
+        return [Source(text)]
     for source in text:
         if not isinstance(source, Source):
             raise UserError(f"a list of texts must contain sources: write Source(...) around {source!r:.80}")
@@ -97,7 +123,7 @@ def sampled(sources: Sequence[Source], rules: Rules, progress: Progress | None) 
     return [replace(source, batches=partial(_taken, source.batches, share, rules.sample_salt)) for source in sources]
 
 
-def _taken(batches: Batches, share: float, salt: str) -> Iterator[_native.Batch]:
+def _taken(text: Text, share: float, salt: str) -> Iterator[_native.Batch]:
     keep = _native.DocumentFilter(sample_fraction=share, sample_salt=salt)
-    for batch in batches():
+    for batch in texts.batches(text):
         yield keep.apply(batch)[0]

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ import numpy.typing as npt
 
 from superbpe.passes import Found, Passes, Veto
 from superbpe.rules import Rules, preset
-from superbpe.sources import Batches, Source, sources_of
+from superbpe.sources import Source, opened
 from superbpe.start import Start, resolve_start
 from tokenizer import _native, patterns
+from tokenizer.corpus import texts
+from tokenizer.corpus.texts import Text
 from tokenizer.errors import UserError
 from tokenizer.progress import Progress, thread_count
 from tokenizer.spelling import LONGEST_TOKEN
@@ -26,10 +29,11 @@ from tokenizer.train.bpe import warn_of_long_tokens
 
 def train_superbpe(
     tokenizer: Tokenizer,
-    text: Batches | Sequence[Source],
+    text: Text | Source | Sequence[Source],
     *,
     vocab_size: int,
     rules: Rules | str,
+    field: str = "text",
     transition: float | str | None = None,
     transition_merges: int | None = None,
     keep_ids: bool = False,
@@ -38,6 +42,7 @@ def train_superbpe(
     threshold: int | None = None,
     threads: int | None = None,
     memory_bytes: int | None = None,
+    spill_folder: Path | str | None = None,
     progress: Progress | None = None,
     on_counts: Callable[[npt.NDArray[np.int64]], object] | None = None,
 ) -> Tokenizer:
@@ -50,11 +55,13 @@ def train_superbpe(
             (`superbpe.rules.PHASE1` lists those of each preset). If its ids follow another layout than ours, as in most
             imported tokenizers, it is cut at the transition (`Tokenizer.cut`), and superwords get the ids after its
             special tokens.
-        text: the corpus, phase 1's or another: a callable that returns it from the start on each call (`batches` of a
-            `Corpus`), or sources with weights. Every source must have text (or documents in the sample).
+        text: phase 1's text or another: anything that `count_pretokens` takes, or sources with weights. It is read
+            several times; an iterator, which can be read only once, is copied to a temporary file. Every source must
+            have text (or documents in the sample).
         vocab_size: size of the result: bytes, merges of both phases, special tokens. If ids are kept: the highest id
             plus 1, including unused ids.
         rules: what may be merged: rules, or the name of a preset in `superbpe.rules.PRESETS`.
+        field: field that holds the text, if `text` is rows or files of records.
         transition: where phase 2 starts; see `superbpe.transition.resolve_transition`. "auto", for whole pretokens
             only, lets superwords compete with phase-1 merges (`Rules.interleave`); the tokenizer must then have at
             least as many merges as fit into the vocabulary.
@@ -70,6 +77,8 @@ def train_superbpe(
         memory_bytes: memory limit for the fragments of text and the merge loop, in addition to about 60 MB and the
             vocabulary. If they need more, the corpus is read more often, for the most frequent merges first. None for
             no limit.
+        spill_folder: parent of the temporary folder for the copy of an iterator; None for the system's temporary
+            folder.
         progress: called with bytes of text and merges done.
         on_counts: called at the end with the count of each phase-2 merge, by rank, for
             `superbpe.inspection.history.merge_log`.
@@ -77,12 +86,16 @@ def train_superbpe(
     Raises:
         UserError: the transition does not fit the tokenizer or the vocabulary, or a rule has an invalid value.
     """
+    if not isinstance(tokenizer, Tokenizer):  # the arguments may be swapped
+        raise UserError(
+            f"phase 2 starts from a Tokenizer, not from a {type(tokenizer).__name__}: write train_superbpe(tokenizer, "
+            "text, ...), with the result of train_bpe or Tokenizer.from_pretrained"
+        )
     if isinstance(rules, str):
         rules = preset(rules)
     for name, value in (("threshold", threshold), ("memory_bytes", memory_bytes)):
         if value is not None and (value != int(value) or value < 1):
             raise UserError(f"{name}={value} must be a whole number, at least 1")
-    sources = _normalized(tokenizer, sources_of(text))
     started = time.perf_counter()
     start = resolve_start(tokenizer, rules, vocab_size, transition, transition_merges, keep_ids=keep_ids)
     passes = Passes(
@@ -93,7 +106,8 @@ def train_superbpe(
         memory_bytes=memory_bytes,
         progress=progress,
     )
-    found = passes.run(sources, threshold)
+    with opened(text, field=field, spill_folder=spill_folder, progress=progress) as sources:
+        found = passes.run(_normalized(tokenizer, sources), threshold)
     missing = start.n_merges - found.n_kept - len(found.superwords.counts)
     if missing:
         warnings.warn(
@@ -140,6 +154,6 @@ def _normalized(tokenizer: Tokenizer, sources: Sequence[Source]) -> Sequence[Sou
         return sources
 
     def batches(source: Source) -> Iterator[_native.Batch]:
-        return map(tokenizer.normalized, source.batches())
+        return map(tokenizer.normalized, texts.batches(source.batches))
 
     return [replace(source, batches=partial(batches, source)) for source in sources]

@@ -1,9 +1,8 @@
 """Byte-level BPE: corpus in, tokenizer out.
 
->>> from tokenizer import Batch, count_pretokens, train_bpe
->>> counts = count_pretokens([Batch.from_texts(["low lower newer"] * 3)], "gpt2")
->>> train_bpe(counts, 260, special_tokens=()).encode("lower")
-[258, 257]
+>>> from tokenizer import train_bpe
+>>> train_bpe(["low lower newer"] * 3, 260, special_tokens=()).encode("lower")
+[257, 258]
 """
 
 from __future__ import annotations

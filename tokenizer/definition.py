@@ -107,6 +107,10 @@ class Definition:
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), **{part.name: getattr(self, part.name) for part in fields(self) if part.init}), ()
 
+    def __repr__(self) -> str:
+        phase2 = "" if self.fence is None else f", phase 1: {256 + self.n_phase1_merges}, fence={self.fence.name}"
+        return f"<Definition: {self.vocab_size} tokens, {self.pattern.name}{phase2}, {self.mode}>"
+
     @classmethod
     def from_ranks(
         cls,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,24 @@ def check_file(path: Path) -> None:
 def _is_generated(path: Path) -> bool:
     real = path.resolve()
     return any(real.is_relative_to(root) for root in _KERNEL)
+
+
+@contextmanager
+def temporary_folder(parent: Path | str | None) -> Iterator[Path]:
+    """A temporary folder, which is deleted at the end.
+
+    Args:
+        parent: existing folder to make it in; None for the system's temporary folder.
+
+    Raises:
+        UserError: the folder cannot be made.
+    """
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="superbpe-spill-", dir=parent)
+    except OSError as error:
+        raise UserError(f"spill_folder={str(parent)!r} cannot be written: {error}") from None
+    with folder as name:
+        yield Path(name)
 
 
 def read_bytes(path: Path) -> bytes:

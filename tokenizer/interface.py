@@ -122,12 +122,3 @@ def byte_level_bpe(tokenizer: TokenizerLike, purpose: str) -> Tokenizer:
     if isinstance(tokenizer, Tokenizer):
         return tokenizer
     raise UserError(f"{purpose} a byte-level BPE tokenizer, but {tokenizer!r} is not one that our core can run")
-
-
-def multiword_ids(vocab: Sequence[bytes]) -> list[int]:
-    """Ids of tokens of two or more whitespace-separated words.
-
-    >>> multiword_ids([b" the", b" of the", b". "])
-    [1]
-    """
-    return [i for i, token in enumerate(vocab) if len(token.decode("utf-8", "replace").split()) > 1]

@@ -42,6 +42,9 @@ class Preparation:
     def __bool__(self) -> bool:
         return bool(self.forms or self.added_tokens or self.late)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.of, (self.content(),)  # not a set, whose order differs between processes
+
     def content(self) -> dict[str, Any]:
         """The preparation as JSON; unused parts are omitted."""
         parts = {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from functools import cached_property
+from collections.abc import Sequence
+from copy import deepcopy
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +13,21 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, formats
+from tokenizer.alphabet import printable
+from tokenizer.base import BaseTokenizer, n_words
 from tokenizer.codec import Codec
-from tokenizer.definition import Definition
+from tokenizer.definition import Definition, Stored
+from tokenizer.errors import UserError
 from tokenizer.patterns import Pattern
 
 
-def n_words(token: bytes) -> int:
-    r"""Number of whitespace-separated words in a token.
-
-    >>> [n_words(token) for token in (b" of the", b" ", b".\n", b".\nThe")]
-    [2, 0, 1, 2]
-    """
-    return len(token.decode(errors="replace").split())
+@lru_cache(maxsize=4)
+def _read_pickle(text: bytes) -> Stored:
+    """Content of a pickle. A pool sends the pickle with each task: a worker builds one encoder for all of them."""
+    return formats.loads(text, Path("pickle"))[0]
 
 
-class Tokenizer(Codec):
+class Tokenizer(Codec, BaseTokenizer):
     """A byte-level BPE tokenizer, with or without superwords. `Codec` has the methods that encode and decode.
 
     Attributes:
@@ -60,10 +62,15 @@ class Tokenizer(Codec):
         self.unmerged = definition.unmerged
         self.preparation = definition.preparation
         self.vocab = definition.vocab
-        self.vocab_size = definition.vocab_size
 
-    def __reduce__(self) -> tuple[type[Tokenizer], tuple[Definition, dict[str, Any]]]:
-        return type(self), (self.definition, self.provenance)
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The same bytes in every process and whatever was encoded, so that caches find results by them.
+        return type(self)._unpickled, (formats.dumps(self, {}).encode(),)
+
+    @classmethod
+    def _unpickled(cls, text: bytes) -> Tokenizer:
+        stored = _read_pickle(text)
+        return cls(stored.definition, deepcopy(stored.provenance))
 
     @classmethod
     def from_ranks(
@@ -95,16 +102,16 @@ class Tokenizer(Codec):
         """Hash of everything that determines the ids of a text; identifies the tokenizer."""
         return formats.identity(self.definition)
 
-    @property
-    def name(self) -> str:
-        """A short name for folders and tables."""
-        return self.sha256[:12]
+    @cached_property
+    def _names(self) -> list[str | None]:
+        names = [printable(token) if token else None for token in self.vocab]
+        for string, i in (self.special_tokens | dict(self.preparation.added_tokens)).items():
+            names[i] = string
+        return names
 
-    def token_byte_lengths(self) -> npt.NDArray[np.int32]:
-        """int32 [vocab_size]: length of each token in bytes; 0 for special tokens, which are not text."""
-        lengths = np.fromiter(map(len, self.vocab), dtype=np.int32, count=self.vocab_size)
-        lengths[list(self.special_tokens.values())] = 0
-        return lengths
+    @property
+    def _added_ids(self) -> set[int]:
+        return {*self.special_tokens.values(), *self.preparation.added_tokens.values()}
 
     def superword_ids(self) -> npt.NDArray[np.int64]:
         """Ids, by rank, of superwords: phase-2 tokens that span two words or more (`n_words`).
@@ -180,6 +187,39 @@ class Tokenizer(Codec):
         """Read a tokenizer of any supported format: see `tokenizer.formats.read`."""
         return cls(*formats.read(path, **options))
 
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: Path | str,
+        *,
+        revision: str | None = None,
+        add_special_tokens: Sequence[str] = (),
+        cache: Path | str | None = None,
+    ) -> Tokenizer:
+        """Load an existing byte-level BPE tokenizer by name or path. Code in a repository is never executed.
+
+        >>> Tokenizer.from_pretrained("openai-community/gpt2")  # doctest: +SKIP
+        >>> Tokenizer.from_pretrained("tiktoken:o200k_base")  # doctest: +SKIP
+
+        Args:
+            source: a folder or a file of any supported format, a repository of the Hugging Face Hub, or
+                "tiktoken:NAME" for an encoding of tiktoken. A path that exists takes precedence over a repository.
+            revision: branch, tag or commit hash of the repository.
+            add_special_tokens: strings that must be special tokens; those that are not get new ids after all others.
+            cache: folder for downloads; None for that of `huggingface_hub`.
+
+        Raises:
+            UserError: there is no such tokenizer, it is damaged, or it is not byte-level BPE.
+        """
+        from tokenizer.external.opening import open_pretrained  # other software is needed only here
+
+        opened = open_pretrained(source, revision=revision, add_special_tokens=add_special_tokens, cache=cache)
+        if not isinstance(opened.found, Stored):
+            raise UserError(
+                f"{source} is not byte-level BPE ({opened.found.reason}); tokenizer.pretrained.load_pretrained("
+                f"{str(source)!r}).tokenizer runs it with other software"
+            )
+        return cls(*opened.found)
+
     def __repr__(self) -> str:
-        superwords = "" if self.fence is None else f", phase 1: {256 + self.n_phase1_merges}, fence={self.fence.name}"
-        return f"<Tokenizer {self.name}: {self.vocab_size} tokens, {self.pattern.name}{superwords}, {self.mode}>"
+        return repr(self.definition).replace("Definition", f"Tokenizer {self.name}", 1)

@@ -13,8 +13,9 @@ from lm.evaluate.token_statistics import trained_counts
 from lm.model.language_model import LanguageModel
 from lm.model.weights import MODEL, load_model
 from tokenizer.errors import UserError
+from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE
 from tokenizer.formats import FILE
-from tokenizer.pretrained import external, load_pretrained
+from tokenizer.pretrained import load_pretrained
 from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from lm.model.transformer import Transformer
     from tokenizer.interface import TokenizerLike
 
-_FILES = (FILE, external.FILE)
+_FILES = (FILE, EXTERNAL_FILE)
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ import numpy.typing as npt
 from superbpe.inspection.vocabulary import display
 from superbpe.transition import times_applied
 from tokenizer import _native
+from tokenizer.base import n_words
 from tokenizer.errors import UserError
-from tokenizer.tokenizer import Tokenizer, n_words
+from tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import pyarrow as pa

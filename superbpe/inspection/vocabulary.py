@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokenizer.tokenizer import n_words
+from tokenizer.base import n_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

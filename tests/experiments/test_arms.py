@@ -57,6 +57,11 @@ def test_an_arm_overrides_any_setting() -> None:
     assert small.phase1_pattern.name == "llama3" != superbpe.phase1_pattern.name
 
 
+def test_an_encoding_of_tiktoken_is_a_pretrained_arm() -> None:
+    arm = resolve_arms(load(["arms=[bpe,x]", "arms.x.pretrained=tiktoken:o200k_base"]))[1]
+    assert (arm.recipe, arm.source) == ("pretrained", "tiktoken:o200k_base")
+
+
 def test_a_preset_brings_its_phase_1() -> None:
     arm = resolve_arms(load(["arms=[bpe,runs]", "arms.runs.recipe=superbpe", "arms.runs.preset=runs"]))[1]
     assert part(Rules, arm.superbpe) == PRESETS["runs"]

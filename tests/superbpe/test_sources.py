@@ -1,5 +1,6 @@
-"""Mixtures and samples of the text of phase 2."""
+"""Kinds, mixtures and samples of the text of phase 2."""
 
+import json
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from superbpe.sources import sampled
 from tests import texts
 from tests.superbpe.oracle import batches
 from tokenizer import Batch, Corpus, CorpusConfig, UserError, _native, count_pretokens, train_bpe
+from tokenizer.corpus import texts as copies
 
 pytestmark = pytest.mark.filterwarnings("ignore:the corpus ran out of pairs")
 
@@ -136,9 +138,12 @@ def test_samples_and_the_split_are_independent(tmp_path, phase1):
     ("text", "message"),
     [
         (lambda f: [f], r"write Source\(\.\.\.\) around"),
-        (lambda f: list(f()), r"write Source\(\.\.\.\) around"),
-        (lambda f: lambda: ["a", "b"], r"the corpus yields str, not batches; use Batch\.from_texts"),
-        (lambda f: f(), "the text for superwords is read more than once: pass a callable"),
+        (lambda f: [Source(f), f], r"write Source\(\.\.\.\) around"),
+        (lambda f: [Source(f), "text"], r"write Source\(\.\.\.\) around 'text'"),
+        (lambda f: lambda: ["a", 5], "text 1 is not a string but int: 5"),
+        (lambda f: None, "the text is NoneType, not text: pass a list or an iterator of strings, a column"),
+        (lambda f: "text.txt", r"the text 'text\.txt' is one string: write pathlib\.Path\('text\.txt'\)"),
+        (lambda f: [""], "the corpus is empty"),
     ],
 )
 def test_text_of_another_kind_is_rejected(text, message, phase1, english):
@@ -158,9 +163,58 @@ def test_meaningless_limits_are_rejected(option, phase1, english):
         train(phase1, batches(english), RULES["uw-2025"], **option)
 
 
-def test_a_corpus_must_be_readable_twice(phase1, tmp_path):
-    (tmp_path / "a.txt").write_text("some text")
-    corpus = Corpus(CorpusConfig(paths=[str(tmp_path / "a.txt")]))
-    for text in (corpus, corpus.batches("all")):
-        with pytest.raises(UserError, match=r'lambda: corpus\.batches\("train"\)'):
-            train_superbpe(phase1, text, vocab_size=400, transition=300, rules="uw-2025")
+@pytest.mark.parametrize("kind", ["corpus", "batches", "path", "list", "generator", "iterator", "function", "sources"])
+def test_phase_2_reads_text_of_any_kind(kind, phase1, english, tmp_path):
+    """A text that can be read once is copied to disk meanwhile."""
+    expected = train(phase1, batches(english), RULES["truncated"])
+    file = tmp_path / "text.jsonl"
+    file.write_text("".join(json.dumps({"content": text}) + "\n" for text in english))
+    corpus = Corpus(CorpusConfig(paths=[str(file)], field="content"))
+    text, options = {
+        "corpus": (corpus, {}),
+        "batches": (corpus.batches(), {}),
+        "path": (file, {"field": "content"}),
+        "list": (english, {}),
+        "generator": ((text for text in english), {}),
+        "iterator": (iter([{"content": text} for text in english]), {"field": "content"}),
+        "function": (lambda: (text for text in english), {}),
+        "sources": ([Source(iter(english[:5])), Source(english[5:])], {}),
+    }[kind]
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    seen = []
+
+    def progress(unit, done, total):
+        seen.append(unit)
+        if unit == "bytes: seams":
+            assert len(list(spill.iterdir())) == (kind in ("batches", "generator", "iterator", "sources"))
+
+    found = train(phase1, text, RULES["truncated"], spill_folder=spill, progress=progress, **options)
+    assert found == expected
+    assert found.provenance["phase2"]["corpus_documents"] == len(english)
+    assert "bytes: seams" in seen
+    assert list(spill.iterdir()) == []
+
+
+def test_mistakes_with_the_arguments_are_named(phase1, english):
+    with pytest.raises(UserError, match=r"phase 2 starts from a Tokenizer, not from a list: write train_superbpe\("):
+        train(english, phase1, RULES["uw-2025"])
+    with pytest.raises(UserError, match="the text is PretokenCounts, not text"):
+        train(phase1, count_pretokens(english, "gpt2"), RULES["uw-2025"])
+    with pytest.raises(UserError, match="start is not a Tokenizer but 'gpt2'"):
+        train_bpe(english, 300, start="gpt2")
+    once = iter(english)
+    with pytest.raises(UserError, match="a function must return the text from the start on each call"):
+        train(phase1, lambda: once, RULES["uw-2025"])
+
+
+def test_a_folder_that_cannot_hold_the_copy_is_named(phase1, english, tmp_path, monkeypatch):
+    with pytest.raises(UserError, match=r"spill_folder=.*missing' cannot be written"):
+        train(phase1, iter(english), RULES["uw-2025"], spill_folder=tmp_path / "missing")
+
+    def full(*arguments):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(copies, "write_parquet", full)
+    with pytest.raises(UserError, match=r"copied to .*: No space left on device; set spill_folder to another folder"):
+        train(phase1, iter(english), RULES["uw-2025"])

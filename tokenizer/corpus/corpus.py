@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from tokenizer import _native
 from tokenizer.corpus.rows import batch_records, read_parquet
-from tokenizer.errors import UserError, shortened
+from tokenizer.errors import UserError, quoted, shortened
 from tokenizer.files import check_file, is_file
 
 Split = Literal["train", "heldout", "all"]
@@ -107,6 +107,9 @@ class CorpusConfig:
         return None if longest is None or longest > self.document_limit_bytes else longest
 
 
+_DEFAULTS = asdict(CorpusConfig())
+
+
 class Corpus:
     """The documents of a configuration.
 
@@ -149,6 +152,22 @@ class Corpus:
         self._states = {path: _state(path) for path in read}
         if overlap := {p.resolve() for p, _ in self.files} & {p.resolve() for p, _ in self.heldout_files}:
             raise UserError(f"{min(overlap)} is in both paths and heldout_paths; remove it from one of them")
+
+    def _key(self) -> tuple[Any, ...]:
+        return repr(self.config), tuple(self.files), tuple(self.heldout_files), tuple(self._states.items())
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both read the same documents: the same configuration, and the same state of the same files."""
+        return self._key() == other._key() if isinstance(other, Corpus) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        set_ = {name: value for name, value in asdict(self.config).items() if value != _DEFAULTS[name]}
+        size = sum(self._states[path][0] for path, _ in self.files)
+        files = f"{size:,} bytes in {len(self.files)} file(s), " if self.files else ""
+        return f"<Corpus: {files}{', '.join(f'{name}={quoted(value)}' for name, value in set_.items())}>"
 
     def batches(
         self,

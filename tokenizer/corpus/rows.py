@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tokenizer.corpus.corpus import CorpusConfig
+    from tokenizer.progress import Throttle
 
 _PARQUET_ROWS = 1024
+_SET_FIELD = "name the one that holds the text with field (corpus.field)"
 
 
 def read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
@@ -24,15 +26,6 @@ def read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
-
-    def column(table: Any, dotted: str) -> Any:
-        names = dotted.split(".")
-        if names[0] not in table.schema.names:
-            raise UserError(
-                f"{path}: no field {dotted!r} (the fields are: {listed(table.schema.names)}); set corpus.field"
-            )
-        array = table.column(names[0])
-        return pc.struct_field(array, names[1:]) if len(names) > 1 else array
 
     try:
         file = pq.ParquetFile(path)
@@ -57,33 +50,108 @@ def read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
             return
         number += len(rows)
         try:
-            texts = column(rows, config.field)
-            if pa.types.is_dictionary(texts.type):
-                texts = texts.dictionary_decode()
-            if not _holds_text(texts.type):
-                raise UserError(f"{path}: field {config.field!r} holds {texts.type}, not text; set corpus.field")
-            # As bytes: malformed text is reported below, with its position.
-            texts = texts.cast(pa.large_binary())
+            texts = _as_bytes(_pick_column(rows, config.field, f"{path}: "), f"{path}: field {config.field!r}")
             if config.score_field is not None:
-                score = pc.cast(column(rows, config.score_field), pa.float64())
+                score = pc.cast(_pick_column(rows, config.score_field, f"{path}: "), pa.float64())
                 texts = texts.filter(pc.fill_null(pc.greater_equal(score, config.min_score), fill_value=False))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise UserError(
                 f"{path}: field {config.field!r} or the score has the wrong type: {shortened(error)}"
             ) from None
-        longest = pc.max(pc.binary_length(texts)).as_py() or 0
-        if longest > config.document_limit_bytes and config.skip_above is None:
-            raise _too_long(f"{path}: a document of rows {number - len(rows)} to {number - 1}", longest, config)
-        texts = pa.concat_arrays([pc.fill_null(texts, b"")])  # copies slices, so that offsets start at 0
-        _, offsets, data = texts.buffers()
-        try:
-            yield _native.Batch.from_buffers(
-                np.frombuffer(data, np.uint8) if data is not None and len(data) else np.empty(0, np.uint8),
-                np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1],
-                replace_invalid=config.on_invalid_utf8 == "replace",
-            )
-        except UserError as error:
-            raise UserError(f"{path}: {error}") from None
+        yield _batch(texts, f"{path}: ", number - len(rows), config)
+
+
+def _pick_column(table: Any, dotted: str, where: str = "") -> Any:
+    """A column of an Arrow table or a data frame, as it returns it.
+
+    Args:
+        table: the table.
+        dotted: name of the column; a dotted path for nested fields.
+        where: start of the message, such as "FILE: ".
+
+    Raises:
+        UserError: there is no such column.
+    """
+    import pyarrow.compute as pc
+
+    names, columns = dotted.split("."), list(getattr(table, "column_names", None) or table.columns)
+    if names[0] not in columns:
+        raise UserError(f"{where}no field {dotted!r} (the fields are: {listed(columns)}); {_SET_FIELD}")
+    array = table[names[0]]
+    return pc.struct_field(array, names[1:]) if len(names) > 1 else array
+
+
+def batch_column(column: Any, config: CorpusConfig) -> Iterator[_native.Batch]:
+    """Batches of the texts of an Arrow array, or of a column that can be exported as one (pandas, polars).
+
+    The column may also be a table, which has the column `config.field`.
+
+    Raises:
+        UserError: the column does not hold text, or text that is not UTF-8.
+    """
+    import pyarrow as pa
+
+    what = "the column"
+    if hasattr(column, "column_names") or hasattr(column, "columns"):
+        column, what = _pick_column(column, config.field), f"field {config.field!r}"
+    try:
+        chunks = pa.chunked_array(column if hasattr(column, "__arrow_c_stream__") else [column]).chunks
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise UserError(f"{what} does not hold text: {shortened(error)}") from None
+    number = 0
+    for chunk in chunks:
+        rows = max(1, config.batch_bytes * len(chunk) // max(chunk.nbytes, 1))
+        if pa.types.is_dictionary(chunk.type):  # its values repeat
+            rows = min(rows, _PARQUET_ROWS)
+        for start in range(0, len(chunk), rows):
+            yield _batch(_as_bytes(chunk.slice(start, rows), what), "", number + start, config)
+        number += len(chunk)
+
+
+def _as_bytes(texts: Any, what: str) -> Any:
+    """A column of text as bytes: malformed text is reported later, with its position."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(texts.type):
+        texts = texts.dictionary_decode()
+    if not _holds_text(texts.type):
+        raise UserError(f"{what} holds {texts.type}, not text; {_SET_FIELD}")
+    return texts.cast(pa.large_binary())
+
+
+def _batch(texts: Any, where: str, first: int, config: CorpusConfig) -> _native.Batch:
+    """Documents of a column of bytes. `where` starts messages, and `first` is the number of its first row."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    longest = pc.max(pc.binary_length(texts)).as_py() or 0
+    if longest > config.document_limit_bytes and config.skip_above is None:
+        raise _too_long(f"{where}a document of rows {first} to {first + len(texts) - 1}", longest, config)
+    texts = pa.concat_arrays([pc.fill_null(texts, b"")])  # copies slices, so that offsets start at 0
+    _, offsets, data = texts.buffers()
+    try:
+        return _native.Batch.from_buffers(
+            np.frombuffer(data, np.uint8) if data is not None and len(data) else np.empty(0, np.uint8),
+            np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1],
+            replace_invalid=config.on_invalid_utf8 == "replace",
+        )
+    except UserError as error:
+        raise UserError(f"{where}{error}") from None
+
+
+def write_parquet(path: Path, batches: Iterable[_native.Batch], tick: Throttle) -> None:
+    """Write documents to a file that `read_parquet` reads, compressed; `tick` gets the number of bytes done."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema, done = pa.schema([("text", pa.large_binary())]), 0
+    with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=False) as file:
+        for batch in batches:
+            buffers = [None, pa.py_buffer(batch.offsets), pa.py_buffer(batch.data)]
+            texts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(batch), buffers)
+            file.write_batch(pa.record_batch([texts], schema=schema))
+            tick(done := done + batch.n_bytes)
+    tick.finish(done)
 
 
 def _rows_at_once(path: Path, about: Any, i: int, roots: list[str], config: CorpusConfig) -> int:
@@ -133,18 +201,23 @@ def _holds_text(kind: Any) -> bool:
     )
 
 
-def batch_records(records: Iterable[dict[str, Any]], config: CorpusConfig) -> Iterator[_native.Batch]:
-    """Batches of the texts of dictionaries, as `datasets` yields them."""
+def batch_records(records: Iterable[dict[str, Any] | str], config: CorpusConfig) -> Iterator[_native.Batch]:
+    """Batches of strings, or of the texts of dictionaries, as `datasets` yields them."""
     texts: list[str] = []
     size = 0
     for number, record in enumerate(records):
-        if config.score_field is not None and config.min_score is not None:
-            score = _lookup(record, config.score_field, number, required=False)
-            if not isinstance(score, int | float) or score < config.min_score:
-                continue
-        text = _lookup(record, config.field, number, required=True) or ""
-        if not isinstance(text, str):
-            raise UserError(f"record {number}: field {config.field!r} holds {type(text).__name__}, not text")
+        if isinstance(record, dict):
+            if config.score_field is not None and config.min_score is not None:
+                score = _lookup(record, config.score_field, number, required=False)
+                if not isinstance(score, int | float) or score < config.min_score:
+                    continue
+            text = _lookup(record, config.field, number, required=True) or ""
+            if not isinstance(text, str):
+                raise UserError(f"record {number}: field {config.field!r} holds {type(text).__name__}, not text")
+        elif isinstance(record, str):
+            text = record
+        else:
+            raise UserError(f"text {number} is not a string but {type(record).__name__}: {record!r:.80}")
         n_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         if n_bytes > config.document_limit_bytes and config.skip_above is None:
             raise _too_long(f"the document of record {number}", n_bytes, config)
@@ -165,8 +238,6 @@ def _lookup(record: dict[str, Any], dotted: str, number: int, *, required: bool)
         if not isinstance(value, dict) or name not in value:
             if not required:
                 return None
-            raise UserError(
-                f"record {number} has no field {dotted!r} (the fields are: {listed(record)}); set corpus.field"
-            )
+            raise UserError(f"record {number} has no field {dotted!r} (the fields are: {listed(record)}); {_SET_FIELD}")
         value = value[name]
     return value

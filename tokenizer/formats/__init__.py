@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from tokenizer.alphabet import BYTE_CHARACTERS, printable, unprintable
 from tokenizer.formats.files import KINDS, read, write
-from tokenizer.formats.folder import FILE, content, identity, load, save
+from tokenizer.formats.folder import FILE, content, dumps, identity, load, loads, save
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_json
 
 __all__ = [
@@ -22,9 +22,11 @@ __all__ = [
     "HF_FILE",
     "KINDS",
     "content",
+    "dumps",
     "hf_json",
     "identity",
     "load",
+    "loads",
     "printable",
     "read",
     "save",

@@ -89,20 +89,32 @@ def save(tokenizer: Described, folder: Path, config: dict[str, Any] | None = Non
         )
     elif definition.mode == "one-pass":
         texts[HF_FILE] = json.dumps(hf_json(tokenizer), ensure_ascii=False, indent=1) + "\n"
-    fence = definition.fence
+    # Written last: a folder without it is not a tokenizer, and it is rejected beside files of another tokenizer.
+    texts[FILE] = dumps(tokenizer, {name: _hash(text.encode()) for name, text in texts.items()})
+    write_files(folder, texts, remove=() if HF_FILE in texts else (HF_FILE,))
+
+
+def dumps(tokenizer: Described, files: dict[str, str]) -> str:
+    """Content of `FILE`.
+
+    Args:
+        tokenizer: the tokenizer to write.
+        files: the other files of the folder: name to SHA-256.
+    """
+    definition = tokenizer.definition
+    merges = definition.merge_ids.reshape(-1)
     about = {
         "format": "superbpe-tokenizer",
         "version": _version(definition),
         "sha256": identity(definition),
-        "files": {name: _hash(text.encode()) for name, text in texts.items()},
+        "files": files,
         "pattern_name": definition.pattern.name,
-        "fence_name": None if fence is None else fence.name,
+        "fence_name": None if definition.fence is None else definition.fence.name,
         "provenance": tokenizer.provenance,
-        "content": content(definition),
+        "content": content(definition, merges=()),
     }
-    # Written last: a folder without it is not a tokenizer, and it is rejected beside files of another tokenizer.
-    texts[FILE] = json.dumps(about) + "\n"
-    write_files(folder, texts, remove=() if HF_FILE in texts else (HF_FILE,))
+    before, key, after = json.dumps(about).rpartition(_NO_MERGES.decode())
+    return f"{before}{key.removesuffix('[]')}{_native.write_merges(merges)}{after}\n"
 
 
 def _version(definition: Definition) -> int:
@@ -124,14 +136,34 @@ def load(folder: Path) -> Stored:
     Raises:
         UserError: files are missing or damaged, or were edited in a way that changes ids.
     """
-    about, merges, written_merges = _read_quickly(folder)
-    path, end = folder / FILE, f"; {_REMEDY}"
+    path = folder / FILE
+    try:
+        text = files.read_bytes(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{folder} is not a tokenizer folder: it has no {FILE}") from None
+    found, written = loads(text, path)
+    _check_hf_files(folder, written, found)
+    return found
+
+
+def loads(text: bytes, path: Path) -> tuple[Stored, dict[str, str]]:
+    """Read and check the content of `FILE`; returns the tokenizer and the hashes of the folder's other files.
+
+    Args:
+        text: the content.
+        path: the file, for messages.
+
+    Raises:
+        UserError: the content is damaged, or was edited in a way that changes ids.
+    """
+    about, merges, written_merges = _parse_quickly(text, path)
+    end = f"; {_REMEDY}"
     if about.get("format") != "superbpe-tokenizer" or about.get("version") not in range(1, FORMAT_VERSION + 1):
-        raise UserError(f"{folder / FILE} is not a tokenizer of format version 1 to {FORMAT_VERSION}; train it again")
+        raise UserError(f"{path} is not a tokenizer of format version 1 to {FORMAT_VERSION}; train it again")
     stored = about.get("content")
     if not isinstance(stored, dict) or _stored_identity(stored, written_merges) != about.get("sha256"):
         raise UserError(
-            f"{folder / FILE} was changed after it was written: its mode, patterns, ids, merges or special tokens do "
+            f"{path} was changed after it was written: its mode, patterns, ids, merges or special tokens do "
             "not match its hash. Restore the file or train again"
         )
     check_members(about, _ABOUT, path, end=end)
@@ -155,9 +187,7 @@ def load(folder: Path) -> Stored:
         raise
     except (ValueError, OverflowError) as error:  # ids out of range, surrogates, invalid hexadecimal digits
         raise UserError(f"{path} is damaged ({quoted(error)}){end}") from None
-    found = Stored(definition, about.get("provenance") or {})
-    _check_hf_files(folder, about["files"], found)
-    return found
+    return Stored(definition, about.get("provenance") or {}), about["files"]
 
 
 _ABOUT = {
@@ -198,16 +228,11 @@ def _read(path: Path, missing: str) -> dict[str, Any]:
         raise UserError(missing) from None
 
 
-def _read_quickly(folder: Path) -> tuple[dict[str, Any], npt.NDArray[np.uint32] | None, bytes | None]:
+def _parse_quickly(text: bytes, path: Path) -> tuple[dict[str, Any], npt.NDArray[np.uint32] | None, bytes | None]:
     """Content of `FILE`, its merges as an array, and the JSON of the merges: no Python object per number.
 
     The last two are None if the merges are not formatted as `save` writes them; the content then includes them.
     """
-    path = folder / FILE
-    try:
-        text = files.read_bytes(path)
-    except (FileNotFoundError, NotADirectoryError):
-        raise UserError(f"{folder} is not a tokenizer folder: it has no {FILE}") from None
     place = text.find(_MERGES + b"[[", max(text.rfind(b'"content": {'), 0))
     start = place + len(_MERGES)
     found = _native.read_merges(text, start) if place >= 0 else None

@@ -23,12 +23,15 @@ import numpy.typing as npt
 from tokenizer import _native, patterns
 from tokenizer.alphabet import missing_byte
 from tokenizer.definition import Definition, Described, Stored
-from tokenizer.errors import UserError, quoted
+from tokenizer.errors import UserError, quoted, shortened
 from tokenizer.formats.cuts import COVERING
 from tokenizer.formats.text import read_text
 from tokenizer.patterns import Pattern
 from tokenizer.preparation import refuse
 from tokenizer.spelling import MOST_IDS, NO_TOKEN
+
+PREFIX = "tiktoken:"
+"""Start of a source that names an encoding of tiktoken."""
 
 
 def parse(path: Path) -> dict[bytes, int]:
@@ -112,6 +115,30 @@ def from_ranks(
 def from_encoding(encoding: Any) -> Stored:
     """Build the tokenizer that gives the ids of a `tiktoken.Encoding`."""
     return from_ranks(encoding._mergeable_ranks, pattern=encoding._pat_str, special_tokens=encoding._special_tokens)
+
+
+def named_encoding(name: str) -> Stored:
+    """Build the tokenizer of one of tiktoken's encodings, which tiktoken downloads, or finds in its cache.
+
+    Raises:
+        UserError: tiktoken is not installed, has no such encoding, or cannot download it.
+    """
+    try:
+        import tiktoken
+    except ImportError:
+        raise UserError(
+            f"{PREFIX}{name} requires the package tiktoken; install it with: pip install 'superbpe-framework[hf]'"
+        ) from None
+    if name not in (names := tiktoken.list_encoding_names()):
+        raise UserError(f"tiktoken has no encoding {quoted(name)}; its encodings are: {', '.join(names)}")
+    try:
+        encoding = tiktoken.get_encoding(name)
+    except (OSError, ValueError) as error:  # no network, no such address, or another content
+        raise UserError(
+            f"tiktoken cannot load {name} ({shortened(error)}); run once with network access, or set "
+            "TIKTOKEN_CACHE_DIR to a folder that contains it"
+        ) from None
+    return from_encoding(encoding)
 
 
 def export(tokenizer: Described) -> dict[str, Any]:

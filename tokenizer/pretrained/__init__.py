@@ -1,10 +1,6 @@
-"""Pretrained tokenizers from a path or the Hugging Face Hub.
+"""Pretrained tokenizers from a path, the Hugging Face Hub, or tiktoken: see `tokenizer.external`."""
 
-`load` recognizes formats, `hub` downloads, `software` runs SentencePiece, Unigram and WordPiece models with the
-packages that define them, and `external` wraps these behind the interface of our own tokenizers.
-"""
-
-from tokenizer.pretrained.external import ExternalTokenizer
+from tokenizer.external.tokenizer import ExternalTokenizer
 from tokenizer.pretrained.load import Pretrained, load_pretrained, load_saved
 
 __all__ = ["ExternalTokenizer", "Pretrained", "load_pretrained", "load_saved"]

@@ -9,13 +9,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenizer import _native, patterns
 from tokenizer.alphabet import ALPHABET
+from tokenizer.corpus.texts import Text
 from tokenizer.definition import Definition
 from tokenizer.errors import UserError, check_whole, quoted
 from tokenizer.progress import Progress, Throttle
@@ -23,11 +24,11 @@ from tokenizer.special import check_special_tokens
 from tokenizer.spelling import LONGEST_TOKEN, longest_token
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.train.checkpoint import Checkpoint, Merges
-from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, PretokenCounts
+from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, Counting, PretokenCounts, count_pretokens
 
 
 def train_bpe(
-    counts: PretokenCounts,
+    counts: PretokenCounts | Text,
     vocab_size: int,
     *,
     start: Tokenizer | None = None,
@@ -40,14 +41,18 @@ def train_bpe(
     checkpoint_seconds: float = 30.0,
     progress: Progress | None = None,
     on_counts: Callable[[npt.NDArray[np.uint64]], object] | None = None,
+    **counting: Unpack[Counting],
 ) -> Tokenizer:
     """Train byte-level BPE: merge the most frequent adjacent pair until the vocabulary is full.
 
     Counts are 64-bit and cover all adjacent positions, including overlapping ones. If no pair is left, training stops
     early, with a warning and an entry in the provenance.
 
+    >>> train_bpe(["low lower newer"] * 3, 260, special_tokens=()).encode("lower")
+    [257, 258]
+
     Args:
-        counts: result of `count_pretokens`.
+        counts: result of `count_pretokens`, or a text to count: anything that `count_pretokens` takes.
         vocab_size: 256 bytes + merges + special tokens.
         start: tokenizer to continue from; its merges and special tokens are kept. A tokenizer trained here on the
             same counts becomes the result of a single run to the larger size, with the special tokens moved after the
@@ -67,6 +72,7 @@ def train_bpe(
         checkpoint_seconds: time between two checkpoints.
         progress: called with the number of merges done.
         on_counts: called at the end with the count of each new merge, by rank.
+        counting: arguments of `count_pretokens`, if `counts` is a text. The pattern is that of `start`, or "gpt2".
 
     Raises:
         UserError: the vocabulary is too small, an argument is out of range, or the checkpoint belongs to another
@@ -79,11 +85,12 @@ def train_bpe(
     if start is None:
         n_merges = merges_that_fit(vocab_size, special_tokens)
     else:
-        n_merges = _merges_on_top(start, vocab_size, counts)
+        n_merges = _merges_on_top(start, vocab_size)
         special_tokens = tuple(sorted(start.special_tokens, key=start.special_tokens.__getitem__))
     strings = (*special_tokens, *(() if start is None else start.preparation.added_tokens))
     if start is not None:
         check_special_tokens(strings, {start.vocab[i] for i in start.ordinary_ids()})
+    counts = _counted(counts, start, special_tokens, progress, counting)
     rules = {"tie_break": tie_break, "min_count": min_count, "max_token_bytes": max_token_bytes}
     began = time.perf_counter()
     saved = None
@@ -149,15 +156,35 @@ def warn_of_long_tokens(n_pairs: int, option: str, *, stacklevel: int) -> None:
         )
 
 
-def _merges_on_top(start: Tokenizer, vocab_size: int, counts: PretokenCounts) -> int:
-    """Number of merges to reach a larger vocabulary; rejects a tokenizer that phase 1 cannot continue from."""
-    if start.fence is not None:
-        raise UserError("start has superwords, after which phase 1 cannot continue; cut it at its transition first")
-    if start.pattern.regex != counts.pattern.regex:
+def _counted(
+    counts: PretokenCounts | Text,
+    start: Tokenizer | None,
+    special_tokens: Sequence[str],
+    progress: Progress | None,
+    options: Counting,
+) -> PretokenCounts:
+    """The counts, or those of a text; rejects counts that do not fit `start` and options without effect."""
+    if unknown := options.keys() - Counting.__annotations__.keys():
+        raise TypeError(f"train_bpe() got an unexpected keyword argument {min(unknown)!r}")
+    if not isinstance(counts, PretokenCounts):
+        options = {"pattern": "gpt2" if start is None else start.pattern} | options
+        counts = count_pretokens(counts, special_tokens=special_tokens, progress=progress, **options)
+    elif options:
+        raise UserError(f"{next(iter(options))} is for counting a text, but these are counts; leave it out")
+    if start is not None and start.pattern.regex != counts.pattern.regex:
         raise UserError(
             f"start has the pattern {quoted(start.pattern.name)}, the counts have {quoted(counts.pattern.name)}; "
             "count with the pattern of start"
         )
+    return counts
+
+
+def _merges_on_top(start: Tokenizer, vocab_size: int) -> int:
+    """Number of merges to reach a larger vocabulary; rejects a tokenizer that phase 1 cannot continue from."""
+    if not isinstance(start, Tokenizer):
+        raise UserError(f"start is not a Tokenizer but {quoted(start)}; load it with Tokenizer.from_pretrained")
+    if start.fence is not None:
+        raise UserError("start has superwords, after which phase 1 cannot continue; cut it at its transition first")
     if vocab_size < start.vocab_size:
         raise UserError(f"vocab_size={vocab_size} is less than start has ({start.vocab_size} tokens); use cut instead")
     return vocab_size - start.vocab_size

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
 from tokenizer import _native, patterns
+from tokenizer.corpus import texts
 from tokenizer.corpus.corpus import Corpus
+from tokenizer.corpus.texts import Text
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError, quoted
-from tokenizer.files import check_file
+from tokenizer.files import check_file, temporary_folder
 from tokenizer.patterns import Pattern
 from tokenizer.progress import Progress, Throttle, thread_count
 from tokenizer.special import check_special_tokens
@@ -32,7 +33,7 @@ _METADATA_KEY = b"superbpe.counts"
 _FORMAT_VERSION = 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PretokenCounts:
     """Distinct pretokens, sorted by their bytes, and how often each occurs.
 
@@ -55,6 +56,24 @@ class PretokenCounts:
     special_tokens: tuple[str, ...]
     n_bytes: int
     n_documents: int
+
+    def _about(self) -> tuple[Any, ...]:
+        return self.pattern, self.unit, self.special_tokens, self.n_bytes, self.n_documents
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PretokenCounts):
+            return NotImplemented
+        arrays = ((getattr(self, name), getattr(other, name)) for name in ("counts", "offsets", "data"))
+        return self._about() == other._about() and all(np.array_equal(*pair) for pair in arrays)
+
+    def __hash__(self) -> int:
+        return hash((self._about(), self.n_distinct))
+
+    def __repr__(self) -> str:
+        return (
+            f"<PretokenCounts: {self.n_distinct:,} distinct of {self.n_total:,} pretokens, {self.pattern.name}, "
+            f"{self.n_bytes:,} bytes in {self.n_documents:,} documents>"
+        )
 
     @property
     def n_distinct(self) -> int:
@@ -163,11 +182,23 @@ class PretokenCounts:
         )
 
 
+class Counting(TypedDict, total=False):
+    """Arguments of `count_pretokens`, for functions that count."""
+
+    pattern: str | Pattern
+    unit: str
+    field: str
+    threads: int | None
+    memory_bytes: int | None
+    spill_folder: Path | str | None
+
+
 def count_pretokens(
-    text: Corpus | Iterable[_native.Batch],
+    text: Text,
     pattern: str | Pattern,
     *,
     unit: str = "document",
+    field: str = "text",
     special_tokens: Sequence[str] = DEFAULT_SPECIAL_TOKENS,
     threads: int | None = None,
     memory_bytes: int | None = DEFAULT_MEMORY_BYTES,
@@ -177,9 +208,11 @@ def count_pretokens(
     """Count the distinct pretokens of a corpus. Threads, memory limit and batches do not change the result.
 
     Args:
-        text: a corpus, whose training split is counted, or batches of documents.
+        text: a corpus, whose training split is counted; files as `pathlib.Path`; strings, a column or rows: see
+            `tokenizer.corpus.texts.Text`. An iterator is read once, in bounded memory.
         pattern: a name of `tokenizer.patterns.NAMES`, or a regex.
         unit: "document", or "line" (lines including their line feed, as HF reads files).
+        field: field that holds the text, if `text` is rows or files of records.
         special_tokens: strings that are cut out of the text before the pattern applies.
         threads: worker threads; None for SUPERBPE_THREADS or all cores.
         memory_bytes: limit for the tables of all threads; above it, sorted runs are written to disk and merged at the
@@ -196,7 +229,7 @@ def count_pretokens(
     n_threads = thread_count(threads)
     if memory_bytes is not None and memory_bytes < 1:
         raise UserError(f"memory_bytes={memory_bytes} must be at least 1, or None for no limit")
-    with _spill_folder(spill_folder) as folder:
+    with temporary_folder(spill_folder) as folder:
         counter = _native.PretokenCounter(
             resolved.regex,
             unit=unit,
@@ -206,13 +239,11 @@ def count_pretokens(
             spill_folder=str(folder),
         )
         try:
-            if isinstance(text, Corpus):
-                # Reading a compressed file takes about half the time of counting it.
-                readers = (n_threads + 1) // 2
-                text = text.batches(
-                    "train", readers=readers, in_order=False, parts=counter.takes_parts, batch_bytes=_BATCH_BYTES
-                )
-            n_bytes, n_documents = _feed(counter, text, Throttle(progress, "bytes counted"))
+            # Reading a compressed file takes about half the time of counting it.
+            readers, parts = (n_threads + 1) // 2, counter.takes_parts
+            read = partial(Corpus.batches, readers=readers, in_order=False, parts=parts, batch_bytes=_BATCH_BYTES)
+            batches = texts.batches(text, field=field, batch_bytes=_BATCH_BYTES, read=read)
+            n_bytes, n_documents = _feed(counter, batches, Throttle(progress, "bytes counted"))
             data, offsets, counts = counter.finish()
         finally:
             counter.close()
@@ -221,24 +252,10 @@ def count_pretokens(
     )
 
 
-@contextmanager
-def _spill_folder(parent: Path | str | None) -> Iterator[Path]:
-    try:
-        folder = tempfile.TemporaryDirectory(prefix="superbpe-spill-", dir=parent)
-    except OSError as error:
-        raise UserError(f"spill_folder={str(parent)!r} cannot be written: {error}") from None
-    with folder as name:
-        yield Path(name)
-
-
 def _feed(counter: _native.PretokenCounter, batches: Iterable[_native.Batch], tick: Throttle) -> tuple[int, int]:
     """Feed all batches to the counter; returns the number of bytes and documents."""
     n_bytes = n_documents = 0
     for batch in batches:
-        if not isinstance(batch, _native.Batch):
-            raise UserError(
-                f"batches contains {type(batch).__name__}, not Batch; use [Batch.from_texts(texts)] for strings"
-            )
         counter.add(batch)
         n_bytes += batch.n_bytes
         n_documents += len(batch) - batch.continued

@@ -14,9 +14,10 @@ import pytest
 from tests import other_tokenizers
 from tests.other_tokenizers import JSON, SENTENCEPIECE, TEXTS
 from tokenizer import Batch, Tokenizer, UserError, formats, patterns
-from tokenizer.pretrained import ExternalTokenizer, hub, load_pretrained, load_saved
-from tokenizer.pretrained.external import covered_bytes
-from tokenizer.pretrained.software import Encoded
+from tokenizer.external import hub
+from tokenizer.external.software import Encoded
+from tokenizer.external.tokenizer import covered_bytes
+from tokenizer.pretrained import ExternalTokenizer, load_pretrained, load_saved
 
 END = "<|endoftext|>"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -299,7 +300,7 @@ def test_a_wordpiece_vocabulary_is_read_like_transformers(tmp_path, files, lower
 @pytest.fixture
 def cache(tmp_path, monkeypatch, files):
     """The cache of huggingface_hub, offline, with one repository."""
-    constants = pytest.importorskip("huggingface_hub").constants
+    constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     root = tmp_path / "cache"
     repository = root / "models--some--model"
@@ -394,3 +395,83 @@ def test_a_tokenizer_without_merges_is_written_in_every_format(tmp_path, pattern
         assert again.special_tokens == {END: 256}
         for text in TEXTS:
             assert again.encode_ordinary(text) == list(text.encode())
+
+
+# ------------------------------------------------------------------ Tokenizer.from_pretrained, tiktoken
+
+
+@pytest.fixture
+def encoding(tmp_path, monkeypatch):
+    """An encoding of tiktoken whose file is in tiktoken's cache, and one whose file is not, without a network."""
+    load, registry = pytest.importorskip("tiktoken.load"), pytest.importorskip("tiktoken.registry")
+
+    def constructor(name, expected_hash):
+        def build():
+            ranks = load.load_tiktoken_bpe(f"https://example.invalid/{name}.tiktoken", expected_hash=expected_hash)
+            return {"name": name, "pat_str": GPT2, "mergeable_ranks": ranks, "special_tokens": {END: len(ranks)}}
+
+        return build
+
+    def unreachable(*arguments, **options):
+        raise ConnectionError("no network")
+
+    formats.write(trained(), tmp_path / "ranks.tiktoken", "tiktoken")
+    content = (tmp_path / "ranks.tiktoken").read_bytes()
+    (tmp_path / "cache").mkdir()
+    url = b"https://example.invalid/small_base.tiktoken"
+    (tmp_path / "cache" / hashlib.sha1(url, usedforsecurity=False).hexdigest()).write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(load, "read_file", unreachable)
+    monkeypatch.setattr(registry, "ENCODINGS", {})
+    names = ("small_base", "absent_base")
+    monkeypatch.setattr(registry, "ENCODING_CONSTRUCTORS", {name: constructor(name, digest) for name in names})
+    return registry.get_encoding("small_base")
+
+
+GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"  # as tiktoken spells it
+
+
+def test_an_encoding_of_tiktoken_is_loaded_by_name(encoding, tmp_path):
+    found = load_pretrained("tiktoken:small_base", from_hub=True, add_special_tokens=[END])
+    assert (found.source, found.revision, found.added) == ("tiktoken:small_base", None, ())
+    tokenizer = Tokenizer.from_pretrained("tiktoken:small_base")
+    assert tokenizer == found.tokenizer
+    assert (tokenizer.pattern.name, tokenizer.special_tokens) == ("gpt2", {END: 258})
+    for text in TEXTS:
+        assert tokenizer.encode_ordinary(text) == encoding.encode_ordinary(text)
+    tokenizer.save(tmp_path / "saved")
+    assert load_saved(tmp_path / "saved") == tokenizer
+
+
+def test_mistakes_with_encodings_are_one_line_with_the_remedy(encoding, monkeypatch):
+    with pytest.raises(UserError, match=r"no encoding 'o2000k'; its encodings are: small_base, absent_base"):
+        load_pretrained("tiktoken:o2000k")
+    with pytest.raises(
+        UserError, match=r"cannot load absent_base \(no network\); run once with network access, or set"
+    ):
+        load_pretrained("tiktoken:absent_base")
+    with pytest.raises(UserError, match="revision='v2' is for repositories, but tiktoken:small_base is an encoding"):
+        load_pretrained("tiktoken:small_base", revision="v2")
+    with pytest.raises(UserError, match="has its own pattern and special tokens, so it takes no pattern"):
+        load_pretrained("tiktoken:small_base", pattern="gpt2")
+    monkeypatch.setitem(sys.modules, "tiktoken", None)
+    with pytest.raises(UserError, match=r"requires the package tiktoken; install it with: pip install .*\[hf\]'"):
+        load_pretrained("tiktoken:small_base")
+
+
+def test_from_pretrained_takes_what_the_loader_takes(cache, files, tmp_path):
+    tokenizer = trained(special_tokens=[END])
+    tokenizer.save(tmp_path / "ours")
+    for source in (tmp_path / "ours", str(tmp_path / "ours" / "tokenizer.json")):
+        assert Tokenizer.from_pretrained(source) == tokenizer
+    assert Tokenizer.from_pretrained(tmp_path / "ours", add_special_tokens=["<s>"]).special_tokens["<s>"] == 259
+    snapshot = cache / "models--some--model" / "snapshots" / COMMIT
+    (snapshot / "tokenizer.json").unlink()
+    (snapshot / "tokenizer.json").write_bytes((tmp_path / "ours" / "tokenizer.json").read_bytes())
+    for revision in (None, COMMIT):
+        assert Tokenizer.from_pretrained("some/model", revision=revision, cache=cache) == tokenizer
+    with pytest.raises(
+        UserError, match=r"unigram.json is not byte-level BPE .*; tokenizer\.pretrained\.load_pretrained\("
+    ):
+        Tokenizer.from_pretrained(files("unigram"))

@@ -14,14 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tokenizer import _native, documents
+from tokenizer.base import BaseTokenizer, n_words
 from tokenizer.codec import Ids, Offsets, Stream
 from tokenizer.documents import Texts
 from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
-from tokenizer.files import read_bytes, read_json
+from tokenizer.external.software import SOFTWARE, Encoded, Software
+from tokenizer.files import parse_json, read_bytes
 from tokenizer.formats.text import check_members
-from tokenizer.interface import multiword_ids
-from tokenizer.pretrained.software import Encoded, HuggingFace, SentencePiece, Software
 
 FILE = "external.json"
 FORMAT, FORMAT_VERSION = "superbpe-external-tokenizer", 1
@@ -29,7 +29,7 @@ _CHUNK = 1 << 18
 """Characters to encode at a time: an id and its offsets take about 200 bytes as Python objects."""
 
 
-class ExternalTokenizer:
+class ExternalTokenizer(BaseTokenizer):
     """A tokenizer run by the software it was made with; see `tokenizer.interface.TokenizerLike`.
 
     Args:
@@ -69,30 +69,19 @@ class ExternalTokenizer:
                 self.vocab.append(string.encode())
                 self.added.append(string)
 
-    @property
-    def vocab_size(self) -> int:
-        """Highest id plus 1."""
-        return len(self.vocab)
-
     @cached_property
     def sha256(self) -> str:
         """Hash of the model, the added special tokens, and the software's version, which all affect the ids."""
         made_by = json.dumps([self.software_version, self.added]).encode()
         return hashlib.sha256(made_by + b"\n" + self.software.content).hexdigest()
 
+    @cached_property
+    def _names(self) -> list[str | None]:
+        return [*self.software.names, *self.added]
+
     @property
-    def name(self) -> str:
-        """A short name for folders and tables."""
-        return self.sha256[:12]
-
-    def token_byte_lengths(self) -> npt.NDArray[np.int32]:
-        """int32 [vocab_size]: length of each token in bytes; 0 for special tokens.
-
-        A token may cover a different number of bytes in a text: see `encode_stream`.
-        """
-        lengths = np.fromiter(map(len, self.vocab), dtype=np.int32, count=self.vocab_size)
-        lengths[list(self.special_tokens.values())] = 0
-        return lengths
+    def _added_ids(self) -> set[int]:
+        return {*self.software.added_ids, *range(len(self.software.names), self.vocab_size)}
 
     def ordinary_ids(self) -> npt.NDArray[np.int64]:
         """Ids of all tokens except special tokens and unused ids."""
@@ -101,7 +90,7 @@ class ExternalTokenizer:
     def superword_ids(self) -> npt.NDArray[np.int64]:
         """Ids of tokens of two or more words."""
         special = {*self.special_tokens.values()}
-        return np.array([i for i in multiword_ids(self.vocab) if i not in special], np.int64)
+        return np.array([i for i, token in enumerate(self.vocab) if n_words(token) > 1 and i not in special], np.int64)
 
     def encode_ordinary(self, text: str) -> list[int]:
         """Ids of a text. Special strings are encoded as ordinary text."""
@@ -177,11 +166,11 @@ class ExternalTokenizer:
         """`decode` as UTF-8."""
         return self.decode(ids).encode()
 
-    def save(self, folder: Path | str) -> None:
-        """Write a folder that `tokenizer.pretrained.load_saved` reads."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / self.software.file, self.software.content)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._opened, (self._about(), self.software.content)
+
+    def _about(self) -> bytes:
+        """Content of `FILE`."""
         about = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -192,7 +181,14 @@ class ExternalTokenizer:
             "reason": self.reason,
             "provenance": self.provenance,
         }
-        write_whole(folder / FILE, (json.dumps(about, indent=2) + "\n").encode())
+        return (json.dumps(about, indent=2) + "\n").encode()
+
+    def save(self, folder: Path | str) -> None:
+        """Write a folder that `tokenizer.pretrained.load_saved` reads."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / self.software.file, self.software.content)
+        write_whole(folder / FILE, self._about())
 
     @classmethod
     def load(cls, folder: Path | str) -> ExternalTokenizer:
@@ -203,7 +199,12 @@ class ExternalTokenizer:
                 installed.
         """
         path = Path(folder) / FILE
-        about = read_json(path)
+        return cls._opened(read_bytes(path), None, path)
+
+    @classmethod
+    def _opened(cls, text: bytes, content: bytes | None, path: Path = Path("pickle") / FILE) -> ExternalTokenizer:
+        """The tokenizer that `_about` describes. `content` is that of the model file; None to read it beside `path`."""
+        about = parse_json(text, path)
         if (about.get("format"), about.get("format_version")) != (FORMAT, FORMAT_VERSION):
             raise UserError(f"{path} is not an external tokenizer of format version {FORMAT_VERSION}; import it again")
         check_members(
@@ -212,16 +213,11 @@ class ExternalTokenizer:
             path,
         )
         kind = about["software"]
-        if kind == SentencePiece.kind:
-            file = path.with_name(SentencePiece.file)
-            software: Software = SentencePiece(read_bytes(file), str(file))
-        elif kind == HuggingFace.kind:
-            file = path.with_name(HuggingFace.file)
-            software = HuggingFace(read_json(file), str(file))
-        else:
+        if kind not in SOFTWARE:
             raise UserError(f"{path} was written for the unknown software {kind!r}; import it again")
+        file = path.with_name(SOFTWARE[kind].file)
         found = cls(
-            software,
+            SOFTWARE[kind].of(read_bytes(file) if content is None else content, str(file)),
             special_tokens=about["special_tokens"],
             reason=str(about.get("reason", "")),
             provenance=about["provenance"],
@@ -229,10 +225,10 @@ class ExternalTokenizer:
         )
         if found.sha256 != about["sha256"]:
             raise UserError(f"{file} was changed after it was written; import the tokenizer again")
-        if found.software_version not in (kind, software.version):
+        if found.software_version not in (kind, found.software.version):
             raise UserError(
-                f"{path} was written with {found.software_version}, but {software.version} is installed, which may "
-                "give other ids; install that version, or import the tokenizer again"
+                f"{path} was written with {found.software_version}, but {found.software.version} is installed, which "
+                "may give other ids; install that version, or import the tokenizer again"
             )
         return found
 

@@ -6,12 +6,14 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tokenizer.errors import UserError, quoted, shortened
+from tokenizer.files import parse_json
 from tokenizer.formats import unprintable
 
 _INSTALL = "install it with: pip install 'superbpe-framework[hf]'"
@@ -41,6 +43,8 @@ class Software(ABC):
         content: content of the model file; it determines all ids.
         version: package and version.
         vocab: bytes of each token in text, by id; b"" for an unused id.
+        names: name of each token in the software's vocabulary, by id; None for an unused id.
+        added_ids: ids of the tokens that are not in the model's own vocabulary.
         special_tokens: string to id of the tokens that are not text, including the unknown token.
         byte_ids: ids of the 256 bytes; -1 where a byte has no token.
         unknown_id: id of the unknown token; None if there is none.
@@ -51,9 +55,16 @@ class Software(ABC):
     content: bytes
     version: str
     vocab: list[bytes]
+    names: list[str | None]
+    added_ids: set[int]
     special_tokens: dict[str, int]
     byte_ids: tuple[int, ...]
     unknown_id: int | None
+
+    @classmethod
+    @abstractmethod
+    def of(cls, content: bytes, name: str) -> Software:
+        """Open the content of a model file; `name` is the file's name for messages."""
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
@@ -87,6 +98,7 @@ class SentencePiece(Software):
         self.content, self.version = content, f"sentencepiece {sentencepiece.__version__}"
         model = self._processor
         pieces = [str(model.id_to_piece(i)) for i in range(model.vocab_size())]
+        self.names, self.added_ids = list(pieces), set()
         self.unknown_id = int(model.unk_id())
         special = [i for i in range(len(pieces)) if model.is_control(i) or model.is_unknown(i)]
         self.special_tokens = {pieces[i]: i for i in special}
@@ -102,6 +114,11 @@ class SentencePiece(Software):
             else piece.replace(_META_SPACE, " ").encode()
             for i, piece in enumerate(pieces)
         ]
+
+    @classmethod
+    def of(cls, content: bytes, name: str) -> SentencePiece:
+        """Open the content of a model file."""
+        return cls(content, name)
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode texts. They are passed as bytes, so that offsets are in bytes."""
@@ -155,6 +172,8 @@ class HuggingFace(Software):
         literal = {*added, *self.special_tokens.values()}
         spelled = _spelling(parsed)
         self.vocab = [b""] * (max(names.values(), default=-1) + 1)
+        self.names = [by_id.get(i) for i in range(len(self.vocab))]
+        self.added_ids = {*by_id} - {*self._tokenizer.get_vocab(with_added_tokens=False).values()}
         for string, i in names.items():
             self.vocab[i] = string.encode() if i in literal else spelled(string)
         falls_back = _has(parsed, "ByteFallback") or parsed["model"].get("byte_fallback")
@@ -163,6 +182,11 @@ class HuggingFace(Software):
         if byte_level:
             in_bytes = {i: self.vocab[i][0] for i in by_id if i not in literal and len(self.vocab[i]) == 1}
         self.byte_ids = _byte_ids(in_bytes)
+
+    @classmethod
+    def of(cls, content: bytes, name: str) -> HuggingFace:
+        """Open the content of a tokenizer.json."""
+        return cls(parse_json(content, Path(name)), name)
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode texts, converting character offsets to byte offsets."""
@@ -176,6 +200,10 @@ class HuggingFace(Software):
         """The texts that rows of ids decode to."""
         texts: list[str] = self._tokenizer.decode_batch([list(row) for row in ids], skip_special_tokens=False)
         return texts
+
+
+SOFTWARE: dict[str, type[SentencePiece | HuggingFace]] = {each.kind: each for each in (SentencePiece, HuggingFace)}
+"""The software by the name of its package."""
 
 
 def word_pieces(vocabulary: bytes, config: dict[str, Any], name: str) -> dict[str, Any]:

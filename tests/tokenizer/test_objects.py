@@ -1,0 +1,286 @@
+"""Tokenizers, counts, corpora and rules as values: pickles, copies, equality, hashes, use in other processes."""
+
+from __future__ import annotations
+
+import copy
+import io
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from superbpe import PRESETS, Rules
+from tests import other_tokenizers
+from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, UserError, count_pretokens
+from tokenizer.preparation import Preparation
+from tokenizer.pretrained import load_pretrained
+
+TEXTS = ["in order to see some of the world", "naïve 日本 <|endoftext|>", "", "x = 1\n"] * 5
+KINDS = ("gpt2", "superwords", "two_pass")
+
+
+@pytest.fixture(params=[*KINDS, "unigram.model", "word_pieces"])
+def tokenizer(request, trained, tmp_path):
+    """A tokenizer that has encoded and decoded, so that it holds native objects."""
+    if request.param in KINDS:
+        found = Tokenizer(trained[request.param].definition, {"made": {"merges": []}})
+    else:
+        found = load_pretrained(other_tokenizers.write(tmp_path, request.param)).tokenizer
+    found.decode(found.encode_ordinary(TEXTS[0]))
+    return found
+
+
+@pytest.fixture
+def objects(tmp_path):
+    (tmp_path / "a.txt").write_text("some text")
+    corpus = Corpus(CorpusConfig(paths=[str(tmp_path / "a.txt")], heldout_fraction=0.5))
+    return [count_pretokens([Batch.from_texts(TEXTS)], "gpt2"), corpus, PRESETS["spans"], Rules(forbid=[": "])]
+
+
+def test_copies_of_a_tokenizer_are_equal_and_independent(tokenizer):
+    for again in (pickle.loads(pickle.dumps(tokenizer)), copy.copy(tokenizer), copy.deepcopy(tokenizer)):
+        assert again is not tokenizer
+        assert (again, hash(again), again.provenance) == (tokenizer, hash(tokenizer), tokenizer.provenance)
+        assert len({again, tokenizer}) == 1
+        assert again.encode_ordinary(TEXTS[1]) == tokenizer.encode_ordinary(TEXTS[1])
+        again.provenance.setdefault("made", {})["changed"] = True
+        assert "changed" not in tokenizer.provenance.get("made", {})
+
+
+def test_tokenizers_that_give_other_ids_are_not_equal(trained):
+    assert len({trained[name] for name in KINDS}) == len(KINDS)
+    assert trained["gpt2"] != trained["llama3"]
+    assert trained["gpt2"] != "gpt2"
+    assert trained["gpt2"] == Tokenizer(trained["gpt2"].definition, {"another": "origin"})
+
+
+def test_pickles_do_not_depend_on_use(tokenizer):
+    data = pickle.dumps(tokenizer)
+    assert pickle.dumps(pickle.loads(data)) == pickle.dumps(copy.deepcopy(tokenizer)) == data
+
+
+def test_pickles_do_not_depend_on_the_process(trained, tmp_path):
+    other = load_pretrained(other_tokenizers.write(tmp_path, "word_pieces")).tokenizer
+    data = [pickle.dumps(each) for each in (trained["superwords"], other, PRESETS["uw-2025"])]
+    code = """import pickle, sys
+data = pickle.load(sys.stdin.buffer)
+sys.stdout.buffer.write(pickle.dumps([pickle.dumps(pickle.loads(each)) for each in data]))"""
+    again = subprocess.run(
+        [sys.executable, "-c", code],
+        input=pickle.dumps(data),
+        env=os.environ | {"PYTHONHASHSEED": "7"},
+        capture_output=True,
+        check=True,
+    )
+    assert pickle.loads(again.stdout) == data
+
+
+def test_pickles_are_small_and_versioned(trained):
+    data = pickle.dumps(trained["gpt2"])
+    assert len(data) < 25 * len(trained["gpt2"])
+    newer = data.replace(b'"version": 1', b'"version": 9')
+    with pytest.raises(UserError, match="is not a tokenizer of format version 1 to 4"):
+        pickle.loads(newer)
+
+
+def test_pickles_of_sets_of_added_tokens_are_deterministic():
+    names = [f"<{i}>" for i in range(20)]
+    one = Preparation(late=frozenset(names), added_tokens={name: i for i, name in enumerate(names)})
+    other = Preparation(late=frozenset(reversed(names)), added_tokens=dict(one.added_tokens))
+    assert pickle.dumps(one) == pickle.dumps(other)
+    assert pickle.loads(pickle.dumps(one)) == one
+
+
+def test_counts_corpora_and_rules_are_values(objects):
+    for found in objects:
+        for again in (pickle.loads(pickle.dumps(found)), copy.copy(found), copy.deepcopy(found)):
+            assert (again, hash(again), repr(again)) == (found, hash(found), repr(found))
+        assert pickle.dumps(pickle.loads(pickle.dumps(found))) == pickle.dumps(found)
+        assert found != "another"
+
+
+def test_unequal_counts_corpora_and_rules(objects, tmp_path):
+    counts, corpus, rules, _ = objects
+    assert counts != count_pretokens([Batch.from_texts(TEXTS)], "llama3")
+    changed = copy.deepcopy(counts)
+    changed.counts[0] += 1
+    assert changed != counts
+    assert rules != Rules()
+    assert corpus != Corpus(CorpusConfig(paths=corpus.config.paths))
+    (tmp_path / "a.txt").write_text("another text")
+    assert corpus != Corpus(corpus.config)
+
+
+def test_a_corpus_in_another_process_notices_that_a_file_changed(objects, tmp_path):
+    again = pickle.loads(pickle.dumps(objects[1]))
+    (tmp_path / "a.txt").write_text("another text")
+    with pytest.raises(UserError, match="changed while it was in use"):
+        list(again.batches("all"))
+
+
+def test_reprs_say_what_an_object_is(objects, trained, tmp_path):
+    counts, corpus, rules, listed = objects
+    assert repr(counts) == "<PretokenCounts: 15 distinct of 75 pretokens, gpt2, 330 bytes in 20 documents>"
+    assert repr(corpus) == f"<Corpus: 9 bytes in 1 file(s), paths=['{tmp_path}/a.txt'], heldout_fraction=0.5>"
+    assert repr(rules) == "Rules(fence='punctuation-fence', span_trigger=20, truncate_quantile=0.99, sample=0.25)"
+    assert repr(listed) == "Rules(forbid=(': ',))"
+    found = trained["superwords"]
+    shown = "1200 tokens, superbpe, phase 1: 700, fence=uw-2025-fence, one-pass>"
+    assert repr(found) == f"<Tokenizer {found.name}: {shown}"
+    assert repr(found.definition) == f"<Definition: {shown}"
+
+
+# ------------------------------------------------------------------ other processes
+
+
+def ids_in_processes(method, tokenizer):
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        return pool.map(tokenizer.encode_ordinary, TEXTS)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_pools_encode(method, trained):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"no {method} here")
+    found = trained["superwords"]
+    assert ids_in_processes(method, found) == list(map(found.encode_ordinary, TEXTS))
+
+
+def test_a_worker_builds_one_encoder_for_all_tasks(trained):
+    data = pickle.dumps(trained["gpt2"])
+    assert pickle.loads(data).definition.encoder is pickle.loads(data).definition.encoder
+
+
+@pytest.mark.slow
+def test_joblib_encodes(trained):
+    joblib = pytest.importorskip("joblib")
+    found = trained["superwords"]
+    assert joblib.hash(found) == joblib.hash(copy.deepcopy(found))
+    jobs = (joblib.delayed(found.encode_ordinary)(text) for text in TEXTS)
+    assert joblib.Parallel(n_jobs=2)(jobs) == list(map(found.encode_ordinary, TEXTS))
+
+
+def test_torch_saves_and_loads(trained):
+    torch = pytest.importorskip("torch")
+    file = io.BytesIO()
+    torch.save({"tokenizer": trained["superwords"]}, file)
+    file.seek(0)
+    assert torch.load(file, weights_only=False)["tokenizer"] == trained["superwords"]
+
+
+class Encoded:
+    """A map-style dataset of ids."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+
+    def __len__(self):
+        return len(TEXTS)
+
+    def __getitem__(self, i):
+        return self.tokenizer.encode_ordinary(TEXTS[i])
+
+
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_data_loaders_encode_in_workers(method, trained):
+    data = pytest.importorskip("torch.utils.data")
+    found = trained["superwords"]
+    found.encode("a")
+    loader = data.DataLoader(
+        Encoded(found), batch_size=None, num_workers=2, multiprocessing_context=method, collate_fn=list
+    )
+    assert list(loader) == list(map(found.encode_ordinary, TEXTS))
+
+
+@pytest.mark.parametrize("processes", [None, pytest.param(2, marks=pytest.mark.slow)])
+def test_datasets_map_finds_its_cache_again(processes, trained, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    datasets.Dataset.from_dict({"text": TEXTS}).save_to_disk(str(tmp_path / "data"))
+
+    def ids(tokenizer):
+        rows = datasets.load_from_disk(str(tmp_path / "data"))
+        return rows.map(lambda batch: tokenizer(batch["text"]), batched=True, num_proc=processes)
+
+    first = ids(pickle.loads(pickle.dumps(trained["superwords"])))
+    assert list(first["input_ids"]) == list(map(trained["superwords"].encode_ordinary, TEXTS))
+    files = [Path(file["filename"]).stat() for file in first.cache_files]
+    trained["superwords"].encode("some more text")
+    second = ids(trained["superwords"])
+    assert second.cache_files == first.cache_files
+    assert [Path(file["filename"]).stat() for file in second.cache_files] == files
+    assert ids(trained["gpt2"]).cache_files != first.cache_files
+
+
+# ------------------------------------------------------------------ names as in `tokenizers`
+
+
+def test_a_call_returns_input_ids(tokenizer):
+    rows = list(map(tokenizer.encode_ordinary, TEXTS))
+    assert tokenizer(TEXTS[0]) == {"input_ids": rows[0]}
+    assert tokenizer(TEXTS) == {"input_ids": rows}
+    assert tokenizer([]) == {"input_ids": []}
+    assert tokenizer([""]) == {"input_ids": [tokenizer.encode_ordinary("")]}
+    with pytest.raises(UserError, match="text 1 is not a string but int"):
+        tokenizer(["a", 5])
+
+
+def test_tokens_have_names(tokenizer):
+    assert len(tokenizer) == tokenizer.vocab_size == len(tokenizer.vocab)
+    ids = tokenizer.encode_ordinary(TEXTS[1])
+    assert [tokenizer.token_to_id(token) for token in tokenizer.tokenize(TEXTS[1])] == ids
+    assert [tokenizer.id_to_token(i) for i in ids] == tokenizer.tokenize(TEXTS[1])
+    vocab = tokenizer.get_vocab()
+    assert tokenizer.get_vocab_size() == len(vocab) == len(set(vocab.values()))
+    assert all(tokenizer.id_to_token(i) == name for name, i in vocab.items())
+    vocab.clear()
+    assert tokenizer.get_vocab()
+    assert (
+        tokenizer.id_to_token(len(tokenizer)) is tokenizer.id_to_token(-1) is tokenizer.token_to_id("no such") is None
+    )
+
+
+@pytest.mark.parametrize("name", ["gpt2", "superwords"])
+def test_names_are_those_of_tokenizers(name, trained, tmp_path):
+    hf = pytest.importorskip("tokenizers")
+    ours = trained[name]
+    ours.save(tmp_path)
+    theirs = hf.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    theirs.encode_special_tokens = True
+    for text in TEXTS:
+        assert ours.tokenize(text) == theirs.encode(text).tokens
+    for added in (True, False):
+        assert ours.get_vocab(added) == theirs.get_vocab(with_added_tokens=added)
+        assert ours.get_vocab_size(with_added_tokens=added) == theirs.get_vocab_size(with_added_tokens=added)
+    assert [ours.id_to_token(i) for i in range(1205)] == [theirs.id_to_token(i) for i in range(1205)]
+    assert ours.token_to_id("Ġthe") == theirs.token_to_id("Ġthe") is not None
+
+
+@pytest.mark.parametrize("name", ["word_pieces", "unigram", "byte_fallback"])
+def test_names_of_other_software_are_its_own(name, tmp_path):
+    hf = pytest.importorskip("tokenizers")
+    path = other_tokenizers.write(tmp_path, name)
+    ours, theirs = load_pretrained(path, add_special_tokens=["<new>"]).tokenizer, hf.Tokenizer.from_file(str(path))
+    theirs.encode_special_tokens = True
+    for text in TEXTS:
+        ids = theirs.encode(text, add_special_tokens=False).ids
+        assert ours.tokenize(text) == list(map(theirs.id_to_token, ids))
+    assert ours.get_vocab() == theirs.get_vocab() | {"<new>": len(ours) - 1}
+    assert ours.get_vocab(with_added_tokens=False) == theirs.get_vocab(with_added_tokens=False)
+
+
+def test_the_names_of_a_sentencepiece_model_are_its_pieces(tmp_path):
+    spm = pytest.importorskip("sentencepiece")
+    path = other_tokenizers.write(tmp_path, "unigram.model")
+    ours, theirs = load_pretrained(path).tokenizer, spm.SentencePieceProcessor(model_file=str(path))
+    assert [ours.id_to_token(i) for i in range(len(ours))] == [theirs.id_to_piece(i) for i in range(len(theirs))]
+    assert ours.tokenize(TEXTS[0]) == theirs.encode(TEXTS[0], out_type=str)
+
+
+def test_lengths_of_tokens_are_arrays(tokenizer):
+    lengths = tokenizer.token_byte_lengths()
+    assert (lengths.dtype, len(lengths)) == (np.int32, len(tokenizer))

@@ -1,0 +1,144 @@
+"""Text of any kind as batches of documents: what counting and training accept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from tokenizer import _native
+from tokenizer.base import BaseTokenizer
+from tokenizer.corpus.corpus import Corpus, CorpusConfig
+from tokenizer.corpus.rows import batch_column, batch_records, read_parquet, write_parquet
+from tokenizer.errors import UserError, listed, quoted
+from tokenizer.files import temporary_folder
+from tokenizer.progress import Progress, Throttle
+
+Text: TypeAlias = "Corpus | Path | Iterable[Any] | Callable[[], Any]"
+"""A text that can be counted:
+
+- a `Corpus`, whose training split is read, or `pathlib.Path` of a file, a folder or a glob, or a list of them;
+- strings: a list, a generator or any other iterable, each of whose strings is a document;
+- a column: an Arrow array, a pandas or polars Series, a column of a dataset;
+- rows with a field that holds the text: a `datasets.Dataset` or `IterableDataset`, an Arrow table, a data frame, or an
+  iterable of dictionaries;
+- a function without arguments that returns one of these from the start on each call.
+
+Missing and empty strings in columns and rows are not documents.
+"""
+
+KINDS = (
+    "a list or an iterator of strings, a column (table['text'], df['text']), a datasets.Dataset, a Corpus, or "
+    "pathlib.Path of a file"
+)
+
+
+def batches(
+    text: Text,
+    *,
+    field: str = "text",
+    batch_bytes: int = CorpusConfig.batch_bytes,
+    read: Callable[[Corpus], Iterator[_native.Batch]] = Corpus.batches,
+) -> Iterator[_native.Batch]:
+    """The documents of a text in batches. Iterators are consumed; at most a few batches are in memory.
+
+    Args:
+        text: see `Text`.
+        field: field (dotted) that holds the text of rows and of records in files.
+        batch_bytes: text per batch in bytes.
+        read: reads a corpus, or a corpus of the named files.
+
+    Raises:
+        UserError: the text is not of a kind that can be read.
+    """
+    config = CorpusConfig(field=field, batch_bytes=batch_bytes)
+    return _batches(text, config, read)
+
+
+def _batches(
+    text: Any, config: CorpusConfig, read: Callable[[Corpus], Iterator[_native.Batch]]
+) -> Iterator[_native.Batch]:
+    if isinstance(text, Corpus):
+        return read(text)
+    if isinstance(text, os.PathLike):
+        return read(Corpus(CorpusConfig(paths=[str(text)], field=config.field)))
+    if isinstance(text, _native.Batch):
+        return iter([text])
+    if isinstance(text, str):
+        raise UserError(
+            f"the text {quoted(text)} is one string: write pathlib.Path({quoted(text)}) to read the file of this name, "
+            "or put the string in a list to train on itself"
+        )
+    if isinstance(text, Mapping):
+        raise UserError(f"the text is a {type(text).__name__}: pass one of its entries ({listed(text)})")
+    if _is_arrow(text) and not isinstance(text, Iterator):
+        return _not_empty(batch_column(text, config))
+    if callable(text) and not isinstance(text, BaseTokenizer):
+        return _batches(text(), config, read)
+    if isinstance(text, bytes | bytearray) or not isinstance(text, Iterable):
+        raise UserError(f"the text is {type(text).__name__}, not text: pass {KINDS}")
+    rows = iter(_only(text, config.field))
+    first = next(rows, None)
+    rows = chain(() if first is None else (first,), rows)
+    if isinstance(first, _native.Batch):
+        return map(_checked, rows)
+    if isinstance(first, os.PathLike):
+        return read(Corpus(CorpusConfig(paths=[str(path) for path in rows], field=config.field)))
+    if _is_arrow(first):
+        return chain.from_iterable(_batches(part, config, read) for part in rows)
+    return _not_empty(batch_records(rows, config))
+
+
+def _is_arrow(text: object) -> bool:
+    """Whether a column or a table can be exported to Arrow (its PyCapsule interface), as those of pandas and polars."""
+    return hasattr(text, "__arrow_c_array__") or hasattr(text, "__arrow_c_stream__")
+
+
+def _only(rows: Any, field: str) -> Any:
+    """A dataset without the columns that are not needed, so that they are not decoded."""
+    root = field.split(".")[0]
+    return rows.select_columns([root]) if root in (getattr(rows, "column_names", None) or ()) else rows
+
+
+def _not_empty(batches: Iterator[_native.Batch]) -> Iterator[_native.Batch]:
+    """Batches without empty documents."""
+    keep = _native.DocumentFilter()
+    return (taken for batch in batches if len(taken := keep.apply(batch)[0]))
+
+
+def _checked(batch: object) -> _native.Batch:
+    if not isinstance(batch, _native.Batch):
+        raise UserError(f"the text contains {type(batch).__name__} after a Batch; pass {KINDS}")
+    return batch
+
+
+@contextmanager
+def rereadable(
+    text: Text, *, field: str = "text", folder: Path | str | None = None, progress: Progress | None = None
+) -> Iterator[Callable[[], Iterator[_native.Batch]]]:
+    """A function that returns the batches of a text from the start on each call.
+
+    An iterator, which can be read only once, is copied to a temporary file, compressed to about a third of its size.
+
+    Args:
+        text: see `Text`.
+        field: see `batches`.
+        folder: parent of the temporary folder; None for the system's.
+        progress: called with the number of bytes copied.
+    """
+    if not isinstance(text, Iterator):
+        yield partial(batches, text, field=field)
+        return
+    with temporary_folder(folder) as spill:
+        path, tick = spill / "text.parquet", Throttle(progress, "bytes copied to disk")
+        try:
+            write_parquet(path, batches(text, field=field), tick)
+        except OSError as error:
+            raise UserError(
+                f"the text cannot be copied to {path}: {error}; set spill_folder to another folder"
+            ) from None
+        yield partial(read_parquet, path, CorpusConfig())

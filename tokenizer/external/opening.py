@@ -1,0 +1,178 @@
+"""Opening existing tokenizers by name: a path, a repository, or an encoding of tiktoken.
+
+Our core runs them where it can, other software elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tokenizer import formats, patterns
+from tokenizer.definition import Definition, Stored
+from tokenizer.errors import UserError, listed, quoted
+from tokenizer.external import hub
+from tokenizer.external.software import HuggingFace, SentencePiece, Software, word_pieces
+from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE
+from tokenizer.external.tokenizer import ExternalTokenizer
+from tokenizer.files import read_bytes, read_json
+from tokenizer.formats import FILE, HF_CONFIG_FILE, HF_FILE
+from tokenizer.formats.tiktoken import PREFIX, named_encoding
+from tokenizer.patterns import Pattern
+
+_WORD_PIECES = "vocab.txt"
+_BYT5 = "ByT5Tokenizer"
+
+
+class Opened(NamedTuple):
+    """An existing tokenizer.
+
+    Attributes:
+        found: content for our core, or a tokenizer that other software runs.
+        revision: commit hash of the repository; None for a path.
+        added: special tokens that were added after all other ids.
+    """
+
+    found: Stored | ExternalTokenizer
+    revision: str | None
+    added: tuple[str, ...]
+
+
+def open_pretrained(
+    source: Path | str,
+    *,
+    revision: str | None = None,
+    from_hub: bool = False,
+    add_special_tokens: Sequence[str] = (),
+    cache: Path | str | None = None,
+    pattern: str | Pattern | None = None,
+    special_tokens: Mapping[str, int] | None = None,
+    ignore: Collection[str] = (),
+) -> Opened:
+    """Open a tokenizer: see `tokenizer.pretrained.load_pretrained`.
+
+    Raises:
+        UserError: there is no tokenizer, it is damaged, or a package is missing.
+    """
+    name, commit = str(source), None
+    options = {"pattern": pattern, "special_tokens": special_tokens, "ignore": ignore}
+    given = {option: value for option, value in options.items() if value}
+    is_name = name.startswith(PREFIX)
+    if not is_name and (from_hub or (hub.is_repository_id(name) and not Path(source).exists())):
+        path, commit = hub.snapshot(name, revision, cache)
+    elif revision is not None:
+        what = "an encoding of tiktoken" if is_name else "a path"
+        raise UserError(f"revision={quoted(revision)} is for repositories, but {source} is {what}; leave it out")
+    else:
+        path = Path(source)
+    if is_name and given:
+        raise UserError(f"{name} has its own pattern and special tokens, so it takes no {next(iter(given))}")
+    found = named_encoding(name.removeprefix(PREFIX)) if is_name else _read(path, given, add_special_tokens)
+    if isinstance(found, ExternalTokenizer):
+        found.provenance = {"source": name, "revision": commit} | found.provenance
+        return Opened(found, commit, tuple(found.added))
+    definition = _with_special_tokens(found.definition, add_special_tokens)
+    added = [string for string, i in definition.special_tokens.items() if i >= found.definition.vocab_size]
+    return Opened(Stored(definition, found.provenance), commit, tuple(added))
+
+
+def _read(path: Path, options: dict[str, Any], specials: Sequence[str]) -> Stored | ExternalTokenizer:
+    if not path.exists():
+        raise UserError(f"{path} does not exist; name a tokenizer file or folder, or a repository such as org/name")
+    file = _file(path)
+    if file.name == EXTERNAL_FILE:
+        if options:
+            raise UserError(f"{path} was saved by this program, so it takes no {next(iter(options))}")
+        found = ExternalTokenizer.load(file.parent)
+        return ExternalTokenizer(
+            found.software,
+            special_tokens=[*found.added, *specials],
+            reason=found.reason,
+            provenance=found.provenance,
+            software_version=found.software_version,
+        )
+    if file.name == HF_CONFIG_FILE:
+        return _byt5(read_json(file), file)
+    if file.name == _WORD_PIECES:
+        config = file.with_name(HF_CONFIG_FILE)
+        content = word_pieces(read_bytes(file), read_json(config) if config.exists() else {}, str(file))
+        return _external(HuggingFace(content, str(file)), "it is WordPiece", specials)
+    if file.suffix == ".model" and read_bytes(file)[:1] == b"\n":  # a protocol buffer, not tiktoken's base64
+        return _external(SentencePiece(read_bytes(file), str(file)), "it is a SentencePiece model", specials)
+    try:
+        return formats.read(path, **options)
+    except UserError as error:
+        if file.suffix != ".json" or not isinstance(model := read_json(file).get("model"), dict):
+            raise
+        reason = str(error)
+    try:
+        content = read_json(file)
+        if "dropout" in options.get("ignore", ()):
+            content["model"] = model | {"dropout": None}
+        return _external(HuggingFace(content, str(file)), reason, specials)
+    except UserError as error:
+        raise UserError(f"{reason}; and {error}") from None
+
+
+def _file(path: Path) -> Path:
+    """The file that determines which software reads a path; the path itself if our core detects its format."""
+    if not path.is_dir():
+        return path.with_name(EXTERNAL_FILE) if path.name == EXTERNAL_FILE else path
+    for name in (FILE, EXTERNAL_FILE, HF_FILE):
+        if (path / name).exists():
+            return path / name
+    config = path / HF_CONFIG_FILE
+    if config.exists() and read_json(config).get("tokenizer_class") == _BYT5:
+        return config
+    if any((path / name).exists() for name in ("merges.txt", "vocab.bpe")):
+        return path
+    models = sorted(path.glob("*.model"))
+    if len(models) > 1:
+        raise UserError(f"{path} contains several models ({listed(file.name for file in models)}); name one of them")
+    return next((file for file in (*models, path / _WORD_PIECES) if file.exists()), path)
+
+
+def _external(software: Software, reason: str, specials: Sequence[str]) -> ExternalTokenizer:
+    return ExternalTokenizer(software, special_tokens=specials, reason=reason)
+
+
+def _byt5(config: dict[str, Any], path: Path) -> Stored:
+    """ByT5: a few special tokens, then the 256 bytes."""
+    if config.get("tokenizer_class") != _BYT5:
+        raise UserError(f"{path} does not contain a tokenizer; name its folder, or tokenizer.json")
+    specials = {"<pad>": 0, "</s>": 1, "<unk>": 2}
+    try:
+        for i, token in (config.get("added_tokens_decoder") or {}).items():
+            specials[str(token["content"])] = int(i)
+        if len(specials) == 3:
+            n = int(config.get("extra_ids", 125))
+            specials |= {f"<extra_id_{i}>": 259 + i for i in range(n)}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({quoted(error)})") from None
+    definition = Definition(
+        byte_ids=range(3, 259),
+        merge_ids=np.empty((0, 3), np.uint32),
+        n_phase1_merges=0,
+        pattern=patterns.resolve("none"),
+        special_tokens=specials,
+    )
+    return Stored(definition, {})
+
+
+def _with_special_tokens(definition: Definition, strings: Sequence[str]) -> Definition:
+    """Add special tokens. An added token with the same string becomes special; other strings get new ids."""
+    missing = [string for string in strings if string not in definition.special_tokens]
+    if not missing:
+        return definition
+    found = definition.preparation.added_tokens
+    new = [string for string in missing if string not in found]
+    ids = {string: found[string] for string in missing if string in found}
+    ids |= {string: definition.vocab_size + i for i, string in enumerate(new)}
+    preparation = replace(
+        definition.preparation, added_tokens={string: i for string, i in found.items() if string not in ids}
+    )
+    return replace(definition, special_tokens=definition.special_tokens | ids, preparation=preparation)
