@@ -212,8 +212,13 @@ class BudgetConfig:
     ladder: list[float] = field(default_factory=list)
     tolerance: float = 0.01
 
+    @property
+    def unit(self) -> str:
+        """Unit of `rungs`: `bytes`, or `flops` if `train_flops` is set."""
+        return "bytes" if self.train_flops is None else "flops"
+
     def rungs(self) -> list[int]:
-        """Every budget of the ladder in bytes, or in FLOPs if `train_flops` is set; smallest first.
+        """Every budget of the ladder in its `unit`, smallest first.
 
         Raises:
             UserError: If an entry of the ladder is not between 0 and the largest budget.

@@ -46,7 +46,7 @@ def _run(arguments: argparse.Namespace) -> None:
     reporter = Reporter()
     record = find(arguments.run)
     own = {key: text for text in record.overrides for key in [text.partition("=")[0].lstrip("+")]}
-    given = {text.partition("=")[0] for text in arguments.settings}
+    given = {_divided(text)[0] for text in arguments.settings}
     # The run's own deployment, unless another one is chosen.
     usual = [text for key, text in own.items() if key.partition(".")[0] == "deployment" and "deployment" not in given]
     chosen = assumptions([text for text in usual if text.partition("=")[0] not in given] + arguments.settings)
@@ -62,6 +62,11 @@ def _run(arguments: argparse.Namespace) -> None:
         tolerance=tolerance,
         confidence=record.rungs[0].confidence,
     )
+
+
+def _divided(text: str) -> tuple[str, str, str]:
+    """Divide `KEY=VALUE`; the name of a source may contain `=`."""
+    return text.rpartition("=") if text.startswith("shares.") else text.partition("=")
 
 
 class Assumptions(NamedTuple):
@@ -83,7 +88,7 @@ def assumptions(settings: Sequence[str]) -> Assumptions:
 
     average, shares, deployment = "micro", {}, []
     for text in settings:
-        key, equals, value = text.partition("=")
+        key, equals, value = _divided(text)
         group, _, name = key.partition(".")
         if not equals or group not in ("deployment", "average", "shares"):
             raise UserError(f"{text}: write deployment=NAME, deployment.KEY=VALUE, average=macro or shares.SOURCE=0.4")
@@ -150,7 +155,8 @@ def load(record: Run, artifacts: Path | None = None) -> Measurements:
             depths[depth].append(measured(arm.label, arm.vocab_size, rungs))
             summaries[-1].append([[model.summary for model, _ in rung] for rung in rungs])
     assert first is not None
-    return Measurements(depths, *units(first), cost_of(summaries, record.rungs[0].arms[0].settings))
+    cost = cost_of(summaries, record.rungs[0].arms[0].settings, record.budgets, record.budget_unit)
+    return Measurements(depths, *units(first), cost)
 
 
 if __name__ == "__main__":

@@ -306,7 +306,9 @@ def _score(folder: Path, version: Version, each: ArmResult, seed: int, device: s
     encoded = folder / "shards"
     write_shards(encoded, each.tokenizer, [Batch.from_texts(version.scored)])
     shards = Shards.open(encoded, each.tokenizer, verify="never")
-    lengths, config = each.tokenizer.token_byte_lengths(), each.evaluations[seed].config
+    # Only the losses of the documents are used; the sources are those of the run.
+    config = dataclasses.replace(each.evaluations[seed].config, cluster="document")
+    lengths = each.tokenizer.token_byte_lengths()
     _, evaluation = load_and_evaluate(each.lms[seed].path, shards, lengths, config, device=device)
     evaluation.save(folder)
     shutil.rmtree(encoded)

@@ -55,8 +55,17 @@ def _transition(text: str) -> float | str:
 def _run(arguments: argparse.Namespace) -> None:
     if arguments.to.exists():
         raise UserError(f"--to {arguments.to} exists; name another folder, or remove it")
+    if arguments.transition is not None and not arguments.superbpe:
+        raise UserError(f"--transition {arguments.transition} needs phase 2; add --superbpe PRESET")
     reporter = Reporter()
     corpus = open_text(arguments, arguments.text)
+    limit = corpus.config.document_limit_bytes
+    for path, form in corpus.files:
+        if arguments.superbpe and form == "txt" and not arguments.separator and path.stat().st_size > limit:
+            raise UserError(
+                f"{path} is one document of more than {si(limit)}B, which phase 2 cannot read; give the string between "
+                "its documents, as in --separator '\\n\\n'"
+            )
     phase1 = PHASE1[arguments.superbpe] if arguments.superbpe else {"pattern": "gpt2", "unit": "document"}
     common = {"threads": arguments.threads, "memory_bytes": arguments.memory, "progress": reporter.progress}
     with reporter.stage("count"):
@@ -80,7 +89,7 @@ def _run(arguments: argparse.Namespace) -> None:
                 lambda: corpus.batches("train"),
                 vocab_size=arguments.vocab_size,
                 rules=arguments.superbpe,
-                transition=arguments.transition or TRANSITION[arguments.superbpe],
+                transition=TRANSITION[arguments.superbpe] if arguments.transition is None else arguments.transition,
                 **common,
             )
         reporter.say(f"{len(tokenizer.superword_ids()):,} superwords")

@@ -205,7 +205,7 @@ class Reporter:
             return
         columns = (
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(24),
             _Rate(),
             TimeRemainingColumn(compact=True),
@@ -251,9 +251,10 @@ class Reporter:
         """Print a table with the first column left-aligned. Print nothing if lines have a prefix."""
         if self._prefix:
             return
-        table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+        # Names may contain brackets, which are markup in plain strings.
+        table = Table(title=Text(title), title_justify="left", title_style="bold", header_style="bold")
         for i, name in enumerate(header):
-            table.add_column(name, justify="left" if i == 0 else "right", overflow="fold")
+            table.add_column(Text(name), justify="left" if i == 0 else "right", overflow="fold")
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))
         self._console.print(table)

@@ -207,9 +207,11 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
     store = str(Path(cfg.artifacts).resolve())
     recorder = Recorder(Run(str(folder), stage, overrides, cell, number, store=store), folder)
     try:
+        config = to_config(cfg, overrides)
+        recorder.run.budgets, recorder.run.budget_unit = config.budget.rungs(), config.budget.unit
         with unmasked():
             outcome = pipeline.run(
-                to_config(cfg, overrides),
+                config,
                 stage,
                 folder,
                 # Processes that share a terminal do not draw progress bars.

@@ -105,6 +105,14 @@ def combine(
             for model, evaluation in zip(models, store.open_all(entry.evaluations, Scores), strict=True):
                 key = digest([entry.key, model.manifest.inputs, model.contents.settings, steps])
                 group = groups.setdefault(key, _Group(entry, store, entry.settings))
+                if any(
+                    known.manifest.inputs["heldout"] != evaluation.manifest.inputs["heldout"]
+                    for _, known in group.models.values()
+                ):
+                    raise UserError(
+                        f"{entry.label} was scored on different held-out documents in {min(group.folders)} and "
+                        f"{run.folder} (corpus.heldout_sample); name only one of them"
+                    )
                 group.models[model.contents.seed] = (model, evaluation)
                 group.settings = _shared(group.settings, entry.settings)
                 group.folders.add(run.folder)
@@ -171,14 +179,18 @@ def _shared(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 def _check_text(stores: Sequence[Store], arms: Sequence[ArmResult]) -> None:
     """Raise a UserError unless all arms were scored on the same held-out documents.
 
-    Corpora with different training text may have the same held-out documents, which then have the same hash.
+    Corpora with different training text may have the same held-out documents, which then have the same hash. Of one
+    corpus, a sample may be scored.
     """
     names = [f"documents-{arm.artifacts[0].manifest.inputs['documents'][:12]}" for arm in arms]
     found = [store.find(name, HeldoutDocuments) for store, name in zip(stores, names, strict=True)]
     hashes = [None if each is None else each.contents.sha256 for each in found]
     first = arms[0]
     for other, documents in zip(arms, hashes, strict=True):
-        if other.heldout.contents.corpus == first.heldout.contents.corpus:
+        read, scored_first = other.heldout.contents, first.heldout.contents
+        if (read.corpus, read.n_documents, read.n_bytes) == (
+            scored_first.corpus, scored_first.n_documents, scored_first.n_bytes
+        ):  # fmt: skip
             continue
         one, two = first.label, other.label
         if documents is None or hashes[0] is None:

@@ -26,24 +26,33 @@ class Spent(NamedTuple):
     Attributes:
         seed_seconds: Time to train the models of one seed of all arms, at all budgets.
         largest_seconds: Time to train the models of one seed of all arms at the largest budget.
-        budgets: Nominal bytes of every budget.
+        budgets: The budgets as configured, smallest first.
+        unit: Their unit: `bytes` or `flops`.
         heldout_fraction: Share of the text that is held out; None if it is a text of its own.
         heldout_sample: Share of the held-out documents that is scored.
     """
 
     seed_seconds: float
     largest_seconds: float
-    budgets: list[int]
+    budgets: Sequence[int]
+    unit: str
     heldout_fraction: float | None
     heldout_sample: float
 
 
-def cost_of(depths: Sequence[Sequence[Sequence[Sequence[TrainingSummary]]]], settings: Mapping[str, Any]) -> Spent:
+def cost_of(
+    depths: Sequence[Sequence[Sequence[Sequence[TrainingSummary]]]],
+    settings: Mapping[str, Any],
+    budgets: Sequence[int] = (),
+    unit: str = "bytes",
+) -> Spent:
     """Return what the models cost.
 
     Args:
         depths: For every depth, arm and budget, smallest first, the summary of each seed's model.
         settings: Settings of the reference, from `experiments.settings.resolved`.
+        budgets: The budgets as configured, smallest first; if they are not recorded, the bytes of the models.
+        unit: Unit of the budgets: `bytes` or `flops`.
     """
     n_seeds = len(depths[0][0][0])
     configs = [TrainConfig(**rung[0].run["train"]) for rung in depths[0][0]]
@@ -55,7 +64,8 @@ def cost_of(depths: Sequence[Sequence[Sequence[Sequence[TrainingSummary]]]], set
     return Spent(
         largest * steps / configs[-1].steps,
         largest,
-        [config.train_bytes for config in configs],
+        budgets or [config.train_bytes for config in configs],
+        unit if budgets else "bytes",
         None if own_text else settings.get("corpus.heldout_fraction"),
         settings.get("corpus.heldout_sample", 1.0),
     )
@@ -114,9 +124,7 @@ def next_runs(found: Mapping[str, Any], cost: Spent, command: str) -> list[dict[
             add(what, why, [f"corpus.heldout_fraction={math.ceil(100 * share) / 100:g}"], cost.seed_seconds * n_seeds)
         else:
             add(what, f"{why}; name more held-out text with corpus.heldout_paths", [], 0.0)
-    unit, budgets = "bytes", cost.budgets
-    if "budget.train_flops=" in command:
-        unit, budgets = "flops", [round(each) for each in curves[0]["flops"]]
+    budgets = cost.budgets
     if len(budgets) < FEWEST_RUNGS:
         wanted = _between(budgets)
         extra = sum(wanted) / budgets[-1] * cost.largest_seconds * n_seeds
@@ -127,7 +135,7 @@ def next_runs(found: Mapping[str, Any], cost: Spent, command: str) -> list[dict[
         why = "the verdict holds for the measured budgets only"
         if any(curve["law"] is None for curve in curves):
             why += ", and the points do not identify every curve"
-        largest = f"budget.train_{unit}={FARTHEST * budgets[-1]:.0f}"
+        largest = f"budget.train_{cost.unit}={FARTHEST * budgets[-1]:.0f}"
         settings = [largest, f"budget.ladder=[{','.join(map(str, budgets))}]"]
         longer = FARTHEST * cost.largest_seconds * n_seeds
         add(f"Add a budget {FARTHEST:g} times as large as the largest", why, settings, longer)
@@ -150,5 +158,9 @@ def with_settings(command: str, settings: Sequence[str]) -> str:
     'python -m experiments.pipeline lm=small lm.n_seeds=3'
     """
     replaced = {setting.partition("=")[0] for setting in settings}
-    kept = [word for word in command.split() if word.partition("=")[0].lstrip("+") not in replaced]
-    return " ".join(word if word.startswith("'") else shlex.quote(word) for word in [*kept, *settings])
+    try:
+        words = shlex.split(command)
+    except ValueError:  # written by an earlier version, which did not quote
+        words = command.split()
+    kept = [word for word in words if word.partition("=")[0].lstrip("+") not in replaced]
+    return shlex.join([*kept, *settings])

@@ -54,7 +54,7 @@ class HeldoutOverlap:
         return (
             f"{found.shared_words / max(found.n_words, 1):.1%} of the held-out words, in "
             f"{found.n_documents - found.clean_documents:,} of {found.n_documents:,} documents, occur in the training "
-            f"text in sequences of {found.ngram_words} words or more."
+            f"text in sequences of {found.ngram_words} words or more, or as whole documents."
         )
 
 

@@ -43,13 +43,16 @@ def _groups(result: Result) -> dict[str, list[tuple[str, NDArray[np.bool_]]]]:
     """Names and documents of the parts of the held-out text, the largest first."""
     scores = result.arms[0].evaluations[0]
     groups: dict[str, list[tuple[str, NDArray[np.bool_]]]] = {}
-    if result.overlap is not None and 0 < result.overlap.clean.sum() < len(scores.document_bytes):
-        groups[CLEAN] = [("", result.overlap.clean)]
+    if result.overlap is not None:
+        clean = result.overlap.clean
+        if not clean.all() and scores.document_bytes[clean].any():
+            groups[CLEAN] = [("", clean)]
     for by in GROUPS:
         grouping = scores.groups.get(by)
         if grouping is not None and len(grouping.names) > 1:
-            largest = np.argsort(-grouping.sums(scores.document_bytes), kind="stable")[:_MOST_GROUPS]
-            groups[by] = [(grouping.names[i], grouping.index == i) for i in largest]
+            sizes = grouping.sums(scores.document_bytes)
+            largest = np.argsort(-sizes, kind="stable")[:_MOST_GROUPS]
+            groups[by] = [(grouping.names[i], grouping.index == i) for i in largest if sizes[i]]
     return groups
 
 

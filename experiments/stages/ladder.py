@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from experiments.cli.console import Reporter
+    from experiments.config import BudgetConfig
     from experiments.results import TrainedModel
     from experiments.stages.context import Context
     from lm.evaluate.bits_per_byte import Evaluation
@@ -104,11 +105,12 @@ def units(evaluation: Evaluation) -> tuple[NDArray[np.int64], Grouping, str]:
     return sizes, known, cluster
 
 
-def measurements(rungs: Sequence[Result]) -> Measurements:
+def measurements(rungs: Sequence[Result], budget: BudgetConfig) -> Measurements:
     """Return the measurements of all arms.
 
     Args:
         rungs: The comparison at every budget, smallest first, of every depth, with the same arms in the same order.
+        budget: The budgets as configured.
     """
     # By depth and arm, the results of all budgets.
     depths = {depth: list(zip(*(rung.arms for rung in own), strict=True)) for depth, own in by_depth(rungs).items()}
@@ -128,7 +130,8 @@ def measurements(rungs: Sequence[Result]) -> Measurements:
         for arms in depths.values()
     ]
     first = rungs[0].arms[0]
-    return Measurements(found, *units(first.evaluations[0]), cost_of(summaries, first.arm.settings))
+    cost = cost_of(summaries, first.arm.settings, budget.rungs(), budget.unit)
+    return Measurements(found, *units(first.evaluations[0]), cost)
 
 
 def by_depth(rungs: Sequence[R]) -> dict[int | None, list[R]]:
@@ -323,7 +326,7 @@ def show(context: Context, rungs: Sequence[Result], folder: Path) -> None:
         compare(
             context.reporter,
             folder,
-            measurements(rungs),
+            measurements(rungs, context.config.budget),
             context.config.deployment,
             origin=Origin(folder, command_line()),
             tolerance=context.config.budget.tolerance,

@@ -20,7 +20,7 @@ from lm.evaluate.distributed import load_and_evaluate
 from lm.model.weights import MODEL
 from lm.train.loop import train
 from lm.train.summary import SUMMARY
-from lm.train.trainer import DivergedError
+from lm.train.trainer import CHECKPOINT, DivergedError
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -66,7 +66,10 @@ def tune(context: Context, pairs: Sequence[tuple[ArmTokenizer, Artifact[ShardsFo
             f"lm.tune_rates={list(lm.tune_rates)}: use at least {_FEWEST} different factors above 0, such as [0.5,1,2]"
         )
     short = _short(context)
-    plans = budget.plan(short, pairs)
+    try:
+        plans = budget.plan(short, pairs)
+    except UserError as error:
+        raise UserError(f"tuning with lm.tune_bytes={short.config.budget.train_bytes}: {error}") from None
     found = [_tune(short, arm, shards, config, factors) for (arm, shards), config in zip(pairs, plans, strict=True)]
     labels = [arm.label for arm, _ in pairs]
     context.reporter.table("Tuning: bits per byte by factor on the learning rates", *table(labels, found))
@@ -92,16 +95,19 @@ def _short(context: Context) -> Context:
     """The context of the tuning runs: less text, another seed, and shuffled documents."""
     config = context.config
     n_bytes = config.lm.tune_bytes or config.budget.train_bytes // _SHARE
+    lm = config.lm.train
+    # The same share of the run as in the models, so that tuning does not favour the rates of a long warm-up.
+    warmup = None if lm.warmup_steps is None else round(lm.warmup_steps * n_bytes / max(config.budget.train_bytes, 1))
     try:
         settings = dataclasses.replace(
-            config.lm.train, train_bytes=n_bytes, seed=config.lm.train.seed + _SEED, shuffle=True
+            lm, train_bytes=n_bytes, max_steps=None, warmup_steps=warmup, seed=lm.seed + _SEED, shuffle=True
         )
     except UserError as error:
         raise UserError(f"lm.tune_bytes={n_bytes}: {error}") from None
-    lm = dataclasses.replace(config.lm, train=settings, n_seeds=1)
+    models = dataclasses.replace(config.lm, train=settings, n_seeds=1)
     # Short runs may differ by more: they are only compared with those of the same arm.
     shorter = dataclasses.replace(config.budget, train_bytes=n_bytes, train_flops=None, ladder=[], tolerance=math.inf)
-    return dataclasses.replace(context, config=dataclasses.replace(config, lm=lm, budget=shorter))
+    return dataclasses.replace(context, config=dataclasses.replace(config, lm=models, budget=shorter))
 
 
 def _tune(
@@ -163,6 +169,7 @@ def _run(
         try:
             train(lm.model, scaled, opened, folder, progress=context.reporter.progress)
         except DivergedError:
+            (folder / CHECKPOINT).unlink(missing_ok=True)
             return TuningRun(factor=factor)
         shutil.rmtree(folder / _VALIDATION, ignore_errors=True)
         copy_documents(folder / _VALIDATION, arm.tokenizer, opened, documents)

@@ -6,6 +6,7 @@ import dataclasses
 import importlib.metadata
 import os
 import platform
+import shlex
 import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -87,7 +88,7 @@ class Manifest:
 
 def command_line() -> str:
     """Return the command that started this process, or that of the sweep that it belongs to."""
-    return os.environ.get(COMMAND) or " ".join(["python", *sys.orig_argv[1:]])
+    return os.environ.get(COMMAND) or shlex.join(["python", *sys.orig_argv[1:]])
 
 
 def origin() -> Mapping[str, Any]:

@@ -48,6 +48,8 @@ class Run:
         results: The comparison, if the run got that far.
         rungs: With a ladder of budgets or several depths: the comparison at every budget, smallest first, of every
             depth; `results` is one of them.
+        budgets: The budgets of `rungs` as configured, smallest first.
+        budget_unit: Their unit: `bytes` or `flops`.
         report: Path of its report.
         command: The command line.
         started: Start time (UTC).
@@ -66,6 +68,8 @@ class Run:
     artifacts: list[str] = field(default_factory=list)
     results: ComparisonRecord | None = None
     rungs: list[ComparisonRecord] = field(default_factory=list)
+    budgets: list[int] = field(default_factory=list)
+    budget_unit: str = "bytes"
     report: str | None = None
     command: str = field(default_factory=command_line)
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))

@@ -1,4 +1,4 @@
-"""Changes of a text that keep its meaning but change its tokens: typing errors, case, spaces, line breaks and others.
+"""Changes of a text that leave it readable but change its tokens: typing errors, case, spaces, line breaks and others.
 
 Every perturbation is a pure function from text to text. It may leave a text as it is. Random ones draw from a generator
 that is seeded with a seed, their name and the text, so that a document gets the same errors in every run.

@@ -57,7 +57,9 @@ def measurements(*, n_seeds: int = 3, n_rungs: int = 4, noise: float = 3e-4) -> 
         vocab = 257 if name == "bytes" else 50_000
         # Arms may differ in FLOPs within the tolerance.
         found.append(Measured(name, vocab, list(flops * (1 + 0.002 * number)), list(range(n_seeds)), tokens, nats))
-    return ladder.Measurements(found, SIZES, SOURCES, "document", Spent(1800.0, 900.0, [1000] * n_rungs, 0.05, 1.0))
+    return ladder.Measurements(
+        {None: found}, SIZES, SOURCES, "document", Spent(1800.0, 900.0, [1000] * n_rungs, "bytes", 0.05, 1.0)
+    )
 
 
 def write(folder: Path, measured: ladder.Measurements, **assumptions: Any) -> dict[str, Any]:

@@ -160,6 +160,16 @@ def test_runs_with_the_same_held_out_documents_are_compared(
         combine(both)
 
 
+def test_runs_with_different_samples_are_rejected(sweep: Path, tiny_module: list[str], tmp_path: Path) -> None:
+    """Samples of one corpus have the same tokenizers and models."""
+    own = ["superbpe.transition=0.7", "corpus.heldout_sample=0.5", f"hydra.run.dir={tmp_path}"]
+    assert run("evaluate", [*tiny_module, *own]) == 0
+    with pytest.raises(
+        UserError, match=r"BPE was scored on different held-out documents in .* \(corpus.heldout_sample"
+    ):
+        combine(find([sweep / "0", tmp_path])[0])
+
+
 def test_downstream_scores_are_shown(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result, _ = combine(find([sweep])[0])
     lm = result.arms[1].lm.name

@@ -65,7 +65,8 @@ class CorpusConfig:
         heldout_salt: changes which documents are held out.
         heldout_near_duplicates: choose held-out documents by the smallest hash of their sequences of five words, so
             that near-duplicates are on the same side of the split: two documents are on the same side with at least the
-            probability of their Jaccard similarity (MinHash; Broder, 1997).
+            probability of their Jaccard similarity (MinHash; Broder, 1997). Documents that share a long header are
+            mostly on one side, so the share held out may differ much from `heldout_fraction`: check it.
         heldout_paths: files of held-out documents; `heldout_fraction` is then ignored.
         heldout_sample: fraction of the held-out documents that are read, chosen by a hash of their text. The others are
             not used at all, so this does not change the training text.
@@ -140,6 +141,11 @@ class Corpus:
             value = getattr(config, name)
             if value is not None and value < 0:
                 raise UserError(f"{name}={value} must be at least 0")
+        if config.heldout_near_duplicates and config.heldout_paths:
+            raise UserError(
+                "heldout_near_duplicates=true has no effect on held-out files (heldout_paths, or the embedded corpus); "
+                "set it to false"
+            )
         if config.on_invalid_utf8 not in ("error", "replace"):
             raise UserError(f"on_invalid_utf8={config.on_invalid_utf8!r}; it is one of: error, replace")
         if (config.score_field is None) != (config.min_score is None):
@@ -223,6 +229,11 @@ class Corpus:
         self.check_unchanged()
         if not found:
             raise UserError(f"the corpus is empty: there are no documents in {config.dataset or config.paths}")
+        if empty and split == "heldout" and config.heldout_sample < 1:
+            raise UserError(
+                f"heldout_sample={config.heldout_sample:g} leaves no held-out document of "
+                f"{config.heldout_paths or config.dataset or config.paths}; raise corpus.heldout_sample"
+            )
         if empty and split == "heldout" and not explicit:
             raise UserError(
                 f"no document of {config.dataset or config.paths} is held out: heldout_fraction="

@@ -64,6 +64,29 @@ def test_train_count_and_encode(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert shards.document(0).tolist() == tokenizer.encode(text)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--transition", "0"], "--transition 0.0 needs phase 2; add --superbpe PRESET"),
+        (["--superbpe", "uw-2025"], "is one document of more than 10B, which phase 2 cannot read; give the string"),
+    ],
+)
+def test_training_is_rejected_before_it_starts(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("a text of more than ten bytes")
+    monkeypatch.setattr(
+        train_tokenizer, "open_text", lambda *_: Corpus(CorpusConfig([str(path)], document_limit_bytes=10))
+    )
+    assert train_tokenizer.run([str(path), "--vocab-size", "300", "--to", str(tmp_path / "to"), *arguments]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
 def test_sizes() -> None:
     assert parse_size("1.5 gb") == 1_500_000_000
     config = load(["budget.train_bytes=1MB", "budget.ladder=[0.1,500KB]", "report.title=1MB"])

@@ -23,9 +23,17 @@ def test_cost_counts_a_trunk_once() -> None:
     trunk = {"warmup_steps": 5, "context_sample_bytes": 1000, "decay_fraction": 0.2}
     shared = [[[summary(n, **trunk)] * 2 for n in (100_000, 1_000_000)]] * 3
     settings = {"corpus.heldout_fraction": 0.1, "corpus.heldout_paths": []}
-    assert advice.cost_of([apart], settings) == (pytest.approx(3300), 3000, [100_000, 1_000_000], 0.1, 1.0)
+    assert advice.cost_of([apart], settings) == (pytest.approx(3300), 3000, [100_000, 1_000_000], "bytes", 0.1, 1.0)
     assert advice.cost_of([shared], settings).seed_seconds == pytest.approx(3060)
     assert advice.cost_of([shared], {**settings, "corpus.heldout_paths": ["a"]}).heldout_fraction is None
+
+
+def test_budgets_keep_their_unit() -> None:
+    cost = advice.Spent(100.0, 200.0, [10**12, 10**13, 5 * 10**13, 10**14], "flops", 0.02, 1.0)
+    *_, last = advice.next_runs(found(), cost, "python -m x experiment=mine 'corpus.paths=[my text.jsonl]'")
+    command = "python -m x experiment=mine 'corpus.paths=[my text.jsonl]' budget.train_flops=400000000000000"
+    assert last["command"].startswith(command)
+    assert last["command"].endswith("'budget.ladder=[1000000000000,10000000000000,50000000000000,100000000000000]'")
 
 
 def found(**changes: Any) -> dict[str, Any]:
@@ -56,7 +64,7 @@ def test_advice_has_a_command_and_a_time(changes: dict[str, Any], budgets: int, 
     sample = changes.get("sample", 1.0)
     sizes = [1000, 10_000, 20_000, 100_000][-budgets:] if budgets == 4 else [1000, 100_000]
     made = advice.next_runs(
-        found(**changes), advice.Spent(100.0, 200.0, sizes, 0.02, sample), "python -m x lm.n_seeds=2"
+        found(**changes), advice.Spent(100.0, 200.0, sizes, "bytes", 0.02, sample), "python -m x lm.n_seeds=2"
     )
     longer = "budget.train_bytes=400000 'budget.ladder=[1000,10000,20000,100000]'"
     expected = [(longer if command is None else command, seconds) for command, seconds in commands]

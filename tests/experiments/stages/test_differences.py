@@ -40,6 +40,14 @@ def _result(*shifts: float, clean: int = 60) -> Result:
     return Result(cast("Any", arms), comparisons, overlap=HeldoutOverlap("", contents, np.arange(_N) < clean))
 
 
+def test_parts_without_text_are_left_out() -> None:
+    result = _result(-0.05)
+    for arm in result.arms:
+        for each in arm.evaluations:
+            each.document_bytes[_SOURCES.index == 3] = 0
+    assert "s3" not in {row["group"] for row in differences(result)}
+
+
 def test_rows_cover_every_arm_and_part() -> None:
     result = _result(-0.05, 0.0)
     rows = differences(result)
