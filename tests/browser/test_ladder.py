@@ -100,7 +100,7 @@ def expected(measured: ladder.Measurements) -> Callable[[str], dict[str, Any]]:
     @functools.cache
     def result(case: str) -> dict[str, Any]:
         deployment, weights = CASES[case]
-        return reprice(*measured[:3], deployment, **weights)
+        return reprice(measured.depths[None], *measured[1:3], deployment, **weights)
 
     return result
 
@@ -174,7 +174,7 @@ def test_other_ladders(opened: Any, tmp_path: Path, shape: dict[str, Any], reaso
     page = opened.open(tmp_path / ladder.PAGE)
     for weights in ({"average": "macro", "shares": {"code": 0.25}}, {"shares": {"web": 0.9}}):
         deployment = Deployment(rho=0.5)
-        theirs = reprice(*measured[:3], deployment, **weights)
+        theirs = reprice(measured.depths[None], *measured[1:3], deployment, **weights)
         ours = computed(page, deployment, **weights)
         assert differences(ours, theirs, str(shape), same="average" in weights) == []
         assert [gap["withheld"] for gap in ours["gaps"]] == [gap["withheld"] for gap in theirs["gaps"]]
