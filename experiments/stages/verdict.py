@@ -134,10 +134,11 @@ def _table(result: Result) -> list[_Quantity]:
 
 def clean_bits_per_byte(result: Result) -> list[float] | None:
     """Loss of each arm on the documents without overlap with the training text; None if that is not known."""
-    sizes = result.arms[0].evaluations[0].document_bytes
-    if result.overlap is None or not sizes[result.overlap.clean].any():
+    if result.overlap is None:
         return None
     clean = result.overlap.clean
+    if not result.arms[0].evaluations[0].document_bytes[clean].any():
+        return None
     return [fmean(model.only(clean).bits_per_byte for model in each.evaluations) for each in result.arms]
 
 
