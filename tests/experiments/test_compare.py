@@ -160,6 +160,7 @@ def test_runs_with_the_same_held_out_documents_are_compared(
         combine(both)
 
 
+@pytest.mark.slow
 def test_runs_with_different_samples_are_rejected(sweep: Path, tiny_module: list[str], tmp_path: Path) -> None:
     """Samples of one corpus have the same tokenizers and models."""
     own = ["superbpe.transition=0.7", "corpus.heldout_sample=0.5", f"hydra.run.dir={tmp_path}"]

@@ -90,6 +90,7 @@ def test_assumptions_change_the_price_and_not_the_measurements(ladder: Path, tmp
     assert math.isclose(reference["flops"], other["arms"][0]["curve"]["flops"][-1])
 
 
+@pytest.mark.slow
 def test_the_best_depths_of_a_run_are_priced(tiny_module: list[str], tmp_path: Path) -> None:
     settings = ["lm.train.context_sample_bytes=10_000", "lm.train.bytes_per_step=1024", "arms=[bpe]", "lm.depths=[1,2]"]
     more = ["budget=equal_flops", "budget.train_flops=1.5e9", "budget.tolerance=0.1", f"hydra.run.dir={tmp_path}"]
