@@ -188,9 +188,9 @@ def test_the_real_wandb_offline(tiny: list[str], tmp_path: Path) -> None:
     done = subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = list((tmp_path / "outputs" / "wandb").glob("offline-run-*/*.wandb"))
-    # The whole; counts, two tokenizers, what is known of documents, four sets of shards, two models, two evaluations,
-    # the report.
-    assert len(found) == 1 + 1 + 2 + 1 + 4 + 2 + 2 + 1
+    # The whole; counts, two tokenizers, what is known of documents, their overlap with the training text, four sets of
+    # shards, two models, two evaluations, the report.
+    assert len(found) == 1 + 1 + 2 + 1 + 1 + 4 + 2 + 2 + 1
     contents = b"".join(path.read_bytes() for path in found)
     for expected in (b"val/bpb", b"train/loss", b"total_training_flops", b"superwords", b"tokenizer-"):
         assert expected in contents
