@@ -12,6 +12,7 @@ from experiments.encode import add_text_settings, open_text
 from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.rules import TRANSITION
 from tokenizer import UserError, count_pretokens, train_bpe
+from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS
 
 
 def run(argv: list[str] | None = None) -> int:
@@ -39,7 +40,11 @@ def run(argv: list[str] | None = None) -> int:
     )
     options.add_argument("--pattern", help="name or regex (that of the preset, otherwise gpt2)")
     options.add_argument(
-        "--special", nargs="+", default=["<|endoftext|>"], metavar="STRING", help="special tokens (%(default)s)"
+        "--special",
+        nargs="+",
+        default=list(DEFAULT_SPECIAL_TOKENS),
+        metavar="STRING",
+        help="special tokens (%(default)s)",
     )
     add_text_settings(options)
     options.add_argument("--memory", type=parse_size, metavar="SIZE", help="memory for tables, such as 4GB (no limit)")
@@ -86,7 +91,7 @@ def _run(arguments: argparse.Namespace) -> None:
         with reporter.stage("phase 2"):
             tokenizer = train_superbpe(
                 tokenizer,
-                lambda: corpus.batches("train"),
+                corpus,
                 vocab_size=arguments.vocab_size,
                 rules=arguments.superbpe,
                 transition=TRANSITION[arguments.superbpe] if arguments.transition is None else arguments.transition,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lm.evaluate.bits_per_byte import SOURCE
 from lm.evaluate.comparison import DETECTABLE, FEWEST_EFFECTIVE, FEWEST_SEEDS
 from lm.scaling.curve import FARTHEST, FEWEST_RUNGS
-from lm.train.config import TrainConfig
+from lm.train.config import TrainConfig, trained_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,13 +56,10 @@ def cost_of(
     """
     n_seeds = len(depths[0][0][0])
     configs = [TrainConfig(**rung[0].run["train"]) for rung in depths[0][0]]
-    trunks = [0 if config.trunk is None else config.trunk.steps for config in configs]
-    # Every budget trains its own steps, and those of the trunk are trained once.
-    steps = max(trunks) + sum(config.steps - trunk for config, trunk in zip(configs, trunks, strict=True))
     largest = sum(summary.seconds for arms in depths for arm in arms for summary in arm[-1]) / n_seeds
     own_text = bool(settings.get("corpus.heldout_paths"))
     return Spent(
-        largest * steps / configs[-1].steps,
+        largest * trained_steps(configs) / configs[-1].steps,
         largest,
         budgets or [config.train_bytes for config in configs],
         unit if budgets else "bytes",

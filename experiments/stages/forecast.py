@@ -12,6 +12,7 @@ from experiments.stages import budget
 from experiments.stages.documents import groupings
 from experiments.stages.models import open_shards
 from lm.evaluate.bits_per_byte import SOURCE
+from lm.train.config import trained_steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,12 +75,9 @@ class Cost(NamedTuple):
 def cost(context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder], plans: Sequence[TrainConfig]) -> Cost:
     """Cost of the models that `experiments.stages.models.train_lms` trains by these plans."""
     run = budget.open_run(context, arm, shards)
-    trunks = [plan.trunk for plan in plans] if len(plans) > 1 else [None for _ in plans]
-    shared = [0 if trunk is None else trunk.steps for trunk in trunks]
-    steps = max(shared) + sum(plan.steps - of for plan, of in zip(plans, shared, strict=True))
-    per_parameter = len(plans) * _MODEL_BYTES
-    per_parameter += sum(_MODEL_BYTES + _CHECKPOINT_BYTES for trunk in trunks if trunk is not None)
-    return Cost(steps * run.step.flops, per_parameter * run.parameters, len(plans))
+    n_trunks = sum(plan.trunk is not None for plan in plans) if len(plans) > 1 else 0  # a single run makes no trunk
+    per_parameter = len(plans) * _MODEL_BYTES + n_trunks * (_MODEL_BYTES + _CHECKPOINT_BYTES)
+    return Cost(trained_steps(plans) * run.step.flops, per_parameter * run.parameters, len(plans))
 
 
 class Training:

@@ -55,13 +55,13 @@ def envelope(
 
     Args:
         depths: The arms in the same order for every number of layers; one entry, with any key, if there is one depth.
-        document_bytes: As for `lm.scaling.reprice.reprice`, like all other arguments.
-        sources: See `reprice`.
-        average: See `reprice`.
-        shares: See `reprice`.
-        cluster: See `reprice`.
-        tolerance: See `reprice`; also the accepted difference between two depths.
-        confidence: See `reprice`.
+        document_bytes: As for `lm.scaling.reprice.prepare`, like all other arguments.
+        sources: See `prepare`.
+        average: See `prepare`.
+        shares: See `prepare`.
+        cluster: See `prepare`.
+        tolerance: See `prepare`; also the accepted difference between two depths.
+        confidence: See `prepare`.
 
     Raises:
         UserError: If the depths cannot be compared.

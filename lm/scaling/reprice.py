@@ -86,7 +86,19 @@ def prepare(
     samples: int = 500,
     seed: int = 0,
 ) -> Prepared:
-    """Average over sources, fit curves and compare the arms; arguments as for `reprice`.
+    """Average over sources, fit curves and compare the arms.
+
+    Args:
+        arms: The arms; the first is the reference.
+        document_bytes: int64[n_documents], bytes of the held-out documents.
+        sources: Their sources.
+        average: How sources are averaged, see `source_shares`.
+        shares: Shares of sources that are set by hand.
+        cluster: Unit of sampling: "document", or "source" where sources take the place of documents.
+        tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
+        confidence: Confidence level.
+        samples: Number of resamples of the documents.
+        seed: Seed of the resamples.
 
     Raises:
         UserError: If the arms cannot be compared.
@@ -112,46 +124,21 @@ def reprice(
     document_bytes: NDArray[np.int64],
     sources: Grouping,
     deployment: Deployment,
-    *,
-    average: Average = "micro",
-    shares: Mapping[str, float] | None = None,
-    cluster: str = "document",
-    tolerance: float = 0.01,
-    confidence: float = 0.95,
-    samples: int = 500,
-    seed: int = 0,
+    **assumptions: Any,
 ) -> dict[str, Any]:
     """Curves, differences, costs and rankings of all arms, as a JSON-able dictionary.
 
     Args:
-        arms: The arms; the first is the reference.
-        document_bytes: int64[n_documents], bytes of the held-out documents.
-        sources: Their sources.
+        arms: As for `prepare`, like the other arguments.
+        document_bytes: See `prepare`.
+        sources: See `prepare`.
         deployment: The model that will be deployed.
-        average: How sources are averaged, see `source_shares`.
-        shares: Shares of sources that are set by hand.
-        cluster: Unit of sampling: "document", or "source" where sources take the place of documents.
-        tolerance: Accepted relative difference of two arms' training FLOPs at a budget.
-        confidence: Confidence level.
-        samples: Number of resamples of the documents.
-        seed: Seed of the resamples.
+        assumptions: See `prepare`.
 
     Raises:
         UserError: If the arms cannot be compared.
     """
-    prepared = prepare(
-        arms,
-        document_bytes,
-        sources,
-        average=average,
-        shares=shares,
-        cluster=cluster,
-        tolerance=tolerance,
-        confidence=confidence,
-        samples=samples,
-        seed=seed,
-    )
-    return price(prepared, deployment)
+    return price(prepare(arms, document_bytes, sources, **assumptions), deployment)
 
 
 def price(prepared: Prepared, deployment: Deployment) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from lm.train.schedule import DECAYS, Schedule
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lm.data.stream import DocumentStream
 
 # These do not affect the result, so a resumed run may change them.
@@ -200,3 +202,9 @@ class TrainConfig:
             for name, value in dataclasses.asdict(self).items()
             if name not in FREE_TO_CHANGE + _RESOLVED and not (name in _LATER and value == usual[name])
         }
+
+
+def trained_steps(runs: Sequence[TrainConfig]) -> int:
+    """Optimizer steps of runs that share a trunk: each adds its own steps, and the longest trunk counts once."""
+    trunks = [0 if run.trunk is None else run.trunk.steps for run in runs]
+    return max(trunks) + sum(run.steps - trunk for run, trunk in zip(runs, trunks, strict=True))

@@ -21,12 +21,12 @@ def sample(n_seeds=3, sources=None, sizes=BYTES):
 
 
 def scored(tokens, bits, n_seeds=3):
-    """Every document has so many tokens, and so many bits with each seed."""
+    """Every document has this number of tokens, and this loss in bits with each seed."""
     return Scored(np.full(N, tokens), np.broadcast_to(bits * math.log(2), (n_seeds, N)).copy())
 
 
 def perturbed(original, costs, *, changed=N, more=5, noise=0.01, growth=1.0, loses=(False, False)):
-    """The first documents change; each tokenizer then needs so many bits more per original byte."""
+    """The first documents change; `costs` has the rise of the loss of each tokenizer, in bits per original byte."""
     rng = np.random.default_rng(0)
     places = np.arange(changed)
     arms = []
