@@ -37,6 +37,7 @@ CODE = st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["if x:", "return 1
         ("wrapped", "  " + "word " * 20, "  " + "word " * 20),
         ("wrapped", "x" * 100 + " y", "x" * 100 + "\ny"),
         ("unwrapped", "one\ntwo\n\nthree:\n    four\n", "one two\n\nthree:\n    four\n"),
+        ("unwrapped", "one\r\ntwo\r\n\r\nthree:\r\n    four\r\n", "one two\r\n\r\nthree:\r\n    four\r\n"),
         ("grouped-digits", "1000000, 12345.5 and -98765", "1,000,000, 12,345.5 and -98,765"),
         ("grouped-digits", "2024 01234567 a12345 3.14159 12345,6", "2024 01234567 a12345 3.14159 12345,6"),
         ("ungrouped-digits", "1,000,000 and 1,234.5", "1000000 and 1234.5"),
