@@ -305,7 +305,7 @@ class Config:
         artifacts: Folder for results, shared between runs.
         verify: When artifacts are compared with their checksums: `always` before they are used, `once` per process,
             or `never` (only sizes are compared).
-        wandb: `off`, `offline` or `online`; `metrics.jsonl` is always written.
+        logger: `none`, `wandb`, `wandb-offline` or `tensorboard`; `metrics.jsonl` is always written.
         project: Name of the wandb project.
     """
 
@@ -324,7 +324,7 @@ class Config:
     report: ReportConfig = field(default_factory=ReportConfig)
     artifacts: str = "artifacts"
     verify: Verify = "once"
-    wandb: str = "off"
+    logger: str = "none"
     project: str = "superbpe"
 
 

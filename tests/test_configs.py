@@ -14,6 +14,7 @@ from experiments.cli.compose import check, choices, load
 from experiments.cli.main import run
 from experiments.cli.renamed import CHOICES
 from experiments.config import BUDGETS, Config, part
+from experiments.logging.tracking import LOGGERS
 from lm.model.transformer import Transformer
 from superbpe.rules import PHASE1, PRESETS, TRANSITION, Rules
 from tokenizer.errors import UserError
@@ -49,7 +50,7 @@ def test_the_default_is_the_demo() -> None:
     config = load()
     assert config.corpus.source == "embedded"
     assert config.report.demonstration
-    assert config.wandb == "off"
+    assert config.logger == "none"
     assert config.lm.train.train_bytes == config.budget.train_bytes
     assert config.eval.context_bytes <= config.lm.train.context_bytes
     assert _superbpe(config).transition_size == round(0.8 * config.bpe.vocab_size)
@@ -193,7 +194,7 @@ def test_impossible_training_settings_are_errors() -> None:
 
 def test_old_choices_are_read_as_the_new_ones() -> None:
     for key, names in CHOICES.items():
-        known = choices({"pattern.name": "pattern", "preset": "superbpe"}.get(key, key))
+        known = choices({"pattern.name": "pattern", "preset": "superbpe"}.get(key, key)) if key != "wandb" else LOGGERS
         assert set(names.values()) <= set(known)
         assert not set(names) & set(known)
     with pytest.warns(FutureWarning, match="superbpe=seed is now superbpe=spans"):

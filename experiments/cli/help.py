@@ -121,9 +121,9 @@ SETTINGS = {
     "report.title": "heading of the report",
     "runner.threads": "threads (default: all cores)",
     "artifacts": "folder for results, shared between runs",
-    "wandb": "off, offline, online",
+    "logger": "none, wandb, wandb-offline, tensorboard",
 }
-_ALWAYS = ("runner.threads", "artifacts", "wandb")
+_ALWAYS = ("runner.threads", "artifacts", "logger")
 
 
 def show_help(stage: str) -> None:

@@ -235,7 +235,7 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
 
 
 def _labels(folder: Path, stage: str, cell: list[str]) -> Labels:
-    """Name a run for wandb: cells of a sweep form a group and are named by their values, a single run by its folder."""
+    """Name a run: cells of a sweep form a group and are named by their values, a single run by its folder."""
     group = folder.parent if cell else folder
     job_type = "pipeline" if stage == "report" else stage
     return Labels(f"{group.parent.name}/{group.name}", " ".join(cell) or group.name, job_type)

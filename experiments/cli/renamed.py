@@ -6,6 +6,7 @@ from superbpe import rules
 from tokenizer import patterns
 
 KEYS: dict[str, str] = {
+    "wandb": "logger",
     "lm.model.depth": "lm.model.n_layers",
     "lm.model.head_width": "lm.model.head_dim",
     "lm.model.width": "lm.model.hidden_size",
@@ -18,6 +19,7 @@ CHOICES: dict[str, dict[str, str]] = {
     "pattern.name": patterns.RENAMED,
     "preset": rules.RENAMED,
     "superbpe": rules.RENAMED,
+    "wandb": {"off": "none", "offline": "wandb-offline", "online": "wandb"},
     "lm": {"seed_004": "spans"},
     "experiment": {"seed_004": "spans", "seed_004_debug": "spans_debug"},
 }

@@ -8,7 +8,7 @@ import typing
 
 from experiments.arms import check_arms
 from experiments.config import BUDGETS, check_choice
-from experiments.logging.tracking import MODES
+from experiments.logging.tracking import LOGGERS, check_installed
 from tokenizer.checksums import Verify
 from tokenizer.errors import UserError
 
@@ -18,7 +18,8 @@ if typing.TYPE_CHECKING:
 
 def validate(config: Config) -> None:
     """Raise a UserError for every mistake that can be found before any text is read."""
-    check_choice("wandb", config.wandb, MODES)
+    check_choice("logger", config.logger, LOGGERS)
+    check_installed(config.logger)
     check_choice("verify", config.verify, typing.get_args(Verify))
     check_choice("corpus.source", config.corpus.source, ("files", "embedded"))
     check_choice("budget.mode", config.budget.mode, BUDGETS)

@@ -1,27 +1,51 @@
-"""Logging of metrics: always to `metrics.jsonl`, and to wandb if enabled."""
+"""Logging of metrics: always to `metrics.jsonl`, and to wandb or TensorBoard if configured.
+
+Metrics have the names that other projects use: `train/loss` (nats per token), `val/bpb`, `total_training_flops`.
+"""
 
 from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+
+from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
-    from experiments.logging.wandb_runs import WandbRuns
     from experiments.store.artifacts import Artifact
 
-MODES = ("off", "offline", "online")
+LOGGERS = ("none", "wandb", "wandb-offline", "tensorboard")
+# Package of each logger, and the extra that installs it.
+_PACKAGES = {
+    "wandb": ("wandb", "experiments"),
+    "wandb-offline": ("wandb", "experiments"),
+    "tensorboard": ("tensorboard", "tensorboard"),
+}
+# Names of training metrics that do not become `train/NAME`, and the axes of plots.
+_TRAINING = {
+    "train_bits_per_byte": "train/bpb",
+    "tokens_per_second": "train/tok_per_sec",
+    "flops": "total_training_flops",
+    "seconds": "total_training_time",
+    "step": "step",
+    "bytes_seen": "bytes_seen",
+    "tokens_seen": "tokens_seen",
+}
+AXES = ("step", "bytes_seen", "tokens_seen", "total_training_flops")
+MODELS = ("lm", "trunk")
+"""Stages that train a model. Each model has its own run; everything else belongs to the pipeline's run."""
 
 
 class Labels(NamedTuple):
     """Names of a run in wandb.
 
     Attributes:
-        group: Group of the run; cells of a sweep share one.
+        group: Group of the runs; cells of a sweep share one.
         name: Name of the run within its group.
         job_type: The last stage that was requested.
     """
@@ -31,34 +55,93 @@ class Labels(NamedTuple):
     job_type: str = "report"
 
 
+class Runs(Protocol):
+    """A logger's runs: one of the pipeline, and one per model that it trains."""
+
+    def log(self, group: str, row: Mapping[str, Any]) -> None:
+        """Log one row: training metrics in the model's run, everything else in the pipeline's."""
+
+    def uses(self, artifact: Artifact[Any]) -> None:
+        """Record an artifact that was made or reused."""
+
+    def done(self, stage: str, artifact: Artifact[Any], row: Mapping[str, Any]) -> None:
+        """Record that a stage is done."""
+
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """Log a table in the pipeline's run."""
+
+    def finish(self, *, failed: bool) -> None:
+        """Finish all runs."""
+
+
+def check_installed(logger: str) -> None:
+    """Raise a UserError if the package of a logger is missing."""
+    package, extra = _PACKAGES.get(logger, (None, None))
+    if package is not None and find_spec(package) is None:
+        raise UserError(
+            f"logger={logger} needs the package {package}; install the extra: pip install 'superbpe-framework[{extra}]'"
+        )
+
+
+def training_metrics(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of training metrics by their names in the loggers."""
+    return {_TRAINING.get(name, f"train/{name}"): value for name, value in row.items()}
+
+
+def pipeline_metrics(group: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics of a row of the pipeline by their names in the loggers; none for costs of stages, which `done` logs."""
+    kind = group.partition("/")[0]
+    if kind == "stages":
+        return {}
+    pair = f"{row['b']}-{row['a']}/" if kind == "comparison" and "a" in row else ""
+    under = "" if kind == "summary" else f"{group}/{pair}"
+    return {under + name.replace("bits_per_byte", "val/bpb"): value for name, value in row.items()}
+
+
+def stage_metrics(stage: str, artifact: Artifact[Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics of a finished stage by their names in their run."""
+    kind, key = artifact.manifest.stage, stage.partition(" ")[2]
+    if kind == "evaluation":
+        return {"val/bpb" if name == "bits_per_byte" else f"val/{name}": value for name, value in row.items()}
+    found = {**row, "seconds": artifact.seconds}
+    return (
+        found if kind in MODELS else {"/".join(filter(None, (kind, key, name))): value for name, value in found.items()}
+    )
+
+
 class Tracker:
-    """Writes rows of metrics as JSON lines, and to wandb unless its mode is `off`.
+    """Writes rows of metrics as JSON lines, and to wandb or TensorBoard if configured.
 
     Args:
-        folder: Folder for `metrics.jsonl` and wandb's own folder; created if missing.
-        mode: `off`, `offline` or `online`.
+        folder: Folder for `metrics.jsonl` and the logger's own folder; created if missing.
+        logger: One of `LOGGERS`.
         project: Name of the wandb project.
-        config: The resolved configuration, which wandb shows with the run.
-        labels: Names of the run in wandb; None for its folder's name.
+        config: The resolved configuration, which the logger shows with the pipeline's run.
+        labels: Names of the run; None for its folder's name.
 
     Raises:
-        UserError: If wandb does not start.
+        UserError: If the logger does not start.
     """
 
     def __init__(
-        self, folder: Path, mode: str, project: str, config: Mapping[str, Any], labels: Labels | None = None
+        self, folder: Path, logger: str, project: str, config: Mapping[str, Any], labels: Labels | None = None
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = (folder / "metrics.jsonl").open("a", encoding="utf-8")
-        self._wandb: WandbRuns | None = None
-        if mode != "off":
-            from experiments.logging.wandb_runs import WandbRuns  # slow import, starts a background process
+        self._runs: Runs | None = None
+        names = labels or Labels(folder.name, folder.name)
+        try:
+            if logger == "tensorboard":
+                from experiments.logging.tensorboard_runs import TensorboardRuns  # imports Torch
 
-            try:
-                self._wandb = WandbRuns(folder, mode, project, config, labels or Labels(folder.name, folder.name))
-            except BaseException:
-                self._file.close()
-                raise
+                self._runs = TensorboardRuns(folder, config, names)
+            elif logger != "none":
+                from experiments.logging.wandb_runs import WandbRuns  # slow import, starts a background process
+
+                self._runs = WandbRuns(folder, logger, project, config, names)
+        except BaseException:
+            self._file.close()
+            raise
 
     def log(self, group: str, row: Mapping[str, Any]) -> None:
         """Write one row.
@@ -70,16 +153,16 @@ class Tracker:
         line = {"time": round(time.time(), 3), "group": group, **row}
         self._file.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
         self._file.flush()
-        if self._wandb is not None:
-            self._wandb.log(group, row)
+        if self._runs is not None:
+            self._runs.log(group, row)
 
     def uses(self, artifact: Artifact[Any]) -> None:
         """Record that the run made or reused an artifact."""
-        if self._wandb is not None:
-            self._wandb.uses(artifact)
+        if self._runs is not None:
+            self._runs.uses(artifact)
 
     def done(self, stage: str, artifact: Artifact[Any], row: Mapping[str, Any]) -> None:
-        """Record that a stage is done: its cost, and for wandb its artifact and inputs.
+        """Record that a stage is done: its cost, and for the logger its artifact.
 
         Args:
             stage: Name of the stage as shown to the user: `count`, `lm bpe`.
@@ -88,13 +171,13 @@ class Tracker:
         """
         cost = {"stage": stage, "artifact": artifact.name, "reused": not artifact.fresh, "seconds": artifact.seconds}
         self.log("stages", {**cost, **row})
-        if self._wandb is not None:
-            self._wandb.done(stage, artifact, row)
+        if self._runs is not None:
+            self._runs.done(stage, artifact, row)
 
     def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Log a table to wandb; the report contains it already."""
-        if self._wandb is not None:
-            self._wandb.table(name, columns, rows)
+        """Log a table with the logger; the report contains it already."""
+        if self._runs is not None:
+            self._runs.table(name, columns, rows)
 
     def summary(self, values: Mapping[str, Any]) -> None:
         """Record the final numbers of the run."""
@@ -107,12 +190,12 @@ class Tracker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
-        if self._wandb is not None:
-            self._wandb.finish(failed=error is not None)
+        if self._runs is not None:
+            self._runs.finish(failed=error is not None)
 
 
 def tables(numbers: bytes) -> dict[str, tuple[list[str], list[list[Any]]]]:
-    """Return the tables of a `report.json` for wandb: columns and rows by name."""
+    """Return the tables of a `report.json` for the logger: columns and rows by name."""
     report = json.loads(numbers)
     columns = ["text", "id", "n_bytes", "n_words", "count"]
     words = [

@@ -1,10 +1,9 @@
-"""Logging to wandb: one group per experiment, one run per artifact, with the lineage of artifacts.
+"""Logging to wandb: one group per experiment, with one run per trained model and one of the pipeline.
 
-A group contains a main run (job type: the last requested stage) and a run for every stage that made something (job
-types `count`, `bpe`, `superbpe`, `shards`, `lm`, `evaluation`, `report`). Each logs its artifact and its inputs: with
-`use_artifact` when online, which draws the lineage from the corpus to the model, and always as `inputs` in its
-configuration, since wandb cannot look up artifacts offline. Metrics have the names that other projects use:
-`train/loss` (nats per token), `val/bpb`, `total_training_flops`.
+The pipeline's run (job type: the last requested stage) has the figures of tokenizers, shards, comparisons and the
+report; a model's run (job type `lm`) has its training curve and its scores. Each logs the artifacts that it made, and
+their inputs: with `use_artifact` when online, which draws the lineage from the corpus to the model, and always in the
+metadata of the artifact, since wandb cannot look up artifacts offline.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import wandb
 
+from experiments.logging.tracking import AXES, MODELS, pipeline_metrics, stage_metrics, training_metrics
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,17 +27,6 @@ if TYPE_CHECKING:
 _TYPES = {"count": "counts", "lm": "model", "shards": "dataset"}
 # Too large to upload: wandb gets a reference.
 _BY_REFERENCE = ("corpus", "count", "shards", "trunk")
-# Names of training metrics that do not become `train/NAME`, and the axes of plots.
-_TRAINING = {
-    "train_bits_per_byte": "train/bpb",
-    "tokens_per_second": "train/tok_per_sec",
-    "flops": "total_training_flops",
-    "seconds": "total_training_time",
-    "step": "step",
-    "bytes_seen": "bytes_seen",
-    "tokens_seen": "tokens_seen",
-}
-_JUDGING = {"bits_per_byte": "val/bpb"}
 
 
 class WandbRuns:
@@ -45,7 +34,7 @@ class WandbRuns:
 
     Args:
         folder: Parent of wandb's folder.
-        mode: `offline` or `online`.
+        logger: `wandb` or `wandb-offline`.
         project: Name of the project.
         config: The resolved configuration.
         labels: Names of the runs.
@@ -54,20 +43,22 @@ class WandbRuns:
         UserError: If wandb does not start.
     """
 
-    def __init__(self, folder: Path, mode: str, project: str, config: Mapping[str, Any], labels: Labels) -> None:
+    def __init__(self, folder: Path, logger: str, project: str, config: Mapping[str, Any], labels: Labels) -> None:
+        mode = "online" if logger == "wandb" else "offline"
         # Otherwise wandb prompts on the terminal.
         os.environ.setdefault("WANDB_SILENT", "true" if mode == "offline" else "false")
         self._settings: dict[str, Any] = {"project": project, "mode": mode, "dir": folder, "group": labels.group}
         self._online, self._labels = mode == "online", labels
         self._seen: dict[str, Artifact[Any]] = {}
-        self._logged: set[str] = set()
+        self._logged: dict[str, Any] = {}  # runs by the artifact that they logged
         self._models: dict[str, Any] = {}
-        self._failed = False
         self._corpus = dict(config.get("corpus", {}))
         try:
             self._main = self._start(labels.job_type, labels.name, config)
         except wandb.errors.Error as error:
-            raise UserError(f"wandb={mode}: {error}; log in with `wandb login`, or use wandb=offline") from None
+            raise UserError(
+                f"logger={logger}: {error}; log in with `wandb login`, or use logger=wandb-offline"
+            ) from None
 
     def _start(self, job_type: str, name: str, config: Mapping[str, Any]) -> Any:
         # Several runs are open at a time: a model's run stays open during its evaluation.
@@ -77,17 +68,14 @@ class WandbRuns:
         """Log one row: training metrics as history of the model's run, everything else in the main run's summary."""
         kind, _, key = group.partition("/")
         if kind == "lm":
-            run = self._model(key)
-            run.log({_TRAINING.get(name, f"train/{name}"): value for name, value in row.items()})
-        elif kind != "stages":
-            pair = f"{row['b']}-{row['a']}/" if kind == "comparison" and "a" in row else ""
-            under = "" if kind == "summary" else f"{group}/{pair}"
-            self._main.summary.update({under + n.replace("bits_per_byte", "val/bpb"): v for n, v in row.items()})
+            self._model(key).log(training_metrics(row))
+        else:
+            self._main.summary.update(pipeline_metrics(group, row))
 
     def _model(self, key: str) -> Any:
         if key not in self._models:
             run = self._models[key] = self._start("lm", f"{self._labels.name} {key}", {"tokenizer": key})
-            for axis in ("step", "bytes_seen", "tokens_seen", "total_training_flops"):
+            for axis in AXES:
                 run.define_metric(axis)
             run.define_metric("*", step_metric="bytes_seen")
         return self._models[key]
@@ -99,23 +87,20 @@ class WandbRuns:
             self._seen[artifact.hash] = artifact
 
     def done(self, stage: str, artifact: Artifact[Any], row: Mapping[str, Any]) -> None:
-        """Log the artifacts of a stage in its own run; evaluated models get their scores."""
+        """Log the artifacts and metrics of a stage; those of models and their scores in the model's run."""
         kind, key = artifact.manifest.stage, stage.partition(" ")[2]
-        if kind == "evaluation":
-            scores = {_JUDGING.get(name, f"val/{name}"): value for name, value in row.items()}
-            run = self._models.get(key, self._main)
-            run.summary.update(scores if key in self._models else {f"{key}/{n}": v for n, v in scores.items()})
+        metrics = stage_metrics(stage, artifact, row)
+        run = self._main
+        if (kind in MODELS and artifact.fresh) or (kind == "evaluation" and key in self._models):
+            run = self._model(key)
+        elif kind in (*MODELS, "evaluation"):  # of a model that an earlier run trained
+            metrics = {f"{key}/{name}": value for name, value in metrics.items()}
+        run.summary.update(metrics)
         new = [a for a in self._seen.values() if a.fresh and a.name not in self._logged]
-        if not new:
-            if self._online:
-                self._use(self._main, artifact)
-            return
-        run = self._model(key) if kind == "lm" else self._start(kind, f"{self._labels.name} {stage}", {})
         for made in new:
             self._log_artifact(run, made)
-        run.summary.update({"seconds": artifact.seconds, **({} if kind == "evaluation" else row)})
-        if kind != "lm":
-            run.finish()
+        if not new:
+            self._use(run, artifact)
 
     def _log_artifact(self, run: Any, made: Artifact[Any]) -> None:
         stage, inputs = made.manifest.stage, made.manifest.inputs
@@ -125,8 +110,15 @@ class WandbRuns:
             elif name == "corpus":
                 self._use_corpus(run, hash_)
         named = {n: {"hash": h, "artifact": self._seen[h].name if h in self._seen else None} for n, h in inputs.items()}
-        run.config.update({stage: made.manifest.config, "inputs": named}, allow_val_change=True)
-        metadata = {"hash": made.hash, "inputs": named, "contents": made.contents.save(), "seconds": made.seconds}
+        if run is not self._main:
+            run.config.update({stage: {**made.manifest.config, "inputs": named}}, allow_val_change=True)
+        metadata = {
+            "config": made.manifest.config,
+            "hash": made.hash,
+            "inputs": named,
+            "contents": made.contents.save(),
+            "seconds": made.seconds,
+        }
         artifact = wandb.Artifact(made.name, _TYPES.get(stage, stage), metadata=json.loads(json.dumps(metadata)))
         if stage in _BY_REFERENCE:
             artifact.add_reference(made.path.resolve().as_uri(), checksum=False)
@@ -136,7 +128,7 @@ class WandbRuns:
         logged = run.log_artifact(artifact)
         if self._online:
             logged.wait()  # the next stage refers to it
-        self._logged.add(made.name)
+        self._logged[made.name] = run
 
     def _use_corpus(self, run: Any, hash_: str) -> None:
         """Log the corpus as an input of a run. It is not an artifact folder, so wandb gets its configuration."""
@@ -148,13 +140,13 @@ class WandbRuns:
             logged = self._main.log_artifact(corpus)
             if self._online:
                 logged.wait()
-            self._logged.add(name)
-        if self._online:
+            self._logged[name] = self._main
+        if self._online and run is not self._main:
             run.use_artifact(f"{name}:latest")
 
     def _use(self, run: Any, used: Artifact[Any]) -> None:
-        """Log an input of a run. wandb does not know artifacts that were made with wandb=off."""
-        if not self._online:
+        """Log an input of a run that another run made. wandb does not know artifacts that were made without it."""
+        if not self._online or self._logged.get(used.name) is run:
             return
         try:
             run.use_artifact(f"{used.name}:latest")

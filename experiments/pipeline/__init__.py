@@ -70,10 +70,10 @@ def run(
     Args:
         config: The experiment.
         until: The last stage to run, one of `STAGES`.
-        folder: Folder for this run's own files: `metrics.jsonl`, wandb's files and the page of a ladder of budgets.
+        folder: Folder for this run's own files: `metrics.jsonl`, the logger's files, the page of a ladder of budgets.
         reporter: Shows the progress; None for the terminal.
         on_artifact: Called with every artifact that the run makes or reuses.
-        labels: Names of the run in wandb.
+        labels: Names of the run in the logger.
 
     Raises:
         UserError: If something is wrong that the user can fix.
@@ -99,7 +99,7 @@ def run(
     with (
         registry.running(store, folder),
         warnings.catch_warnings(),
-        Tracker(folder, config.wandb, config.project, dataclasses.asdict(config), labels) as tracker,
+        Tracker(folder, config.logger, config.project, dataclasses.asdict(config), labels) as tracker,
     ):
         for name in store.clean():
             shown.say(f"removed leftovers of {name} from a killed process", style="dim")
@@ -224,7 +224,7 @@ def _report(context: Context, corpus: Text, result: Result) -> Path:
     from experiments.stages import reporting
 
     artifact = reporting.report(context, corpus, result)
-    if context.config.wandb != "off":
+    if context.config.logger != "none":
         for name, (columns, rows) in tables((artifact.path / reporting.NUMBERS).read_bytes()).items():
             context.tracker.table(name, columns, rows)
     return artifact.path / reporting.PAGE

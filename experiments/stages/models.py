@@ -87,7 +87,7 @@ def shard(
     found = artifact.contents
     density = found.bytes_per_token
     what = f"{split}: {si(found.n_tokens)} tokens of {si(found.n_bytes)}B, {density:.3f} bytes per token"
-    context.done(stage, artifact, what, {"split": split, "bytes_per_token": density})
+    context.done(stage, artifact, what, {f"{split}_bytes_per_token": density})
     return artifact
 
 

@@ -22,7 +22,7 @@ from tokenizer.errors import UserError
         (["pattern=custom"], "pattern.regex"),
         (["pattern.name=gpt3"], "did you mean 'gpt2'"),
         (["pattern=custom", 'pattern.regex="(a"'], r"\(a"),
-        (["wandb=offlin"], "did you mean 'offline'"),
+        (["logger=tensorbord"], "did you mean 'tensorboard'"),
         (["bpe.vocab_size=200"], "use at least 257"),
         (["superbpe.transition=9000"], "transition at 9000"),
         (["superbpe.transition=1.5"], "transition=1.5 is neither a fraction"),
@@ -41,7 +41,7 @@ def test_a_mistake_is_one_line_with_its_remedy(overrides: list[str], message: st
 
 
 def test_a_sweep_is_checked_value_by_value() -> None:
-    assert check(["superbpe.transition=0.7,0.8", "wandb=off"], sweep=True) == {"superbpe.transition": ["0.7", "0.8"]}
+    assert check(["superbpe.transition=0.7,0.8", "logger=none"], sweep=True) == {"superbpe.transition": ["0.7", "0.8"]}
     with pytest.raises(UserError, match=r"1\.8"):
         check(["superbpe.transition=0.7,1.8"], sweep=True)
 

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from experiments.cli.compose import load
+from experiments.logging import tracking
 from experiments.logging.tracking import Labels, Tracker, tables
 from experiments.results import Folder
 from experiments.store.artifacts import Artifact
 from experiments.store.manifest import Manifest
 from tests.experiments.report.sample import sample_report
+from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
 def test_rows_are_json_lines_and_wandb_is_not_imported(tmp_path: Path) -> None:
     loaded = "wandb" in sys.modules
-    with Tracker(tmp_path, "off", "p", {}) as tracker:
+    with Tracker(tmp_path, "none", "p", {}) as tracker:
         tracker.log("lm/bpe", {"bytes_seen": 10, "loss": 1.5})
         tracker.summary({"bits_per_byte": 1.2})
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
@@ -107,7 +110,7 @@ def _made(folder: Path, stage: str, name: str, inputs: dict[str, str], *, fresh:
     return Artifact(folder / name, manifest, Folder(), fresh)
 
 
-def _work(folder: Path, mode: str) -> None:
+def _work(folder: Path, logger: str) -> None:
     """A run that finds its counts, and makes the rest."""
     count = _made(folder, "count", "count-1", {"corpus": "c" * 64}, fresh=False)
     record = _made(folder, "bpe", "bpe-1", {"counts": "hash of count-1"})
@@ -116,11 +119,11 @@ def _work(folder: Path, mode: str) -> None:
     model = _made(folder, "lm", "lm-1", {"shards": "hash of shards-1"})
     judged = _made(folder, "evaluation", "evaluation-1", {"lm": "hash of lm-1"})
     config = {"corpus": {"paths": ["a.jsonl"]}}
-    with Tracker(folder, mode, "p", config, Labels("day/sweep", "t=0.8", "pipeline")) as tracker:
+    with Tracker(folder, logger, "p", config, Labels("day/sweep", "t=0.8", "pipeline")) as tracker:
         for stage, *artifacts in (("count", count), ("bpe", tokenizer, record), ("shards bpe", shards)):
             for artifact in artifacts:
                 tracker.uses(artifact)
-            tracker.done(stage, artifacts[-1], {})
+            tracker.done(stage, artifacts[-1], {"train_bytes_per_token": 4.5} if stage == "shards bpe" else {})
         tracker.log("lm/bpe", {"loss": 2.0, "train_bits_per_byte": 1.0, "bytes_seen": 10, "step": 1})
         tracker.uses(model)
         tracker.done("lm bpe", model, {})
@@ -131,19 +134,21 @@ def _work(folder: Path, mode: str) -> None:
         tracker.summary({"bpe/val/bpb": 1.25})
 
 
-@pytest.mark.parametrize("mode", ["offline", "online"])
-def test_wandb_gets_a_run_for_everything_made_with_its_lineage(
-    tmp_path: Path, started: list[FakeRun], mode: str
+@pytest.mark.parametrize("logger", ["wandb-offline", "wandb"])
+def test_wandb_gets_a_run_of_the_pipeline_and_one_per_model_with_their_lineage(
+    tmp_path: Path, started: list[FakeRun], logger: str
 ) -> None:
-    _work(tmp_path, mode)
+    _work(tmp_path, logger)
     runs = {run.settings["job_type"]: run for run in started}
-    assert list(runs) == ["pipeline", "bpe", "shards", "lm", "evaluation"]  # nothing for counts that were there
+    assert [run.settings["job_type"] for run in started] == ["pipeline", "lm"]
     assert {run.settings["group"] for run in started} == {"day/sweep"}
     assert all(run.finished == 0 for run in started)
     assert runs["lm"].history == [{"train/loss": 2.0, "train/bpb": 1.0, "bytes_seen": 10, "step": 1}]
     assert runs["lm"].summary["val/bpb"] == 1.25
     assert runs["lm"].summary["val/bytes_per_token"] == 4.0
+    assert runs["lm"].summary["seconds"] == 1.5
     assert runs["pipeline"].summary["comparison/difference"] == -0.1
+    assert runs["pipeline"].summary["shards/bpe/train_bytes_per_token"] == 4.5
     assert runs["pipeline"].history == [{"superwords": (["text"], [[" of the"]])}]
     logged = {artifact.name: artifact for run in started for artifact in run.logged}
     assert {name: artifact.type for name, artifact in logged.items()} == {
@@ -156,20 +161,46 @@ def test_wandb_gets_a_run_for_everything_made_with_its_lineage(
     }
     assert logged["shards-1"].content == ("reference", (tmp_path / "shards-1").as_uri())
     assert logged["lm-1"].content == ("files", str(tmp_path / "lm-1"))
-    inputs = runs["lm"].settings["config"]["inputs"]
+    inputs = runs["lm"].settings["config"]["lm"]["inputs"]
     assert inputs == {"shards": {"hash": "hash of shards-1", "artifact": "shards-1"}}
     used = {job: run.used for job, run in runs.items() if run.used}
     assert used == (
         {}
-        if mode == "offline"
+        if logger == "wandb-offline"
         else {
-            "pipeline": ["count-1:latest"],
-            "bpe": ["count-1:latest", "count-1:latest"],
-            "shards": ["tokenizer-1:latest", f"corpus-{'c' * 12}:latest"],
+            "pipeline": ["count-1:latest"] * 3,  # as the stage, and as the input of two artifacts
             "lm": ["shards-1:latest"],
-            "evaluation": ["lm-1:latest"],
         }
     )
+
+
+def test_tensorboard_gets_a_folder_of_the_pipeline_and_one_per_model(tmp_path: Path) -> None:
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    _work(tmp_path, "tensorboard")
+    found = {path.name: events.EventAccumulator(str(path)).Reload() for path in (tmp_path / "tensorboard").iterdir()}
+    assert set(found) == {"pipeline", "bpe"}
+    (loss,) = found["bpe"].Scalars("train/loss")
+    assert (loss.step, loss.value) == (1, 2.0)
+    assert found["bpe"].Scalars("val/bpb")[0].value == 1.25
+    assert found["pipeline"].Scalars("shards/bpe/train_bytes_per_token")[0].value == 4.5
+    assert found["pipeline"].Scalars("comparison/difference")[0].value == pytest.approx(-0.1)
+    texts = {
+        tag: found["pipeline"].Tensors(tag)[0].tensor_proto.string_val[0] for tag in found["pipeline"].Tags()["tensors"]
+    }
+    assert b" of the" in texts["superwords/text_summary"]
+    assert b"a.jsonl" in texts["config/text_summary"]
+
+
+def test_a_missing_logger_is_one_line_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracking, "find_spec", lambda _: None)
+    with pytest.raises(UserError, match=r"pip install 'superbpe-framework\[tensorboard\]'"):
+        load(["logger=tensorboard"])
+
+
+@pytest.mark.parametrize(("old", "new"), [("off", "none"), ("offline", "wandb-offline"), ("online", "wandb")])
+def test_the_old_key_still_works(old: str, new: str) -> None:
+    with pytest.warns(FutureWarning, match=f"is now logger={new}"):
+        assert load([f"wandb={old}"]).logger == new
 
 
 def test_tables_are_those_of_the_report() -> None:
@@ -184,13 +215,11 @@ def test_tables_are_those_of_the_report() -> None:
 def test_the_real_wandb_offline(tiny: list[str], tmp_path: Path) -> None:
     """The whole pipeline with the real library, which writes runs that can be synced later."""
     own = {f"WANDB_{name}_DIR": str(tmp_path / name) for name in ("CACHE", "CONFIG", "DATA")}
-    command = [sys.executable, "-m", "experiments.pipeline", *tiny, "wandb=offline"]
+    command = [sys.executable, "-m", "experiments.pipeline", *tiny, "logger=wandb-offline"]
     done = subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = list((tmp_path / "outputs" / "wandb").glob("offline-run-*/*.wandb"))
-    # The whole; counts, two tokenizers, what is known of documents, their overlap with the training text, four sets of
-    # shards, two models, two evaluations, the report.
-    assert len(found) == 1 + 1 + 2 + 1 + 1 + 4 + 2 + 2 + 1
+    assert len(found) == 1 + 2  # the pipeline, two models
     contents = b"".join(path.read_bytes() for path in found)
     for expected in (b"val/bpb", b"train/loss", b"total_training_flops", b"superwords", b"tokenizer-"):
         assert expected in contents
