@@ -125,7 +125,7 @@ def _extend(arguments: argparse.Namespace, reporter: Reporter) -> None:
         new = len(extended.merge_ids) - extended.n_phase1_merges
         reporter.say(f"{new} superword merges, {len(extended.superword_ids())} superwords")
     else:
-        reporter.say(training_summary(extended))
+        reporter.detail(training_summary(extended))
     reporter.say(f"{extended!r}: {folder}")
 
 

@@ -86,7 +86,7 @@ def _run(arguments: argparse.Namespace) -> None:
         tokenizer = train_bpe(
             counts, arguments.vocab_size, special_tokens=arguments.special, progress=reporter.progress
         )
-    reporter.say(training_summary(tokenizer))
+    reporter.detail(training_summary(tokenizer))
     if arguments.superbpe:
         with reporter.stage("phase 2"):
             tokenizer = train_superbpe(

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import errno
 import logging
-import math
+import threading
 import time
+from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
-    ProgressColumn,
     SpinnerColumn,
-    Task,
     TextColumn,
-    TimeRemainingColumn,
+    TimeElapsedColumn,
 )
 from rich.table import Table
 from rich.text import Text
@@ -27,16 +26,20 @@ from tokenizer.errors import UserError
 from tokenizer.train.summary import summary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from experiments.results import Phase2Training
     from superbpe.inspection.history import Progressed
     from tokenizer.tokenizer import Tokenizer
 
-# Seconds before a progress bar appears.
-_PATIENCE = 1.0
-# Seconds between progress lines when the output is not a terminal.
-_QUIET_INTERVAL = 15.0
+# Seconds between progress lines when the output is not a terminal, and between checks whether one is due.
+_QUIET_INTERVAL, _TICK = 15.0, 1.0
+# Seconds over which speed is measured, and between two measurements.
+_WINDOW, _SPACING = 30.0, 0.5
+# Seconds of measurement before an estimate of the whole run.
+_SETTLING = 3.0
+
+_logger = logging.getLogger(__name__)
 
 console = Console(highlight=False)
 stderr = Console(stderr=True, highlight=False)
@@ -171,15 +174,42 @@ def superword_summary(training: Phase2Training, early: Sequence[Progressed]) -> 
     return [f"{cut}; the last merge occurred {training.last_count:,} times", saved]
 
 
-class _Rate(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        total = f"/{si(task.total)}" if task.total else ""
-        rate = f", {si(task.speed)}/s" if task.speed else ""
-        return Text(f"{si(task.completed)}{total}{rate}", style="cyan")
+class Pace:
+    """Recent speed of a count that grows."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, float]] = deque()
+
+    def add(self, done: float) -> None:
+        """Record the count at this time."""
+        now = time.monotonic()
+        if len(self._samples) > 1 and now - self._samples[-2][0] < _SPACING:
+            self._samples.pop()
+        self._samples.append((now, done))
+        while len(self._samples) > 2 and now - self._samples[1][0] >= _WINDOW:
+            self._samples.popleft()
+
+    @property
+    def rate(self) -> float:
+        """Growth per second over about the last `_WINDOW` seconds; 0 if it is not known yet."""
+        if self._seconds < _SPACING:
+            return 0.0
+        return max(self._samples[-1][1] - self._samples[0][1], 0) / self._seconds
+
+    @property
+    def settled(self) -> bool:
+        """Whether enough was measured for an estimate."""
+        return self._seconds >= _SETTLING
+
+    @property
+    def _seconds(self) -> float:
+        return self._samples[-1][0] - self._samples[0][0] if self._samples else 0.0
 
 
 class Reporter:
     """Shows the progress of one run's stages; `progress` is the callback for the other packages.
+
+    Everything that is printed also goes to the log, and `detail` goes only there.
 
     Args:
         target: Where to write. A terminal gets progress bars, anything else an occasional line.
@@ -190,65 +220,148 @@ class Reporter:
     def __init__(self, target: Console = console, *, prefix: str = "", bars: bool = True) -> None:
         self._console = target
         self._prefix, self._may_draw = prefix, bars and target.is_terminal
-        self._bars: Progress | None = None
-        self._tasks: dict[str, Any] = {}
+        self._plan: dict[str, str] = {}
+        self._at = ""
+        self._announced = True
+        self._reused: list[str] = []
+        self._lock = threading.RLock()
         self._stage = ""
-        self._started: dict[str, tuple[float, int]] = {}
-        self._spoke = math.inf  # no progress lines outside a stage
+        self._note = self._outlook = ""
+        self._began = self._spoke = 0.0
+        self._bars: Progress | None = None
+        self._what, self._done, self._pace = "", 0, Pace()
+        self._total: int | None = None
+
+    def plan(self, stages: Mapping[str, str]) -> None:
+        """Announce the stages of the run, as titles by key; `enter` then names the current one."""
+        self._plan = dict(stages)
+
+    def enter(self, key: str) -> None:
+        """Enter a stage of the plan. Its title is printed when something is made for it (`building`)."""
+        if key in self._plan and key != self._at:
+            self._at, self._announced = key, False
+
+    def building(self) -> None:
+        """Something is being made for the current stage; print its title if this is the first."""
+        if not self._announced:
+            self._announced = True
+            number = list(self._plan).index(self._at) + 1
+            self.say(f"Stage {number} of {len(self._plan)}: {self._plan[self._at]}", style="bold")
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Show the progress of one stage while the block runs."""
-        self._tasks, self._started, self._stage, self._spoke = {}, {}, name, time.monotonic()
-        if not self._may_draw:
-            yield
-            return
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(24),
-            _Rate(),
-            TimeRemainingColumn(compact=True),
-        )
-        with Progress(*columns, console=self._console, transient=True) as self._bars:
-            self._tasks[""] = self._bars.add_task(name, total=None)
-            yield
-        self._bars = None
+        """Show the progress of one step while the block runs, at least every `_QUIET_INTERVAL` seconds."""
+        with self._lock:
+            self._stage, self._began, self._note = name, time.monotonic(), ""
+            self._spoke, self._outlook = self._began, ""
+            self._reset("", 0, None)
+        try:
+            if self._may_draw:
+                columns = (
+                    SpinnerColumn(),
+                    TextColumn("{task.description}", markup=False),
+                    BarColumn(12),
+                    TextColumn("{task.fields[status]}", markup=False, style="cyan"),
+                    TimeElapsedColumn(),
+                )
+                with Progress(*columns, console=self._console, transient=True) as self._bars:
+                    self._task = self._bars.add_task(name, total=None, status="")
+                    yield
+            else:
+                with _every(_TICK, self.tick):
+                    yield
+        finally:
+            self._bars, self._stage = None, ""
 
     def progress(self, what: str, done: int, total: int | None) -> None:
         """Report that `done` of `total` (None: unknown) units of `what` are done."""
-        now = time.monotonic()
-        start, before = self._started.setdefault(what, (now, done))  # a resumed stage does not start at 0
-        if self._bars is not None:
-            if what not in self._tasks and (now - start > _PATIENCE or done == 0):
-                self._bars.update(self._tasks[""], visible=False)
-                self._tasks[what] = self._bars.add_task(f"{self._stage}: {what}", total=total)
-            if what in self._tasks:
-                self._bars.update(self._tasks[what], completed=done, total=total)
-        elif now - self._spoke > _QUIET_INTERVAL and done:
-            self._spoke = now
-            rate = (done - before) / max(now - start, 1e-9)
-            left = f", {duration((total - done) / rate)} left" if total and rate else ""
-            of = f" of {si(total)}" if total else ""
-            self.say(f"  {self._stage}: {what} {si(done)}{of}, {si(rate)}/s{left}")
+        with self._lock:
+            if what != self._what or done < self._done:
+                self._reset(what, done, total)
+            self._done, self._total = done, total
+            self._pace.add(done)
+            if self._bars is not None:
+                self._bars.update(
+                    self._task,
+                    description=f"{self._stage}: {what}",
+                    completed=done,
+                    total=total,
+                    status=self._status("/"),
+                )
+            self.tick()
+
+    def note(self, text: str) -> None:
+        """Show a text beside the rate, such as the loss, until the step ends or the text is replaced."""
+        self._note = text
+
+    def outlook(self, text: str) -> None:
+        """Show what is known about the whole run after the time left of this step, until it ends."""
+        self._outlook = text
+
+    def tick(self) -> None:
+        """Without a terminal, print a line if none was printed for `_QUIET_INTERVAL` seconds."""
+        with self._lock:
+            now = time.monotonic()
+            if not self._stage or self._may_draw or now - self._spoke <= _QUIET_INTERVAL:
+                return
+            if self._what:
+                self.say(f"  {self._stage}: {self._what} {self._status(' of ')}")
+            else:
+                self.say(f"  {self._stage}: {duration(now - self._began)} so far")
+
+    def _reset(self, what: str, done: int, total: int | None) -> None:
+        self._what, self._done, self._total, self._pace = what, done, total, Pace()
+
+    def _status(self, of: str) -> str:
+        """Amount, rate, notes and time left."""
+        rate = self._pace.rate
+        left = f"{duration((self._total - self._done) / rate)} left" if self._total and rate else ""
+        parts = [
+            f"{si(self._done)}{of}{si(self._total)}" if self._total else si(self._done),
+            f"{si(rate)}/s" if rate else "",
+            self._note,
+            left,
+            self._outlook,
+        ]
+        return ", ".join(filter(None, parts))
 
     def say(self, text: str, style: str = "") -> None:
         """Print one line, never wrapped."""
         if self._prefix and not text:
             return
-        self._console.print(Text(f"{self._prefix}{text}", style=style), soft_wrap=True)
+        self._print(Text(f"{self._prefix}{text}", style=style))
+
+    def detail(self, text: str) -> None:
+        """Write a line that only a developer needs to the log."""
+        _logger.info(text.strip())
 
     def line(self, stage: str, *, fresh: bool, seconds: float, artifact: str, what: str) -> None:
-        """Print that a stage is done: run now, or reused."""
+        """Print that a step is done. Reused steps share a line, except those of the last stage, which was asked for."""
         mark, took = ("✓", duration(seconds)) if fresh else ("·", "reused")
         text = Text.assemble(
             self._prefix, (f"{mark} ", "green" if fresh else "dim"), (f"{stage:<25}", "bold"), (f"{took:>12}  ", ""),
             (f"{artifact:<26} ", "dim"), what,
         )  # fmt: skip
-        self._console.print(text, soft_wrap=True)
+        if not fresh and self._plan and self._at != list(self._plan)[-1]:
+            self._reused.append(stage)
+            self.detail(text.plain)
+        else:
+            self._print(text)
+
+    def _print(self, text: Text) -> None:
+        """Print and log a line, after the names of the steps that were reused before it."""
+        with self._lock:
+            if self._reused:
+                names, self._reused = dict.fromkeys(self._reused), []
+                self._print(Text(f"{self._prefix}· reused: {', '.join(names)}", style="dim"))
+            self._spoke = time.monotonic()
+            self._console.print(text, soft_wrap=True)
+            self.detail(text.plain)
 
     def table(self, title: str, header: list[str], rows: list[list[str]]) -> None:
         """Print a table with the first column left-aligned. Print nothing if lines have a prefix."""
+        for line in [title, *(" | ".join(row) for row in (header, *rows))]:
+            self.detail(line)
         if self._prefix:
             return
         # Names may contain brackets, which are markup in plain strings.
@@ -258,6 +371,24 @@ class Reporter:
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))
         self._console.print(table)
+
+
+@contextmanager
+def _every(seconds: float, action: Callable[[], None]) -> Iterator[None]:
+    """Call a function at this interval on another thread while the block runs."""
+    ended = threading.Event()
+
+    def loop() -> None:
+        while not ended.wait(seconds):
+            action()
+
+    thread = threading.Thread(target=loop, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 class ConsoleHandler(logging.Handler):

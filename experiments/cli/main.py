@@ -209,13 +209,17 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
     try:
         config = to_config(cfg, overrides)
         recorder.run.budgets, recorder.run.budget_unit = config.budget.rungs(), config.budget.unit
+        # Processes that share a terminal do not draw progress bars.
+        reporter = Reporter(prefix=f"[{number}] ", bars=False) if elsewhere else Reporter()
+        for handler in logging.root.handlers:
+            if isinstance(handler, logging.FileHandler):
+                reporter.say(f"log: {handler.baseFilename}", style="dim")
         with unmasked():
             outcome = pipeline.run(
                 config,
                 stage,
                 folder,
-                # Processes that share a terminal do not draw progress bars.
-                reporter=Reporter(prefix=f"[{number}] ", bars=False) if elsewhere else None,
+                reporter=reporter,
                 on_artifact=recorder.uses,
                 labels=_labels(folder, stage, cell),
             )

@@ -39,7 +39,16 @@ if TYPE_CHECKING:
     Pair = tuple[ArmTokenizer, Artifact[ShardsFolder]]
     """Tokenizer and training shards of an arm."""
 
-STAGES = ("count", "train_bpe", "train_superbpe", "shard_corpus", "train_lm", "evaluate", "report")
+_TITLES = {
+    "count": "read and count the text",
+    "train_bpe": "train BPE merges (phase 1)",
+    "train_superbpe": "train superwords (phase 2)",
+    "shard_corpus": "encode the text",
+    "train_lm": "train language models",
+    "evaluate": "evaluate the models on held-out text",
+    "report": "write the report",
+}
+STAGES = tuple(_TITLES)
 
 
 class Outcome(NamedTuple):
@@ -89,6 +98,7 @@ def run(
         Path(config.artifacts),
         on_wait=lambda name: shown.say(f"waiting: another process is making {name}"),
         on_use=use,
+        on_build=shown.building,
         verify=config.verify,
         progress=shown.progress,
     )
@@ -115,6 +125,9 @@ def _run(context: Context, last: int, folder: Path) -> Outcome:
 
         resolve_device(device)  # fails early if the device is missing
     arms = resolve_arms(context.config)
+    skipped = () if any(arm.recipe == "superbpe" for arm in arms) else ("train_superbpe",)
+    context.reporter.plan({stage: _TITLES[stage] for stage in STAGES[: last + 1] if stage not in skipped})
+    context.reporter.enter("count")
     corpus = text.prepare(context)
     tokenizers = make_tokenizers(context, corpus, arms, STAGES[: last + 1])
     if last < STAGES.index("shard_corpus"):
@@ -125,9 +138,11 @@ def _run(context: Context, last: int, folder: Path) -> Outcome:
 
 def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmTokenizer], folder: Path) -> Outcome:
     """Make the shards, models, scores and the report."""
-    from experiments.stages import contamination, evaluation, forecast, ladder, models, tuning, verdict
-    from experiments.stages.comparison import ArmModels
+    with context.reporter.stage("load PyTorch"):
+        from experiments.stages import contamination, evaluation, forecast, ladder, models, tuning, verdict
+        from experiments.stages.comparison import ArmModels
 
+    context.reporter.enter("shard_corpus")
     described = documents.describe(context, corpus)
     verdict.warn_of_few(context, described.contents.n_documents, len(described.contents.names.get("source", [])))
     overlap = contamination.measure(context, corpus)
@@ -141,7 +156,9 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
         return Outcome()
     pairs = list(zip(tokenizers, training, strict=True))
     # Plan before training, so that errors appear early.
-    ladders = [_planned(deep, pairs) for deep in context.depths()]
+    context.reporter.enter("train_lm")
+    with context.reporter.stage("plan the training"):
+        ladders = [_planned(deep, pairs) for deep in context.depths()]
     tuned = [tuning.tune(each.rungs[-1], pairs) for each in ladders]
     costs = []
     for each in ladders:
@@ -154,6 +171,7 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     trained = [_train(each, pairs, found, progress) for each, found in zip(ladders, tuned, strict=True)]
     if last < STAGES.index("evaluate"):
         return Outcome()
+    context.reporter.enter("evaluate")
     rungs: list[tuple[Context, Result]] = []
     for each, chosen, models_of in zip(ladders, tuned, trained, strict=True):
         for number, (rung, lms) in enumerate(zip(each.rungs, models_of, strict=True), 1):
@@ -166,6 +184,7 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     # The comparison at the largest budget shows one depth for all arms.
     shown, result = min(rungs[n_rungs - 1 :: n_rungs], key=lambda found: found[1].mean_loss)
     results = [each for _, each in rungs]
+    context.reporter.enter("report")
     page = _report(shown, corpus, result) if last >= STAGES.index("report") else None
     verdict.show(shown, result)
     if len(results) > 1:
@@ -214,8 +233,8 @@ def _train(
     for i, seeded in enumerate(ladder.rungs[-1].seeds()):
         for place, (arm, shards) in enumerate(pairs):
             plans = [rung[i][place].scaled(tuned[place].factor) for rung in ladder.plans]
-            made = models.train_lms(seeded, of_seed(arm, i), shards, plans, ladder.name)
-            progress.done(made)
+            made = models.train_lms(seeded, of_seed(arm, i), shards, plans, ladder.name, progress.row)
+            progress.done()
             by_arm[place].append(made)
     return [[[seed[number] for seed in of_arm] for of_arm in by_arm] for number in range(len(ladder.rungs))]
 

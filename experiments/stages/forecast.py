@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from experiments.cli.console import duration, si
+from experiments.cli.console import Pace, duration, si
+from experiments.results import TrainedModel
 from experiments.stages import budget
 from experiments.stages.documents import groupings
 from experiments.stages.models import open_shards
 from lm.evaluate.bits_per_byte import SOURCE
+from lm.model.device import resolve_device
 from lm.train.config import trained_steps
+from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from experiments.results import HeldoutDocuments, ShardsFolder, TrainedModel
+    from experiments.results import HeldoutDocuments, ShardsFolder
     from experiments.stages.context import Context
     from experiments.stages.tokenizers import ArmTokenizer
     from experiments.store.artifacts import Artifact
@@ -81,25 +84,62 @@ def cost(context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder], pl
 
 
 class Training:
-    """Says what the training of all arms and seeds will cost, and after each of them, how long the rest will take."""
+    """Says what the training of all arms and seeds will cost, and while it runs, how long the rest will take.
+
+    The first estimate uses the speed of the last model that was trained on this device. If there is none, it follows
+    when the first steps have been measured.
+    """
 
     def __init__(self, context: Context, costs: Sequence[Cost]) -> None:
-        self._context = context
+        self._reporter = context.reporter
         self._left = [each.flops for each in costs]
-        self._flops = self._seconds = 0.0
-        self._started = time.monotonic()
+        self._pace, self._measured, self._of_arm, self._last = Pace(), 0.0, 0.0, ("", 0)
         n = sum(each.n_models for each in costs)
-        context.reporter.say(
+        self._several = n > 1
+        speed = last_speed(context)
+        self._announced = speed is not None
+        self._reporter.say(
             f"{n} language model{'s' if n > 1 else ''}: {si(sum(self._left))} training FLOPs, "
             f"{si(sum(each.n_bytes for each in costs))}B on disk"
+            + (f", about {duration(sum(self._left) / speed)} at the speed of the last model" if speed else "")
         )
 
-    def done(self, models: Sequence[Artifact[TrainedModel]]) -> None:
+    def row(self, stage: str, row: Mapping[str, Any]) -> None:
+        """Take note of a row of training metrics: the speed, and the time left of all models.
+
+        Args:
+            stage: Name of the run.
+            row: The row. FLOPs of a run are in proportion to its steps.
+        """
+        steps = row["step"] - self._last[1] if stage == self._last[0] else 1  # a resumed run does not start at 0
+        self._last = (stage, row["step"])
+        flops = steps * row["flops"] / row["step"]
+        self._measured, self._of_arm = self._measured + flops, self._of_arm + flops
+        self._pace.add(self._measured)
+        if not self._pace.settled:
+            return
+        left = duration(max(sum(self._left) - self._of_arm, 0) / self._pace.rate)
+        if not self._announced:
+            self._announced = True
+            self._reporter.say(f"  training will take about {left} by the speed of the first steps")
+        if self._several:
+            self._reporter.outlook(f"about {left} for all models")
+
+    def done(self) -> None:
         """The models of the next arm and seed are trained."""
-        flops, now = self._left.pop(0), time.monotonic()
-        seconds, self._started = now - self._started, now
-        if all(model.fresh for model in models):
-            self._flops, self._seconds = self._flops + flops, self._seconds + seconds
-        if self._left and self._flops:
-            left = duration(sum(self._left) * self._seconds / self._flops)
-            self._context.reporter.say(f"  about {left} of training left", style="dim")
+        self._left.pop(0)
+        self._of_arm = 0.0
+        if self._left and self._pace.rate:
+            self._reporter.say(f"  about {duration(sum(self._left) / self._pace.rate)} of training left", style="dim")
+
+
+def last_speed(context: Context) -> float | None:
+    """FLOPs per second of the model that was trained last on this device; None if there is none."""
+    device = str(resolve_device(context.config.lm.train.device))
+    names = context.store.names("lm-")
+    for name in sorted(names, key=lambda name: (context.store.root / name).stat().st_mtime, reverse=True):
+        with suppress(UserError):  # a damaged model is reported where it is used
+            model = context.store.find(name, TrainedModel)
+            if model is not None and model.contents.summary.device == device and model.contents.summary.seconds:
+                return model.contents.summary.flops / model.contents.summary.seconds
+    return None

@@ -40,6 +40,7 @@ def make_tokenizers(context: Context, corpus: Text, arms: Sequence[Arm], stages:
     if "train_bpe" not in stages:
         return []
     found |= {arm.name: bytes_only(context, arm) for arm in arms if arm.recipe == "bytes"}
+    context.reporter.enter("train_bpe")
     lists: dict[str, phase1.MergeList] = {}
     for family in families:
         stage = "phase1" if len(families) == 1 else f"phase1 {family.arms[0].name}"
@@ -49,6 +50,7 @@ def make_tokenizers(context: Context, corpus: Text, arms: Sequence[Arm], stages:
         if arm.recipe == "bpe":
             found[arm.name] = phase1.cut(context, arm, lists[arm.name])
         elif "train_superbpe" in stages:
+            context.reporter.enter("train_superbpe")
             found[arm.name] = phase2.train(context, arm, sources.mixture(arm), lists[arm.name])
     return [_with_settings(context, arm, found[arm.name]) for arm in arms if arm.name in found]
 

@@ -21,7 +21,7 @@ from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from experiments.stages.context import Context
@@ -114,6 +114,7 @@ def train_lms(
     shards: Artifact[ShardsFolder],
     plans: Sequence[TrainConfig],
     depth: str = "",
+    on_row: Callable[[str, Mapping[str, Any]], None] | None = None,
 ) -> list[Artifact[TrainedModel]]:
     """Train one language model per rung of the ladder of budgets; an interrupted run resumes from its checkpoint.
 
@@ -126,6 +127,7 @@ def train_lms(
         shards: Shards of the training text.
         plans: Training settings of every rung, from `experiments.stages.budget.plan`, shortest first.
         depth: Name of the depth, if there are several.
+        on_row: Called with the name of the run and every row of its training metrics.
     """
     made: list[Artifact[TrainedModel]] = []
     trunk: Artifact[TrainedModel] | None = None
@@ -138,8 +140,8 @@ def train_lms(
             and config.trunk is not None
             and (_exists(context, shards, config.trunk, "trunk") or not _exists(context, shards, config, "lm"))
         ):
-            trunk = _train(context, arm, shards, config.trunk, f"trunk {name}", trunk)
-        made.append(_train(context, arm, shards, config, f"lm {name}", trunk if config.trunk else None))
+            trunk = _train(context, arm, shards, config.trunk, f"trunk {name}", trunk, on_row)
+        made.append(_train(context, arm, shards, config, f"lm {name}", trunk if config.trunk else None, on_row))
     return made
 
 
@@ -163,6 +165,7 @@ def _train(
     train_config: TrainConfig,
     stage: str,
     trunk: Artifact[TrainedModel] | None,
+    on_row: Callable[[str, Mapping[str, Any]], None] | None,
 ) -> Artifact[TrainedModel]:
     """Train one model.
 
@@ -173,6 +176,7 @@ def _train(
         train_config: Settings of this run.
         stage: `lm` or `trunk`, and a name for this model. A trunk keeps its last checkpoint.
         trunk: The run to start from, if any.
+        on_row: Called with the name of the run and every row of its training metrics.
     """
     model, kind = context.config.lm.model, stage.partition(" ")[0]
 
@@ -185,6 +189,9 @@ def _train(
 
             def log(row: dict[str, Any]) -> None:
                 file.write(json.dumps(row, allow_nan=False) + "\n")
+                context.reporter.note(f"loss {row['loss']:.3f}")
+                if on_row is not None:
+                    on_row(stage, row)
                 context.tracker.log(f"lm/{stage.partition(' ')[2]}", row)
 
             summary = train(

@@ -128,7 +128,7 @@ def train(context: Context, family: Family, stage: str) -> MergeList:
         tokenizer, artifact = load(context, record)
     context.done(stage, record, f"{artifact.name}, {len(tokenizer.merges):,} merges")
     if record.fresh:
-        context.reporter.say(f"  {training_summary(tokenizer)}", style="dim")
+        context.reporter.detail(training_summary(tokenizer))
     return MergeList(tokenizer, np.load(record.path / MERGE_COUNTS), record, family.counts)
 
 

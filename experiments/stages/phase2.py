@@ -88,7 +88,7 @@ def train(context: Context, arm: Arm, mixture: Mixture, phase1: MergeList) -> Ar
     context.done(arm.name, record, what)
     if record.fresh and found.training is not None:
         for line in superword_summary(found.training, found.early):
-            context.reporter.say(f"  {line}", style="dim")
+            context.reporter.detail(line)
     return ArmTokenizer(arm.name, arm.label, tokenizer, artifact, record, phase1.counts)
 
 

@@ -79,7 +79,8 @@ def prepare(context: Context) -> Text:
     if config.source == "files":
         corpus = Corpus(part(CorpusConfig, config))
         where = config.dataset or ", ".join(config.paths)
-        next(corpus.batches("heldout"))  # fails early if no document is held out
+        with context.reporter.stage("find held-out text"):
+            next(corpus.batches("heldout"))  # fails early if no document is held out
         heldout = ", ".join(config.heldout_paths) or f"{config.heldout_fraction:g} of the documents, by hash"
         return Text(corpus, digest(corpus.identity()), [("corpus", where), ("held out", heldout)], None)
 

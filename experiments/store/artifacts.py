@@ -88,6 +88,7 @@ class Store:
         root: The folder; created with the first artifact.
         on_wait: Called with an artifact's name when another process is making it and this one has to wait.
         on_use: Called with every artifact that is made or reused.
+        on_build: Called when an artifact begins to be made.
         verify: When files are compared with their checksums.
         progress: Called while that takes place, as in `tokenizer.checksums.check_files`.
     """
@@ -98,12 +99,14 @@ class Store:
         *,
         on_wait: Callable[[str], None] | None = None,
         on_use: Callable[[Artifact[Any]], None] | None = None,
+        on_build: Callable[[], None] | None = None,
         verify: Verify = "once",
         progress: Callable[[str, int, int | None], None] | None = None,
     ) -> None:
         self.root = root
         self._on_wait = on_wait
         self._on_use = on_use
+        self._on_build = on_build
         self._verify = verify
         self._progress = progress
 
@@ -181,6 +184,8 @@ class Store:
             partial = self.root / f".{name}.{'resumable' if resumable else 'partial'}"
             if self._complete(partial) and (found := self.find(name, result)) is not None:
                 return found
+            if self._on_build is not None:
+                self._on_build()
             if not resumable:
                 shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(exist_ok=True)

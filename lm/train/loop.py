@@ -64,7 +64,7 @@ def train(
             train_bits_per_byte (text tokens of this step), bytes_seen, tokens_seen, flops, tokens_per_second,
             lr (the schedule's factor times `matrix_lr`), grad_norm (before clipping) and seconds; every
             `diagnostics_every` steps also with the entries of `lm.train.diagnostics`.
-        progress: Called after every step with ("train", steps done, steps).
+        progress: Called after every step with ("steps", steps done, steps).
 
     Returns:
         Parameters, FLOPs, text, tokens, steps and time.
@@ -124,7 +124,7 @@ def _train(
                     if log is not None and entry is not None:
                         log(entry)
                     if progress is not None:
-                        progress("train", trainer.step, config.steps)
+                        progress("steps", trainer.step, config.steps)
                     interrupt.pending = world.any(interrupt.pending)
                     if interrupt.pending or time.monotonic() - saved > config.checkpoint_seconds:
                         trainer.save_checkpoint()

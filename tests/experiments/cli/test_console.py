@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
+import threading
 
 import pytest
 from rich.console import Console
@@ -26,22 +28,83 @@ def test_duration(seconds: float, shown: str) -> None:
     assert duration(seconds) == shown
 
 
-def test_without_a_terminal_progress_is_occasional_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which only the test advances; nothing else prints."""
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(module, "_TICK", 3600.0)
+    return now
+
+
+def test_without_a_terminal_progress_is_occasional_lines(clock: list[float]) -> None:
     out = io.StringIO()
     reporter = Reporter(Console(file=out, width=40))
     with reporter.stage("count"):
         for done in range(31):
             reporter.progress("bytes", done * 1_000_000, 40_000_000)
-            now[0] += 1
+            clock[0] += 1
     lines = out.getvalue().splitlines()
     assert len(lines) == 1
     assert lines[0] == "  count: bytes 16M of 40M, 1M/s, 24.0 s left"
 
 
-def test_on_a_terminal_progress_is_a_bar_with_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PATIENCE", -1.0)
+def test_a_step_without_progress_says_what_it_does_every_20_seconds(clock: list[float]) -> None:
+    out = io.StringIO()
+    reporter = Reporter(Console(file=out, width=40))
+    with reporter.stage("load PyTorch"):
+        for _ in range(60):
+            clock[0] += 1
+            reporter.tick()
+    lines = out.getvalue().splitlines()
+    assert lines == [f"  load PyTorch: {seconds:.1f} s so far" for seconds in (16, 32, 48)]
+
+
+def test_a_thread_reports_while_a_step_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TICK", 0.001)
+    monkeypatch.setattr(module, "_QUIET_INTERVAL", 0.0)
+    out, said = io.StringIO(), threading.Event()
+    reporter = Reporter(Console(file=out))
+    monkeypatch.setattr(reporter, "say", lambda text: said.set())
+    with reporter.stage("compile"):
+        assert said.wait(30)
+
+
+def test_time_left_is_by_recent_speed(clock: list[float]) -> None:
+    out = io.StringIO()
+    reporter = Reporter(Console(file=out, width=40))
+    with reporter.stage("lm bpe"):
+        done = 0
+        for speed in [10] * 60 + [1] * 60:
+            clock[0] += 1
+            done += speed
+            reporter.note("loss 2.345")
+            reporter.outlook("about 9 min for all models")
+            reporter.progress("steps", done, 760)
+    last = out.getvalue().splitlines()[-1]
+    assert last == "  lm bpe: steps 652 of 760, 1/s, loss 2.345, 1 min 48 s left, about 9 min for all models"
+
+
+def test_stages_have_numbers_and_reused_ones_share_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    out = io.StringIO()
+    reporter = Reporter(Console(file=out))
+    reporter.plan({"count": "count the text", "train": "train", "report": "write the report"})
+    for key, name in (("count", "corpus"), ("count", "count"), ("train", "lm"), ("report", "report")):
+        reporter.enter(key)
+        if name == "lm":
+            reporter.building()
+            reporter.building()
+            reporter.detail("10.5 us each")
+        reporter.line(name, fresh=name == "lm", seconds=3, artifact=f"{name}-1", what="")
+    lines = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    assert lines == ["· reused: corpus, count", "Stage 2 of 3: train", "✓ lm 3.0 s lm-1", "· report reused report-1"]
+    logged = [" ".join(record.getMessage().split()) for record in caplog.records]
+    assert "10.5 us each" in logged
+    assert "· count reused count-1" in logged
+
+
+def test_on_a_terminal_progress_is_a_bar_with_rate_and_time_left() -> None:
     out = io.StringIO()
     reporter = Reporter(Console(file=out, force_terminal=True, width=100))
     with reporter.stage("count"):

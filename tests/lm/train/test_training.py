@@ -64,7 +64,7 @@ def test_loss_falls_and_the_numbers_add_up(make_shards, corpus, tmp_path):
         progress=lambda *args: progress.append(args),
     )
     assert [entry["step"] for entry in entries] == list(range(1, 41))
-    assert progress == [("train", step, 40) for step in range(1, 41)]
+    assert progress == [("steps", step, 40) for step in range(1, 41)]
     assert entries[0]["loss"] == pytest.approx(math.log(shards.vocab_size), rel=0.05)
     assert entries[-1]["train_bits_per_byte"] < 0.7 * entries[0]["train_bits_per_byte"]
 
