@@ -28,6 +28,7 @@ if typing.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 T = TypeVar("T")
+_FEWEST_RATES = 3
 BUDGETS = ("equal_bytes", "equal_flops", "equal_tokens", "equal_steps")
 
 
@@ -169,6 +170,12 @@ class LmConfig:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UserError(f"lm.{name}={value} must be at least {least}")
+        factors = set(self.tune_rates)
+        if factors and (len(factors) < _FEWEST_RATES or min(factors) <= 0):
+            raise UserError(
+                f"lm.tune_rates={list(self.tune_rates)}: use at least {_FEWEST_RATES} different factors above 0, such "
+                "as [0.5,1,2]"
+            )
 
 
 @dataclass(frozen=True)
@@ -204,6 +211,8 @@ class BudgetConfig:
             `lm.train.warmup_steps` and `lm.train.context_sample_bytes` are set and `lm.train.decay` is not `cosine`.
         tolerance: Accepted relative difference between two models in the equal quantity, and with `equal_flops` from
             `train_flops`.
+        max_epochs: Most times that a model may read the training text. Repeating it more than about 40 times brings
+            next to nothing (Muennighoff et al., 2023), so a budget above this is probably a mistake.
     """
 
     mode: str = "equal_bytes"
@@ -211,11 +220,21 @@ class BudgetConfig:
     train_flops: float | None = None
     ladder: list[float] = field(default_factory=list)
     tolerance: float = 0.01
+    max_epochs: float = 100.0
 
     @property
     def unit(self) -> str:
         """Unit of `rungs`: `bytes`, or `flops` if `train_flops` is set."""
         return "bytes" if self.train_flops is None else "flops"
+
+    def check_epochs(self, train_bytes: float, text_bytes: float) -> None:
+        """Raise a UserError if a model that reads `train_bytes` repeats a text of `text_bytes` too often."""
+        if train_bytes > self.max_epochs * text_bytes:
+            raise UserError(
+                f"the models would read the training text {train_bytes / text_bytes:,.0f} times ({train_bytes:,.0f} "
+                f"bytes of a text of {text_bytes:,.0f}); use more text or a smaller budget, or raise "
+                f"budget.max_epochs={self.max_epochs:g}"
+            )
 
     def rungs(self) -> list[int]:
         """Every budget of the ladder in its `unit`, smallest first.

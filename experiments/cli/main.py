@@ -183,7 +183,10 @@ def _hydra(stage: str, argv: list[str], swept: list[str], codes: list[int]) -> N
         decorated: Any = hydra.main(version_base="1.3", config_path="pkg://configs", config_name="config")(job)
         decorated()
     except OSError as error:
-        if (known := storage_error(error, "the folder of this run")) is None:
+        known = storage_error(error, "the folder of this run")
+        if known is None and isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError):
+            known = UserError(f"cannot make the folder {error.filename} ({error.strerror})")
+        if known is None:
             raise
         raise UserError(f"{known}. To use another folder, add hydra.run.dir=FOLDER") from None
     finally:

@@ -4,16 +4,56 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
+import re
 import typing
 
 from experiments.arms import check_arms
 from experiments.config import BUDGETS, check_choice
 from experiments.logging.tracking import LOGGERS, check_installed
 from tokenizer.checksums import Verify
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, check_whole
+from tokenizer.progress import MOST_THREADS
 
 if typing.TYPE_CHECKING:
     from experiments.config import Config
+
+
+# Lowest values of numbers that no class checks itself.
+_LEAST = {
+    "runner.memory_mb": 1,
+    "corpus.max_bytes": 1,
+    "corpus.batch_bytes": 1,
+    "corpus.document_limit_bytes": 1,
+    "bpe.min_count": 1,
+    "bpe.max_token_bytes": 1,
+    "bpe.train_size": 1,
+    "shards.tokens_per_shard": 1,
+    "lm.n_seeds": 1,
+    "lm.train.seed": 0,
+    "lm.train.checkpoint_seconds": 0,
+    "eval.contamination": 0,
+    "budget.tolerance": 0,
+    "budget.max_epochs": 0,
+    "report.n_superwords": 0,
+    "report.curve_points": 1,
+    "report.curve_bytes": 1,
+    "report.sample_document": 0,
+    "report.sample_bytes": 1,
+    "report.n_samples": 0,
+    "report.prompt_bytes": 1,
+    "report.sample_new_bytes": 1,
+    "report.sample_temperature": 0,
+    "report.sample_top_p": 0,
+    "report.counted_tokens": 0,
+    "report.undertrained_candidates": 0,
+    "report.undertrained_listed": 0,
+}
+_REMEDIES = {
+    "runner.memory_mb": ", or null for no limit",
+    "lm.n_seeds": "; use 3 for a claim about tokenizers",
+    "eval.contamination": ": a number of words such as 13, or null for no measurement",
+}
 
 
 def validate(config: Config) -> None:
@@ -24,8 +64,27 @@ def validate(config: Config) -> None:
     check_choice("corpus.source", config.corpus.source, ("files", "embedded"))
     check_choice("budget.mode", config.budget.mode, BUDGETS)
     check_choice("runner.name", config.runner.name, ("local",))
-    if config.lm.n_seeds < 1:
-        raise UserError(f"lm.n_seeds={config.lm.n_seeds} must be at least 1; use 3 for a claim about tokenizers")
+    for key in _LEAST:
+        _check_least(key, operator.attrgetter(key)(config))
+    for key, threads in (("runner.threads", config.runner.threads), ("lm.train.threads", config.lm.train.threads)):
+        if threads is not None:
+            check_whole(key, threads, 1, MOST_THREADS)
+    if config.report.sample_top_p > 1:
+        raise UserError(f"report.sample_top_p={config.report.sample_top_p:g} must be at most 1")
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", config.lm.train.device):
+        raise UserError(f"lm.train.device={config.lm.train.device} is unknown; use auto, cpu, cuda or cuda:NUMBER")
+    _check_corpus(config)
+    _check_budgets(config)
+    check_arms(config)
+
+
+def _check_least(key: str, value: float | None) -> None:
+    if value is not None and not value >= _LEAST[key]:
+        raise UserError(f"{key}={value} must be at least {_LEAST[key]}{_REMEDIES.get(key, '')}")
+
+
+def _check_corpus(config: Config) -> None:
+    """Raise a UserError for settings of the corpus that contradict each other or are out of range."""
     if config.corpus.source == "files" and not (config.corpus.paths or config.corpus.dataset):
         raise UserError(
             "no text: give corpus.paths=[FILES, FOLDERS OR GLOBS] or corpus.dataset=NAME, or use corpus=embedded"
@@ -35,10 +94,13 @@ def validate(config: Config) -> None:
             f"corpus.{'paths' if config.corpus.paths else 'dataset'} is given, but the corpus is the embedded one; "
             "add corpus=files (or corpus=hf, for a dataset)"
         )
-    if config.runner.memory_mb is not None and config.runner.memory_mb < 1:
-        raise UserError(f"runner.memory_mb={config.runner.memory_mb} must be at least 1, or null for no limit")
-    _check_budgets(config)
-    check_arms(config)
+    if config.corpus.paths and config.corpus.dataset:
+        raise UserError("corpus.paths and corpus.dataset are both given; the text comes from one of them")
+    config.corpus.check()
+    if not config.corpus.heldout_fraction and not config.corpus.heldout_paths:
+        raise UserError(
+            "no documents are held out; set corpus.heldout_fraction (0.01, for example) or corpus.heldout_paths"
+        )
 
 
 def _check_budgets(config: Config) -> None:

@@ -128,7 +128,7 @@ def _run(context: Context, last: int, folder: Path) -> Outcome:
     skipped = () if any(arm.recipe == "superbpe" for arm in arms) else ("train_superbpe",)
     context.reporter.plan({stage: _TITLES[stage] for stage in STAGES[: last + 1] if stage not in skipped})
     context.reporter.enter("count")
-    corpus = text.prepare(context)
+    corpus = text.prepare(context, trains=last >= STAGES.index("train_lm"))
     tokenizers = make_tokenizers(context, corpus, arms, STAGES[: last + 1])
     if last < STAGES.index("shard_corpus"):
         return Outcome()

@@ -116,7 +116,7 @@ def plan(context: Context, pairs: Sequence[tuple[ArmTokenizer, Artifact[ShardsFo
     runs = [open_run(context, *pair) for pair in pairs]
     target = _given(budget) or config.steps * runs[0].step.of_mode(budget.mode)
     plans = []
-    for (arm, _), run in zip(pairs, runs, strict=True):
+    for (arm, shards), run in zip(pairs, runs, strict=True):
         # Contexts of equal bytes: equal steps give equal bytes, up to rounding to whole tokens.
         as_it_is = budget.mode == "equal_bytes" and config.context_tokens is None
         steps = config.steps if as_it_is else _steps(target, run.step.of_mode(budget.mode))
@@ -127,6 +127,7 @@ def plan(context: Context, pairs: Sequence[tuple[ArmTokenizer, Artifact[ShardsFo
             )
         plans.append(config if steps == config.steps else dataclasses.replace(config, max_steps=steps))
         _ = plans[-1].schedule  # checks its length
+        budget.check_epochs(steps * run.step.bytes, shards.contents.n_bytes)
     _check(budget, [run.total(budget.mode, plan.steps) for run, plan in zip(runs, plans, strict=True)])
     return plans
 

@@ -11,7 +11,6 @@ from experiments.cli.console import si
 from experiments.results import Contamination
 from tokenizer.corpus.overlap import find_overlap
 from tokenizer.durable import replacing
-from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,16 +58,10 @@ class HeldoutOverlap:
 
 
 def measure(context: Context, text: Text) -> HeldoutOverlap | None:
-    """Look for the n-grams of the held-out documents in all training text; None if `eval.contamination` is off.
-
-    Raises:
-        UserError: If `eval.contamination` is not a number of words.
-    """
+    """Look for the n-grams of the held-out documents in all training text; None if `eval.contamination` is off."""
     n_words = context.config.eval.contamination
     if not n_words:
         return None
-    if n_words < 0:
-        raise UserError(f"eval.contamination={n_words}: use a number of words such as 13, or null for no measurement")
     runner = context.config.runner
 
     def build(folder: Path) -> Contamination:

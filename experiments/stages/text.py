@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from experiments.arms import Arm
-    from experiments.config import BpeConfig, CorpusSource
+    from experiments.config import BpeConfig, BudgetConfig, CorpusSource
     from experiments.results import SplitSize
     from experiments.stages.context import Context
     from tokenizer.patterns import Pattern
@@ -73,11 +73,17 @@ class Mixture:
     read: Reading
 
 
-def prepare(context: Context) -> Text:
-    """Return the corpus; write the embedded corpus to files first."""
+def prepare(context: Context, *, trains: bool = False) -> Text:
+    """Return the corpus; write the embedded corpus to files first.
+
+    Args:
+        context: Context of the run.
+        trains: Whether models are trained on it, so that the budget must suit its size.
+    """
     config = context.config.corpus
     if config.source == "files":
         corpus = Corpus(part(CorpusConfig, config))
+        _check_size(context.config.budget, corpus, trains=trains)
         where = config.dataset or ", ".join(config.paths)
         with context.reporter.stage("find held-out text"):
             next(corpus.batches("heldout"))  # fails early if no document is held out
@@ -97,6 +103,17 @@ def prepare(context: Context) -> Text:
         artifact = context.store.make(CorpusFiles, "corpus", config=chosen, inputs={}, build=build)
     context.done("corpus", artifact, _size(artifact.contents.train))
     return embedded_text(config, artifact)
+
+
+def _check_size(budget: BudgetConfig, corpus: Corpus, *, trains: bool) -> None:
+    """Raise a UserError if the files are empty, or too small for the budget, before any of them is read."""
+    sizes = [path.stat().st_size for path, _ in corpus.files]
+    if sizes and not any(sizes):
+        raise UserError(f"the corpus is empty: every file of {corpus.config.paths} has 0 bytes")
+    # Text is at most as long as its file, unless that is compressed.
+    plain = all(path.suffix in (".txt", ".text", ".jsonl", ".ndjson", ".json") for path, _ in corpus.files)
+    if sizes and plain and trains and budget.train_flops is None:
+        budget.check_epochs(budget.train_bytes, min(sum(sizes), corpus.config.max_bytes or sum(sizes)))
 
 
 def embedded_text(config: CorpusSource, artifact: Artifact[CorpusFiles]) -> Text:

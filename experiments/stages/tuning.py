@@ -40,7 +40,6 @@ _SHARE = 10
 """Tuning runs read this fraction of the text of the models unless `lm.tune_bytes` is set."""
 _SEED = 1_000_000
 """Added to `lm.train.seed`, so that no tuning run has the seed of a model that is compared."""
-_FEWEST = 3
 _VALIDATION = "validation"
 
 
@@ -55,16 +54,12 @@ def tune(context: Context, pairs: Sequence[tuple[ArmTokenizer, Artifact[ShardsFo
         pairs: The arms and their training shards; the first arm is the reference.
 
     Raises:
-        UserError: If the settings are wrong, the training text is too short, or every run of an arm diverges.
+        UserError: If the training text is too short, or every run of an arm diverges.
     """
     lm = context.config.lm
     factors = sorted(set(lm.tune_rates))
     if not factors:
         return [Tuning(factor=1.0) for _ in pairs]
-    if len(factors) < _FEWEST or factors[0] <= 0:
-        raise UserError(
-            f"lm.tune_rates={list(lm.tune_rates)}: use at least {_FEWEST} different factors above 0, such as [0.5,1,2]"
-        )
     short = _short(context)
     try:
         plans = budget.plan(short, pairs)

@@ -18,6 +18,7 @@ from experiments.cli.main import run
 from experiments.stages import phase2
 from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import names_by_stage, rejected, wait_until
+from tokenizer.corpus.corpus import Corpus
 from tokenizer.errors import UserError
 
 
@@ -135,6 +136,41 @@ def test_a_sweep_in_other_processes(tiny: list[str], tmp_path: Path) -> None:
 def test_paths_with_the_embedded_corpus_are_rejected(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run("count", ["corpus.paths=[a.jsonl]", f"hydra.run.dir={tmp_path}"]) == 2
     assert "add corpus=files" in " ".join(capsys.readouterr().err.split())
+
+
+def test_text_that_is_too_small_is_rejected_before_it_is_read(
+    tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Corpus, "batches", None)
+    empty = tmp_path / "empty.txt"
+    empty.touch()
+    assert "0 bytes" in rejected("count", [*tiny, f"corpus.paths=[{empty}]"], tmp_path)
+    assert "budget.max_epochs=100" in rejected("train_lm", [*tiny, "budget.train_bytes=1GB"], tmp_path)
+
+
+def test_a_budget_in_flops_that_repeats_the_text_too_often_is_rejected(tiny: list[str], tmp_path: Path) -> None:
+    flops = ["budget=equal_flops", "budget.train_flops=1e15", "lm.train.context_sample_bytes=5000", "arms=[bytes]"]
+    assert "budget.max_epochs=100" in rejected("train_lm", [*tiny, *flops], tmp_path)
+
+
+@pytest.mark.parametrize("key", ["hydra.run.dir", "artifacts"])
+def test_a_folder_that_cannot_be_made_is_one_line(
+    tiny: list[str], tmp_path: Path, key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert run("count", [*tiny, f"{key}={tmp_path / 'file'}"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_log_of_a_run_has_the_lines_for_developers(
+    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("train_bpe", tiny) == 0
+    out = capsys.readouterr().out
+    assert f"log: {tmp_path / 'outputs' / 'superbpe.log'}" in out
+    assert "Stage 1 of 2" in out
+    assert "us each" not in out
+    assert "us each" in (tmp_path / "outputs" / "superbpe.log").read_text()
 
 
 @pytest.mark.slow

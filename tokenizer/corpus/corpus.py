@@ -107,6 +107,33 @@ class CorpusConfig:
         longest = self.max_document_bytes
         return None if longest is None or longest > self.document_limit_bytes else longest
 
+    def check(self) -> None:
+        """Check the values, without looking at any file.
+
+        Raises:
+            UserError: a value is out of range, or two contradict each other.
+        """
+        if not 0.0 <= self.heldout_fraction < 1.0:
+            raise UserError(f"heldout_fraction={self.heldout_fraction} must be at least 0 and less than 1")
+        for name in ("sample", "heldout_sample"):
+            if not 0.0 < getattr(self, name) <= 1.0:
+                raise UserError(f"{name}={getattr(self, name)} must be greater than 0 and at most 1")
+        for name in ("max_bytes", "min_document_bytes", "max_document_bytes", "batch_bytes", "document_limit_bytes"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise UserError(f"{name}={value} must be at least 0")
+        if self.heldout_near_duplicates and self.heldout_paths:
+            raise UserError(
+                "heldout_near_duplicates=true has no effect on held-out files (heldout_paths, or the embedded corpus); "
+                "set it to false"
+            )
+        if self.on_invalid_utf8 not in ("error", "replace"):
+            raise UserError(f"on_invalid_utf8={self.on_invalid_utf8!r}; it is one of: error, replace")
+        if (self.score_field is None) != (self.min_score is None):
+            raise UserError("score_field and min_score go together; give both or neither")
+        if self.format not in (None, "txt", "jsonl", "parquet"):
+            raise UserError(f"format={self.format!r}; it is one of: txt, jsonl, parquet")
+
 
 _DEFAULTS = asdict(CorpusConfig())
 
@@ -132,26 +159,7 @@ class Corpus:
             raise UserError(
                 "a corpus needs either paths or a dataset; set corpus.paths=[FILE,...] or corpus.dataset=NAME"
             )
-        if not 0.0 <= config.heldout_fraction < 1.0:
-            raise UserError(f"heldout_fraction={config.heldout_fraction} must be at least 0 and less than 1")
-        for name in ("sample", "heldout_sample"):
-            if not 0.0 < getattr(config, name) <= 1.0:
-                raise UserError(f"{name}={getattr(config, name)} must be greater than 0 and at most 1")
-        for name in ("max_bytes", "min_document_bytes", "max_document_bytes", "batch_bytes", "document_limit_bytes"):
-            value = getattr(config, name)
-            if value is not None and value < 0:
-                raise UserError(f"{name}={value} must be at least 0")
-        if config.heldout_near_duplicates and config.heldout_paths:
-            raise UserError(
-                "heldout_near_duplicates=true has no effect on held-out files (heldout_paths, or the embedded corpus); "
-                "set it to false"
-            )
-        if config.on_invalid_utf8 not in ("error", "replace"):
-            raise UserError(f"on_invalid_utf8={config.on_invalid_utf8!r}; it is one of: error, replace")
-        if (config.score_field is None) != (config.min_score is None):
-            raise UserError("score_field and min_score go together; give both or neither")
-        if config.format not in (None, "txt", "jsonl", "parquet"):
-            raise UserError(f"format={config.format!r}; it is one of: txt, jsonl, parquet")
+        config.check()
         self.files = _find(config.paths, config.format)
         self.heldout_files = _find(config.heldout_paths, config.format)
         read = [path for path, _ in [*self.files, *self.heldout_files]] + _local_files(config.dataset)
