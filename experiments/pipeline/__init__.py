@@ -16,7 +16,7 @@ from experiments.arms import resolve_arms
 from experiments.cli.console import Reporter
 from experiments.logging.tracking import Tracker, tables
 from experiments.settings import of_models
-from experiments.stages import documents, text
+from experiments.stages import beforehand, documents, text
 from experiments.stages.context import Context
 from experiments.stages.make_tokenizers import make_tokenizers
 from experiments.store import registry
@@ -126,7 +126,9 @@ def _run(context: Context, last: int, folder: Path) -> Outcome:
         resolve_device(device)  # fails early if the device is missing
     arms = resolve_arms(context.config)
     skipped = () if any(arm.recipe == "superbpe" for arm in arms) else ("train_superbpe",)
-    context.reporter.plan({stage: _TITLES[stage] for stage in STAGES[: last + 1] if stage not in skipped})
+    stages = [stage for stage in STAGES[: last + 1] if stage not in skipped]
+    context.reporter.plan({stage: _TITLES[stage] for stage in stages})
+    beforehand.say(context, arms, stages)
     context.reporter.enter("count")
     corpus = text.prepare(context, trains=last >= STAGES.index("train_lm"))
     tokenizers = make_tokenizers(context, corpus, arms, STAGES[: last + 1])

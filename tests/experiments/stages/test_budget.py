@@ -79,7 +79,8 @@ def flops_rungs(monkeypatch: pytest.MonkeyPatch, overrides: list[str]) -> list[C
 
 
 def pairs() -> Any:
-    return [(SimpleNamespace(key=key, label=key), None) for key in STEPS]
+    shards = SimpleNamespace(contents=SimpleNamespace(n_bytes=10**9))
+    return [(SimpleNamespace(key=key, label=key), shards) for key in STEPS]
 
 
 @pytest.mark.parametrize("entry", ["0.1", "1e9"])

@@ -52,4 +52,4 @@ def test_contamination_can_be_off(tiny: list[str], tmp_path: Path) -> None:
     run_stages("shard_corpus", [*overrides, "eval.contamination=null"], tmp_path / "outputs")
     assert "contamination" not in names_by_stage(tmp_path)
     error = rejected("shard_corpus", [*overrides, "eval.contamination=-1"], tmp_path)
-    assert "eval.contamination=-1: use a number of words such as 13, or null" in error
+    assert "eval.contamination=-1 must be at least 0: a number of words such as 13, or null" in error

@@ -102,8 +102,6 @@ def test_a_best_factor_at_the_end_is_reported() -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["lm.tune_rates=[1,2]"], "lm.tune_rates=[1.0, 2.0]: use at least 3 different factors above 0"),
-        (["lm.tune_rates=[0,1,2]"], "different factors above 0"),
         (["lm.tune_bytes=100"], "lm.tune_bytes=100: train_bytes=100 is less than one step"),
         (["lm.tune_validation_bytes=10000000"], "tuning BPE (lm.tune_bytes, lm.tune_validation_bytes): a run over"),
         (["lm.tune_extensions=-1"], "lm.tune_extensions=-1 must be at least 0"),

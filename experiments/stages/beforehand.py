@@ -1,0 +1,70 @@
+"""The time of a whole run, estimated before it starts by the speed of earlier runs that used the same store."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from experiments.cli.console import duration
+from experiments.results import Folder
+from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from experiments.arms import Arm
+    from experiments.stages.context import Context
+    from experiments.store.manifest import Manifest
+
+
+def say(context: Context, arms: Sequence[Arm], stages: Sequence[str]) -> None:
+    """Print the time that the stages will take if nothing is reused, or that no earlier run gives it."""
+    needed = amounts(context, arms, stages)
+    speeds = {kind: _seconds(context, kind) for kind in needed}
+    if any(each is None for each in speeds.values()):
+        if "lm" in needed:
+            context.reporter.say("no earlier run gives the time of this one: the first steps of training will")
+        return
+    seconds = sum(amount * (speeds[kind] or 0.0) for kind, amount in needed.items())
+    context.reporter.say(f"about {duration(seconds)} if nothing is reused, by the speed of earlier runs")
+
+
+def amounts(context: Context, arms: Sequence[Arm], stages: Sequence[str]) -> dict[str, float]:
+    """Work of the run by kind of artifact: the number to make, or for models the text or FLOPs that they train on."""
+    config = context.config
+    n_models = len(arms) * config.lm.n_seeds * max(len(set(config.lm.depths)), 1)
+    recipes = [arm.recipe for arm in arms]
+    found: dict[str, dict[str, float]] = {
+        "count": {"count": 1},
+        "train_bpe": {"bpe": 1},
+        "train_superbpe": {"superbpe": recipes.count("superbpe")},
+        "shard_corpus": {"shards": 2 * len(arms)},
+        "train_lm": {"lm": n_models * sum(config.budget.rungs())},
+        "evaluate": {"evaluation": n_models * len(config.budget.rungs())},
+        "report": {"report": 1},
+    }
+    return {kind: amount for stage in stages for kind, amount in found[stage].items()}
+
+
+def _seconds(context: Context, kind: str) -> float | None:
+    """Seconds per unit of work of the artifact of a kind that was made last; None if there is none like it."""
+    root, shape = context.store.root, dataclasses.asdict(context.config.lm.model)
+    names = context.store.names(f"{kind}-")
+    for name in sorted(names, key=lambda name: (root / name).stat().st_mtime, reverse=True):
+        with suppress(UserError):  # a damaged artifact is reported where it is used
+            artifact = context.store.find(name, Folder)
+            if artifact is None:
+                continue
+            manifest = artifact.manifest
+            if kind == "lm":
+                if manifest.config.get("model") == shape:
+                    return manifest.seconds / _trained(manifest, context.config.budget.unit)
+            else:
+                return manifest.seconds
+    return None
+
+
+def _trained(manifest: Manifest, unit: str) -> float:
+    summary: Mapping[str, Any] = manifest.contents["summary"]
+    return float(summary[unit])
