@@ -123,7 +123,7 @@ class Training:
             self._announced = True
             self._reporter.say(f"  training will take about {left} by the speed of the first steps")
         if self._several:
-            self._reporter.outlook(f"about {left} for all models")
+            self._reporter.outlook(f"about {left} for all")  # short: 80 columns
 
     def done(self) -> None:
         """The models of the next arm and seed are trained."""
