@@ -138,6 +138,15 @@ def test_imported_tokenizers_keep_their_ids_beneath_superwords(text: str, tmp_pa
     assert (large.vocab_size, large.fence is None) == (450, False)
 
 
+def test_a_tokenizer_with_superwords_continues_phase_2(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = Corpus(CorpusConfig(paths=[text], separator="<|doc|>"))
+    train_superbpe(_small(), corpus, vocab_size=400, rules="runs").save(tmp_path / "start")
+    assert extend.run([str(tmp_path / "start"), text, "--vocab-size", "500", "--to", str(tmp_path / "large")]) == 2
+    assert "start has superwords; add --superbpe RULES to continue phase 2" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
