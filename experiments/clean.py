@@ -55,7 +55,7 @@ def run(argv: list[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace) -> None:
     store = store_of(arguments)
     if not store.root.is_dir():
-        raise UserError(f"artifacts={store.root}: no such folder")
+        raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
     with registry.no_new_runs(store):
         alive = [entry for entry in registry.entries(store) if entry.alive]
         if alive and arguments.yes:

@@ -171,7 +171,7 @@ def _texts(arguments: argparse.Namespace) -> list[Text]:
         found.append(Text(name, corpus))
     if not found:
         raise UserError(
-            f"no text given: {arguments.given[-1]!r} and all others are taken as tokenizers; name files that end in "
+            f"no text given, only tokenizers ({', '.join(arguments.given)}); name files that end in "
             ".txt, .jsonl or .parquet, or give other files and folders with --text"
         )
     return found

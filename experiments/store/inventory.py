@@ -87,7 +87,7 @@ def take(store: Store, keep: Iterable[str] = (), drop: Iterable[str] = (), *, ve
         verify: Compare every file with its checksum.
     """
     if not store.root.is_dir():
-        raise UserError(f"artifacts={store.root}: no such folder")
+        raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
     items = [_item(store, path, verify) for path in sorted(store.root.iterdir()) if _is_artifact(path)]
     _link(items)
     _mark(store, items, set(keep), set(drop))

@@ -107,7 +107,7 @@ def test_a_failed_upload_names_the_remedy(superwords: Tokenizer, monkeypatch: py
 
     class Api:
         def create_repo(self, *_: Any, **__: Any) -> None:
-            raise OSError("401 Unauthorized")
+            raise RuntimeError("401 Unauthorized")
 
     monkeypatch.setattr(hub, "HfApi", Api)
     with pytest.raises(UserError, match=r"org/name cannot be uploaded \(401 Unauthorized\); .* `hf auth login`"):
