@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.config import BpeConfig, PatternConfig, SuperbpeConfig, build, check_choice, did_you_mean, part, schema
+from experiments.config import BpeConfig, PatternConfig, SuperbpeConfig, build, check_choice, part, schema
 from superbpe.rules import PHASE1, PRESETS, RENAMED, TRANSITION, Rules
 from superbpe.transition import AUTO, competes, resolve_transition
 from tokenizer import patterns
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, did_you_mean
 from tokenizer.patterns import resolve
 from tokenizer.special import check_special_tokens
 from tokenizer.train.counting import weighted
@@ -111,7 +111,7 @@ def resolve_arms(config: Config) -> list[Arm]:
     for name in config.arms:
         check_name(name)
     if not config.arms:
-        raise UserError("there are no arms to compare; choose some, such as arms=[bpe,superbpe]")
+        raise UserError("no arms to compare; choose some, such as arms=[bpe,superbpe]")
     arms = [_resolve(name, arm, config) for name, arm in config.arms.items()]
     labels = [arm.label for arm in arms]
     if twice := [label for label in labels if labels.count(label) > 1]:
@@ -121,7 +121,7 @@ def resolve_arms(config: Config) -> list[Arm]:
     if config.reference not in config.arms:
         raise UserError(
             f"reference={config.reference} is not an arm{did_you_mean(config.reference, config.arms)} "
-            f"(there are: {', '.join(config.arms)})"
+            f"(the arms are: {', '.join(config.arms)})"
         )
     return sorted(arms, key=lambda arm: arm.name != config.reference)
 
@@ -216,7 +216,7 @@ def _overridden(settings: Any, changes: dict[str, Any], at: str) -> Any:
     names = [field.name for field in dataclasses.fields(settings)]
     for key in changes:
         if key not in names:
-            raise UserError(f"there is no configuration key '{at}.{key}'{did_you_mean(key, names)}")
+            raise UserError(f"unknown configuration key '{at}.{key}'{did_you_mean(key, names)}")
     try:
         merged = OmegaConf.merge(
             OmegaConf.structured(schema(settings.__class__)), dataclasses.asdict(settings), _decisive(changes)

@@ -12,7 +12,8 @@ import sys
 
 from rich.text import Text
 
-from experiments.cli.console import console, duration, exit_code, si
+from experiments.cli.console import console, duration, exit_code, finish, si
+from experiments.cli.options import Parser
 from experiments.status import add_store, store_of
 from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
@@ -28,11 +29,11 @@ _WHY = {
 }
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    options = argparse.ArgumentParser(
-        prog="python -m experiments.clean",
-        description="Removes artifacts that are not needed. An artifact is needed if a report shows it, or if a run "
+def parser() -> Parser:
+    """Options of the command."""
+    options = Parser(
+        "clean",
+        "Removes artifacts that are not needed. An artifact is needed if a report shows it, or if a run "
         "used it whose folder (in outputs/) still exists: delete folders of old runs first. Without --yes, lists them.",
     )
     add_store(options)
@@ -42,14 +43,19 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument(
         "--unfinished", action="store_true", help="also remove unfinished stages, which could still be resumed"
     )
-    arguments = options.parse_args(argv)
+    return options
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    arguments = parser().parse_args(argv)
     return exit_code(lambda: _run(arguments), "some artifacts may have been removed; the others are intact")
 
 
 def _run(arguments: argparse.Namespace) -> None:
     store = store_of(arguments)
     if not store.root.is_dir():
-        raise UserError(f"artifacts={store.root}: no such folder")
+        raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
     with registry.no_new_runs(store):
         alive = [entry for entry in registry.entries(store) if entry.alive]
         if alive and arguments.yes:
@@ -68,7 +74,7 @@ def _run(arguments: argparse.Namespace) -> None:
             _forget(store)
     if doomed:
         told = f"{len(doomed)} artifact{'s' * (len(doomed) > 1)}, {si(sum(item.n_bytes for item in doomed))}B"
-        console.print(f"removed {told}" if arguments.yes else f"{told} can be removed; add --yes to remove them")
+        console.print(f"removed {told}" if arguments.yes else f"{told} can be removed")
     else:
         console.print("nothing to remove")
     waiting = [item for item in items if item.state == UNFINISHED and item not in doomed]
@@ -76,6 +82,8 @@ def _run(arguments: argparse.Namespace) -> None:
         n_bytes = si(sum(item.n_bytes for item in waiting))
         stages = f"{len(waiting)} unfinished stage{'s' * (len(waiting) > 1)}"
         console.print(f"{stages} ({n_bytes}B) can be resumed with the same command; --unfinished removes them too")
+    left = doomed and not arguments.yes
+    finish(then=["clean", arguments.store, "--yes"] if left else ["status", arguments.store])
 
 
 def _goes(item: Item, *, unfinished: bool) -> bool:

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.cli.console import Reporter, exit_code
+from experiments.cli.console import Reporter, exit_code, finish
+from experiments.cli.options import Parser
 from experiments.config import ReportConfig
 from experiments.report.figures import FORMATS, save
 from tokenizer.durable import write_json, write_whole
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 PAGE, NUMBERS, DIFFERENCES = "comparison.html", "comparison.json", "differences.csv"
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
+def parser() -> Parser:
+    """Options of the command."""
     usual = ReportConfig()
-    options = argparse.ArgumentParser(prog="python -m experiments.compare", description=(__doc__ or "").split("\n")[0])
+    options = Parser("compare", (__doc__ or "").split("\n")[0])
     options.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run or of a sweep")
     options.add_argument("--out", type=Path, default=Path("comparison"), metavar="FOLDER", help="(%(default)s)")
     options.add_argument("--title", default="Tokenizers compared", help="heading of the page")
@@ -44,7 +45,12 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument(
         "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
     )
-    arguments = options.parse_args(argv)
+    return options
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    arguments = parser().parse_args(argv)
     return exit_code(lambda: _run(arguments))
 
 
@@ -84,7 +90,8 @@ def _run(arguments: argparse.Namespace) -> None:
     _table(reporter, result)
     reporter.say(verdict(result), style="bold")
     reporter.say(detail(result))
-    reporter.say(f"report: {arguments.out / PAGE}")
+    written = [arguments.out / name for name in (PAGE, NUMBERS, DIFFERENCES)]
+    finish(*written, then=["robustness", arguments.runs[0]])
 
 
 def _table(reporter: Reporter, result: Result) -> None:

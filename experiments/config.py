@@ -7,7 +7,6 @@ wrong type is an error. `build` converts the merged result back into the classes
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import types
 import typing
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from lm.train.config import TrainConfig
 from superbpe.rules import Rules
 from tokenizer.checksums import Verify
 from tokenizer.corpus.corpus import CorpusConfig
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, did_you_mean
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -415,12 +414,6 @@ def check_choice(key: str, value: Any, choices: Iterable[Any]) -> None:
     known = [str(choice) for choice in choices]
     if str(value) not in known:
         raise UserError(f"{key}={value} is not one of {', '.join(known)}{did_you_mean(str(value), known)}")
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for the known word closest to `word`, or an empty string if none is close."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def _widened(kind: Any) -> Any:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import argparse
 import sys
 
-from experiments.cli.console import Reporter, exit_code
-from experiments.encode import add_input, load, open_text
+from experiments.cli.console import Reporter, exit_code, finish
+from experiments.cli.options import Parser, open_text
+from experiments.encode import add_input, load
 from lm.data.sharding import reading_threads
 from tokenizer.progress import Throttle
 
 
+def parser() -> Parser:
+    """Options of the command."""
+    options = Parser("count-tokens", "Count the tokens of text files with any tokenizer.")
+    add_input(options)
+    return options
+
+
 def run(argv: list[str] | None = None) -> int:
     """Run the command; return the exit code."""
-    options = argparse.ArgumentParser(
-        prog="python -m experiments.count_tokens", description="Count the tokens of text files with any tokenizer."
-    )
-    add_input(options)
-    arguments = options.parse_args(argv)
+    arguments = parser().parse_args(argv)
     return exit_code(lambda: _run(arguments))
 
 
@@ -41,6 +45,7 @@ def _run(arguments: argparse.Namespace) -> None:
         ["", "tokens", "bytes", "documents", "bytes per token"],
         [[name, f"{n:,}", f"{size:,}", f"{documents:,}", f"{size / n:.3f}"] for name, n, size, documents in rows],
     )
+    finish(then=["encode", arguments.tokenizer, *arguments.text, "--to", "FOLDER"])
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.cli.console import Reporter, console, exit_code
+from experiments.cli.console import Reporter, console, exit_code, finish
+from experiments.cli.options import Parser
 from experiments.heldout_tasks import write_tasks
 from experiments.store.artifacts import Store
 from experiments.store.trained_models import Saved, load_models
@@ -34,11 +35,9 @@ RESULTS = "downstream.json"
 _SCORINGS = ("bytes", "tokens")  # those of lm.evaluate.harness, which takes seconds to import
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    options = argparse.ArgumentParser(
-        prog="python -m experiments.downstream", description="Evaluate models on lm-eval tasks, offline."
-    )
+def parser() -> Parser:
+    """Options of the command."""
+    options = Parser("downstream", "Evaluate models on lm-eval tasks, offline.")
     options.add_argument("models", nargs="+", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
     options.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="folder for results and made tasks")
     options.add_argument("--tasks", type=Path, metavar="FOLDER", help="folder of tasks (YAML)")
@@ -49,7 +48,12 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--limit", type=int, default=None, help="use at most this many items of each task")
     options.add_argument("--scoring", choices=_SCORINGS, default="bytes", help="bytes; or tokens, as lm-eval scores")
     options.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    arguments = options.parse_args(argv)
+    return options
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    arguments = parser().parse_args(argv)
     return exit_code(lambda: _run(arguments), "no results are written")
 
 
@@ -73,7 +77,7 @@ def _run(arguments: argparse.Namespace) -> None:
     _show(results)
     arguments.out.mkdir(parents=True, exist_ok=True)
     write_json(arguments.out / RESULTS, results)
-    Reporter(console).say(f"results: {arguments.out / RESULTS}")
+    finish(arguments.out / RESULTS, then=["compare", "RUN", "--downstream", arguments.out / RESULTS])
 
 
 def evaluate(
@@ -111,7 +115,7 @@ def evaluate(
     if not found:
         raise UserError(f"{folder} has no lm-eval tasks; put their YAML files there")
     if unknown := set(names or []).difference(found):
-        raise UserError(f"there is no task {sorted(unknown)[0]!r} in {folder} (there are: {', '.join(found)})")
+        raise UserError(f"unknown task {sorted(unknown)[0]!r}; {folder} has: {', '.join(found)}")
     try:
         manager.load(list(names or found))
     except Exception as error:  # a broken file may raise any error in lm-eval and its libraries

@@ -9,8 +9,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from experiments.cli.console import exit_code
-from tokenizer import Tokenizer, formats
+from rich.text import Text
+
+from experiments.cli.console import console, exit_code, finish
+from experiments.cli.options import TOKENIZER, Parser, add_pattern, open_exact
+from tokenizer import formats
 from tokenizer.formats.hf_import import IGNORABLE
 
 
@@ -21,16 +24,18 @@ def _special(text: str) -> tuple[str, int]:
     return string, int(number)
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    options = argparse.ArgumentParser(
-        prog="python -m experiments.export",
-        description="Write a tokenizer in another format, if that gives the same ids.",
+def parser() -> Parser:
+    """Options of the command."""
+    options = Parser(
+        "export",
+        "Write a tokenizer in another format, if that gives the same ids.",
     )
-    options.add_argument("input", help="a tokenizer's folder or file, of any known format")
-    options.add_argument("output", help="folder; NAME.json for a single tokenizer.json; NAME.tiktoken for tiktoken")
+    options.add_argument("input", metavar="TOKENIZER", help=TOKENIZER)
+    options.add_argument(
+        "output", metavar="OUTPUT", help="folder; NAME.json for a single tokenizer.json; NAME.tiktoken for tiktoken"
+    )
     options.add_argument("--to", required=True, choices=formats.KINDS, help="format to write")
-    options.add_argument("--pattern", help="name or regex, for formats without a pattern (GPT-2's files, tiktoken's)")
+    add_pattern(options)
     options.add_argument(
         "--special",
         action="append",
@@ -43,12 +48,17 @@ def run(argv: list[str] | None = None) -> int:
     )
     options.add_argument("--cut", type=int, metavar="SIZE", help="keep only the first SIZE tokens")
     options.add_argument("--any-pattern", action="store_true", help="for gpt2: accept patterns other than GPT-2's")
-    arguments = options.parse_args(argv)
+    return options
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    arguments = parser().parse_args(argv)
     return exit_code(lambda: _export(arguments))
 
 
 def _export(arguments: argparse.Namespace) -> None:
-    tokenizer = Tokenizer.from_file(
+    tokenizer = open_exact(
         arguments.input,
         pattern=arguments.pattern,
         special_tokens=None if arguments.special is None else dict(arguments.special),
@@ -57,7 +67,9 @@ def _export(arguments: argparse.Namespace) -> None:
     if arguments.cut is not None:
         tokenizer = tokenizer.cut(arguments.cut)
     written = formats.write(tokenizer, arguments.output, arguments.to, any_pattern=arguments.any_pattern)
-    print(f"{tokenizer!r}: {', '.join(map(str, written))}")
+    console.print(Text(repr(tokenizer)), soft_wrap=True)
+    pattern = ["--pattern", arguments.pattern] if arguments.to == "gpt2" and arguments.pattern else []
+    finish(*written, then=["count-tokens", arguments.output, "TEXT", *pattern])
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from experiments.cli.console import Reporter, console, exit_code
+from experiments.cli.console import Reporter, console, exit_code, finish
+from experiments.cli.options import Parser, add_text_settings, open_text
 from experiments.store.trained_models import open_model
 from lm.hf.export import export_hf
-from tokenizer import Corpus, CorpusConfig
 
 _TEXTS = 200
 """Documents of `--text` to compare on; more would take longer and show nothing new."""
@@ -26,15 +26,14 @@ def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
     model, tokenizer = open_model(folder, arguments.tokenizer and Path(arguments.tokenizer))
     texts: list[str] = []
     if arguments.text:
-        config = CorpusConfig(paths=arguments.text, field=arguments.field, separator=arguments.separator)
-        for document in Corpus(config).documents():
+        for document in open_text(arguments, arguments.text).documents():
             texts.append(document)
             if len(texts) == _TEXTS:
                 break
     with reporter.stage("export"):
         made = export_hf(model, tokenizer, Path(arguments.out), texts)
     reporter.say(
-        f"{made.folder}: {made.architecture}, {made.vocab_size:,} ids ({made.padding_rows} padding rows left out), "
+        f"{made.architecture}, {made.vocab_size:,} ids ({made.padding_rows} padding rows left out), "
         f"context {model.context_tokens:,} tokens"
     )
     reporter.say(
@@ -43,20 +42,23 @@ def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
     )
     if made.tokenizer_note:
         reporter.say(f"warning: {made.tokenizer_note}", "yellow")
+    finish(made.folder, then=["inspect", made.folder])
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    options = argparse.ArgumentParser(
-        prog="python -m experiments.export_hf", description="Write a trained model as a Hugging Face folder."
-    )
+def parser() -> Parser:
+    """Options of the command."""
+    options = Parser("export-model", "Write a trained model as a Hugging Face folder.")
     options.add_argument("model", help="a language model's folder: artifacts/lm-...")
     options.add_argument("out", help="folder to write; must not exist yet")
     options.add_argument("--tokenizer", help="the model's tokenizer, if it is not among the same artifacts")
     options.add_argument("--text", nargs="+", help="held-out text to compare on: .txt, .jsonl[.gz|.zst], .parquet")
-    options.add_argument("--field", default="text", help="field that holds the text (default text)")
-    options.add_argument("--separator", help="what separates documents in .txt")
-    arguments = options.parse_args(argv)
+    add_text_settings(options)
+    return options
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    arguments = parser().parse_args(argv)
     return exit_code(lambda: _run(arguments, Reporter(console)))
 
 

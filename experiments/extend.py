@@ -15,12 +15,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.cli.console import Reporter, console, exit_code, si, training_summary
+from experiments.cli.console import Reporter, console, exit_code, finish, si, training_summary
+from experiments.cli.options import Parser, add_text_settings, add_tokenizer, open_exact, open_text
 from superbpe import PRESETS, Source, train_superbpe
 from superbpe.transition import AUTO
 from tokenizer import (
     Corpus,
-    CorpusConfig,
     PretokenCounts,
     Tokenizer,
     UserError,
@@ -37,8 +37,7 @@ def _corpora(arguments: argparse.Namespace) -> list[tuple[Corpus, int]]:
     for entry in arguments.text:
         path, weight = weighted(entry, "TEXT")
         paths.setdefault(weight, []).append(path)
-    shared = CorpusConfig(field=arguments.field, separator=arguments.separator)
-    return [(Corpus(replace(shared, paths=of_weight)), weight) for weight, of_weight in paths.items()]
+    return [(open_text(arguments, of_weight), weight) for weight, of_weight in paths.items()]
 
 
 def _counts(arguments: argparse.Namespace, start: Tokenizer, reporter: Reporter) -> PretokenCounts:
@@ -116,9 +115,12 @@ def _extend(arguments: argparse.Namespace, reporter: Reporter) -> None:
     folder = Path(arguments.to)
     if folder.exists():
         raise UserError(f"{folder} already exists; choose a new folder")
-    start = Tokenizer.from_file(arguments.tokenizer, pattern=arguments.pattern)
+    start = open_exact(arguments.tokenizer, pattern=arguments.pattern)
+    if start.fence is not None and not arguments.superbpe:
+        raise UserError(f"{arguments.tokenizer} has superwords; add --superbpe RULES to continue phase 2")
     folder.parent.mkdir(parents=True, exist_ok=True)
     extended = (_phase2 if arguments.superbpe else _phase1)(arguments, start, reporter)
+    extended.provenance["phase2" if arguments.superbpe else "phase1"]["text"] = arguments.text
     formats.write(extended, folder, "superbpe")
     _checkpoint(folder).unlink(missing_ok=True)
     if arguments.superbpe:
@@ -126,25 +128,26 @@ def _extend(arguments: argparse.Namespace, reporter: Reporter) -> None:
         reporter.say(f"{new} superword merges, {len(extended.superword_ids())} superwords")
     else:
         reporter.detail(training_summary(extended))
-    reporter.say(f"{extended!r}: {folder}")
+    reporter.say(repr(extended))
+    finish(folder, then=["inspect", folder, "--against", arguments.tokenizer])
 
 
 def _transition(value: str) -> float | str:
     return value if value == AUTO else float(value)
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    options = argparse.ArgumentParser(
-        prog="python -m experiments.extend", description="Continue training a tokenizer to a larger vocabulary."
-    )
-    options.add_argument("tokenizer", help="a tokenizer's folder or file, of any known format")
+def parser() -> Parser:
+    """Options of the command."""
+    options = Parser("extend", "Continue training a tokenizer to a larger vocabulary.")
+    add_tokenizer(options)
     options.add_argument(
-        "text", nargs="+", help=".txt, .jsonl[.gz|.zst], .parquet, each as PATH or PATH:WEIGHT; or one counts.parquet"
+        "text",
+        nargs="+",
+        metavar="TEXT",
+        help=".txt, .jsonl[.gz|.zst], .parquet, each as PATH or PATH:WEIGHT; or one counts.parquet",
     )
     options.add_argument("--vocab-size", type=int, required=True, help="size of the result, special tokens included")
     options.add_argument("--to", required=True, metavar="FOLDER", help="folder to write; must not exist yet")
-    options.add_argument("--pattern", help="name or regex, for formats without a pattern (GPT-2's files, tiktoken's)")
     options.add_argument(
         "--keep-ids", action="store_true", help="keep the ids of special tokens, for a model trained with them"
     )
@@ -157,12 +160,16 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument(
         "--memory-mb", type=int, default=4096, help="with --superbpe: memory limit; does not change the result"
     )
-    options.add_argument("--field", default="text", help="field that holds the text (default text)")
-    options.add_argument("--separator", help="what separates documents in .txt")
+    add_text_settings(options)
     options.add_argument("--unit", choices=["document", "line"], help="unit of counting in phase 1 (default document)")
     options.add_argument("--tie-break", default="lowest-ids", help="tie-break of training (default lowest-ids)")
     options.add_argument("--min-count", type=int, default=1, help="rarer pairs are not merged (default 1)")
-    arguments = options.parse_args(argv)
+    return options
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    arguments = parser().parse_args(argv)
     begins = "starts from scratch" if arguments.superbpe else "continues where this one stopped"
     return exit_code(lambda: _extend(arguments, Reporter(console)), f"the same command {begins}")
 

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from experiments.cli.console import Reporter, console, exit_code, si
+from experiments.cli.console import Reporter, console, exit_code, finish, si
+from experiments.cli.options import TOKENIZER, Parser, add_text_settings, open_exact, open_text
 from lm.evaluate.windows import plan_windows
-from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
+from tokenizer import Tokenizer, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -168,7 +169,7 @@ def bits_per_byte(
             targets = x[window.first : window.last + 1]
             nats += float(torch.nn.functional.cross_entropy(scored, targets, reduction="sum").double())
     if not n_bytes:
-        raise UserError("the text is empty: there is nothing to score")
+        raise UserError("the text is empty, so bits per byte cannot be computed; name files that contain text")
     return nats / math.log(2) / n_bytes, n_tokens
 
 
@@ -216,13 +217,12 @@ def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
         )
     if arguments.pad_to is not None and arguments.pad_to < 1:
         raise UserError(f"--pad-to {arguments.pad_to} must be at least 1")
-    old = Tokenizer.from_file(arguments.old_tokenizer or source)
-    new = Tokenizer.from_file(arguments.tokenizer)
+    old = open_exact(arguments.old_tokenizer or str(source))
+    new = open_exact(arguments.tokenizer)
     constituents(old, new)  # fails early if the tokenizers do not match
     documents: list[str] = []
     if arguments.text:
-        config = CorpusConfig(paths=arguments.text, field=arguments.field, separator=arguments.separator)
-        documents = list(Corpus(config).documents())
+        documents = list(open_text(arguments, arguments.text).documents())
     model = _load(source)
     windows = {"context_bytes": arguments.context_bytes, "min_context_bytes": arguments.min_context_bytes}
     before = bits_per_byte(model, old, documents, **windows) if documents else None
@@ -241,7 +241,7 @@ def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
         raise
     reporter.say(
         f"{new.vocab_size - old.vocab_size} new ids; {rows} rows extended to "
-        f"{model.get_input_embeddings().weight.shape[0]}: {out}"
+        f"{model.get_input_embeddings().weight.shape[0]}"
     )
     if before and after:
         size = sum(len(document.encode()) for document in documents)
@@ -254,26 +254,29 @@ def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
             for name, found in (("before", before), ("after", after))
         ]
         reporter.table(title, ["", "bits per byte", "tokens", "bytes per token"], table)
+    finish(out, then=["inspect", out])
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    options = argparse.ArgumentParser(
-        prog="python -m experiments.extend_model", description="Extend a model to a tokenizer with more tokens."
-    )
+def parser() -> Parser:
+    """Options of the command."""
+    options = Parser("extend-model", "Extend a model to a tokenizer with more tokens.")
     options.add_argument("model", help="folder of a transformers model in safetensors")
-    options.add_argument("tokenizer", help="the larger tokenizer's folder or file")
+    options.add_argument("tokenizer", help=f"the larger tokenizer: {TOKENIZER}")
     options.add_argument("out", help="folder to write; must not exist yet")
     options.add_argument("--old-tokenizer", help="the model's tokenizer, if its folder has none")
     options.add_argument("--pad-to", type=int, help="pad rows to a multiple of this (default: the model's padding)")
     options.add_argument("--text", nargs="+", help="score .txt, .jsonl[.gz|.zst], .parquet before and after")
-    options.add_argument("--field", default="text", help="field that holds the text (default text)")
-    options.add_argument("--separator", help="what separates documents in .txt")
+    add_text_settings(options)
     options.add_argument("--context-bytes", type=int, default=2048, help="maximum context of a token (default 2048)")
     options.add_argument(
         "--min-context-bytes", type=int, default=512, help="minimum context, where available (default 512)"
     )
-    arguments = options.parse_args(argv)
+    return options
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    arguments = parser().parse_args(argv)
     return exit_code(lambda: _run(arguments, Reporter(console)))
 
 

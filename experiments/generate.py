@@ -16,7 +16,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from experiments.cli.console import Reporter, console, exit_code
+from experiments.cli.console import console, exit_code, finish
+from experiments.cli.options import Parser
 from experiments.store.trained_models import Saved, load_models
 from lm.bytelevel.byte_model import ByteModel
 from lm.model.generation import Sample, SamplingConfig, generate, generate_from
@@ -27,11 +28,9 @@ from tokenizer.files import read_bytes
 _DEFAULT = SamplingConfig()
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    options = argparse.ArgumentParser(
-        prog="python -m experiments.generate", description="Samples of several models side by side."
-    )
+def parser() -> Parser:
+    """Options of the command."""
+    options = Parser("generate", "Samples of several models side by side.")
     options.add_argument("models", nargs="+", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
     options.add_argument("--prompt", action="append", default=[], help="text to continue; can be repeated")
     options.add_argument("--prompts", type=Path, metavar="FILE", help="file with one prompt per line")
@@ -48,7 +47,12 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--no-heal", action="store_true", help="continue after the prompt's own tokens")
     options.add_argument("--device", default="auto", help="auto, cpu or cuda")
     options.add_argument("--json", type=Path, metavar="FILE", help="also write prompts, settings and samples to FILE")
-    arguments = options.parse_args(argv)
+    return options
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    arguments = parser().parse_args(argv)
     return exit_code(lambda: _run(arguments))
 
 
@@ -61,7 +65,7 @@ def _run(arguments: argparse.Namespace) -> None:
     except UnicodeError as error:
         raise UserError(f"a prompt or stop string is not UTF-8 ({error}); fix it") from None
     if not prompts:
-        raise UserError("there is no prompt; add --prompt TEXT or --prompts FILE")
+        raise UserError("no prompt given; add --prompt TEXT or --prompts FILE")
     if arguments.samples < 1:
         raise UserError(f"--samples={arguments.samples} must be at least 1")
     config = SamplingConfig(
@@ -77,9 +81,11 @@ def _run(arguments: argparse.Namespace) -> None:
     asked = [prompt for prompt in prompts for _ in range(arguments.samples)]
     samples = [_samples(saved, asked, config, heal=not arguments.no_heal) for saved in models]
     _show(models, samples)
+    written = []
     if arguments.json is not None:
         write_json(arguments.json, record(models, samples, config, heal=not arguments.no_heal))
-        Reporter(console).say(f"samples: {arguments.json}")
+        written.append(arguments.json)
+    finish(*written, then=["downstream", *arguments.models, "--out", "downstream"])
 
 
 def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: bool) -> list[Sample]:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from experiments.cli.console import exit_code
+from experiments.cli.console import console, exit_code, finish
+from experiments.cli.options import TOKENIZER, Parser, add_text_settings, label_of, open_exact, open_text
 from superbpe.inspection import history
-from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
+from tokenizer import UserError
 from tokenizer.durable import replacing, write_whole
 
 if TYPE_CHECKING:
@@ -42,61 +42,60 @@ from yours, so only the shapes of the curves are comparable, not their values.""
 _POINTS = 400  # points of a curve in the plot; the log has one row per merge
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    options = argparse.ArgumentParser(
-        prog="python -m experiments.history",
-        description="A log of all merges, and bytes per token against vocabulary size.",
+def parser() -> Parser:
+    """Options of the command."""
+    options = Parser(
+        "history",
+        "A log of all merges, and bytes per token against vocabulary size.",
     )
     options.add_argument(
         "tokenizers",
         nargs="+",
         metavar="TOKENIZER",
-        help="folder or file of a tokenizer, or NAME=PATH (default NAME: that of the folder or file)",
+        help=f"{TOKENIZER}; NAME=TOKENIZER names it in the results",
     )
     options.add_argument("--text", nargs="+", required=True, metavar="FILE", help="held-out text, as in corpus.paths")
     options.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="folder for the results")
-    options.add_argument("--field", default="text", help="field of a JSON line or Parquet row (default: text)")
-    options.add_argument("--separator", default=None, help="what separates documents in a .txt file, such as '\\n\\n'")
+    add_text_settings(options)
     options.add_argument("--max-bytes", type=int, default=None, help="use at most this much text")
     options.add_argument("--jsonl", action="store_true", help="write JSON lines instead of Parquet")
     options.add_argument("--overwrite", action="store_true", help="replace existing results in the folder")
     options.add_argument("--no-published", action="store_true", help="leave the published curves out of the plot")
-    arguments = options.parse_args(argv)
+    return options
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    arguments = parser().parse_args(argv)
     return exit_code(lambda: _run(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    corpus = Corpus(
-        CorpusConfig(
-            paths=arguments.text, field=arguments.field, separator=arguments.separator, max_bytes=arguments.max_bytes
-        )
-    )
+    corpus = open_text(arguments, arguments.text, max_bytes=arguments.max_bytes)
     paths = _named(arguments.tokenizers)
     logs = {name: _log(arguments.out, name, jsonl=arguments.jsonl) for name in paths}
     drawn = arguments.out / "curve.svg"
     for path in (*logs.values(), drawn):
         if path.exists() and not arguments.overwrite:
             raise UserError(f"{path} already exists; choose another folder with --out, or add --overwrite")
-    tokenizers = {name: Tokenizer.from_file(path) for name, path in paths.items()}
+    tokenizers = {name: open_exact(path) for name, path in paths.items()}
     arguments.out.mkdir(parents=True, exist_ok=True)
-    console = Console()
     rows = []
     for name, tokenizer in tokenizers.items():
         found = history.measure(tokenizer, corpus.batches("all"))
         if found.n_bytes == 0:
-            raise UserError(f"there is no text in {', '.join(arguments.text)}")
+            raise UserError(f"{', '.join(arguments.text)} contains no text")
         _write(history.merge_log(tokenizer, history=found), logs[name], jsonl=arguments.jsonl)
         label = f"{name} ({tokenizer.pattern.name}" + (f", {tokenizer.fence.name})" if tokenizer.fence else ")")
         rows += curve_rows(found, label)
-        console.print(f"{logs[name]}: {len(tokenizer.merge_ids):,} merges on {found.n_bytes / 1e6:.1f} MB of text")
+        console.print(f"{name}: {len(tokenizer.merge_ids):,} merges on {found.n_bytes / 1e6:.1f} MB of text")
         if len(tokenizer.merge_ids) > tokenizer.n_phase1_merges:
             console.print(_table(label, history.early_statistics(tokenizer, found)))
     chart = curve_chart(rows, published=not arguments.no_published)
     drawing = io.StringIO()
     chart.save(drawing, format="svg")
     write_whole(drawn, drawing.getvalue())
-    console.print(str(drawn))
+    finish(*logs.values(), drawn, then=["inspect", *paths.values(), "--text", *arguments.text])
 
 
 def _named(given: list[str]) -> dict[str, str]:
@@ -105,8 +104,7 @@ def _named(given: list[str]) -> dict[str, str]:
     for entry in given:
         name, equals, path = entry.partition("=")
         if not equals or Path(entry).exists():
-            path, name = entry, Path(entry).resolve().name
-            name = Path(name).stem if Path(entry).is_file() else name
+            path, name = entry, re.sub(r"[^\w. -]", "-", label_of(entry))
         if name in paths:
             raise UserError(f"two tokenizers are called {name}: write NAME=PATH, as in other={path}")
         if not re.fullmatch(r"[\w. -]+", name):

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from experiments.cli.console import console, exit_code, si
+from experiments.cli.console import console, exit_code, finish, si
+from experiments.cli.options import Parser, add_text_settings, add_tokenizer, label_of, open_exact, open_text
 from experiments.report import vocabulary, vocabulary_page
 from experiments.report.figures import FORMATS, save
-from experiments.report.training_counts import tokenizer_folder, training_counts
+from experiments.report.training_counts import training_counts
 from experiments.report.vocabulary import Settings, Side
 from experiments.report.vocabulary_charts import figures
 from superbpe.inspection import tokens
-from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
+from tokenizer import UserError
 from tokenizer._native import Batch
 from tokenizer.corpus import embedded
 from tokenizer.durable import replacing, write_json, write_whole
@@ -35,24 +36,24 @@ if TYPE_CHECKING:
 EMBEDDED = "embedded"
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
+def parser() -> Parser:
+    """Options of the command."""
     usual = Settings()
-    options = argparse.ArgumentParser(
-        prog="python -m experiments.inspect_vocab",
-        description="Inspects a vocabulary, alone or against others, and measures it on text: a page, JSON, a summary.",
+    options = Parser(
+        "inspect",
+        "Inspects a vocabulary, alone or against others, and measures it on text: a page, JSON, a summary.",
     )
-    options.add_argument("tokenizer", type=Path, help="folder or file of any known format, or a training artifact")
-    options.add_argument("--against", nargs="+", default=[], type=Path, metavar="OTHER", help="tokenizers to compare")
+    add_tokenizer(options)
+    options.add_argument("--against", nargs="+", default=[], metavar="OTHER", help="tokenizers to compare")
     options.add_argument(
         "--text", nargs="+", default=[], metavar="FILE",
         help="held-out text, files as in corpus.paths; 'embedded' for the embedded corpus's held-out documents",
     )  # fmt: skip
+    add_text_settings(options)
     options.add_argument("--max-bytes", type=int, default=10_000_000, help="use at most this much text (%(default)s)")
     options.add_argument("--out", type=Path, default=Path("vocabulary"), metavar="FOLDER", help="(%(default)s)")
     options.add_argument("--label", help="name of the tokenizer in the report")
     options.add_argument("--against-label", nargs="+", default=[], metavar="LABEL", help="names of the others")
-    options.add_argument("--pattern", help="name or regex, for formats without a pattern (GPT-2's files, tiktoken's)")
     options.add_argument("--against-pattern", nargs="+", default=[], metavar="PATTERN", help="patterns of the others")
     options.add_argument("--words", metavar="PATTERN", help="pattern that defines pretokens, if not the tokenizer's")
     options.add_argument("--alpha", type=float, default=usual.alpha, help="order of the Rényi entropy (%(default)s)")
@@ -67,7 +68,12 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument(
         "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
     )
-    arguments = options.parse_args(argv)
+    return options
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    arguments = parser().parse_args(argv)
     return exit_code(lambda: _run(arguments))
 
 
@@ -86,11 +92,11 @@ def _run(arguments: argparse.Namespace) -> None:
     labels = _labels(arguments)
     patterns = [arguments.pattern, *_one_each("pattern", arguments)]
 
-    def side(path: Path, label: str, pattern: str | None) -> Side:
-        tokenizer = Tokenizer.from_file(tokenizer_folder(path), pattern=pattern)
+    def side(source: str, label: str, pattern: str | None) -> Side:
+        tokenizer = open_exact(source, pattern=pattern)
         return vocabulary.side(
-            label, str(path), tokenizer, batches, alpha=settings.alpha,
-            trained=training_counts(path, tokenizer), described=tokens.describe(tokenizer, words),
+            label, source, tokenizer, batches, alpha=settings.alpha,
+            trained=training_counts(Path(source), tokenizer), described=tokens.describe(tokenizer, words),
         )  # fmt: skip
 
     paths = [arguments.tokenizer, *arguments.against]
@@ -99,8 +105,7 @@ def _run(arguments: argparse.Namespace) -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     written = _write(arguments, report, sides)
     _print(report)
-    for path in written:
-        console.print(str(path), soft_wrap=True)
+    finish(*written, then=["export", arguments.tokenizer, "FOLDER", "--to", "hf"])
 
 
 def _batches(arguments: argparse.Namespace) -> list[Batch]:
@@ -108,7 +113,7 @@ def _batches(arguments: argparse.Namespace) -> list[Batch]:
     if not arguments.text:
         return []
     if EMBEDDED not in arguments.text:
-        return list(Corpus(CorpusConfig(paths=arguments.text, max_bytes=arguments.max_bytes)).batches("all"))
+        return list(open_text(arguments, arguments.text, max_bytes=arguments.max_bytes).batches("all"))
     if arguments.text != [EMBEDDED]:
         raise UserError(f"--text {EMBEDDED} is the embedded corpus, which cannot be mixed with files; use one of them")
     taken, room = [], arguments.max_bytes
@@ -121,17 +126,11 @@ def _batches(arguments: argparse.Namespace) -> list[Batch]:
 
 def _labels(arguments: argparse.Namespace) -> list[str]:
     """Labels of all tokenizers: as given, or the name of the folder or file, with its parent's name if not unique."""
-
-    def name(path: Path) -> str:
-        inside = path.name in ("tokenizer.json", "vocab.json", "merges.txt", "superbpe.json")
-        whole = path.absolute().parent if inside else path.absolute()
-        return whole.name if inside or path.is_dir() else whole.stem
-
     paths = [arguments.tokenizer, *arguments.against]
     given = [arguments.label, *_one_each("label", arguments)]
-    labels = [label or name(path) for label, path in zip(given, paths, strict=True)]
+    labels = [label or label_of(path) for label, path in zip(given, paths, strict=True)]
     labels = [
-        f"{path.absolute().parent.name}/{path.name}" if labels.count(label) > 1 else label
+        f"{Path(path).absolute().parent.name}/{Path(path).name}" if labels.count(label) > 1 else label
         for label, path in zip(labels, paths, strict=True)
     ]
     if twice := [label for label in labels if labels.count(label) > 1]:

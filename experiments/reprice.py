@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 
 from experiments.cli.console import Reporter, exit_code
+from experiments.cli.options import Parser
 from experiments.config import check_choice
 from tokenizer.errors import UserError
 
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from lm.scaling.ladder import Average
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    options = argparse.ArgumentParser(prog="python -m experiments.reprice", description=(__doc__ or "").split("\n")[0])
+def parser() -> Parser:
+    """Options of the command."""
+    options = Parser("reprice", (__doc__ or "").split("\n")[0])
     options.add_argument("run", type=Path, metavar="RUN", help="folder of a run with budget.ladder")
     options.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="deployment, average and shares")
     options.add_argument("--out", type=Path, default=Path("ladder"), metavar="FOLDER", help="(%(default)s)")
@@ -36,7 +37,12 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument(
         "--tolerance", type=float, help="accepted difference in training FLOPs at a budget (that of the run)"
     )
-    arguments = options.parse_intermixed_args(argv)
+    return options
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    arguments = parser().parse_intermixed_args(argv)
     return exit_code(lambda: _run(arguments))
 
 

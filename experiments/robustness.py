@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.cli.console import Reporter, duration, exit_code, si
+from experiments.cli.console import Reporter, duration, exit_code, finish, si
+from experiments.cli.options import Parser
 from experiments.results import Contents
 from experiments.store import registry, runs
 from experiments.store.artifacts import Store
@@ -98,11 +99,9 @@ class Version:
         return np.array([len(text.encode()) for text in self.texts])
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    options = argparse.ArgumentParser(
-        prog="python -m experiments.robustness", description=(__doc__ or "").split("\n")[0]
-    )
+def parser() -> Parser:
+    """Options of the command."""
+    options = Parser("robustness", (__doc__ or "").split("\n")[0])
     options.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run or sweep")
     options.add_argument(
         "--perturbations", metavar="A,B", help=f"perturbations to apply (all): {', '.join(PERTURBATIONS)}"
@@ -116,7 +115,12 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--artifacts", type=Path, metavar="FOLDER", help="where the run's artifacts were moved to")
     options.add_argument("--device", default="auto", help="auto, cpu or cuda (%(default)s)")
     options.add_argument("--out", type=Path, default=Path("robustness"), metavar="FOLDER", help="(%(default)s)")
-    arguments = options.parse_args(argv)
+    return options
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    arguments = parser().parse_args(argv)
     return exit_code(lambda: _run(arguments), "scores so far are kept; the same command resumes")
 
 
@@ -170,7 +174,7 @@ def _run(arguments: argparse.Namespace) -> None:
     reporter.table(f"Change under perturbations, {len(documents.places):,} documents", header, cells)
     for sentence in page.sentences(report):
         reporter.say(sentence)
-    reporter.say(f"report: {', '.join(str(arguments.out / name) for name in (PAGE, TABLE, NUMBERS))}")
+    finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=["compare", arguments.run])
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from experiments.cli.console import Reporter, console, duration, exit_code, si, stderr
+from experiments.cli.console import Reporter, console, duration, exit_code, finish, si, stderr
+from experiments.cli.options import Parser
 from experiments.store import inventory
 from experiments.store.artifacts import Store
 from experiments.store.inventory import DAMAGED, OUTDATED, WHOLE, Item
@@ -22,16 +23,21 @@ from tokenizer.errors import UserError
 from tokenizer.progress import Progress
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Print the table; return the exit code."""
-    options = argparse.ArgumentParser(
-        prog="python -m experiments.status",
-        description="Lists artifacts by the command that made them, with cost, state and inputs.",
+def parser() -> Parser:
+    """Options of the command."""
+    options = Parser(
+        "status",
+        "Lists artifacts by the command that made them, with cost, state and inputs.",
     )
     add_store(options)
     options.add_argument("--verify", action="store_true", help="compare every file with its checksum")
     options.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    arguments = options.parse_args(argv)
+    return options
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    arguments = parser().parse_args(argv)
     return exit_code(lambda: _run(arguments))
 
 
@@ -56,6 +62,7 @@ def _run(arguments: argparse.Namespace) -> None:
         print(json.dumps([_row(item) for item in items], indent=2, ensure_ascii=False))
     else:
         _print(items)
+        finish(then=["clean", arguments.store])
     damaged = [item.name for item in items if item.state == DAMAGED]
     if arguments.verify and damaged:
         raise UserError(
@@ -117,7 +124,7 @@ def _total(items: list[Item]) -> str:
     if free:
         told += (
             f"; {len(free)} of them are not needed or not usable ({si(sum(item.n_bytes for item in free))}B): "
-            "`python -m experiments.clean` lists and removes them"
+            "`superbpe clean` lists and removes them"
         )
     return told
 

@@ -6,25 +6,23 @@ import argparse
 import sys
 from pathlib import Path
 
-from experiments.cli.console import Reporter, exit_code, si, training_summary
+from experiments.cli.console import Reporter, exit_code, finish, si, training_summary
+from experiments.cli.options import Parser, add_text, open_text
 from experiments.cli.sizes import parse_size
-from experiments.encode import add_text_settings, open_text
 from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.rules import TRANSITION
 from tokenizer import UserError, count_pretokens, train_bpe
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    options = argparse.ArgumentParser(
-        prog="python -m experiments.train_tokenizer",
-        description="Train a BPE or SuperBPE tokenizer on text files.",
-        epilog="Sweeps, mixtures, filters and language models are settings of `python -m experiments.pipeline`.",
+def parser() -> Parser:
+    """Options of the command."""
+    options = Parser(
+        "train",
+        "Train a BPE or SuperBPE tokenizer on text files.",
+        epilog="Sweeps, mixtures, filters and language models are settings of `superbpe pipeline`.",
     )
-    options.add_argument(
-        "text", nargs="+", metavar="TEXT", help="files, folders and globs: .txt, .jsonl[.gz|.zst], .parquet"
-    )
+    add_text(options)
     options.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
     options.add_argument(
         "--vocab-size", type=int, required=True, metavar="N", help="bytes, merges and special tokens together"
@@ -44,12 +42,16 @@ def run(argv: list[str] | None = None) -> int:
         nargs="+",
         default=list(DEFAULT_SPECIAL_TOKENS),
         metavar="STRING",
-        help="special tokens (%(default)s)",
+        help=f"special tokens ({' '.join(DEFAULT_SPECIAL_TOKENS)})",
     )
-    add_text_settings(options)
     options.add_argument("--memory", type=parse_size, metavar="SIZE", help="memory for tables, such as 4GB (no limit)")
     options.add_argument("--threads", type=int, help="threads (all cores)")
-    arguments = options.parse_args(argv)
+    return options
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    arguments = parser().parse_args(argv)
     return exit_code(lambda: _run(arguments))
 
 
@@ -98,9 +100,11 @@ def _run(arguments: argparse.Namespace) -> None:
                 **common,
             )
         reporter.say(f"{len(tokenizer.superword_ids()):,} superwords")
+    for phase in {"phase1", "phase2"} & tokenizer.provenance.keys():
+        tokenizer.provenance[phase]["text"] = arguments.text
     tokenizer.save(arguments.to)
-    reporter.say(f"{arguments.to}: {tokenizer!r}")
-    reporter.say(f"next: python -m experiments.inspect_vocab {arguments.to}")
+    reporter.say(repr(tokenizer))
+    finish(arguments.to, then=["inspect", arguments.to, "--text", *arguments.text])
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from experiments.cli.console import Reporter, console, exit_code
+from experiments.cli.console import Reporter, console, exit_code, finish
+from experiments.cli.options import Parser
 from experiments.store.trained_models import open_model, training_counts
 from lm.evaluate.undertrained import find_undertrained
 from tokenizer.durable import write_json
@@ -45,7 +46,7 @@ def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
     _show(summary, arguments.top, reporter)
     if out:
         write_json(out, summary)
-        reporter.say(f"all candidates: {out}")
+    finish(*([out] if out else []), then=["generate", folder, "--prompt", "TEXT"])
 
 
 def _show(summary: dict[str, Any], top: int, reporter: Reporter) -> None:
@@ -95,11 +96,9 @@ def _shown(text: str) -> str:
     return '"' + "".join(c if c.isprintable() else repr(c)[1:-1] for c in text) + '"'
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    options = argparse.ArgumentParser(
-        prog="python -m experiments.undertrained", description="List the under-trained tokens of a model."
-    )
+def parser() -> Parser:
+    """Options of the command."""
+    options = Parser("undertrained", "List the under-trained tokens of a model.")
     options.add_argument("model", help="a language model's folder: artifacts/lm-...")
     options.add_argument("--tokenizer", help="the model's tokenizer, if it is not among the same artifacts")
     options.add_argument("--out", help="JSON file to write; must not exist yet")
@@ -111,7 +110,12 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument("--controls", type=int, default=100, help="well-trained tokens to verify too (default 100)")
     options.add_argument("--unused", type=int, nargs="+", metavar="ID", help="ids that never occurred in training")
     options.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
-    arguments = options.parse_args(argv)
+    return options
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    arguments = parser().parse_args(argv)
     return exit_code(lambda: _run(arguments, Reporter(console)))
 
 

@@ -147,7 +147,7 @@ class Rules:
             if self.atoms == "pretokens":
                 raise UserError(
                     "atoms='pretokens' and phase1_fence='lifted' exclude each other: if phase-1 merges cross "
-                    "pretokens, there are no whole pretokens to merge. Use phase1_fence='kept' or atoms='tokens'"
+                    "pretokens, no whole pretokens are left to merge. Use phase1_fence='kept' or atoms='tokens'"
                 )
             if self.script_atoms:
                 raise UserError(
@@ -245,7 +245,7 @@ def preset(name: str) -> Rules:
     """The rules of a preset.
 
     Raises:
-        UserError: there is no preset of this name.
+        UserError: the name is unknown.
     """
     if name in RENAMED:
         warnings.warn(

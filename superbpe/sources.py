@@ -50,7 +50,7 @@ class Source:
         """Pass each batch to `add`; returns `done` plus the number of bytes read.
 
         Raises:
-            UserError: there is no text. Without this check, a missing language could go unnoticed.
+            UserError: a source is empty. Without this check, a missing language could go unnoticed.
         """
         before = done
         for batch in texts.batches(self.batches):
@@ -59,9 +59,9 @@ class Source:
             tick(done)
         if done == before:
             raise UserError(
-                f"{self.name} is empty: there is no text to train superwords on (sampling may have dropped all of its "
-                "documents: raise the rules' sample or choose another sample_salt; a function must return the text "
-                "from the start on each call)"
+                f"{self.name} is empty, and superwords cannot be trained without text (sampling may have dropped all "
+                "of its documents: raise the rules' sample or choose another sample_salt; a function must return the "
+                "text from the start on each call)"
             )
         return done
 
@@ -101,7 +101,7 @@ def sources_of(text: Text | Source | Sequence[Source]) -> Sequence[Source]:
     if not isinstance(text, list | tuple):
         return [Source(text)]
     if not text:
-        raise UserError("there are no sources: name at least one text to train superwords on")
+        raise UserError("no sources given: name at least one text to train superwords on")
     if not (isinstance(text[0], Source | Corpus) or callable(text[0])):
         return [Source(text)]
     for source in text:

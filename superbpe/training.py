@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from superbpe.passes import Found, Passes, Veto
-from superbpe.rules import Rules, preset
+from superbpe.rules import PRESETS, Rules, preset
 from superbpe.sources import Source, opened
 from superbpe.start import Start, resolve_start
 from tokenizer import _native, patterns
@@ -128,6 +128,7 @@ def _about(start: Start, found: Found) -> dict[str, Any]:
     """The tokenizer's provenance of phase 2."""
     made = len(found.superwords.counts)
     return {
+        "rules": next((name for name, known in PRESETS.items() if known == start.rules), None),
         "transition": 256 + found.n_kept,
         **found.about,
         "ran_out_of_pairs": found.n_kept + made < start.n_merges,

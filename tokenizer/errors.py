@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 from collections.abc import Iterable
 from typing import SupportsIndex
@@ -69,3 +70,9 @@ def check_whole(name: str, value: object, least: int, most: int | None = None) -
         span = f"at least {least}" if most is None else f"from {least} to {most}"
         kind = "a whole number, " if number is None else ""
         raise UserError(f"{name}={quoted(value)} must be {kind}{span}")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` for the known word closest to `word`, or an empty string if none is close."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean '{near[0]}'?" if near else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from copy import deepcopy
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -173,6 +172,19 @@ class Tokenizer(Codec, BaseTokenizer):
         """Write the tokenizer's folder: `superbpe.json`, and `tokenizer.json` where HF can express the tokenizer."""
         formats.save(self, Path(folder))
 
+    def push_to_hub(self, repository: str, **options: Any) -> str:
+        """Upload the tokenizer's files and a card to the Hugging Face Hub; return the address of the upload.
+
+        >>> tokenizer.push_to_hub("org/name", to="preview")  # the files that would be uploaded  # doctest: +SKIP
+
+        Args:
+            repository: id of the repository, as "org/name".
+            options: `to`, `license`, `measured` and the other keyword arguments of `tokenizer.external.push.push`.
+        """
+        from tokenizer.external.push import push  # needed only here
+
+        return push(self, repository, **options)
+
     @classmethod
     def load(cls, folder: Path | str) -> Tokenizer:
         """Read a folder written by `save`.
@@ -188,14 +200,7 @@ class Tokenizer(Codec, BaseTokenizer):
         return cls(*formats.read(path, **options))
 
     @classmethod
-    def from_pretrained(
-        cls,
-        source: Path | str,
-        *,
-        revision: str | None = None,
-        add_special_tokens: Sequence[str] = (),
-        cache: Path | str | None = None,
-    ) -> Tokenizer:
+    def from_pretrained(cls, source: Path | str, **options: Any) -> Tokenizer:
         """Load an existing byte-level BPE tokenizer by name or path. Code in a repository is never executed.
 
         >>> Tokenizer.from_pretrained("openai-community/gpt2")  # doctest: +SKIP
@@ -204,22 +209,21 @@ class Tokenizer(Codec, BaseTokenizer):
         Args:
             source: a folder or a file of any supported format, a repository of the Hugging Face Hub, or
                 "tiktoken:NAME" for an encoding of tiktoken. A path that exists takes precedence over a repository.
-            revision: branch, tag or commit hash of the repository.
-            add_special_tokens: strings that must be special tokens; those that are not get new ids after all others.
-            cache: folder for downloads; None for that of `huggingface_hub`.
+            options: `revision`, `add_special_tokens`, `cache`, `pattern` and the other keyword arguments of
+                `tokenizer.external.opening.open_pretrained`.
 
         Raises:
-            UserError: there is no such tokenizer, it is damaged, or it is not byte-level BPE.
+            UserError: the tokenizer does not exist, is damaged, or is not byte-level BPE.
         """
         from tokenizer.external.opening import open_pretrained  # other software is needed only here
 
-        opened = open_pretrained(source, revision=revision, add_special_tokens=add_special_tokens, cache=cache)
-        if not isinstance(opened.found, Stored):
+        found = open_pretrained(source, **options).found
+        if not isinstance(found, Stored):
             raise UserError(
-                f"{source} is not byte-level BPE ({opened.found.reason}); tokenizer.pretrained.load_pretrained("
-                f"{str(source)!r}).tokenizer runs it with other software"
+                f"{source} is not byte-level BPE ({found.reason}), and this needs its merges; "
+                "tokenizer.pretrained.load_pretrained and the commands encode, count-tokens and fertility accept it"
             )
-        return cls(*opened.found)
+        return cls(*found)
 
     def __repr__(self) -> str:
         return repr(self.definition).replace("Definition", f"Tokenizer {self.name}", 1)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import runpy
 import sys
 from typing import NamedTuple
 
 from experiments.cli.console import complain, console
-from experiments.config import did_you_mean
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, did_you_mean
 
 
 class Command(NamedTuple):
@@ -23,18 +23,20 @@ class Command(NamedTuple):
     purpose: str
 
 
+SETTINGS = "experiments (settings are KEY=VALUE)"
 GROUPS: dict[str, dict[str, Command]] = {
     "tokenizers": {
         "train": Command("train_tokenizer", "train BPE or SuperBPE on files"),
         "encode": Command("encode", "encode files into shards"),
         "count-tokens": Command("count_tokens", "count the tokens of files"),
-        "fertility": Command("fertility", "compare the tokens that tokenizers need for a text"),
+        "fertility": Command("fertility.command", "compare the tokens that tokenizers need for a text"),
         "inspect": Command("inspect_vocab", "a page about a vocabulary, alone or against others"),
         "history": Command("history", "what each merge of a training brought"),
         "export": Command("export", "convert a tokenizer to another format"),
         "extend": Command("extend", "continue training to a larger vocabulary"),
+        "push": Command("push", "upload a tokenizer and its card to the Hugging Face Hub"),
     },
-    "experiments (settings are KEY=VALUE)": {
+    SETTINGS: {
         "pipeline": Command("pipeline", "train tokenizers and models, compare them, write a report"),
         "bakeoff": Command("bakeoff", "compare tokenizers over budgets and seeds"),
         "count": Command("count", "the pipeline up to the counts"),
@@ -58,6 +60,9 @@ GROUPS: dict[str, dict[str, Command]] = {
         "extend-model": Command("extend_model", "extend a model to a tokenizer with more tokens"),
         "export-model": Command("export_hf", "write a model as a Hugging Face folder"),
     },
+    "shell": {
+        "completion": Command("completion", "print the completion script of bash, zsh or fish"),
+    },
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
@@ -72,11 +77,12 @@ def run(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help", "help"):
         console.print(listing(), soft_wrap=True, markup=False, highlight=False)
         return 0
+    if argv[0] == "--version":
+        console.print(f"superbpe {importlib.metadata.version('superbpe-framework')}")
+        return 0
     name = argv[0].replace("_", "-")
     if name not in COMMANDS:
-        complain(
-            UserError(f"superbpe {argv[0]} is not a command{did_you_mean(name, COMMANDS)}; superbpe --help lists them")
-        )
+        complain(UserError(f"unknown command {argv[0]!r}{did_you_mean(name, COMMANDS)}; superbpe --help lists them"))
         return 2
     module = f"experiments.{COMMANDS[name].module}"
     before, sys.argv = sys.argv, [module, *argv[1:]]
@@ -95,4 +101,4 @@ def listing() -> str:
     lines = ["usage: superbpe COMMAND ...", ""]
     for title, group in GROUPS.items():
         lines += [f"{title}:", *(f"  {name:<{width}}{command.purpose}" for name, command in group.items()), ""]
-    return "\n".join([*lines, "superbpe COMMAND --help explains a command."])
+    return "\n".join([*lines, "superbpe COMMAND --help shows its options; superbpe --version shows the version."])

@@ -24,8 +24,8 @@ from experiments.arms import check_name, override_presets
 from experiments.cli import presets, renamed
 from experiments.cli.sizes import with_sizes
 from experiments.cli.validate import validate
-from experiments.config import ArmConfig, BpeConfig, Config, PatternConfig, SuperbpeConfig, build, did_you_mean, schema
-from tokenizer.errors import UserError
+from experiments.config import ArmConfig, BpeConfig, Config, PatternConfig, SuperbpeConfig, build, schema
+from tokenizer.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -282,7 +282,7 @@ def _check_arm_key(key: str) -> None:
     at = f"arms.{name}"
     if setting not in fields:
         raise UserError(
-            f"there is no configuration key '{key}'{did_you_mean(setting, fields)}; an arm has: {', '.join(fields)}"
+            f"unknown configuration key '{key}'{did_you_mean(setting, fields)}; an arm has: {', '.join(fields)}"
         )
     inner = {"pattern": PatternConfig, "bpe": BpeConfig, "superbpe": SuperbpeConfig}.get(setting)
     below = ".".join(rest[:-1])
@@ -290,7 +290,7 @@ def _check_arm_key(key: str) -> None:
         return
     names = [] if inner is None else [field.name for field in dataclasses.fields(inner)]
     if below not in names:
-        raise UserError(f"there is no configuration key '{key}'{did_you_mean(below, names)} under {at}.{setting}")
+        raise UserError(f"unknown configuration key '{key}'{did_you_mean(below, names)} under {at}.{setting}")
 
 
 def _check_keys(overrides: Sequence[Override], loader: ConfigLoader, *, custom: bool) -> None:
@@ -320,7 +320,7 @@ def _check_key(override: Override, loader: ConfigLoader, groups: Sequence[str], 
                 raise UserError("experiment=null is not a choice; write '~experiment' to leave the experiment out")
             if not custom and re.fullmatch(r"[\w.-]+", chosen) and chosen not in options:
                 raise UserError(
-                    f"{key}={chosen} does not exist{did_you_mean(chosen, options)} (there are: {', '.join(options)})"
+                    f"{key}={chosen} does not exist{did_you_mean(chosen, options)} (known: {', '.join(options)})"
                 )
         return
     if key not in _keys() and not custom:
@@ -335,7 +335,7 @@ def _check_launcher(chosen: str, loader: ConfigLoader) -> None:
         raise UserError(f"hydra/launcher={chosen} is not installed; {_LAUNCHERS[chosen]}")
     options = sorted({*known, *_LAUNCHERS})
     raise UserError(
-        f"hydra/launcher={chosen} does not exist{did_you_mean(chosen, options)} (there are: {', '.join(options)})"
+        f"hydra/launcher={chosen} does not exist{did_you_mean(chosen, options)} (known: {', '.join(options)})"
     )
 
 
@@ -350,7 +350,7 @@ def _unknown(key: str, groups: Sequence[str] = ()) -> UserError:
     )
     if not hint and ("." not in key or not siblings):
         hint = did_you_mean(key, known)
-    return UserError(f"there is no configuration key '{key}'{hint or '; there are: ' + ', '.join(siblings or groups)}")
+    return UserError(f"unknown configuration key '{key}'{hint or '; known: ' + ', '.join(siblings or groups)}")
 
 
 @functools.cache  # takes 40 ms, and every override is looked up here

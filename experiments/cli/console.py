@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import shlex
 import threading
 import time
 from collections import deque
@@ -27,6 +28,7 @@ from tokenizer.train.summary import summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from experiments.results import Phase2Training
     from superbpe.inspection.history import Progressed
@@ -132,6 +134,24 @@ def exit_code(job: Callable[[], None], after_stop: str = "nothing is written") -
         stderr.print(f"\n{how}: {after_stop}", style="yellow")
         return code
     return 0
+
+
+def finish(*written: Path | str, then: Sequence[Path | str] = ()) -> None:
+    """Print what a command wrote and the command to run next; the last lines of every command.
+
+    Args:
+        written: Files and folders.
+        then: Words of the next command, without `superbpe`.
+    """
+    if written:
+        console.print(Text(f"wrote: {', '.join(map(str, written))}"), soft_wrap=True)
+    if then:
+        console.print(Text(f"next:  superbpe {' '.join(map(_quoted, then))}"), soft_wrap=True)
+
+
+def _quoted(word: Path | str) -> str:
+    """A word for the shell; a name in capitals that the user replaces stays as it is."""
+    return str(word) if str(word).isupper() else shlex.quote(str(word))
 
 
 def training_summary(tokenizer: Tokenizer) -> str:

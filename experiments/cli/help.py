@@ -31,25 +31,25 @@ STAGES = {
         "corpus=files 'corpus.paths=[data/*.jsonl.zst]' pattern=llama3",
     ),
     "train_bpe": _Help(
-        "train_bpe",
+        "train-bpe",
         "Phase 1: trains byte-level BPE on the counts, once for all arms that can share it.",
         _PHASE1,
         "corpus=files 'corpus.paths=[data/*.jsonl.zst]' bpe.vocab_size=32000",
     ),
     "train_superbpe": _Help(
-        "train_superbpe",
+        "train-superbpe",
         "Phase 2: trains superwords on top of the phase-1 merges up to the transition.",
         _PHASE2,
         "corpus=files 'corpus.paths=[data/*.jsonl.zst]' superbpe=uw-2025 superbpe.transition=0.8",
     ),
     "shard_corpus": _Help(
-        "shard_corpus",
+        "shard",
         "Encodes the corpus with every arm's tokenizer into memory-mapped shards; resumes after the last finished one.",
         (*_PHASE2, "shards.tokens_per_shard", "shards.shuffle_seed"),
         "corpus=files 'corpus.paths=[data/*.jsonl.zst]' shards.tokens_per_shard=50_000_000",
     ),
     "train_lm": _Help(
-        "train_lm",
+        "train-lm",
         "Trains one language model per arm on the same text; resumes from its last checkpoint.",
         _MODELS,
         "corpus=files 'corpus.paths=[data/*.jsonl.zst]' lm=small budget.train_bytes=2_000_000_000",
@@ -134,7 +134,7 @@ def show_help(stage: str) -> None:
 def text(stage: str) -> str:
     """Return the help of a stage, a key of `STAGES`."""
     help_ = STAGES[stage]
-    command = f"python -m experiments.{help_.command}"
+    command = f"superbpe {help_.command}"
     names = [*help_.settings, *_ALWAYS]
     width = max(map(len, names)) + 1
     settings = [f"  {name + '=':<{width}}  {SETTINGS[name]}{_choices(name)}" for name in names]

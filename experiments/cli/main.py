@@ -20,7 +20,7 @@ from rich.text import Text
 
 from experiments.cli import sweep
 from experiments.cli.compose import check, current_names, hydra_settings, known_keys, largest_size, to_config
-from experiments.cli.console import Reporter, complain, console, stderr, storage_error
+from experiments.cli.console import Reporter, complain, console, finish, stderr, storage_error
 from experiments.cli.help import show_help
 from experiments.cli.signals import describe, restore, stoppable, unmasked
 from experiments.logging.tracking import Labels
@@ -35,6 +35,15 @@ if TYPE_CHECKING:
 
     from omegaconf import DictConfig
 
+# The command that continues after a stage.
+_NEXT = {
+    "count": "train-bpe",
+    "train_bpe": "train-superbpe",
+    "train_superbpe": "shard",
+    "shard_corpus": "train-lm",
+    "train_lm": "evaluate",
+    "evaluate": "pipeline",
+}
 # Flags that make Hydra print something instead of running the job.
 _PRINTS = ("hydra_help", "cfg", "info", "shell_completion")
 
@@ -227,6 +236,8 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
                 labels=_labels(folder, stage, cell),
             )
         recorder.done(outcome.result, outcome.page, outcome.rungs)
+        if number is None:
+            finish(folder, then=[_NEXT[stage], *overrides] if stage in _NEXT else ["robustness", folder])
     except Exception as problem:
         error = (isinstance(problem, OSError) and storage_error(problem, str(folder))) or problem
         # Handled here and not by Hydra: the other cells of a sweep continue, and a user error has no traceback.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.cli.console import Reporter, exit_code, si
+from experiments.cli.console import Reporter, exit_code, finish, si
+from experiments.cli.options import TOKENIZER, TOKENIZER_FILES, Parser, add_text_settings, label_of, open_any, open_text
 from experiments.fertility import measures
 from experiments.fertility.counting import tally
 from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Text, survey
@@ -17,13 +19,11 @@ from experiments.fertility.serving import costs, deployment
 from experiments.fertility.training_text import overlap, recorded
 from experiments.report import fertility as page
 from experiments.report.figures import FORMATS, save, to_csv
-from experiments.report.training_counts import tokenizer_folder
 from experiments.store.manifest import command_line
 from lm.data.shards import END_OF_TEXT
-from tokenizer import Corpus, CorpusConfig, UserError
+from tokenizer import UserError
 from tokenizer.checksums import digest
 from tokenizer.durable import write_json, write_whole
-from tokenizer.pretrained import load_pretrained
 from tokenizer.progress import thread_count
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from experiments.fertility.documents import Documents
     from experiments.fertility.training_text import Overlap
     from lm.evaluate.deployment import Deployment
+    from tokenizer import Corpus
     from tokenizer.pretrained import Pretrained
 
 PAGE, NUMBERS, TABLE = "fertility.html", "fertility.json", "fertility.csv"
 _TEXT = re.compile(r"\.(txt|text|jsonl|ndjson|parquet)(\.(gz|zst|zstd))?$", re.IGNORECASE)
-_TOKENIZER_FILES = {"vocab.txt", "merges.txt", "tokenizer.json", "vocab.json", "superbpe.json", "external.json"}
 _COLUMNS = 6
 """Most groups in a table of the terminal."""
 
@@ -56,15 +56,15 @@ class Arm:
     training: list[Corpus]
 
 
-def run(argv: list[str] | None = None) -> int:
-    """Run the command; return the exit code."""
-    options = argparse.ArgumentParser(
-        prog="python -m experiments.fertility",
-        description="Compares tokenizers by the tokens that they need for a text: a page, CSV, JSON, a table.",
+def parser() -> Parser:
+    """Options of the command."""
+    options = Parser(
+        "fertility",
+        "Compares tokenizers by the tokens that they need for a text: a page, CSV, JSON, a table.",
     )
     options.add_argument(
         "given", nargs="+", metavar="TOKENIZER|TEXT",
-        help="tokenizers (folder, file or hub id) and texts (.txt, .jsonl, .parquet, also compressed or as a glob); "
+        help=f"tokenizers ({TOKENIZER}) and texts (.txt, .jsonl, .parquet, also compressed or as a glob); "
         "NAME=PATH names a tokenizer, or the source of a text",
     )  # fmt: skip
     options.add_argument("--text", nargs="+", default=[], metavar="[NAME=]PATH", help="more text, such as folders")
@@ -80,8 +80,7 @@ def run(argv: list[str] | None = None) -> int:
         "--pattern", nargs="+", default=[], metavar="NAME=PATTERN",
         help="pattern, for formats without one (GPT-2's files, tiktoken's)",
     )  # fmt: skip
-    options.add_argument("--field", default="text", help="field of a record that holds the text (%(default)s)")
-    options.add_argument("--separator", help="what separates documents in a .txt file, such as '\\n\\n'")
+    add_text_settings(options)
     options.add_argument("--source-field", metavar="FIELD", help="field that names the source (default: the file)")
     options.add_argument("--max-bytes", type=int, help="use at most this much of each text")
     options.add_argument("--sources", type=int, default=50, help="tell at most this many sources apart (%(default)s)")
@@ -98,7 +97,12 @@ def run(argv: list[str] | None = None) -> int:
     options.add_argument(
         "--figures", nargs="*", choices=FORMATS, metavar="FORMAT", help=f"write the charts: {', '.join(FORMATS)} (all)"
     )
-    arguments = options.parse_args(argv)
+    return options
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    arguments = parser().parse_args(argv)
     return exit_code(lambda: _run(arguments))
 
 
@@ -139,7 +143,9 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.figures is not None:
         save(page.figures(report), arguments.out / "figures", arguments.figures or FORMATS)
     _print(reporter, report)
-    reporter.say(f"report: {arguments.out / PAGE}, {arguments.out / TABLE}, {arguments.out / NUMBERS}")
+    named = [_named(entry)[1] for entry in arguments.given if not _is_text(entry)]
+    against = ["--against", *named[1:]] if named[1:] else []
+    finish(*(arguments.out / name for name in (PAGE, TABLE, NUMBERS)), then=["inspect", named[0], *against])
 
 
 def _named(entry: str) -> tuple[str | None, str]:
@@ -150,18 +156,14 @@ def _named(entry: str) -> tuple[str | None, str]:
 
 def _is_text(entry: str) -> bool:
     path = Path(_named(entry)[1])
-    return _TEXT.search(path.name) is not None and path.name not in _TOKENIZER_FILES
-
-
-def _corpus(arguments: argparse.Namespace, path: str, **settings: Any) -> Corpus:
-    return Corpus(CorpusConfig(paths=[path], field=arguments.field, separator=arguments.separator, **settings))
+    return _TEXT.search(path.name) is not None and path.name not in TOKENIZER_FILES
 
 
 def _texts(arguments: argparse.Namespace) -> list[Text]:
     found, seen = [], set()
     for entry in [*filter(_is_text, arguments.given), *arguments.text]:
         name, path = _named(entry)
-        corpus = _corpus(arguments, path, source_field=arguments.source_field, max_bytes=arguments.max_bytes)
+        corpus = open_text(arguments, [path], source_field=arguments.source_field, max_bytes=arguments.max_bytes)
         for file in (file.resolve() for file, _ in corpus.files):
             if file in seen:
                 raise UserError(f"{file} is named twice, by {entry!r} for the second time; name each text once")
@@ -169,7 +171,7 @@ def _texts(arguments: argparse.Namespace) -> list[Text]:
         found.append(Text(name, corpus))
     if not found:
         raise UserError(
-            f"there is no text: {arguments.given[-1]!r} and all others are taken as tokenizers; name files that end in "
+            f"no text given, only tokenizers ({', '.join(arguments.given)}); name files that end in "
             ".txt, .jsonl or .parquet, or give other files and folders with --text"
         )
     return found
@@ -178,36 +180,25 @@ def _texts(arguments: argparse.Namespace) -> list[Text]:
 def _arms(arguments: argparse.Namespace) -> list[Arm]:
     paths: dict[str, str] = {}
     for name, path in (_named(entry) for entry in arguments.given if not _is_text(entry)):
-        label = name or _label(path)
+        label = name or label_of(path)
         if label in paths:
             raise UserError(f"two tokenizers are called {label!r}; write NAME=PATH, as in other={path}")
         paths[label] = path
     if not paths:
-        raise UserError("there is no tokenizer; name folders, files or repositories of the Hugging Face Hub")
+        raise UserError("no tokenizer given; name folders, files or repositories of the Hugging Face Hub")
     patterns = dict(_for_arm("--pattern", entry, paths) for entry in arguments.pattern)
     if None in patterns:
         raise UserError(f"--pattern {patterns[None]!r} must name its tokenizer: NAME=PATTERN")
-    training = [(name, _corpus(arguments, path)) for name, path in (
+    training = [(name, open_text(arguments, [path])) for name, path in (
         _for_arm("--training", entry, paths) for entry in arguments.training
     )]  # fmt: skip
     arms = []
     for name, path in paths.items():
-        source = tokenizer_folder(Path(path)) if Path(path).exists() else path
-        loaded = load_pretrained(source, add_special_tokens=[END_OF_TEXT], pattern=patterns.get(name))
+        loaded = open_any(path, add_special_tokens=[END_OF_TEXT], pattern=patterns.get(name))
         given = [corpus for other, corpus in training if other in (None, name)]
         known = recorded(Path(path)) if Path(path).exists() else None
         arms.append(Arm(name, loaded, given or ([] if known is None else [known])))
     return arms
-
-
-def _label(path: str) -> str:
-    """Name of a tokenizer: that of its folder or file, or of the folder of a file such as tokenizer.json."""
-    file = Path(path)
-    if not file.exists():
-        return path
-    if file.is_dir():
-        return file.absolute().name
-    return file.absolute().parent.name if file.name in _TOKENIZER_FILES else file.stem
 
 
 def _for_arm(option: str, entry: str, arms: Iterable[str]) -> tuple[str | None, str]:
@@ -338,3 +329,7 @@ def _print(reporter: Reporter, report: dict[str, Any]) -> None:
         )
     for note in page.notes(report):
         reporter.say(note, style="yellow")
+
+
+if __name__ == "__main__":
+    sys.exit(run())

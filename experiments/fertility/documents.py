@@ -108,7 +108,7 @@ def survey(texts: Sequence[Text], most_sources: int, progress: Progress | None =
             done += len(data)
             tick(done)
         if len(sizes) == before:
-            raise UserError(f"there is no text in {listed(path for path, _ in text.corpus.files)}")
+            raise UserError(f"{listed(path for path, _ in text.corpus.files)} contains no text")
     found = Documents(np.array(sizes), np.array(words), np.array(cell), tuple(cells))
     return _largest(found, most_sources)
 

@@ -69,8 +69,8 @@ def find(folders: Sequence[Path]) -> tuple[list[Run], list[Run]]:
         inside = runs.find(folder)
         if not inside:
             raise UserError(
-                f"{folder} contains no run (there is no {runs.RECORD}); name a folder that "
-                "python -m experiments.pipeline wrote under outputs/ or multirun/"
+                f"{folder} contains no run ({runs.RECORD} is missing); name a folder that "
+                "superbpe pipeline wrote under outputs/ or multirun/"
             )
         found += [run for run in inside if run.folder not in {known.folder for known in found}]
     done = [run for run in found if run.results is not None]
@@ -124,7 +124,7 @@ def combine(
     )
     if reference is not None:
         if reference not in labels:
-            raise UserError(f"there is no tokenizer {reference!r} to compare with; there are: {', '.join(labels)}")
+            raise UserError(f"unknown tokenizer {reference!r}; the tokenizers are: {', '.join(labels)}")
         first = labels.index(reference)
         order = [first, *(i for i in range(len(labels)) if i != first)]
         ordered, labels = [ordered[i] for i in order], [labels[i] for i in order]

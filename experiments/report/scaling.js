@@ -315,7 +315,7 @@ const ladder = (() => {
     if (rung < 0) return { answer: "unknown", rung: null, reason: last(gaps).reason };
     if (withheld) return { answer: "withheld", rung, reason: withheld };
     const { interval } = gaps[rung];
-    if (!interval) return { answer: "unknown", rung, reason: "there is no interval" };
+    if (!interval) return { answer: "unknown", rung, reason: "no interval can be computed" };
     return { answer: interval[1] < 0 ? "yes" : interval[0] > 0 ? "no" : "undecided", rung, reason: "" };
   }
 

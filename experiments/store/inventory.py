@@ -87,7 +87,7 @@ def take(store: Store, keep: Iterable[str] = (), drop: Iterable[str] = (), *, ve
         verify: Compare every file with its checksum.
     """
     if not store.root.is_dir():
-        raise UserError(f"artifacts={store.root}: no such folder")
+        raise UserError(f"artifacts={store.root}: no such folder; write artifacts=FOLDER")
     items = [_item(store, path, verify) for path in sorted(store.root.iterdir()) if _is_artifact(path)]
     _link(items)
     _mark(store, items, set(keep), set(drop))
@@ -178,7 +178,7 @@ def _mark(store: Store, items: list[Item], keep: set[str], drop: set[str]) -> No
     by_name = {item.name: item for item in items if item.state == WHOLE}
     unknown = sorted((keep | drop) - set(by_name) - {item.name for item in items})
     if unknown:
-        raise UserError(f"there is no artifact {unknown[0]} in {store.root}")
+        raise UserError(f"{store.root} contains no artifact {unknown[0]}")
     roots = set(keep) | {name for name, item in by_name.items() if item.stage == "report"}
     for entry in registry.entries(store):
         if entry.record.exists():

@@ -136,6 +136,6 @@ def _find(path: Path) -> list[Artifact[Folder]]:
     if not artifacts:
         raise UserError(
             f"{path} has no trained model: name folders lm-* of a run's artifacts, or the folder of its artifacts; "
-            "python -m experiments.train_lm makes them"
+            "superbpe train-lm makes them"
         )
     return artifacts

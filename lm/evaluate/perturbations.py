@@ -83,11 +83,11 @@ def choose(names: Sequence[str] | None) -> list[Perturbation]:
     """Return the perturbations of these names; all of them for None.
 
     Raises:
-        UserError: If there is no perturbation of a name, or a name occurs twice.
+        UserError: If a name is unknown or occurs twice.
     """
     for i, name in enumerate(names or ()):
         if name not in PERTURBATIONS:
-            raise UserError(f"there is no perturbation {name!r}; use {', '.join(PERTURBATIONS)}")
+            raise UserError(f"unknown perturbation {name!r}; known: {', '.join(PERTURBATIONS)}")
         if name in (names or ())[:i]:
             raise UserError(f"the perturbation {name!r} is named twice; name it once")
     return [PERTURBATIONS[name] for name in (PERTURBATIONS if names is None else names)]

@@ -51,5 +51,5 @@ def worth(gap: Gap, equivalents: Sequence[Equivalent], gaps: Sequence[Equivalent
         return Worth("withheld", rung, gap.withheld)
     interval = gaps[rung].interval
     if interval is None:
-        return Worth("unknown", rung, "there is no interval")
+        return Worth("unknown", rung, "no interval can be computed")
     return Worth("yes" if interval[1] < 0 else "no" if interval[0] > 0 else "undecided", rung, "")

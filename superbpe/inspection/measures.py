@@ -55,7 +55,7 @@ def encode(tokenizer: Tokenizer, batches: Iterable[_native.Batch]) -> Encoded:
         n_bytes += batch.n_bytes
         n_words += sum(len(batch.text(i).split()) for i in range(len(batch)))
     if not n_bytes:
-        raise UserError("there is no text; name files that contain some")
+        raise UserError("the text is empty; name files that contain some")
     every = np.concatenate(ids)
     return Encoded(
         ids=every,

@@ -114,7 +114,7 @@ def test_no_arm_can_have_the_name_of_another_arm_and_seed(tmp_path: Path) -> Non
         (["arms=[bpe,x]", "arms.x.recipe=file"], r"needs arms.x.file=…"),
         (["arms=[bpe,x]", "arms.x.recipe=bpe", "arms.x.file=a"], "exclude each other"),
         (["arms=[bpe,x]", "arms.x.file=a", "arms.x.revision=main"], "revision=main is for arms.x.pretrained"),
-        (["arms.bpe.lable=x"], r"no configuration key 'arms.bpe.lable'; did you mean 'label'\?"),
+        (["arms.bpe.lable=x"], r"unknown configuration key 'arms.bpe.lable'; did you mean 'label'\?"),
         (
             ["arms.bpe.bpe.vocab_sise=300"],
             r"'arms.bpe.bpe.vocab_sise'; did you mean 'vocab_size'\?",

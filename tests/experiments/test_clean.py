@@ -187,4 +187,4 @@ def test_folders_that_are_not_artifacts_are_errors(
         assert command(["artefacts=x"]) == 2
         assert "write artifacts=FOLDER" in capsys.readouterr().err
     assert clean.run([str(store.root), "--drop", "lm-x"]) == 2
-    assert "there is no artifact lm-x" in capsys.readouterr().err
+    assert "contains no artifact lm-x" in capsys.readouterr().err

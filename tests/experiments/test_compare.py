@@ -204,7 +204,7 @@ def test_a_downstream_score_is_the_mean_over_seeds() -> None:
     [
         (["nowhere"], "does not exist"),
         (["."], "contains no run"),
-        (["SWEEP", "--baseline", "Unigram"], "no tokenizer 'Unigram'"),
+        (["SWEEP", "--baseline", "Unigram"], "unknown tokenizer 'Unigram'"),
         (["SWEEP", "--labels", "a", "b"], "2 labels were given for 3 tokenizers"),
         (["SWEEP", "--samples", "-1"], "--samples -1 must be at least 0"),
     ],

@@ -69,7 +69,7 @@ def test_ids_known_to_a_model_do_not_change(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--vocab-size", "300"], "vocab_size=300 is less than start has"),
+        (["--vocab-size", "300"], "vocab_size=300 is below the"),
         (["--vocab-size", "500", "--tie-break", "random"], "lowest-ids"),
         (["--vocab-size", "500", "--field", "body", "--pattern", "gpt2"], "takes no pattern"),
     ],
@@ -136,6 +136,15 @@ def test_imported_tokenizers_keep_their_ids_beneath_superwords(text: str, tmp_pa
     assert large.vocab[: start.vocab_size] == start.vocab
     assert large.special_tokens == start.special_tokens
     assert (large.vocab_size, large.fence is None) == (450, False)
+
+
+def test_a_tokenizer_with_superwords_continues_phase_2(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = Corpus(CorpusConfig(paths=[text], separator="<|doc|>"))
+    train_superbpe(_small(), corpus, vocab_size=400, rules="runs", transition=0.8).save(tmp_path / "start")
+    assert extend.run([str(tmp_path / "start"), text, "--vocab-size", "500", "--to", str(tmp_path / "large")]) == 2
+    assert "start has superwords; add --superbpe RULES to continue phase 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

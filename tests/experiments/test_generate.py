@@ -62,7 +62,7 @@ def test_prompts_are_healed_by_default(root, tmp_path):
     ("options", "message"),
     [
         (["--prompt", "a", "--top-p", "2"], "top_p=2"),
-        ([], "there is no prompt"),
+        ([], "no prompt given"),
         (["--prompt", "a", "--samples", "0"], "--samples=0"),
         (["--prompts", "no-such-file"], "no-such-file"),
         (["--prompts", os.devnull], "is a device, not a regular file"),

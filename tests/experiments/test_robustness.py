@@ -122,10 +122,10 @@ def test_an_interrupted_command_resumes(finished: Path, tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--perturbations", "uppercase"], "there is no perturbation 'uppercase'; use typing-errors"),
+        (["--perturbations", "uppercase"], "unknown perturbation 'uppercase'; known: typing-errors"),
         (["--documents", "0"], "--documents 0 must be at least 1"),
         (["--share", "1.5"], "--share 1.5 must be above 0 and at most 1"),
-        (["--reference", "GPT"], "there is no tokenizer 'GPT'"),
+        (["--reference", "GPT"], "unknown tokenizer 'GPT'"),
     ],
 )
 def test_mistakes_are_one_line(

@@ -77,7 +77,7 @@ def test_the_largest_weight_is_counted_correctly(phase1):
 
 def test_a_source_without_text_is_named(phase1, english):
     sources = [Source(batches(english)), Source(batches([""]), name="code")]
-    with pytest.raises(UserError, match="code is empty: there is no text to train superwords on"):
+    with pytest.raises(UserError, match="code is empty, and superwords cannot be trained without text"):
         train(phase1, sources, RULES["uw-2025"])
     with pytest.raises(UserError, match="no sources"):
         train(phase1, [], RULES["uw-2025"])

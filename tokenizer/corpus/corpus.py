@@ -236,7 +236,7 @@ class Corpus:
                 break
         self.check_unchanged()
         if not found:
-            raise UserError(f"the corpus is empty: there are no documents in {config.dataset or config.paths}")
+            raise UserError(f"the corpus is empty: {config.dataset or config.paths} contains no documents")
         if empty and split == "heldout" and config.heldout_sample < 1:
             raise UserError(
                 f"heldout_sample={config.heldout_sample:g} leaves no held-out document of "

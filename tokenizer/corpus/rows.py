@@ -70,7 +70,7 @@ def _pick_column(table: Any, dotted: str, where: str = "") -> Any:
         where: start of the message, such as "FILE: ".
 
     Raises:
-        UserError: there is no such column.
+        UserError: the column does not exist.
     """
     import pyarrow.compute as pc
 

@@ -53,10 +53,25 @@ def open_pretrained(
     special_tokens: Mapping[str, int] | None = None,
     ignore: Collection[str] = (),
 ) -> Opened:
-    """Open a tokenizer: see `tokenizer.pretrained.load_pretrained`.
+    """Open a tokenizer: a path, a repository of the Hugging Face Hub, or an encoding of tiktoken.
+
+    Our core runs byte-level BPE: our folders, tokenizer.json, vocab.json with merges.txt, tiktoken's ranks, and
+    ByT5. The package `sentencepiece` runs SentencePiece models; `tokenizers` runs any other tokenizer.json and BERT's
+    vocab.txt. Code in a repository is never executed.
+
+    Args:
+        source: A file, a folder, a repository's id, as "gpt2" or "org/name", or an encoding of tiktoken, as
+            "tiktoken:o200k_base". A path that exists takes precedence over a repository.
+        revision: Branch, tag or commit hash of the repository.
+        from_hub: The source is a repository, even if there is a path of that name.
+        add_special_tokens: Strings that must be special tokens; those that are not get new ids after all others.
+        cache: Folder for downloads; None for that of `huggingface_hub`.
+        pattern: See `tokenizer.formats.read`.
+        special_tokens: See `tokenizer.formats.read`.
+        ignore: See `tokenizer.formats.read`.
 
     Raises:
-        UserError: there is no tokenizer, it is damaged, or a package is missing.
+        UserError: the tokenizer does not exist or is damaged, or a package is missing.
     """
     name, commit = str(source), None
     options = {"pattern": pattern, "special_tokens": special_tokens, "ignore": ignore}

@@ -36,8 +36,8 @@ def read(
         ignore: for tokenizer.json: parts to ignore although they change ids; see `hf_import.IGNORABLE`.
 
     Raises:
-        UserError: there is no tokenizer, it is damaged or cannot be imported exactly, or an argument does not apply to
-            its format.
+        UserError: the tokenizer does not exist, is damaged, or cannot be imported exactly, or an argument does not
+            apply to its format.
     """
     kind, files = _detect(Path(path))
     given = {"pattern": pattern is not None, "special_tokens": special_tokens is not None, "ignore": bool(ignore)}

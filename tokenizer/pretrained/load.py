@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from tokenizer.external.opening import open_pretrained
 from tokenizer.external.tokenizer import FILE as EXTERNAL_FILE
 from tokenizer.external.tokenizer import ExternalTokenizer
 from tokenizer.interface import TokenizerLike
-from tokenizer.patterns import Pattern
 from tokenizer.tokenizer import Tokenizer
 
 
@@ -46,47 +44,17 @@ class Pretrained:
         }
 
 
-def load_pretrained(
-    source: Path | str,
-    *,
-    revision: str | None = None,
-    from_hub: bool = False,
-    add_special_tokens: Sequence[str] = (),
-    cache: Path | str | None = None,
-    pattern: str | Pattern | None = None,
-    special_tokens: Mapping[str, int] | None = None,
-    ignore: Collection[str] = (),
-) -> Pretrained:
+def load_pretrained(source: Path | str, **options: Any) -> Pretrained:
     """Load a tokenizer from a path, the Hugging Face Hub, or tiktoken.
 
-    Our core runs byte-level BPE: our folders, tokenizer.json, vocab.json with merges.txt, tiktoken's ranks, and
-    ByT5. The package `sentencepiece` runs SentencePiece models; `tokenizers` runs any other tokenizer.json and BERT's
-    vocab.txt. Code in a repository is never executed.
-
     Args:
-        source: A file, a folder, a repository's id, as "gpt2" or "org/name", or an encoding of tiktoken, as
-            "tiktoken:o200k_base". A path that exists takes precedence over a repository.
-        revision: Branch, tag or commit hash of the repository.
-        from_hub: The source is a repository, even if there is a path of that name.
-        add_special_tokens: Strings that must be special tokens; those that are not get new ids after all others.
-        cache: As in `hub.snapshot`.
-        pattern: See `Tokenizer.from_file`.
-        special_tokens: See `Tokenizer.from_file`.
-        ignore: See `Tokenizer.from_file`.
+        source: See `tokenizer.external.opening.open_pretrained`.
+        options: The keyword arguments of `open_pretrained`.
 
     Raises:
-        UserError: there is no tokenizer, it is damaged, or a package is missing.
+        UserError: the tokenizer does not exist or is damaged, or a package is missing.
     """
-    opened = open_pretrained(
-        source,
-        revision=revision,
-        from_hub=from_hub,
-        add_special_tokens=add_special_tokens,
-        cache=cache,
-        pattern=pattern,
-        special_tokens=special_tokens,
-        ignore=ignore,
-    )
+    opened = open_pretrained(source, **options)
     tokenizer = Tokenizer(*opened.found) if isinstance(opened.found, Stored) else opened.found
     return Pretrained(tokenizer, str(source), opened.revision, opened.added)
 

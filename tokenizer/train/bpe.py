@@ -186,7 +186,7 @@ def _merges_on_top(start: Tokenizer, vocab_size: int) -> int:
     if start.fence is not None:
         raise UserError("start has superwords, after which phase 1 cannot continue; cut it at its transition first")
     if vocab_size < start.vocab_size:
-        raise UserError(f"vocab_size={vocab_size} is less than start has ({start.vocab_size} tokens); use cut instead")
+        raise UserError(f"vocab_size={vocab_size} is below the {start.vocab_size} tokens of start; use cut instead")
     return vocab_size - start.vocab_size
 
 

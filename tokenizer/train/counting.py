@@ -222,7 +222,7 @@ def count_pretokens(
         progress: called with the number of bytes done.
 
     Raises:
-        UserError: there is no text to count, the pattern or unit is unknown, or a folder cannot be written.
+        UserError: the corpus is empty, the pattern or unit is unknown, or a folder cannot be written.
     """
     resolved = patterns.resolve(pattern)
     check_special_tokens(special_tokens)
@@ -262,7 +262,7 @@ def _feed(counter: _native.PretokenCounter, batches: Iterable[_native.Batch], ti
         tick(n_bytes)
     tick.finish(n_bytes)
     if n_bytes == 0:
-        raise UserError("the corpus is empty: there is no text to count")
+        raise UserError("the corpus is empty; name files that contain text")
     return n_bytes, n_documents
 
 
@@ -298,7 +298,7 @@ def mix_counts(parts: Sequence[tuple[PretokenCounts, int]]) -> PretokenCounts:
             settings, or a sum does not fit in 64 bits.
     """
     if not parts:
-        raise UserError("there are no counts to add up")
+        raise UserError("no counts to add up")
     first = parts[0][0]
     for counts, weight in parts:
         if type(weight) is not int or weight < 1:

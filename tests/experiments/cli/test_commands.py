@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +17,8 @@ from experiments.cli.compose import load
 from experiments.cli.sizes import parse_size
 from lm.data.shards import Shards
 from superbpe import PHASE1, train_superbpe
-from tests import texts
-from tokenizer import Corpus, CorpusConfig, Tokenizer, count_pretokens, train_bpe
+from tests import other_tokenizers, texts
+from tokenizer import Corpus, CorpusConfig, Tokenizer, count_pretokens, formats, train_bpe
 
 _ROOT = Path(experiments.__file__).parent
 
@@ -24,18 +28,18 @@ def test_every_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     packages = [path.parent for path in _ROOT.glob("*/__main__.py")]
     runnable = {path.stem for path in [*files, *packages] if path in packages or "__main__" in path.read_text()}
     # `report` is the pipeline.
-    assert {command.module for command in COMMANDS.values()} == runnable - {"report"}
+    assert {command.module.removesuffix(".command") for command in COMMANDS.values()} == runnable - {"report"}
     assert run([]) == 0
     assert capsys.readouterr().out.count("\n  ") == len(COMMANDS)
 
 
 def test_commands_run_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["status", "--help"]) == 0
-    assert "experiments.status" in capsys.readouterr().out
+    assert "usage: superbpe status" in capsys.readouterr().out
     assert run(["bakeoff", "--help"]) == 0
-    assert "experiments.bakeoff" in capsys.readouterr().out
+    assert "usage: superbpe bakeoff" in capsys.readouterr().out
     assert run(["trian"]) == 2
-    assert "superbpe trian is not a command; did you mean 'train'?" in capsys.readouterr().err
+    assert "unknown command 'trian'; did you mean 'train'?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("preset", [None, "uw-2025"])
@@ -51,6 +55,7 @@ def test_train_count_and_encode(tmp_path: Path, capsys: pytest.CaptureFixture[st
         expected = train_superbpe(expected, corpus.batches, vocab_size=400, rules=preset, transition=0.7)
     tokenizer = Tokenizer.load(out)
     assert tokenizer.sha256 == expected.sha256
+    assert tokenizer.provenance["phase2" if preset else "phase1"]["text"] == [str(path)]
     assert train_tokenizer.run(arguments) == 2
     assert f"--to {out} exists" in capsys.readouterr().err
 
@@ -85,6 +90,79 @@ def test_training_is_rejected_before_it_starts(
     )
     assert train_tokenizer.run([str(path), "--vocab-size", "300", "--to", str(tmp_path / "to"), *arguments]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> tuple[str, str]:
+    """A tokenizer and a text."""
+    (tmp_path / "text.jsonl").write_text("\n".join(json.dumps({"body": text}) for text in texts.sample(20_000)))
+    train_bpe(texts.sample(20_000), 300).save(tmp_path / "small")
+    return str(tmp_path / "small"), str(tmp_path / "text.jsonl")
+
+
+# Commands that take a tokenizer: what follows it, and whether they work on its merges.
+TAKING = {
+    "count-tokens": (["TEXT"], False),
+    "encode": (["TEXT", "--to", "OUT"], False),
+    "fertility": (["TEXT", "--out", "OUT"], False),
+    "inspect": (["--text", "TEXT", "--out", "OUT"], True),
+    "history": (["--text", "TEXT", "--out", "OUT"], True),
+    "extend": (["TEXT", "--vocab-size", "310", "--to", "OUT"], True),
+    "export": (["OUT", "--to", "hf"], True),
+    "push": (["org/name", "--text", "TEXT", "--to", "OUT"], True),
+}
+
+
+@pytest.mark.parametrize("command", TAKING)
+def test_every_command_takes_any_name_of_a_tokenizer_and_ends_with_the_next_command(
+    small: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    folder, text = small
+    rest, exact = TAKING[command]
+    monkeypatch.setattr("tokenizer.external.hub.snapshot", lambda *_: (Path(folder), "c0ffee"))
+    monkeypatch.setattr("tokenizer.external.opening.named_encoding", lambda _: formats.read(folder))
+    module = importlib.import_module(f"experiments.{COMMANDS[command].module}")
+
+    def ran(name: str, out: str) -> int:
+        words = [{"TEXT": text, "OUT": str(tmp_path / out)}.get(word, word) for word in rest]
+        return module.run([name, *words, *(["--field", "body"] if text in words else [])])
+
+    for n, name in enumerate(("org/name", "tiktoken:small", f"{folder}/tokenizer.json")):
+        assert ran(name, f"out{n}") == 0
+        *_, wrote, following = capsys.readouterr().out.splitlines()
+        assert following.startswith("next:  superbpe ")
+        assert following.split()[2] in COMMANDS
+        assert "OUT" not in rest or wrote.startswith(f"wrote: {tmp_path / f'out{n}'}")
+    other = tmp_path / "unigram.json"
+    other.write_bytes(other_tokenizers.write(tmp_path, "unigram").read_bytes())
+    assert ran(str(other), "other") == (2 if exact else 0)
+    error = capsys.readouterr().err
+    reason = "and this command needs byte-level merges; encode, count-tokens and fertility accept any tokenizer"
+    assert (reason in error) == exact
+    assert len(error.splitlines()) == int(exact)
+
+
+def test_a_mistake_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        count_tokens.run(["tok", "a.txt", "--seperator", "x"])
+    error = capsys.readouterr().err
+    assert "--seperator x; did you mean '--separator'?; superbpe count-tokens --help" in error
+    assert len(error.splitlines()) == 1
+
+
+def test_the_version() -> None:
+    started = [sys.executable, "-m", "experiments", "--version"]
+    assert subprocess.run(started, capture_output=True, text=True).stdout.startswith("superbpe 0.")
+
+
+@pytest.mark.parametrize("arguments", [[], ["train", "--help"]])
+def test_help_loads_no_torch(arguments: list[str]) -> None:
+    code = f"import sys; from experiments.cli.commands import run; run({arguments}); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
 def test_sizes() -> None:

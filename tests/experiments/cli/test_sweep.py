@@ -248,7 +248,7 @@ def test_help_names_existing_settings(stage: str, capsys: pytest.CaptureFixture[
 
     assert run(stage, ["--help"]) == 0
     out = capsys.readouterr().out
-    assert "usage: python -m experiments." in out
+    assert "usage: superbpe " in out
     assert "--hydra-help" in out
     assert set(texts.STAGES[stage].settings) <= set(texts.SETTINGS)
     assert set(texts.SETTINGS) <= set(known_keys())

@@ -349,8 +349,8 @@ def test_splits_of_the_same_training_file_overlap_separately(made: Made) -> None
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["{root}/gpt2"], "there is no text"),
-        (["{root}/english.jsonl"], "there is no tokenizer"),
+        (["{root}/gpt2"], "no text given"),
+        (["{root}/english.jsonl"], "no tokenizer given"),
         (["{root}/gpt2", "{root}/none.jsonl"], "none.jsonl"),
         (["{root}/none/", "{root}/english.jsonl"], "does not exist"),
         (["{root}/gpt2", "{root}/gpt2", "{root}/english.jsonl"], "two tokenizers are called 'gpt2'; write NAME=PATH"),

@@ -151,7 +151,7 @@ def test_wrapped_lines_are_as_full_as_possible(words: list[str]) -> None:
 def test_unknown_and_repeated_names_are_rejected() -> None:
     assert [each.name for each in choose(["wrapped", "upper-case"])] == ["wrapped", "upper-case"]
     assert [each.name for each in choose(None)] == list(PERTURBATIONS)
-    with pytest.raises(UserError, match="there is no perturbation 'uppercase'; use typing-errors, upper-case,"):
+    with pytest.raises(UserError, match="unknown perturbation 'uppercase'; known: typing-errors, upper-case,"):
         choose(["uppercase"])
     with pytest.raises(UserError, match="'wrapped' is named twice"):
         choose(["wrapped", "wrapped"])

@@ -67,7 +67,7 @@ def test_an_impossible_order_is_an_error(alpha: float) -> None:
 
 
 def test_text_must_be_a_string(tiny: Tokenizer) -> None:
-    with pytest.raises(UserError, match="there is no text"):
+    with pytest.raises(UserError, match="the text is empty"):
         measures.encode(tiny, [Batch.from_texts([""])])
 
 

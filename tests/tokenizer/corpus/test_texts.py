@@ -194,7 +194,7 @@ def test_arguments_are_checked_before_text_is_read(trained):
     for options, message in (
         ({"vocab_size": 200}, "use at least 257"),
         ({"vocab_size": 300, "start": trained["superwords"]}, "start has superwords"),
-        ({"vocab_size": 300, "start": trained["gpt2"]}, "is less than start has"),
+        ({"vocab_size": 300, "start": trained["gpt2"]}, "is below the 1200 tokens of start"),
     ):
         with pytest.raises(UserError, match=message):
             train_bpe(never(), **options)

@@ -472,6 +472,6 @@ def test_from_pretrained_takes_what_the_loader_takes(cache, files, tmp_path):
     for revision in (None, COMMIT):
         assert Tokenizer.from_pretrained("some/model", revision=revision, cache=cache) == tokenizer
     with pytest.raises(
-        UserError, match=r"unigram.json is not byte-level BPE .*; tokenizer\.pretrained\.load_pretrained\("
+        UserError, match=r"unigram.json is not byte-level BPE .*; tokenizer\.pretrained\.load_pretrained and"
     ):
         Tokenizer.from_pretrained(files("unigram"))

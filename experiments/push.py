@@ -1,0 +1,63 @@
+"""Upload a tokenizer to the Hugging Face Hub: `python -m experiments.push TOKENIZER REPOSITORY`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from experiments.cli.console import Reporter, exit_code, finish
+from experiments.cli.options import TEXT, Parser, add_text_settings, add_tokenizer, open_exact, open_text
+from experiments.fertility.training_text import recorded
+from tokenizer.external.push import Measured, push
+
+
+def parser() -> Parser:
+    """Options of the command."""
+    options = Parser(
+        "push",
+        "Upload a tokenizer to the Hugging Face Hub, with a card: training text, sizes, rules, how to load it.",
+    )
+    add_tokenizer(options)
+    options.add_argument("repository", metavar="REPOSITORY", help="ORGANIZATION/NAME; created if missing")
+    options.add_argument("--to", type=Path, metavar="FOLDER", help="write the files into a new folder, do not upload")
+    options.add_argument("--text", nargs="+", default=[], metavar="FILE", help=f"measure bytes per token on {TEXT}")
+    add_text_settings(options)
+    options.add_argument("--license", help="license for the card, such as apache-2.0 (left to you)")
+    options.add_argument("--private", action="store_true", default=None, help="create a private repository")
+    return options
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command; return the exit code."""
+    arguments = parser().parse_args(argv)
+    return exit_code(lambda: _run(arguments), "the upload may be incomplete; the same command repeats it")
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    tokenizer, reporter = open_exact(arguments.tokenizer, pattern=arguments.pattern), Reporter()
+    corpus = recorded(Path(arguments.tokenizer)) if Path(arguments.tokenizer).exists() else None
+    measured = []
+    for path in arguments.text:
+        n_bytes = n_tokens = 0
+        with reporter.stage(path):
+            for batch in open_text(arguments, [path]).batches("all"):
+                n_bytes, n_tokens = n_bytes + batch.n_bytes, n_tokens + len(tokenizer.encode_batch(batch)[0])
+        measured.append(Measured(Path(path).name, n_bytes, n_tokens))
+    pushed = push(
+        tokenizer,
+        arguments.repository,
+        to=arguments.to,
+        license=arguments.license,
+        trained_on=[] if corpus is None else list(filter(None, [corpus.config.dataset, *corpus.config.paths])),
+        measured=measured,
+        private=arguments.private,
+    )
+    measuring = ["--text", *arguments.text] if arguments.text else []
+    uploading = ["push", arguments.tokenizer, arguments.repository, *measuring, "--license", "LICENSE"]
+    then = ["inspect", arguments.repository] if arguments.to is None else uploading
+    finish(pushed, then=then)
+
+
+if __name__ == "__main__":
+    sys.exit(run())
