@@ -111,7 +111,7 @@ def named(texts: Texts) -> Iterator[None]:
     try:
         yield
     except (TypeError, UnicodeEncodeError):
-        if isinstance(texts, Iterable) and not isinstance(texts, _native.Batch) and not _is_arrow(texts):
+        if not isinstance(texts, _native.Batch) and not _is_arrow(texts):
             for i, text in enumerate(texts):
                 check_text(text, f"text {i}")
         raise
