@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := demo,hf,eval,sweep,dev
+EXTRAS := all,dev,docs
 READY := $(VENV)/.ready
 NATIVE := native/Cargo.toml native/Cargo.lock $(shell find native/src -name '*.rs')
 CARGO := PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo

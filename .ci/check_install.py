@@ -1,50 +1,155 @@
-"""Check an installed copy, run from outside the clone: `check_install.py CLONE`."""
+"""Check an installed copy from outside the clone: `check_install.py base|EXTRA CLONE DIST`; DIST has the sdist."""
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import subprocess
 import sys
+import tarfile
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
-PACKAGES = ("tokenizer", "superbpe", "lm", "configs", "experiments")
+from tokenizer.extras import DISTRIBUTION, EXTRA_OF, PACKAGES
+
+TEXT = "the cat sat on the mat, the other cat sat there\n"
+BIN = Path(sys.prefix) / "bin"
 
 
-def main() -> None:
-    """Compare the installed files with the clone's, then use them."""
-    clone = Path(sys.argv[1])
+def run(*command: object, code: int = 0) -> str:
+    """Run a command of the environment; return what it prints."""
+    done = subprocess.run([BIN / str(command[0]), *map(str, command[1:])], capture_output=True, text=True, check=False)
+    printed = done.stdout + done.stderr
+    assert done.returncode == code, f"{command} exits with code {done.returncode}: {printed}"
+    return printed
+
+
+def tracked(clone: Path, *folders: str) -> set[Path]:
+    """Files of the clone in these folders, new ones included."""
+    command = ["git", "-C", str(clone), "ls-files", "--cached", "--others", "--exclude-standard", *folders]
+    return {Path(name) for name in subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()}
+
+
+def same(what: str, found: set[Path], wanted: set[Path]) -> None:
+    """Nothing is missing, and there is nothing else."""
+    assert not wanted - found, f"{what} lacks {sorted(map(str, wanted - found))}"
+    assert not found - wanted, f"{what} contains {sorted(map(str, found - wanted))}"
+    print(f"{what} has the {len(wanted)} files of the clone that belong there, and no other")
+
+
+def sdist(clone: Path, dist: Path) -> None:
+    """The source distribution has the packages and the Rust core."""
+    (archive,) = dist.glob("*.tar.gz")
+    with tarfile.open(archive) as file:
+        found = {Path(*Path(member.name).parts[1:]) for member in file if member.isfile()}
+    top = {Path(name) for name in ("PKG-INFO", "LICENSE", "README.md", "pyproject.toml")}
+    same("the sdist", found, tracked(clone, *sorted(PACKAGES), "native") | top)
+
+
+def wheel(clone: Path) -> None:
+    """The wheel has every file of the packages, and its core."""
+    core = {file for file in metadata.files(DISTRIBUTION) or () if file.match("tokenizer/_native*")}
+    installed = {
+        Path(file)
+        for file in metadata.files(DISTRIBUTION) or ()
+        if not file.parts[0].endswith(".dist-info") and file.suffix != ".pyc" and file.name != "superbpe"
+    }
+    assert {file.suffix for file in core} == {".so", ".pyi"}, core
+    same("the wheel", installed, tracked(clone, *sorted(PACKAGES)) | {Path(file) for file in core})
     for name in PACKAGES:
-        installed = Path(importlib.import_module(name).__file__ or "").parent
-        assert Path(sys.prefix) in installed.parents, f"{name} comes from {installed}, not from {sys.prefix}"
-        for kind in ("*.py", "*.pyi", "*.yaml", "*.html", "*.css", "*.js", "*.typed"):
-            wanted = {path.relative_to(clone / name) for path in (clone / name).rglob(kind)}
-            missing = wanted - {path.relative_to(installed) for path in installed.rglob(kind)}
-            assert not missing, f"the wheel lacks {sorted(str(Path(name) / path) for path in missing)}"
-        print(f"{name}: complete in {installed}")
+        origin = Path(importlib.import_module(name).__file__ or "")
+        assert Path(sys.prefix) in origin.parents, f"{name} comes from {origin}, not from {sys.prefix}"
 
-    from tokenizer import train_bpe
-    from tokenizer._native import Batch
-    from tokenizer.train.counting import count_pretokens
 
-    text = "the cat sat on the mat, the other cat sat there\n" * 20
-    counts = count_pretokens([Batch.from_texts([text])], "gpt2")
-    tokenizer = train_bpe(counts, vocab_size=280)
-    ids = tokenizer.encode(text)
-    assert tokenizer.decode(ids) == text
-    assert len(ids) < len(text) // 2
-    print(f"trained {tokenizer.vocab_size} tokens; {len(text)} bytes become {len(ids)} tokens")
+def base(clone: Path) -> None:
+    """Train, encode, save and load; then the commands; nothing of the extras is installed."""
+    present = [name for name in EXTRA_OF if find_spec(name)]
+    assert not present, f"the base installs {present}"
+    from tokenizer import Tokenizer, train_bpe
 
+    tokenizer = train_bpe([TEXT] * 20, 270)
+    tokenizer.save(Path("saved"))
+    ids = Tokenizer.load(Path("saved")).encode(TEXT)
+    assert tokenizer.decode(ids) == TEXT
+    assert len(ids) < len(TEXT)
+    Path("text.txt").write_bytes((clone / "LICENSE").read_bytes())
+    with gzip.open("text.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.write('{"text": "the cat sat on the mat"}\n' * 20)
+    # One frame of one raw block, because Python's standard library cannot compress with Zstandard before 3.14.
+    line = b'{"text": "the cat sat"}\n'
+    block = (len(line) << 3 | 1).to_bytes(3, "little")
+    Path("text.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd\x20" + bytes([len(line)]) + block + line)
+    run("superbpe", "train", "text.txt", "text.jsonl.gz", "--vocab-size", 400, "--to", "bpe")
+    run("superbpe", "train", "text.txt", "--vocab-size", 400, "--superbpe", "uw-2025", "--to", "sup")
+    run("superbpe", "encode", "bpe", "text.txt", "text.jsonl.zst", "--to", "shards")
+    run("superbpe", "count-tokens", "sup", "text.txt")
+    run("superbpe", "export", "bpe", "hf", "--to", "hf")
+    run("superbpe", "extend", "bpe", "text.txt", "--vocab-size", 410, "--to", "extended")
+    print("trains, encodes, saves, loads, exports and extends tokenizers")
+    # `tokenizer.extras` names the extra, in Python and in commands.
+    lacking = {"lm": ["python", "-c", "import lm.train.loop"], "pages": ["superbpe", "inspect", "bpe"]}
+    lacking |= {"experiments": ["superbpe", "pipeline"], "hf": ["python", "-c", "import tokenizer.hf.tokenizer"]}
+    for extra, command in lacking.items():
+        printed = run(*command, code=1 if command[0] == "python" else 2)
+        assert f"pip install '{DISTRIBUTION}[{extra}]'" in printed.splitlines()[-1], printed
+        assert command[0] == "python" or len(printed.splitlines()) == 1, printed
+    assert len(run("python", "-m", "experiments.pipeline", code=2).splitlines()) == 1
+    print("names the extra of a missing package")
+
+
+def parquet() -> None:
+    """Counts are saved and loaded."""
+    from tokenizer import PretokenCounts, count_pretokens
+
+    counts = count_pretokens([TEXT], "gpt2")
+    counts.save(Path("counts.parquet"))
+    assert PretokenCounts.load(Path("counts.parquet")) == counts
+
+
+def pages() -> None:
+    """The page of a vocabulary."""
+    run("superbpe", "inspect", "bpe", "--text", "text.txt", "--out", "page")
+    assert Path("page/vocabulary.html").stat().st_size > 100_000
+
+
+def lm() -> None:
+    """A model is made."""
+    from lm.model.config import ModelConfig
+    from lm.model.transformer import Transformer
+
+    model = Transformer(ModelConfig(n_layers=1), 280, 16)
+    assert sum(weights.numel() for weights in model.parameters())
+
+
+def experiments() -> None:
+    """The pipeline composes its configuration, and the embedded corpus has its small fallback."""
+    assert "vocab_size" in run("superbpe", "pipeline", "--cfg", "job")
     from tokenizer.corpus import embedded
 
-    # Without the `demo` extra: the small fallback.
     assert embedded.identity()["fallback"]
-    print(f"the embedded corpus falls back to {sum(1 for _ in embedded.documents())} documents")
+    assert sum(1 for _ in embedded.documents())
 
-    command = [sys.executable, "-m", "experiments.pipeline", "--cfg", "job"]
-    composed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert "vocab_size" in composed
-    print("python -m experiments.pipeline composes its configuration")
+
+def hf() -> None:
+    """`transformers` loads an exported tokenizer."""
+    from transformers import AutoTokenizer
+
+    from tokenizer import Tokenizer
+
+    assert AutoTokenizer.from_pretrained("hf").encode(TEXT) == Tokenizer.load(Path("bpe")).encode(TEXT)
+
+
+def eval() -> None:  # noqa: A001  (the name of the extra)
+    """The adapter to lm-eval."""
+    importlib.import_module("lm.evaluate.harness")
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1] == "base":
+        sdist(Path(sys.argv[2]), Path(sys.argv[3]))
+        wheel(Path(sys.argv[2]))
+        base(Path(sys.argv[2]))
+    else:
+        globals()[sys.argv[1]]()
+    print(f"{sys.argv[1]}: passed")

@@ -10,6 +10,9 @@ os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 # With `python -m experiments.NAME`, sys.argv[0] is "-m" until Python has found the module NAME.
 if sys.argv[:1] == ["-m"]:
-    from experiments.cli.signals import exit_at_once
+    from experiments.cli.signals import exit_at_once, explain_missing_extras
 
     exit_at_once()
+    explain_missing_extras()
+
+import tokenizer  # noqa: F401  (an import of a missing package then names the extra)

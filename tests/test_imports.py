@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from graphlib import CycleError, TopologicalSorter
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -91,6 +94,14 @@ def test_packages_import_one_way(package: str, names: dict[str, set[str]]) -> No
         if module.partition(".")[0] == package and name.partition(".")[0] in forbidden
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("package", ["tokenizer", "superbpe"])
+def test_import_loads_numpy_alone(package: str) -> None:
+    code = f"import sys, {package}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    installed = {name for name in packages_distributions() if not name.startswith("_")}
+    assert set(run.stdout.split()) & installed - set(sys.stdlib_module_names) - set(MAY_IMPORT) == {"numpy"}
 
 
 def test_a_cycle_is_found_and_named() -> None:

@@ -19,12 +19,14 @@ except ImportError as error:  # the source tree is on the path, but its Rust cor
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
 from tokenizer.definition import Definition
 from tokenizer.errors import UserError
+from tokenizer.extras import name_missing_extras
 from tokenizer.moved import accept_old_names
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.train.bpe import train_bpe
 from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
 
 accept_old_names()
+name_missing_extras()
 
 Batch = _native.Batch
 

@@ -11,8 +11,6 @@ import json
 import os
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
-import xxhash
-
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
@@ -38,6 +36,8 @@ def checksum(path: Path, *, again: bool = False) -> str:
         path: the file.
         again: read the file even if its checksum is cached.
     """
+    import xxhash
+
     with path.open("rb") as file:
         identity = _identity(file)
         if again or identity not in _known:

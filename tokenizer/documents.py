@@ -5,14 +5,16 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from tokenizer import _native
 from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Texts: TypeAlias = "Sequence[str] | pa.Array | pa.ChunkedArray | _native.Batch"
 Given: TypeAlias = "list[str] | tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | _native.Batch"
@@ -29,19 +31,28 @@ def given(texts: Texts) -> Given:
         raise UserError("a batch is a list of texts; use encode for one text, or put it in a list")
     if isinstance(texts, _native.Batch):
         return texts
-    if isinstance(texts, pa.Array | pa.ChunkedArray):
-        return _buffers(texts)
-    if isinstance(texts, pa.Table | pa.RecordBatch):
-        names = ", ".join(texts.schema.names)
-        raise UserError(f"texts are an Arrow {type(texts).__name__}, not a column of it: pass table['NAME'] ({names})")
     if isinstance(texts, list):
         return texts
+    if _is_arrow(texts):
+        return _buffers(texts)
     if isinstance(texts, Mapping | bytes) or not isinstance(texts, Iterable):
         raise UserError(f"texts are {type(texts).__name__}; a batch is a list of strings, or an Arrow array of them")
     return list(texts)
 
 
-def _buffers(texts: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def _is_arrow(value: object) -> bool:
+    """Whether a value is pyarrow's, without importing pyarrow."""
+    return any(kind.__module__.partition(".")[0] == "pyarrow" for kind in type(value).__mro__)
+
+
+def _buffers(texts: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    import pyarrow as pa
+
+    if isinstance(texts, pa.Table | pa.RecordBatch):
+        names = ", ".join(texts.schema.names)
+        raise UserError(f"texts are an Arrow {type(texts).__name__}, not a column of it: pass table['NAME'] ({names})")
+    if not isinstance(texts, pa.Array | pa.ChunkedArray):
+        raise UserError(f"texts are an Arrow {type(texts).__name__}; a batch is a list of strings, or an Arrow array")
     if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
         raise UserError(f"texts are an Arrow array of {texts.type}; cast it to pyarrow.large_string()")
     if texts.null_count:
@@ -100,7 +111,7 @@ def named(texts: Texts) -> Iterator[None]:
     try:
         yield
     except (TypeError, UnicodeEncodeError):
-        if isinstance(texts, Iterable) and not isinstance(texts, pa.Array | pa.ChunkedArray | _native.Batch):
+        if not isinstance(texts, _native.Batch) and not _is_arrow(texts):
             for i, text in enumerate(texts):
                 check_text(text, f"text {i}")
         raise

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from experiments.cli.console import complain, console
 from tokenizer.errors import UserError, did_you_mean
+from tokenizer.extras import MissingExtra
 
 
 class Command(NamedTuple):
@@ -88,6 +89,9 @@ def run(argv: list[str]) -> int:
     before, sys.argv = sys.argv, [module, *argv[1:]]
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except MissingExtra as error:
+        complain(error)
+        return 2
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:

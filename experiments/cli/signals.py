@@ -1,18 +1,17 @@
-"""SIGTERM and Ctrl-C: one line of output and the conventional exit code, from a command's first import to its end."""
+"""SIGTERM, Ctrl-C and missing extras: one line of output and the conventional exit code from the first import on."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from lm.train.interrupt import Terminated
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType
+    from types import FrameType, TracebackType
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """Exit codes that a shell reports for processes ended by these signals."""
@@ -35,6 +34,20 @@ def _exit(number: int, frame: FrameType | None) -> NoReturn:
     os._exit(128 + number)
 
 
+def explain_missing_extras() -> None:
+    """End the process with one line and exit code 2 if one of its imports needs an extra."""
+
+    def explain(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        from tokenizer.extras import MissingExtra
+
+        if issubclass(kind, MissingExtra):
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(2)
+        sys.__excepthook__(kind, error, trace)
+
+    sys.excepthook = explain
+
+
 def restore() -> None:
     """Undo `exit_at_once`: Ctrl-C raises `KeyboardInterrupt`, SIGTERM ends the process."""
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
@@ -44,6 +57,8 @@ def restore() -> None:
 
 def describe(stop: KeyboardInterrupt) -> tuple[str, int]:
     """Return what ended a command, "interrupted" or "terminated", and its exit code."""
+    from lm.train.interrupt import Terminated  # not at the top: `exit_at_once` comes before other imports
+
     return ("terminated", TERMINATED) if isinstance(stop, Terminated) else ("interrupted", INTERRUPTED)
 
 
@@ -61,12 +76,19 @@ def stoppable() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    from lm.train.interrupt import Terminated
+
+    def raise_stop(number: int, frame: FrameType | None) -> NoReturn:
+        global _stop
+        _stop = Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        raise _stop
+
     _stop = None
     before = {number: signal.getsignal(number) for number in _WORDS}
     if before[signal.SIGINT] in (_exit, signal.default_int_handler):
-        signal.signal(signal.SIGINT, _raise)
+        signal.signal(signal.SIGINT, raise_stop)
     if before[signal.SIGTERM] != signal.SIG_IGN:
-        signal.signal(signal.SIGTERM, _raise)
+        signal.signal(signal.SIGTERM, raise_stop)
     try:
         with unmasked():
             yield
@@ -74,12 +96,6 @@ def stoppable() -> Iterator[None]:
         for number, handler in before.items():
             if handler is not None:  # None: the handler was not installed from Python
                 signal.signal(number, handler)
-
-
-def _raise(number: int, frame: FrameType | None) -> NoReturn:
-    global _stop
-    _stop = Terminated if number == signal.SIGTERM else KeyboardInterrupt
-    raise _stop
 
 
 @contextmanager

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from experiments.results import TrainedTokenizer
 from experiments.store.artifacts import Artifact, artifact_at
@@ -67,6 +66,8 @@ def _counts(record: Artifact[TrainedTokenizer], tokenizer: Tokenizer) -> npt.NDA
     if (record.folder / MERGE_LOG).exists():
         if not same:
             return None
+        import pyarrow.parquet as pq
+
         column = pq.read_table(record.path / MERGE_LOG, columns=["count"])["count"]
         return np.array([UNKNOWN if value is None else value for value in column.to_pylist()], dtype=np.int64)
     if not (record.folder / MERGE_COUNTS).exists() or tokenizer.fence is not None:

@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from filelock import FileLock, Timeout
-
 from experiments.results import Contents
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin
 from experiments.store.measured import measured
@@ -30,6 +28,8 @@ from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from filelock import FileLock
 
 NAME = r"[a-z]+-[0-9a-f]{12}(-\d+)?"
 
@@ -307,7 +307,7 @@ class Store:
         lock = self.filelock(name)
         try:
             lock.acquire(timeout=0)
-        except Timeout:
+        except TimeoutError:
             if self._on_wait is not None:
                 self._on_wait(name)
             lock.acquire()
@@ -335,7 +335,7 @@ class Store:
         lock = self.filelock(name)
         try:
             lock.acquire(timeout=0)
-        except Timeout:
+        except TimeoutError:
             yield False
             return
         try:
@@ -356,6 +356,8 @@ class Store:
             raise UserError(
                 f"cannot write to artifacts={self.root} ({error.strerror}); choose another folder"
             ) from None
+        from filelock import FileLock
+
         return FileLock(folder / f"{name}.lock")
 
 

@@ -11,7 +11,6 @@ import glob
 import hashlib
 import warnings
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -383,6 +382,8 @@ def _read(
 
 def _ahead(batches: Iterator[_native.Batch]) -> Iterator[_native.Batch]:
     """Prefetch batches on a background thread, so that decoding overlaps with the consumer's work."""
+    from concurrent.futures import ThreadPoolExecutor  # loads logging, a tenth of the time to import tokenizer
+
     with ThreadPoolExecutor(1) as reader:
         following = reader.submit(next, batches, None)
         while (batch := following.result()) is not None:

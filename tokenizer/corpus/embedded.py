@@ -25,8 +25,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import zstandard
-
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -311,6 +309,8 @@ def _take(documents: Iterable[EmbeddedDocument], max_bytes: int | None) -> list[
 
 def _write_jsonl(path: Path, documents: Sequence[EmbeddedDocument]) -> dict[str, int]:
     """Write zstd-compressed JSON lines to a temporary file, then rename it; returns sizes."""
+    import zstandard
+
     part = path.with_name(path.name + ".part")
     with part.open("wb") as file, zstandard.ZstdCompressor(level=3).stream_writer(file) as compressed:
         for document in documents:

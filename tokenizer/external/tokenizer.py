@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from tokenizer import _native, documents
 from tokenizer.base import BaseTokenizer, n_words
@@ -295,5 +294,5 @@ def _strings(texts: Texts) -> list[str]:
         return given
     if isinstance(given, _native.Batch):
         return [given.text(i) for i in range(len(given))]
-    assert isinstance(texts, pa.Array | pa.ChunkedArray)
-    return list(texts.to_pylist())
+    arrow: Any = texts
+    return list(arrow.to_pylist())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,6 +80,8 @@ class Checkpoint:
                 raise UserError(f"checkpoint={str(self._path)!r} cannot be written; use a file in a writable folder")
             return Merges.none()
         check_file(self._path)
+        import zipfile
+
         try:
             with np.load(self._path, allow_pickle=False) as saved:
                 if str(saved["identity"]) != self._identity:

@@ -12,7 +12,6 @@ from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
 from tokenizer import _native, patterns
 from tokenizer.corpus import texts
@@ -116,6 +115,8 @@ class PretokenCounts:
 
     def _checksum(self, about: Mapping[str, Any]) -> str:
         """XXH3-128 of the counts and their metadata."""
+        import xxhash
+
         digest = xxhash.xxh3_128(json.dumps(about, sort_keys=True).encode())
         for array in (self.offsets, self.data, self.counts):
             digest.update(np.ascontiguousarray(array).data)
