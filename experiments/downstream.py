@@ -1,8 +1,9 @@
-"""Evaluate models on lm-eval tasks, offline: `python -m experiments.downstream artifacts --out FOLDER`.
+"""Evaluate models on lm-eval tasks: `python -m experiments.downstream artifacts --out FOLDER --tasks hellaswag`.
 
-MODEL is an `lm-*` artifact, or a folder of artifacts for all models in it. Tasks are lm-eval's YAML files in
-`--tasks FOLDER`, with local data. Without `--tasks`, two small tasks are made from held-out text: from `--text`, or
-from the corpus among the artifacts.
+MODEL is an `lm-*` artifact, or a folder of artifacts for all models in it. `--tasks` names tasks of lm-eval's library,
+whose data come from the hub, or of `--include-path FOLDER`; `--tasks list` lists them. `--tasks FOLDER` runs all tasks
+in a folder of YAML files. Without `--tasks`, two small tasks are made from held-out text: from `--text`, or from the
+corpus among the artifacts. HF_HUB_OFFLINE=1 and HF_DATASETS_OFFLINE=1 use cached data only.
 
 Answers are scored as bytes, so token boundaries do not matter. Prints a table and writes `downstream.json`: for each
 task, model and metric the value, its standard error, and the share of requests in which a token spans the boundary
@@ -14,7 +15,6 @@ from __future__ import annotations
 import argparse
 import logging
 import math
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from experiments.store.artifacts import Store
 from experiments.store.trained_models import Saved, load_models
 from tokenizer import Corpus, CorpusConfig
 from tokenizer.durable import write_json
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,10 +37,11 @@ _SCORINGS = ("bytes", "tokens")  # those of lm.evaluate.harness, which takes sec
 
 def parser() -> Parser:
     """Options of the command."""
-    options = Parser("downstream", "Evaluate models on lm-eval tasks, offline.")
-    options.add_argument("models", nargs="+", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
-    options.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="folder for results and made tasks")
-    options.add_argument("--tasks", type=Path, metavar="FOLDER", help="folder of tasks (YAML)")
+    options = Parser("downstream", "Evaluate models on lm-eval tasks.")
+    options.add_argument("models", nargs="*", metavar="MODEL", help="folder lm-*, or a folder of artifacts")
+    options.add_argument("--out", type=Path, metavar="FOLDER", help="folder for results and made tasks")
+    options.add_argument("--tasks", metavar="NAMES", help="tasks of lm-eval, as A,B; a folder of tasks (YAML); or list")
+    options.add_argument("--include-path", type=Path, metavar="FOLDER", help="folder of more tasks to name")
     options.add_argument("--task", action="append", metavar="NAME", help="run only this task; can be repeated")
     options.add_argument("--text", nargs="+", metavar="FILE", help="held-out text to make tasks from, as corpus.paths")
     options.add_argument("--items", type=int, default=200, help="items of each made task (default 200)")
@@ -62,33 +63,65 @@ def _run(arguments: argparse.Namespace) -> None:
         raise UserError(f"--items={arguments.items} must be at least 1")
     if arguments.limit is not None and arguments.limit < 1:
         raise UserError(f"--limit={arguments.limit} must be at least 1; leave it out for all items")
-    if arguments.tasks is not None and not arguments.tasks.is_dir():
-        raise UserError(f"--tasks={arguments.tasks} is not a folder; name a folder with lm-eval's YAML files")
+    if arguments.include_path is not None and not arguments.include_path.is_dir():
+        raise UserError(f"--include-path={arguments.include_path} is not a folder; name one with lm-eval's YAML files")
     import lm.evaluate.harness  # noqa: F401  (fails early if lm-eval is missing)
 
+    if arguments.tasks == "list":
+        for task in _library(arguments.include_path).all_subtasks:
+            print(task)
+        return
+    if not arguments.models or arguments.out is None:
+        raise UserError("name a MODEL to evaluate, and a folder for the results with --out FOLDER")
+    folder = Path(arguments.tasks) if arguments.tasks and Path(arguments.tasks).is_dir() else None
+    named = None if arguments.tasks is None or folder is not None else [n for n in arguments.tasks.split(",") if n]
+    if named is not None:
+        manager, names = _library(arguments.include_path), named
+        _check_names(manager, names)
     models = load_models(arguments.models, arguments.device)
-    folder = arguments.tasks
-    if folder is None:
-        folder = arguments.out / "tasks"
-        made = write_tasks(folder, _documents(arguments, models), n=arguments.items, seed=arguments.seed)
-        what = ", ".join(f"{name}: {count} items" for name, count in made.items())
-        Reporter(console).say(f"tasks: {folder} ({what})")
-    results = evaluate(models, folder, arguments.task, scoring=arguments.scoring, limit=arguments.limit)
+    if named is None:
+        if folder is None:
+            folder = arguments.out / "tasks"
+            made = write_tasks(folder, _documents(arguments, models), n=arguments.items, seed=arguments.seed)
+            what = ", ".join(f"{name}: {count} items" for name, count in made.items())
+            Reporter(console).say(f"tasks: {folder} ({what})")
+        manager = _library(folder, defaults=False)
+        names = arguments.task or sorted(manager.all_tasks)
+        if not names:
+            raise UserError(f"{folder} has no lm-eval tasks; put their YAML files there")
+        _check_names(manager, names)
+    results = evaluate(models, manager, names, scoring=arguments.scoring, limit=arguments.limit)
     _show(results)
     arguments.out.mkdir(parents=True, exist_ok=True)
     write_json(arguments.out / RESULTS, results)
     finish(arguments.out / RESULTS, then=["compare", "RUN", "--downstream", arguments.out / RESULTS])
 
 
+def _library(folder: Path | None, *, defaults: bool = True) -> Any:
+    from lm_eval.tasks import TaskManager
+
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    return TaskManager(include_path=None if folder is None else str(folder), include_defaults=defaults)
+
+
+def _check_names(manager: Any, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in manager.all_tasks:
+            raise UserError(
+                f"unknown task {name!r}{did_you_mean(name, manager.all_tasks)}; --tasks list lists all, "
+                "--tasks FOLDER takes a folder of tasks"
+            )
+
+
 def evaluate(
-    models: Sequence[Saved], folder: Path, names: Sequence[str] | None, *, scoring: Any, limit: int | None = None
+    models: Sequence[Saved], manager: Any, names: Sequence[str], *, scoring: Any, limit: int | None = None
 ) -> dict[str, Any]:
     """Run tasks on models.
 
     Args:
         models: The models.
-        folder: Folder of the tasks' YAML files.
-        names: Names of the tasks; None for all tasks in the folder.
+        manager: lm-eval's `TaskManager`, which finds the tasks.
+        names: Names of tasks or groups of tasks.
         scoring: "bytes" or "tokens", see `lm.evaluate.harness.HarnessModel`.
         limit: Maximum number of items per task.
 
@@ -97,42 +130,39 @@ def evaluate(
         value, stderr, n and straddle_share.
 
     Raises:
-        UserError: If a task does not exist, or the folder has no tasks.
+        UserError: If a task cannot be loaded, for example because its data are not reachable.
     """
-    # Everything is local; otherwise the libraries would look for data sets online.
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
     import datasets
     from lm_eval import simple_evaluate
-    from lm_eval.tasks import TaskManager
 
     from lm.evaluate.harness import HarnessModel
 
-    logging.getLogger("lm_eval").setLevel(logging.ERROR)
     datasets.disable_progress_bars()
-    manager = TaskManager(include_path=str(folder), include_defaults=False)
-    found = sorted(manager.all_tasks)
-    if not found:
-        raise UserError(f"{folder} has no lm-eval tasks; put their YAML files there")
-    if unknown := set(names or []).difference(found):
-        raise UserError(f"unknown task {sorted(unknown)[0]!r}; {folder} has: {', '.join(found)}")
-    try:
-        manager.load(list(names or found))
-    except Exception as error:  # a broken file may raise any error in lm-eval and its libraries
-        why = " ".join(str(error).split())
-        raise UserError(f"lm-eval cannot load the tasks of {folder} ({type(error).__name__}: {why})") from error
+    for name in names:
+        try:
+            manager.load([name])
+        except Exception as error:  # a broken file may raise any error in lm-eval and its libraries
+            why = " ".join(str(error).split())
+            remedy = (
+                "; its data come from the Hugging Face hub: check the network and unset HF_HUB_OFFLINE and "
+                "HF_DATASETS_OFFLINE, or name a folder of tasks with local data, --tasks FOLDER"
+                if isinstance(error, OSError)
+                else ""
+            )
+            raise UserError(f"lm-eval cannot load the task {name} ({type(error).__name__}: {why}){remedy}") from error
     about: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     for saved in models:
         facts = {}
-        for task in names or found:
+        for task in names:
             Reporter(console).say(f"{saved.label}: {task}", style="dim")  # each takes minutes
             harness = HarnessModel(saved.lm, scoring=scoring)
             result = simple_evaluate(
                 harness, tasks=[task], task_manager=manager, limit=limit, bootstrap_iters=1000, log_samples=True
             )
             facts[task] = harness.facts()
-            rows += _rows(result, task, saved.label, facts[task])
+            for name in result["results"]:  # the tasks of a group, and the group
+                rows += _rows(result, name, saved.label, facts[task])
         about.append(
             {
                 "label": saved.label,
@@ -146,11 +176,12 @@ def evaluate(
 
 def _rows(result: dict[str, Any], task: str, label: str, facts: dict[str, Any]) -> Iterator[dict[str, Any]]:
     values = result["results"][task]
-    samples = result["samples"][task]
-    common = {"task": task, "model": label, "n": len(samples), "straddle_share": facts["straddle_share"]}
+    samples = result["samples"].get(task, [])
+    n = len(samples) or sum(map(len, result["samples"].values()))  # a group has no samples of its own
+    common = {"task": task, "model": label, "n": n, "straddle_share": facts["straddle_share"]}
     for key, value in values.items():
         metric, comma, _ = key.partition(",")
-        if not comma or metric.endswith("_stderr"):
+        if not comma or metric.endswith("_stderr") or not isinstance(value, int | float):
             continue
         error = values.get(key.replace(metric, f"{metric}_stderr", 1))
         stderr = float(error) if isinstance(error, int | float) and math.isfinite(error) else None
@@ -188,19 +219,40 @@ def _show(results: dict[str, Any]) -> None:
     labels = [model["label"] for model in results["models"]]
     values = {(row["task"], row["metric"], row["model"]): row for row in results["rows"]}
     table = []
+    omitted = set()
     for task, metric in dict.fromkeys((row["task"], row["metric"]) for row in results["rows"]):
         cells = []
         for label in labels:
             row = values[task, metric, label]
             error = "" if row["stderr"] is None else f" ± {row['stderr']:.4f}"
-            cells.append(f"{row['value']:.4f}{error}")
-        table.append([task, metric, *cells])
+            cells.append(f"{row['value']:.4f}{error}" if means_something(row) else "-")
+        if set(cells) == {"-"}:
+            omitted.add(metric)
+        else:
+            table.append([task, metric, *cells])
     for task in dict.fromkeys(row["task"] for row in results["rows"]):
         shares = [
             next(row for row in results["rows"] if (row["task"], row["model"]) == (task, label)) for label in labels
         ]
         table.append([task, "straddles", *(f"{row['straddle_share']:.1%}" for row in shares)])
-    Reporter(console).table(f"Downstream, scored by {results['scoring']}", ["task", "metric", *labels], table)
+    reporter = Reporter(console)
+    reporter.table(f"Downstream, scored by {results['scoring']}", ["task", "metric", *labels], table)
+    if omitted:
+        reporter.say(
+            f"not shown: {', '.join(sorted(omitted))}, whose standard error is unknown or larger than the value; "
+            f"bits per byte measure the same. {RESULTS} has the values"
+        )
+
+
+def means_something(row: dict[str, Any]) -> bool:
+    """Whether a result is worth printing.
+
+    A perplexity is an exponential, so its error can exceed its value, and is unknown for one that lm-eval computes from
+    all items at once. It is worth printing if the error is known and at most the value.
+    """
+    if not math.isfinite(row["value"]):
+        return False
+    return "perplexity" not in row["metric"] or (row["stderr"] is not None and row["stderr"] <= row["value"])
 
 
 if __name__ == "__main__":

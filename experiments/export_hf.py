@@ -1,9 +1,9 @@
-"""Export a trained model to Hugging Face: `python -m experiments.export_hf MODEL OUT`.
+"""Export a trained model to Hugging Face or llama.cpp: `python -m experiments.export_hf MODEL OUT [--to gguf]`.
 
 MODEL is an `lm-...` artifact. Its tokenizer is found in the same folder of artifacts, or named with `--tokenizer`. OUT
 becomes a folder for `AutoModelForCausalLM` and `AutoTokenizer`, in Llama's layout, or in Qwen3's for models with
 `qk_norm`. The export is compared with the original before the folder gets its name; `--text` adds held-out text to the
-comparison.
+comparison. With `--to gguf`, OUT becomes one file for llama.cpp, or an error says why llama.cpp would give other ids.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from experiments.cli.console import Reporter, console, exit_code, finish
 from experiments.cli.options import Parser, add_text_settings, open_text
 from experiments.store.trained_models import open_model
 from lm.hf.export import export_hf
+from lm.hf.gguf import export_gguf
 
 _TEXTS = 200
 """Documents of `--text` to compare on; more would take longer and show nothing new."""
@@ -24,6 +25,14 @@ _TEXTS = 200
 def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
     folder = Path(arguments.model)
     model, tokenizer = open_model(folder, arguments.tokenizer and Path(arguments.tokenizer))
+    if arguments.to == "gguf":
+        written = export_gguf(model, tokenizer, Path(arguments.out))
+        reporter.say(
+            f"architecture {written.architecture}, {written.tensors} tensors (fp32), pretokenizer "
+            f"{written.pre}, context {model.context_tokens:,} tokens"
+        )
+        finish(written.path)
+        return
     texts: list[str] = []
     if arguments.text:
         for document in open_text(arguments, arguments.text).documents():
@@ -47,9 +56,10 @@ def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
 
 def parser() -> Parser:
     """Options of the command."""
-    options = Parser("export-model", "Write a trained model as a Hugging Face folder.")
+    options = Parser("export-model", "Write a trained model as a Hugging Face folder or a GGUF file.")
     options.add_argument("model", help="a language model's folder: artifacts/lm-...")
-    options.add_argument("out", help="folder to write; must not exist yet")
+    options.add_argument("out", help="folder (or NAME.gguf) to write; must not exist yet")
+    options.add_argument("--to", choices=("hf", "gguf"), default="hf", help="format to write (default hf)")
     options.add_argument("--tokenizer", help="the model's tokenizer, if it is not among the same artifacts")
     options.add_argument("--text", nargs="+", help="held-out text to compare on: .txt, .jsonl[.gz|.zst], .parquet")
     add_text_settings(options)

@@ -13,10 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
-from experiments.cli.console import console, exit_code, finish
+from experiments.cli.console import Reporter, console, exit_code, finish
 from experiments.cli.options import Parser
 from experiments.store.trained_models import Saved, load_models
 from lm.bytelevel.byte_model import ByteModel
@@ -26,6 +23,7 @@ from tokenizer.errors import UserError
 from tokenizer.files import read_bytes
 
 _DEFAULT = SamplingConfig()
+_ENDS = {"bytes": ", ended by --max-bytes", "tokens": ", ended by --max-tokens or the model's context"}
 
 
 def parser() -> Parser:
@@ -98,12 +96,15 @@ def _samples(saved: Saved, prompts: list[str], config: SamplingConfig, *, heal: 
 
 
 def _show(models: list[Saved], samples: list[list[Sample]]) -> None:
-    table = Table("#", "tokenizer", "tokens", "bytes", "prompt and continuation", show_lines=True)
+    reporter = Reporter(console)
     for number, side_by_side in enumerate(zip(*samples, strict=True), start=1):
         for saved, sample in zip(models, side_by_side, strict=True):
-            text = Text.assemble((_shown(sample.prompt), "dim"), _shown(sample.text))
-            table.add_row(str(number), saved.label, str(len(sample.ids)), str(len(sample.data)), text)
-    console.print(table)
+            end = _ENDS.get(sample.finish, "")
+            reporter.say(f"#{number} {saved.label}: {len(sample.ids)} tokens, {len(sample.data)} bytes{end}", "bold")
+            # Neither wrapped nor cut.
+            console.out(_shown(sample.prompt), style="dim", end="", highlight=False)
+            console.out(_shown(sample.text), highlight=False)
+            console.print()
 
 
 def _shown(text: str) -> str:

@@ -79,7 +79,9 @@ def export_hf(model: Transformer, tokenizer: TokenizerLike, folder: Path, texts:
             `transformers` is missing, or the verification fails.
     """
     tokenizer = byte_level_bpe(tokenizer, "an export for transformers needs")
-    _check(model, tokenizer, folder)
+    check_match(model, tokenizer, folder)
+    if importlib.util.find_spec("transformers") is None:
+        raise UserError("transformers is not installed, and the export is verified with it; pip install transformers")
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
     try:
@@ -94,9 +96,10 @@ def export_hf(model: Transformer, tokenizer: TokenizerLike, folder: Path, texts:
     return Exported(folder, vocab_size=model.vocab_size, padding_rows=padded - model.vocab_size, **compared)
 
 
-def _check(model: Transformer, tokenizer: Tokenizer, folder: Path) -> None:
-    if folder.exists():
-        raise UserError(f"{folder} already exists; choose a new folder")
+def check_match(model: Transformer, tokenizer: Tokenizer, target: Path) -> None:
+    """Raise a UserError if the target exists, or the model was trained with another tokenizer."""
+    if target.exists():
+        raise UserError(f"{target} already exists; choose a new name")
     if model.tokenizer_sha256 != tokenizer.sha256:
         raise UserError(
             f"the model was trained with tokenizer {model.tokenizer_sha256[:12] or '(unknown)'}, not with "
@@ -107,8 +110,6 @@ def _check(model: Transformer, tokenizer: Tokenizer, folder: Path) -> None:
             f"the tokenizer has {tokenizer.vocab_size} ids and the model {model.vocab_size}; they must be equal, with "
             f"{END_OF_TEXT} among them"
         )
-    if importlib.util.find_spec("transformers") is None:
-        raise UserError("transformers is not installed, and the export is verified with it; pip install transformers")
 
 
 def config_arguments(model: Transformer, end: int) -> dict[str, Any]:
@@ -152,11 +153,12 @@ def _write(model: Transformer, tokenizer: Tokenizer, folder: Path) -> str:
     end = tokenizer.special_tokens[END_OF_TEXT]
     kind = Qwen3Config if model.config.qk_norm else LlamaConfig
     kind(**config_arguments(model, end)).save_pretrained(folder)
-    GenerationConfig(bos_token_id=end, eos_token_id=end).save_pretrained(folder)
+    # Padding is declared here and with the tokenizer, not in config.json: there it would freeze the row of the token.
+    GenerationConfig(bos_token_id=end, eos_token_id=end, pad_token_id=end).save_pretrained(folder)
     write_tensors(folder / "model.safetensors", cut_tensors(model), {"format": "pt"})  # required by `transformers`
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        config = {**hf_config(tokenizer.definition), "model_max_length": model.context_tokens}
+        config = hf_config(tokenizer.definition) | {"model_max_length": model.context_tokens, "pad_token": END_OF_TEXT}
         formats.save(_beginning_documents(tokenizer), folder, config)
     if (folder / formats.HF_FILE).exists():
         return ""

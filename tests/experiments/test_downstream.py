@@ -55,8 +55,92 @@ def test_mistakes_are_one_line(tmp_path, capsys):
     assert "--items=0" in capsys.readouterr().err
     assert downstream.run([*options, "--limit", "0"]) == 2
     assert "--limit=0" in capsys.readouterr().err
-    assert downstream.run([*options, "--tasks", str(tmp_path / "none")]) == 2
+    assert downstream.run([*options, "--include-path", str(tmp_path / "none")]) == 2
     assert "is not a folder" in capsys.readouterr().err
+    assert downstream.run([str(tmp_path)]) == 2
+    assert "--out FOLDER" in capsys.readouterr().err
+
+
+def write_task(folder, name, kind, path, extra=""):
+    """A task on local data (`json`), or on data of the hub."""
+    folder.mkdir(exist_ok=True)
+    data = folder / f"{name}.jsonl"
+    data.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents(4)), encoding="utf-8")
+    yaml = f"task: {name}\ndataset_path: {path}\noutput_type: {kind}\ntest_split: test\ndoc_to_text: ''\n"
+    yaml += "doc_to_target: '{{text}}'\n" + extra
+    if path == "json":
+        yaml += f"dataset_kwargs:\n  data_files:\n    test: {data}\n"
+    (folder / f"{name}.yaml").write_text(yaml, encoding="utf-8")
+
+
+@pytest.fixture
+def local_library(monkeypatch):
+    """lm-eval's library without its own tasks, whose 13,000 files take seconds to list."""
+    tasks = pytest.importorskip("lm_eval.tasks")
+    monkeypatch.setattr(
+        downstream, "_library", lambda folder, *, defaults=True: tasks.TaskManager(None, str(folder), False)
+    )
+
+
+def test_tasks_by_name_and_through_lm_eval(tmp_path, capsys, local_library):
+    """Tasks are named, unreachable data are one line, and lm-eval with the model's name gives the same values."""
+    from lm_eval import simple_evaluate
+    from lm_eval.tasks import TaskManager
+
+    from experiments import eval_harness
+
+    folder = tmp_path / "tasks"
+    metrics = "".join(f"  - metric: {name}\n" for name in ("word_perplexity", "bits_per_byte"))
+    write_task(folder, "rolling", "loglikelihood_rolling", "json", f"metric_list:\n{metrics}")
+    write_task(folder, "remote", "loglikelihood", "nobody/no-such-data")
+    path = write_models(tmp_path / "artifacts", documents(40), transition=300, vocab_size=330)[1]
+    options = ["--include-path", str(folder), "--tasks"]
+    assert downstream.run([*options, "list"]) == 0
+    assert capsys.readouterr().out.split() == ["remote", "rolling"]
+    run = [str(path), "--out", str(tmp_path / "out"), "--device", "cpu", *options]
+    assert downstream.run([*run, "roling"]) == 2
+    assert "there is no task 'roling'; did you mean 'rolling'?" in capsys.readouterr().err
+    assert downstream.run([*run, "remote"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "cannot load the task remote" in error
+    assert "unset HF_HUB_OFFLINE" in error
+    assert downstream.run([*run, "rolling"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "not shown: word_perplexity, whose standard error is unknown" in shown
+    rows = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))["rows"]
+    ours = {row["metric"]: row["value"] for row in rows}
+    assert {"word_perplexity", "bits_per_byte"} <= ours.keys()
+    assert f"{ours['bits_per_byte']:.4f}" in shown
+
+    result = simple_evaluate(
+        "superbpe",
+        model_args=f"path={path},device=cpu",
+        tasks=["rolling"],
+        task_manager=TaskManager(None, str(folder), False),
+        bootstrap_iters=0,
+    )
+    theirs = result["results"]["rolling"]
+    assert {metric: theirs[f"{metric},none"] for metric in ours} == ours
+    with pytest.raises(SystemExit, match="0"):
+        eval_harness.run(["run", "--help"])
+    assert "--model_args" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "stderr", "shown"),
+    [
+        ("perplexity", 1.1e6, 7e8, False),
+        ("perplexity", 20.0, 2.0, True),
+        ("word_perplexity", 1e9, None, False),
+        ("acc", 0.0, 0.0, True),
+        ("acc", 0.1, 0.2, True),
+        ("bits_per_byte", 2.0, None, True),
+        ("bits_per_byte", float("nan"), None, False),
+    ],
+)
+def test_perplexities_without_meaning_are_not_shown(metric, value, stderr, shown):
+    assert downstream.means_something({"metric": metric, "value": value, "stderr": stderr}) == shown
 
 
 @pytest.mark.slow

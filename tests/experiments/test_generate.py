@@ -33,15 +33,19 @@ def test_models_of_a_folder_come_with_their_tokenizers(root):
 def test_samples_are_shown_side_by_side(root, tmp_path, capsys):
     out, prompts = tmp_path / "samples.json", tmp_path / "prompts.txt"
     prompts.write_text("the\n\nof th\n", encoding="utf-8")
-    options = ["--prompts", str(prompts), "--prompt", "A", "--samples", "2", "--max-bytes", "20", "--seed", "3"]
+    options = ["--prompts", str(prompts), "--prompt", "A", "--samples", "2", "--max-bytes", "200", "--seed", "3"]
     assert generate.run([str(root), *options, "--json", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "SuperBPE" in shown
     found = json.loads(out.read_text(encoding="utf-8"))
     assert [model["label"] for model in found["models"]] == ["BPE", "SuperBPE"]
     assert [entry["prompt"] for entry in found["prompts"]] == ["A", "A", "the", "the", "of th", "of th"]
-    assert all(sample["n_bytes"] <= 20 for entry in found["prompts"] for sample in entry["samples"])
+    assert all(sample["n_bytes"] <= 200 for entry in found["prompts"] for sample in entry["samples"])
     assert found["config"]["seed"] == 3
+    for entry in found["prompts"]:
+        for sample in entry["samples"]:
+            whole = generate._shown(entry["prompt"] + sample["text"])
+            assert " ".join(whole.split()) in " ".join(shown.split())  # a terminal shows tabs as spaces
     again = tmp_path / "again.json"
     assert generate.run([str(root), *options, "--json", str(again)]) == 0
     assert out.read_bytes() == again.read_bytes()

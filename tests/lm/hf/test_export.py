@@ -158,6 +158,37 @@ def test_exported_tokenizers_begin_documents(tokenizers, tmp_path, in_process, n
     assert Tokenizer.load(tmp_path / "out").sha256 == tokenizer.sha256
 
 
+@pytest.mark.parametrize("name", ["bpe", "one"])
+def test_what_servers_need_of_the_tokenizer(tokenizers, tmp_path, in_process, name):
+    """Everything that vLLM reads when it opens a tokenizer and decodes a stream of tokens."""
+    tokenizer = tokenizers[name]
+    export_hf(build(tokenizer), tokenizer, tmp_path / "out")
+    opened, end = transformers.AutoTokenizer.from_pretrained(tmp_path / "out"), tokenizer.vocab_size - 1
+    assert opened.is_fast
+    assert opened.bos_token_id == opened.eos_token_id == opened.pad_token_id == end
+    assert (opened.all_special_tokens, opened.all_special_ids) == (["<|endoftext|>"], [end])
+    assert opened.model_max_length == 40
+    assert opened.chat_template is None
+    assert len(opened) == tokenizer.vocab_size == max(opened.get_vocab().values()) + 1
+    assert opened.convert_ids_to_tokens([end]) == ["<|endoftext|>"]
+    text = "naïve café — 東京 🙂 of the of the"
+    ids = tokenizer.encode_ordinary(text)
+    tokens = opened.convert_ids_to_tokens(ids)
+    shown, start = "", 0
+    for stop in range(1, len(tokens) + 1):  # a piece is shown once its characters are complete
+        before, after = (opened.convert_tokens_to_string(tokens[start:at]) for at in (max(start, stop - 1), stop))
+        if not after.endswith("\ufffd"):
+            shown, start = shown + after, stop
+        assert len(after) >= len(before.rstrip("\ufffd"))
+    assert shown == text
+    generation = transformers.GenerationConfig.from_pretrained(tmp_path / "out")
+    assert generation.bos_token_id == generation.eos_token_id == generation.pad_token_id == end
+    batch = opened(["of the", "of"], padding=True)
+    n_padding = len(batch["input_ids"][0]) - 1 - len(tokenizer.encode_ordinary("of"))
+    assert batch["input_ids"][1][-n_padding:] == [end] * n_padding
+    assert batch["attention_mask"][1].count(0) == n_padding > 0
+
+
 def test_a_tokenizer_that_normalizes(tokenizers, tmp_path, in_process):
     definition = dataclasses.replace(tokenizers["bpe"].definition, preparation=Preparation(forms=("NFC",)))
     tokenizer = Tokenizer(definition)
@@ -246,7 +277,7 @@ def test_mistakes_are_reported_and_nothing_is_written(tokenizers, tmp_path, caps
         ([tmp_path / "other", out], "has no model.safetensors; name a language model's folder"),
         ([tmp_path / "alone" / "lm-0", out], "tokenizer is neither in"),
         ([model, out, "--tokenizer", tmp_path / "other"], f"but the model was trained with {bpe.name}"),
-        ([model, tmp_path / "other"], "already exists; choose a new folder"),
+        ([model, tmp_path / "other"], "already exists; choose a new name"),
         ([model, out, "--text", tmp_path / "none.txt"], "none.txt"),
     ):
         assert command.run([str(argument) for argument in arguments]) == 2

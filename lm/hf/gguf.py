@@ -1,0 +1,191 @@
+"""Export a model and its tokenizer as a GGUF file for llama.cpp.
+
+llama.cpp knows a fixed list of pretokenization patterns (`src/llama-vocab.cpp`); a file only names one of them. A
+tokenizer whose pattern is not in the list would get other ids, so it is rejected.
+"""
+
+from __future__ import annotations
+
+import random
+import unicodedata
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lm.data.shards import END_OF_TEXT
+from lm.hf.export import check_match, cut_tensors
+from lm.hf.export_check import probes
+from tokenizer import patterns
+from tokenizer.errors import UserError, quoted
+from tokenizer.formats.hf import hf_json
+from tokenizer.interface import byte_level_bpe
+from tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from lm.model.transformer import Transformer
+    from tokenizer.interface import TokenizerLike
+
+# (pattern, ignore_merges) to llama.cpp's type. "trillion" is GPT-2's pattern, and "smaug-bpe" is Llama 3's with merges;
+# unlike the type "gpt-2", "trillion" does not remove spaces before punctuation from decoded text.
+_TYPES = {
+    ("gpt2", False): "trillion",
+    ("llama3", False): "smaug-bpe",
+    ("llama3", True): "llama-bpe",
+    ("digits1", False): "qwen2",
+    ("uw-paper-fence", False): "superbpe",
+}
+# llama.cpp's `\d` matches ASCII digits only.
+_ASCII_DIGITS = {"superbpe": "\\p{N}+\n(?=([0-9]{3})+(?![0-9]))"}
+
+
+@dataclass(frozen=True)
+class GGUF:
+    """An exported file.
+
+    Attributes:
+        path: The file.
+        architecture: llama.cpp's name of the architecture.
+        pre: llama.cpp's name of the pretokenization pattern.
+        tensors: Number of tensors.
+    """
+
+    path: Path
+    architecture: str
+    pre: str
+    tensors: int
+
+
+def pre_type(tokenizer: TokenizerLike) -> str:
+    """llama.cpp's name of the tokenizer's pretokenization pattern (`tokenizer.ggml.pre`).
+
+    Raises:
+        UserError: If llama.cpp would give other ids.
+    """
+    tokenizer = byte_level_bpe(tokenizer, "an export for llama.cpp needs")
+    definition = tokenizer.definition
+    hf_json(tokenizer)  # rejects two-pass tokenizers and ambiguous special tokens
+    if definition.preparation:
+        raise UserError("llama.cpp does not normalize text and this tokenizer does, or has added tokens: not exported")
+    cut = definition.fence or definition.pattern
+    known = patterns.equivalent(cut)
+    # The patterns "llama3" and "spans" are the same.
+    name = "llama3" if known is not None and known.name == "spans" else known.name if known is not None else "custom"
+    pre = _TYPES.get((name, definition.ignore_merges))
+    if pre is None:
+        merges = " with ignore_merges" if definition.ignore_merges else ""
+        raise UserError(
+            f"llama.cpp has no pretokenizer type for {quoted(cut.name)}{merges} and would give other ids; it has the "
+            f"patterns {', '.join(sorted({name for name, _ in _TYPES}))}: train with one of them (superwords: rules "
+            "uw-paper), or deploy with transformers or vLLM"
+        )
+    if regex := _ASCII_DIGITS.get(pre):
+        theirs = Tokenizer(replace(definition, fence=patterns.resolve(regex)))
+        for text in [*_numbers(), *probes(tokenizer)]:
+            if tokenizer.encode_ordinary(text) != theirs.encode_ordinary(text):
+                raise UserError(
+                    f"llama.cpp groups ASCII digits only, and this tokenizer merges other digits, so {text[:20]!r} "
+                    "would get other ids; deploy with transformers or vLLM"
+                )
+    return pre
+
+
+def _numbers() -> list[str]:
+    """A long random number in the digits of each script."""
+    rng = random.Random(0)
+    zeros = [c for c in map(chr, range(0x110000)) if unicodedata.decimal(c, None) == 0]
+    return ["".join(chr(ord(zero) + rng.randrange(10)) for _ in range(2000)) for zero in zeros]
+
+
+def export_gguf(model: Transformer, tokenizer: TokenizerLike, path: Path) -> GGUF:
+    """Write weights (fp32), settings and tokenizer as one GGUF file; quantize it with llama.cpp's own tools.
+
+    Args:
+        model: A trained model.
+        tokenizer: Its tokenizer.
+        path: Target, `*.gguf`; must not exist.
+
+    Raises:
+        UserError: If llama.cpp cannot give the same ids, model and tokenizer do not match, the file exists, or the
+            package `gguf` is missing.
+    """
+    tokenizer = byte_level_bpe(tokenizer, "an export for llama.cpp needs")
+    check_match(model, tokenizer, path)
+    try:
+        import gguf
+    except ImportError as error:
+        raise UserError(f"the export needs the package gguf ({error}); pip install gguf") from error
+    pre = pre_type(tokenizer)
+    arch = gguf.MODEL_ARCH.QWEN3 if model.config.qk_norm else gguf.MODEL_ARCH.LLAMA
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        writer = gguf.GGUFWriter(partial, gguf.MODEL_ARCH_NAMES[arch])
+        _write_settings(writer, model)
+        _write_tokenizer(writer, gguf.TokenType, tokenizer, pre)
+        names = gguf.get_tensor_name_map(arch, model.config.n_layers)
+        tensors = cut_tensors(model)
+        for name, tensor in tensors.items():
+            writer.add_tensor(
+                names.get_name(name, try_suffixes=(".weight",)),
+                _rotated(name, tensor, model).contiguous().numpy(),
+            )
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        partial.rename(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return GGUF(path, gguf.MODEL_ARCH_NAMES[arch], pre, len(tensors))
+
+
+def _rotated(name: str, tensor: Tensor, model: Transformer) -> Tensor:
+    """Rows of queries and keys in the order of llama.cpp's rotary embedding.
+
+    Its architecture `llama` rotates adjacent rows, and `qwen3`, like HF, rows half a head apart (`permute` in
+    llama.cpp's `conversion/llama.py`).
+    """
+    if model.config.qk_norm or not name.endswith(("q_proj.weight", "k_proj.weight")):
+        return tensor
+    half = model.config.head_dim // 2
+    return tensor.reshape(-1, 2, half, tensor.shape[1]).swapaxes(1, 2).reshape(tensor.shape)
+
+
+def _write_settings(writer: Any, model: Transformer) -> None:
+    config = model.config
+    writer.add_file_type(0)  # all tensors are fp32
+    writer.add_vocab_size(model.vocab_size)
+    writer.add_context_length(model.context_tokens)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.n_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.n_heads)
+    writer.add_head_count_kv(config.n_heads)
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_layer_norm_rms_eps(config.norm_eps)
+    writer.add_rope_freq_base(config.rope_theta)
+    writer.add_rope_dimension_count(config.head_dim)
+
+
+def _write_tokenizer(writer: Any, types: Any, tokenizer: Tokenizer, pre: str) -> None:
+    content = hf_json(tokenizer)
+    names = {i: (name, types.NORMAL) for name, i in content["model"]["vocab"].items()}
+    names |= {token["id"]: (token["content"], types.CONTROL) for token in content["added_tokens"]}
+    listed = [names.get(i, (f"[UNUSED{i}]", types.UNUSED)) for i in range(tokenizer.vocab_size)]
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in content["model"]["merges"]]
+    end = tokenizer.special_tokens[END_OF_TEXT]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list([name for name, _ in listed])
+    writer.add_token_types([int(kind) for _, kind in listed])
+    # Of repeated merges the last one counts here, and the first one in llama.cpp.
+    writer.add_token_merges(list(dict.fromkeys(reversed(merges)))[::-1])
+    writer.add_bos_token_id(end)
+    writer.add_eos_token_id(end)
+    writer.add_pad_token_id(end)
+    writer.add_add_bos_token(True)
+    writer.add_add_space_prefix(False)

@@ -1,0 +1,164 @@
+"""A GGUF file has the weights and the tokenizer as llama.cpp reads them, or is not written."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from experiments import export_hf as command
+from lm.hf.export import cut_tensors
+from lm.hf.export_check import probes
+from lm.hf.gguf import export_gguf
+from lm.model.transformer import ModelConfig, Transformer
+from lm.model.weights import save_model
+from superbpe import train_superbpe
+from tests import texts
+from tests.lm import tiny
+from tests.superbpe.oracle import batches
+from tokenizer import Batch, count_pretokens, train_bpe
+from tokenizer.errors import UserError
+
+gguf = pytest.importorskip("gguf")
+
+SMALL = ModelConfig(n_layers=2, hidden_size=32, head_dim=16, vocab_multiple=64, rope_theta=500.0, norm_eps=1e-5)
+END = "<|endoftext|>"
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    """Plain BPE and superwords that llama.cpp knows, and superwords that it does not."""
+    documents = texts.sample(40_000)
+    made = {}
+    for name in ("gpt2", "llama3", "digits1"):
+        made[name] = train_bpe(count_pretokens([Batch.from_texts(documents)], name), 350, special_tokens=[END])
+    for name, pattern in (("uw-paper", "uw-paper"), ("uw-2025", "superbpe")):
+        bpe = train_bpe(count_pretokens([Batch.from_texts(documents)], pattern), 350, special_tokens=[END])
+        made[name] = train_superbpe(bpe, batches(documents), vocab_size=420, rules=name, transition=300)
+    return made
+
+
+def build(tokenizer, **changes):
+    model = Transformer(dataclasses.replace(SMALL, **changes), tokenizer.vocab_size, 40, tokenizer.sha256)
+    model.initialize(0, range(model.vocab_size))
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.2)
+    return model.eval()
+
+
+def read(path):
+    reader = gguf.GGUFReader(path)
+    fields = {name: field.contents() for name, field in reader.fields.items()}
+    return fields, {tensor.name: np.array(tensor.data) for tensor in reader.tensors}
+
+
+@pytest.mark.parametrize(
+    ("name", "pre"),
+    [("gpt2", "trillion"), ("llama3", "smaug-bpe"), ("digits1", "qwen2"), ("uw-paper", "superbpe")],
+)
+def test_tokenizers_are_declared(tokenizers, tmp_path, name, pre):
+    tokenizer = tokenizers[name]
+    export_gguf(build(tokenizer), tokenizer, tmp_path / "m.gguf")
+    fields, _ = read(tmp_path / "m.gguf")
+    assert (fields["tokenizer.ggml.model"], fields["tokenizer.ggml.pre"]) == ("gpt2", pre)
+    size, end = tokenizer.vocab_size, tokenizer.special_tokens[END]
+    tokens, kinds = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"]
+    assert len(tokens) == len(kinds) == size == len(set(tokens))
+    assert (tokens[end], kinds[end]) == (END, gguf.TokenType.CONTROL)
+    assert {kind for i, kind in enumerate(kinds) if i != end} == {gguf.TokenType.NORMAL}
+    ids = {token: i for i, token in enumerate(tokens)}
+    merges = [tuple(map(ids.get, merge.split(" "))) for merge in fields["tokenizer.ggml.merges"]]
+    assert merges == [tuple(row) for row in tokenizer.merge_ids[:, :2].tolist()]
+    assert {fields[f"tokenizer.ggml.{kind}_token_id"] for kind in ("bos", "eos", "padding")} == {end}
+    assert fields["tokenizer.ggml.add_bos_token"]
+    assert not fields["tokenizer.ggml.add_space_prefix"]
+
+
+@pytest.mark.parametrize(("qk_norm", "tied"), [(False, False), (False, True), (True, False)])
+def test_weights_and_settings(tokenizers, tmp_path, qk_norm, tied):
+    tokenizer = tokenizers["gpt2"]
+    model = build(tokenizer, qk_norm=qk_norm, tie_embeddings=tied)
+    made = export_gguf(model, tokenizer, tmp_path / "m.gguf")
+    fields, tensors = read(tmp_path / "m.gguf")
+    arch = "qwen3" if qk_norm else "llama"
+    assert made.architecture == fields["general.architecture"] == arch
+    assert fields[f"{arch}.context_length"] == 40
+    assert fields[f"{arch}.rope.freq_base"] == 500.0
+    assert fields[f"{arch}.attention.head_count"] == model.config.n_heads
+    assert ("output.weight" in tensors) != tied
+    ours = cut_tensors(model)
+    assert len(tensors) == len(ours) == made.tensors
+    assert np.array_equal(tensors["token_embd.weight"], ours["model.embed_tokens.weight"].numpy())
+    assert np.array_equal(tensors["blk.1.ffn_down.weight"], ours["model.layers.1.mlp.down_proj.weight"].numpy())
+    q = ours["model.layers.0.self_attn.q_proj.weight"].numpy()
+    order = np.arange(len(q))
+    if not qk_norm:  # the two halves of each head alternate
+        order = np.concatenate([head + np.arange(16).reshape(2, 8).T.reshape(-1) for head in range(0, len(q), 16)])
+    assert np.array_equal(tensors["blk.0.attn_q.weight"], q[order])
+
+
+def test_tokenizers_that_llama_cpp_lacks_are_rejected(tokenizers, tmp_path):
+    for tokenizer, message in (
+        (tokenizers["uw-2025"], "no pretokenizer type for 'uw-2025-fence'.*rules uw-paper"),
+        (tiny.bytes_only(), "no pretokenizer type for 'none'"),
+        (
+            tiny.merged(  # two Arabic digits
+                [(b"\xd9", b"\xa0"), (b"\xd9\xa0", b"\xd9\xa0")], "uw-paper", fence="uw-paper-fence", n_phase1=1
+            ),
+            "groups ASCII digits only",
+        ),
+        (
+            tiny.merged([(b"a", b"b"), (b"ab", b"c")], fence="none", n_phase1=1, mode="two-pass"),
+            "two-pass",
+        ),
+    ):
+        with pytest.raises(UserError, match=message):
+            export_gguf(build(tokenizer), tokenizer, tmp_path / "m.gguf")
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command(tokenizers, tmp_path, capsys):
+    tokenizer = tokenizers["uw-paper"]
+    save_model(build(tokenizer), tmp_path / "lm-0")
+    tokenizer.save(tmp_path / "tokenizer")
+    arguments = [str(tmp_path / "lm-0"), str(tmp_path / "m.gguf"), "--to", "gguf"]
+    arguments += ["--tokenizer", str(tmp_path / "tokenizer")]
+    assert command.run(arguments) == 0
+    assert "architecture llama, 21 tensors (fp32), pretokenizer superbpe" in capsys.readouterr().out
+    assert command.run(arguments) == 2
+    assert "m.gguf already exists" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gpt2", "llama3", "digits1", "uw-paper"])
+@pytest.mark.parametrize("qk_norm", [False, True])
+def test_llama_cpp_gives_the_same_ids_and_continuations(tokenizers, tmp_path, name, qk_norm):
+    llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed (its build takes minutes)")
+    tokenizer = tokenizers[name]
+    model = build(tokenizer, qk_norm=qk_norm)
+    export_gguf(model, tokenizer, tmp_path / "m.gguf")
+    llama = llama_cpp.Llama(str(tmp_path / "m.gguf"), n_ctx=40, verbose=False, logits_all=True)
+    end = tokenizer.special_tokens[END]
+    different = []
+    for text in [*texts.english()[1][:3], *probes(tokenizer)]:
+        if "\0" in text:
+            continue  # llama.cpp's C strings end there
+        ids = [end, *tokenizer.encode(text, allowed_special="all")]
+        if llama.tokenize(text.encode(), add_bos=True, special=True) != ids:
+            different.append(text)
+    assert different == []
+    ids = torch.tensor([[end, *tokenizer.encode_ordinary("in the beginning")[:10]]])
+    n_prompt = ids.shape[1]
+    for _ in range(20):
+        ids = torch.cat([ids, model(ids)[:, -1:, : tokenizer.vocab_size].argmax(dim=-1)], dim=1)
+    llama.reset()
+    theirs = []
+    for token in llama.generate(ids[0, :n_prompt].tolist(), temp=0.0):
+        theirs.append(token)
+        if len(theirs) == 20:
+            break
+    assert theirs == ids[0, n_prompt:].tolist()
