@@ -56,6 +56,24 @@ def test_the_page_draws_and_saves_its_data(opened: Any, file: Path, tmp_path: Pa
     opened.check()
 
 
+def test_a_phone_shows_the_key_numbers(opened: Any, file: Path) -> None:
+    opened.page.set_viewport_size({"width": 390, "height": 900})
+    page = opened.open(file)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    cards = page.locator(".stacked").first
+    assert cards.evaluate("(box) => box.scrollWidth <= box.clientWidth")
+    assert cards.get_by_text("1.7020").is_visible()
+    assert page.locator("nav.contents a").count() == page.locator("main h2").count()
+    opened.check()
+
+
+def test_only_scripts_of_the_page_run(opened: Any, file: Path) -> None:
+    page = opened.open(file)
+    page.evaluate("document.body.append(element('script', {}, 'window.injected = 1'))")
+    assert page.evaluate("window.injected") is None
+    assert any("Content Security Policy" in text for text in opened.complaints)
+
+
 def test_the_printed_page_is_light(opened: Any, file: Path) -> None:
     opened.page.emulate_media(media="print", color_scheme="dark")
     page = opened.open(file)
