@@ -64,9 +64,9 @@
 
   // Tables.
 
-  const cell = (label, value, note, kind) => {
+  const cell = (value, note, kind) => {
     const inner = element("div", {}, value, ...note ? [element("small", {}, note)] : []);
-    return element("td", { "data-label": label, class: kind || undefined }, inner);
+    return element("td", { class: kind || undefined }, inner);
   };
   const nameCell = (i) => {
     const inner = element("td", { class: "name" }, data.arms[i].name);
@@ -89,8 +89,8 @@
     const verbs = { better: "better", worse: "worse", undecided: "undecided", withheld: "no verdict", unknown: "" };
     const rows = found.arms.map((arm, i) => {
       if (i === 0) {
-        return [nameCell(0), cell("", "reference", "", "answer"), cell(columns[2], last(arm.curve.bits_per_byte).toFixed(4)),
-          cell(columns[3], si(arm.cost.prefill.flops_per_byte)), cell(columns[4], si(arm.cost.decode.flops_per_byte)), cell(columns[5], "")];
+        return [nameCell(0), cell("reference", "", "answer"), cell(last(arm.curve.bits_per_byte).toFixed(4)),
+          cell(si(arm.cost.prefill.flops_per_byte)), cell(si(arm.cost.decode.flops_per_byte)), cell("")];
       }
       const gap = found.gaps[i - 1], { answer, rung, reason } = gap.worth[phase], equal = rung === null ? null : gap.equivalent[phase][rung];
       const short = answer === "no" && reason ? "its serving cost cannot be matched at this ρ" : !found.same && equal && answer === "unknown" ? "no interval for these weights" : reason;
@@ -99,10 +99,10 @@
       const notes = equal ? [ends(equal.interval), arm.equivalent[phase][rung].extrapolated && "extrapolated", rung < gap.flops.length - 1 && `at ${flopsText(gap.flops[rung])} FLOPs`] : [];
       return [
         nameCell(i),
-        cell("", element("span", { class: `chip ${answer}` }, answers[answer].replace(/^./, (c) => c.toUpperCase())), short, "answer"),
-        cell(columns[2], bold(change(last(gap.percent))), [ends(interval), decision].filter(Boolean).join(", ")),
-        cell(columns[3], ...cost("prefill")), cell(columns[4], ...cost("decode")),
-        cell(columns[5], equal ? bold(change(equal.percent)) : "–", notes.filter(Boolean).join(", ")),
+        cell(element("span", { class: `chip ${answer}` }, answers[answer].replace(/^./, (c) => c.toUpperCase())), short, "answer"),
+        cell(bold(change(last(gap.percent))), [ends(interval), decision].filter(Boolean).join(", ")),
+        cell(...cost("prefill")), cell(...cost("decode")),
+        cell(equal ? bold(change(equal.percent)) : "–", notes.filter(Boolean).join(", ")),
       ];
     });
     table("worth", columns, rows);
@@ -138,7 +138,7 @@
       return [
         nameCell(i), ...plain([arm.tokens_per_byte.toFixed(4), si(arm.cost.context_tokens), si(arm.cost.prefill.flops_per_byte), si(arm.cost.decode.flops_per_byte),
           `${(100 * at.head_share).toFixed(1)} %`, si(arm.cost.cache_bytes_per_byte)]),
-        cell(undefined, ladder.g(1e6 * at.seconds_per_byte), `limited by ${at.limited_by}`), cell(undefined, value, note),
+        cell(ladder.g(1e6 * at.seconds_per_byte), `limited by ${at.limited_by}`), cell(value, note),
       ];
     }));
     const experts = d.n_experts ? `, ${d.active_experts + d.shared_experts} of ${d.n_experts + d.shared_experts} experts` : "";
@@ -250,6 +250,7 @@
     prepared ??= ladder.prepare(data, assumptions.average, assumptions.shares);
     const found = ladder.compute(data, stored, assumptions, prepared);
     for (const part of [showWorth, showLoss, showCost, showCharts, showControls]) part(found);
+    labelCells();
     for (const place of document.querySelectorAll("code.command")) place.textContent = command();
     byId("without").hidden = found.same;
     byId("statements").hidden = !found.same;

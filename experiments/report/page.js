@@ -46,7 +46,60 @@ function csv(rows) {
   return [names, ...rows.map((row) => names.map((name) => row[name]))].map((row) => row.map(field).join(",") + "\r\n").join("");
 }
 
+/** Labels the cells of tables that become cards on a phone with the headings of their columns. */
+function labelCells() {
+  for (const table of document.querySelectorAll(".stacked table")) {
+    const names = Array.from(table.tHead?.rows[0]?.cells ?? [], (cell) => Array.from(cell.childNodes, (node) => node.textContent).join(" ").trim());
+    for (const row of table.tBodies[0]?.rows ?? []) for (const [i, cell] of [...row.cells].entries()) cell.dataset.label ??= names[i];
+  }
+}
+labelCells();
+
+/** Lists the headings of a long page after its header. */
+(() => {
+  const headings = [...document.querySelectorAll("main h2")];
+  if (headings.length < 3) return;
+  const links = headings.map((heading, i) => {
+    const part = heading.closest("[id]");
+    const place = part && part.querySelector("h2") === heading ? part : heading;
+    place.id ||= `part-${i + 1}`;
+    return element("li", {}, element("a", { href: `#${place.id}` }, heading.textContent));
+  });
+  document.querySelector("main > header").append(element("nav", { class: "contents", "aria-label": "On this page" }, element("ul", {}, ...links)));
+})();
+
+// Print closed parts too.
+addEventListener("beforeprint", () => { for (const part of document.querySelectorAll("details")) part.open = true; });
+
 const computed = {}, views = {};
+
+/** Fits a chart to a width: columns of its legends, lines of the titles of its x axes, length of labels, number of ticks. */
+function fitted(spec, width) {
+  const CHARACTER = 7.5; // pixels, about
+  const wrap = (text) => {
+    const lines = [""];
+    for (const word of text.split(" ")) {
+      const last = lines.length - 1, line = `${lines[last]} ${word}`.trim();
+      if (lines[last] && line.length * CHARACTER > 0.72 * width) lines.push(word);
+      else lines[last] = line;
+    }
+    return lines;
+  };
+  const visit = (node) => {
+    if (!node || typeof node !== "object") return;
+    if (node.legend?.values) {
+      const longest = Math.max(...node.legend.values.map((name) => name.length));
+      node.legend.columns = Math.max(1, Math.min(node.legend.values.length, Math.floor(width / (CHARACTER * longest + 42))));
+      node.legend.labelLimit = width - 40;
+    }
+    if (node.x?.title) node.x.title = wrap(node.x.title);
+    for (const axis of [node.x?.axis, node.y?.axis]) if (axis?.labelLimit) axis.labelLimit = Math.min(axis.labelLimit, 0.4 * width);
+    if (node.x?.axis?.tickCount) node.x.axis.tickCount = Math.min(node.x.axis.tickCount, Math.max(2, Math.floor(width / 90)));
+    for (const [key, child] of Object.entries(node)) if (key !== "datasets") visit(child);
+  };
+  visit(spec);
+  return spec;
+}
 
 /** Replaces data sets of a chart, drawn or not, by rows that the page computes. */
 function updateChart(name, datasets) {
@@ -63,6 +116,7 @@ function drawCharts() {
   const specOf = (name) => structuredClone({ ...specs[name], datasets: { ...specs[name].datasets, ...computed[name] } });
   const draw = (name) => {
     if (name in views) return;
+    const place = byId(`chart-${name}`);
     const font = getComputedStyle(document.body).fontFamily, soft = "var(--soft)", line = "var(--line)", ink = "var(--ink)";
     const text = { labelColor: soft, titleColor: soft, labelFont: font, titleFont: font, titleFontWeight: 500, labelFontSize: 12, titleFontSize: 12 };
     const config = {
@@ -73,8 +127,8 @@ function drawCharts() {
       text: { fill: ink, font, fontSize: 12 },
       bar: { color: "var(--c1)" },
     };
-    const options = { config, actions: false, renderer: "svg", tooltip: { disableDefaultStyle: true } };
-    views[name] = vegaEmbed(`#chart-${name}`, specOf(name), options).then(({ view }) => view);
+    const options = { config, actions: false, ast: true, renderer: "svg", tooltip: { disableDefaultStyle: true } };
+    views[name] = vegaEmbed(place, fitted(specOf(name), place.clientWidth), options).then(({ view }) => view);
   };
   const near = new IntersectionObserver((entries) => {
     for (const { isIntersecting, target } of entries) if (isIntersecting) draw(target.id.slice("chart-".length));
@@ -87,7 +141,7 @@ function drawCharts() {
     const name = tools.dataset.figure, title = tools.nextElementSibling.textContent;
     const forPaper = async () => {
       const spec = { ...specOf(name), width: paper.width };
-      return (await vegaEmbed(document.createElement("div"), spec, { config: paper.config, actions: false })).view;
+      return (await vegaEmbed(document.createElement("div"), spec, { config: paper.config, actions: false, ast: true })).view;
     };
     const offer = (format, make) => {
       const button = tools.appendChild(document.createElement("button"));

@@ -6,6 +6,7 @@ A page is a template that extends `base.html` (fonts, colours, light and dark, p
 
 from __future__ import annotations
 
+import base64
 import functools
 import hashlib
 import importlib.resources
@@ -77,7 +78,8 @@ def _environment() -> jinja2.Environment:
     environment.filters.update(
         si=si,
         duration=duration,
-        thousands=lambda value: f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}"),
+        thousands=lambda value: f"{value:,}",
+        csp_hash=_csp_hash,
         visible=visible,
         flow=lambda text: visible(text).replace("↵", "↵\n"),
     )
@@ -105,6 +107,12 @@ def script_json(value: Any) -> Markup:
     """Return JSON that cannot close the script element that contains it."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704  (escaped)
+
+
+def _csp_hash(script: str) -> Markup:
+    """Return the source expression that allows this script in a Content-Security-Policy."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return Markup(f"'sha256-{digest}'")  # noqa: S704  (base64)
 
 
 def _read(name: str) -> str:

@@ -3,7 +3,7 @@
 
 const SUPERWORD = 1, PARTIAL = 2, SPECIAL = 4, UNREACHABLE = 8, UNUSED = 16, PHASE2 = 32;
 const SHOWN = 100, MOST_SPANS = 6000;
-const grouped = (number) => number.toLocaleString("en").replaceAll(",", "\u202f");
+const grouped = (number) => number.toLocaleString("en");
 
 /** Makes control characters visible, like `page.visible`. */
 function visible(text) {

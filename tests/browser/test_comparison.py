@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from experiments.report import comparison
+from tests.browser.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +36,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_page_draws_and_saves_its_data(opened: Any, file: Path, tmp_path: Path) -> None:
     page = opened.open(file)
-    page.wait_for_function("document.querySelectorAll('.chart svg').length === 12")
+    wait_for(page, "document.querySelectorAll('.chart svg').length === 12")
     for name in ("light", "dark"):
         page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
         page.get_by_role("button", name="Dark" if name == "light" else "Light").click()
@@ -54,6 +55,24 @@ def test_the_page_draws_and_saves_its_data(opened: Any, file: Path, tmp_path: Pa
         page.get_by_role("button", name="Training loss by text: download as PNG").click()
     assert download.value.path().read_bytes()[:4] == b"\x89PNG"
     opened.check()
+
+
+def test_a_phone_shows_the_key_numbers(opened: Any, file: Path) -> None:
+    opened.page.set_viewport_size({"width": 390, "height": 900})
+    page = opened.open(file)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    cards = page.locator(".stacked").first
+    assert cards.evaluate("(box) => box.scrollWidth <= box.clientWidth")
+    assert cards.get_by_text("1.7020").is_visible()
+    assert page.locator("nav.contents a").count() == page.locator("main h2").count()
+    opened.check()
+
+
+def test_only_scripts_of_the_page_run(opened: Any, file: Path) -> None:
+    page = opened.open(file)
+    page.evaluate("document.body.append(element('script', {}, 'window.injected = 1'))")
+    assert page.evaluate("window.injected") is None
+    assert any("Content Security Policy" in text for text in opened.complaints)
 
 
 def test_the_printed_page_is_light(opened: Any, file: Path) -> None:

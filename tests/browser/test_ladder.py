@@ -21,6 +21,7 @@ from lm.evaluate.bits_per_byte import Grouping
 from lm.evaluate.deployment import Deployment
 from lm.scaling.ladder import source_shares
 from lm.scaling.reprice import Measured, reprice
+from tests.browser.waiting import wait_for
 from tests.lm.scaling.ladders import FLOPS, law_through
 
 pytestmark = pytest.mark.slow
@@ -184,7 +185,7 @@ def test_other_ladders(opened: Any, tmp_path: Path, shape: dict[str, Any], reaso
 
 def test_controls_change_what_is_shown(opened: Any, file: Path) -> None:
     page = opened.open(file)
-    page.wait_for_function("document.querySelectorAll('.chart svg').length === 3")
+    wait_for(page, "document.querySelectorAll('.chart svg').length === 3")
     assert page.locator("#preset option").all_inner_texts() == ["dense-1b", "dense-70b", "dense-8b", "moe-250b"]
     assert page.locator("#preset").input_value() == "dense-8b"
     rows = page.locator("#worth tbody tr")
@@ -193,14 +194,14 @@ def test_controls_change_what_is_shown(opened: Any, file: Path) -> None:
     before = rows.nth(1).inner_text()
     assert "extrapolated" in before  # the saving is spent beyond the largest budget
     page.locator("#rho").fill("0")
-    page.wait_for_function("document.querySelector('#rho-value').textContent === '0'")
+    wait_for(page, "document.querySelector('#rho-value').textContent === '0'")
     assert rows.nth(1).inner_text() != before
     assert "deployment.rho=0" in page.locator("footer code.command").inner_text()
     page.locator("#phase").select_option("prefill")
-    page.wait_for_function("document.querySelector('#frontier-caption').textContent.includes('to read a byte')")
+    wait_for(page, "document.querySelector('#frontier-caption').textContent.includes('to read a byte')")
     assert page.locator("#without").is_hidden()
     page.locator("#reset").click()
-    page.wait_for_function("document.querySelector('#rho-value').textContent === '1'")
+    wait_for(page, "document.querySelector('#rho-value').textContent === '1'")
     assert rows.nth(1).inner_text() == before
     opened.check()
 
@@ -212,7 +213,7 @@ def test_other_weights_hide_intervals_and_name_the_command(opened: Any, file: Pa
     assert sliders.count() == 3  # a source without text has no weight
     for i in range(3):
         sliders.nth(i).fill("0.9")
-    page.wait_for_function("!document.querySelector('#without').hidden")
+    wait_for(page, "!document.querySelector('#without').hidden")
     assert page.locator("#statements").is_hidden()
     outputs = "[...document.querySelectorAll('#sources output')].map((each) => parseFloat(each.textContent))"
     # The command means the same to Python.
@@ -228,7 +229,7 @@ def test_other_weights_hide_intervals_and_name_the_command(opened: Any, file: Pa
         "views.curves && views.curves.then((view) => view.data('rows').some((row) => row.low !== null))"
     )
     page.locator("#free").click()
-    page.wait_for_function("document.querySelector('#without').hidden")
+    wait_for(page, "document.querySelector('#without').hidden")
     opened.check()
 
 
@@ -237,6 +238,6 @@ def test_it_fits_the_window(opened: Any, file: Path, width: int) -> None:
     page = opened.page
     page.set_viewport_size({"width": width, "height": 900})
     opened.open(file)
-    page.wait_for_function("document.querySelectorAll('.chart svg').length === 3")
+    wait_for(page, "document.querySelectorAll('.chart svg').length === 3")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     opened.check()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from experiments.report.robustness import render
+from tests.browser.waiting import wait_for
 from tests.experiments.report.perturbed import report, usual
 
 pytestmark = pytest.mark.slow
@@ -17,7 +18,7 @@ def test_it_draws(opened: Any, tmp_path: Path) -> None:
     file = tmp_path / "robustness.html"
     file.write_text(render(report(usual(text_lost="3 documents changed"))), encoding="utf-8")
     page = opened.open(file)
-    page.wait_for_function("document.querySelectorAll('.chart svg').length === 1")
+    wait_for(page, "document.querySelectorAll('.chart svg').length === 1")
     assert page.locator(".chart svg .mark-symbol.role-mark path").count() == 4
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     opened.check()

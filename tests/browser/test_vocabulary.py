@@ -14,6 +14,7 @@ from experiments import inspect_vocab
 from experiments.report import vocabulary, vocabulary_page
 from superbpe.inspection import tokens
 from tests import texts
+from tests.browser.waiting import wait_for
 from tokenizer import Batch, Tokenizer, patterns
 from tokenizer.alphabet import ALPHABET
 from tokenizer.definition import Definition
@@ -59,9 +60,7 @@ def _tokens(page: Any, side: int) -> list[str]:
 
 def test_the_page_draws_light_and_dark(page: Any, tmp_path: Path) -> None:
     page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
-    page.wait_for_function(
-        "document.querySelectorAll('.chart svg').length === document.querySelectorAll('.chart').length"
-    )
+    wait_for(page, "document.querySelectorAll('.chart svg').length === document.querySelectorAll('.chart').length")
     for name in ("light", "dark"):
         page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
         page.locator("#theme").click()
@@ -75,7 +74,8 @@ def test_pasted_text_is_segmented_as_in_python(page: Any, trained: dict[str, Tok
         given = page.evaluate("document.getElementById('field').value")
         for side, name in enumerate(("superwords", "gpt2", "llama3")):
             ids = trained[name].encode_ordinary(given)
-            page.wait_for_function(
+            wait_for(
+                page,
                 "([side, n]) => document.querySelectorAll(`.pane[data-side='${side}'] .text i`).length === n",
                 arg=[side, len(ids)],
             )
@@ -151,9 +151,7 @@ def test_tokens_are_never_markup(page: Any, trained: dict[str, Tokenizer]) -> No
         trained["gpt2"].vocab[i].decode()
         for i in trained["gpt2"].encode_ordinary("</script><script>alert(1)</script><b>&amp;")
     ]
-    page.wait_for_function(
-        "n => document.querySelectorAll(`.pane[data-side='1'] .text i`).length === n", arg=len(expected)
-    )
+    wait_for(page, "n => document.querySelectorAll(`.pane[data-side='1'] .text i`).length === n", arg=len(expected))
     assert _tokens(page, 1) == expected
 
 
