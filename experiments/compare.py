@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from experiments.cli.console import Reporter, exit_code
 from experiments.config import ReportConfig
 from experiments.report.figures import FORMATS, save
+from tokenizer import storage
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
 
@@ -73,7 +74,7 @@ def _run(arguments: argparse.Namespace) -> None:
         provenance=provenance(result, [], corpus=comparing.folder_facts(done), config=""),
     )
     numbers["notes"] = [*notes, *comparing.unfinished(others)]
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    storage.disk.make_folder(arguments.out)
     write_json(arguments.out / NUMBERS, numbers)
     write_whole(arguments.out / DIFFERENCES, to_csv(numbers["differences"]))
     write_whole(arguments.out / PAGE, render(numbers))

@@ -23,7 +23,7 @@ from experiments.cli.console import Reporter, console, exit_code
 from experiments.heldout_tasks import write_tasks
 from experiments.store.artifacts import Store
 from experiments.store.trained_models import Saved, load_models
-from tokenizer import Corpus, CorpusConfig
+from tokenizer import Corpus, CorpusConfig, storage
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
 
@@ -71,7 +71,7 @@ def _run(arguments: argparse.Namespace) -> None:
         Reporter(console).say(f"tasks: {folder} ({what})")
     results = evaluate(models, folder, arguments.task, scoring=arguments.scoring, limit=arguments.limit)
     _show(results)
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    storage.disk.make_folder(arguments.out)
     write_json(arguments.out / RESULTS, results)
     Reporter(console).say(f"results: {arguments.out / RESULTS}")
 

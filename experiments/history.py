@@ -22,7 +22,7 @@ from rich.table import Table
 
 from experiments.cli.console import exit_code
 from superbpe.inspection import history
-from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
+from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError, storage
 from tokenizer.durable import replacing, write_whole
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _run(arguments: argparse.Namespace) -> None:
         if path.exists() and not arguments.overwrite:
             raise UserError(f"{path} already exists; choose another folder with --out, or add --overwrite")
     tokenizers = {name: Tokenizer.from_file(path) for name, path in paths.items()}
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    storage.disk.make_folder(arguments.out)
     console = Console()
     rows = []
     for name, tokenizer in tokenizers.items():

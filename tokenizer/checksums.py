@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
 import xxhash
 
+from tokenizer import storage
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
@@ -38,7 +39,7 @@ def checksum(path: Path, *, again: bool = False) -> str:
         path: the file.
         again: read the file even if its checksum is cached.
     """
-    with path.open("rb") as file:
+    with storage.disk.open(path, "rb") as file:
         identity = _identity(file)
         if again or identity not in _known:
             _known[identity] = hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()

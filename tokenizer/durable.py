@@ -10,6 +10,8 @@ import os
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
+from tokenizer import storage
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -30,19 +32,19 @@ def replacing_path(path: Path) -> Iterator[Path]:
     try:
         with naming(path):
             yield partial
-            sync(partial)
-        partial.replace(path)
+            storage.disk.sync(partial)
+        storage.disk.rename(partial, path)
     except BaseException:
         with suppress(OSError):
-            partial.unlink(missing_ok=True)
+            storage.disk.remove(partial, missing_ok=True)
         raise
-    sync(path.parent)
+    storage.disk.sync(path.parent)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for writing with `replacing_path`."""
-    with replacing_path(path) as partial, partial.open("wb") as file:
+    with replacing_path(path) as partial, storage.disk.open(partial, "wb") as file:
         yield file
 
 
@@ -66,12 +68,3 @@ def write_whole(path: Path, content: bytes | str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write JSON with `write_whole`."""
     write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def sync(path: Path) -> None:
-    """Sync a file or a folder to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from tokenizer import storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,8 +51,8 @@ class Tracker:
     def __init__(
         self, folder: Path, mode: str, project: str, config: Mapping[str, Any], labels: Labels | None = None
     ) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._file = (folder / "metrics.jsonl").open("a", encoding="utf-8")
+        storage.disk.make_folder(folder)
+        self._file = io.TextIOWrapper(storage.disk.open(folder / "metrics.jsonl", "ab"), encoding="utf-8")
         self._wandb: WandbRuns | None = None
         if mode != "off":
             from experiments.logging.wandb_runs import WandbRuns  # slow import, starts a background process

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from tokenizer import storage
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
 from tokenizer.files import check_file
@@ -82,7 +83,7 @@ class Checkpoint:
             return Merges.none()
         check_file(self._path)
         try:
-            with np.load(self._path, allow_pickle=False) as saved:
+            with np.load(storage.disk.local(self._path), allow_pickle=False) as saved:
                 if str(saved["identity"]) != self._identity:
                     raise UserError(
                         f"{self._path} is the checkpoint of another training (other counts or settings); delete it to "

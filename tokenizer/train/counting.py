@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from tokenizer import _native, patterns
+from tokenizer import _native, patterns, storage
 from tokenizer.corpus import texts
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.texts import Text
@@ -136,7 +136,7 @@ class PretokenCounts:
         except FileNotFoundError:
             raise UserError(f"no pretoken counts at {path}; make them with `python -m experiments.count`") from None
         try:
-            table = pq.read_table(path)
+            table = pq.read_table(storage.disk.local(path))
         except (pa.ArrowException, OSError, ValueError):
             raise UserError(
                 f"{path} is not a file of pretoken counts, or is damaged; `python -m experiments.count` writes them to "
