@@ -92,9 +92,9 @@ class FaultyDisk(storage.Disk):
                 os.kill(os.getpid(), signal.SIGKILL)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def sync(self, path: Path) -> None:
+    def _sync(self, path: Path) -> None:
         self.step("sync", path, named=False)  # fsync does not name the file
-        super().sync(path)
+        super()._sync(path)
 
     def rename(self, source: Path, target: Path) -> None:
         self.step("rename", source)

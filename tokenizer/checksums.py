@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, cast
 
 import xxhash
 
@@ -39,10 +39,10 @@ def checksum(path: Path, *, again: bool = False) -> str:
         path: the file.
         again: read the file even if its checksum is cached.
     """
-    with storage.disk.open(path, "rb") as file:
+    with storage.naming(path), storage.disk.open(path, "rb") as file:
         identity = _identity(file)
         if again or identity not in _known:
-            _known[identity] = hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
+            _known[identity] = hashlib.file_digest(cast(BinaryIO, file), xxhash.xxh3_128).hexdigest()
     return _known[identity]
 
 

@@ -5,12 +5,14 @@ A file is written under a temporary name in the same folder, synced to disk and 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from tokenizer import storage
+from tokenizer.storage import naming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,15 +50,12 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Add `path` to every OSError in the block without a file name, as `write` and `fsync` raise it."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            error.filename = str(path)
-        raise
+def is_damage(error: BaseException) -> bool:
+    """Whether an error of a library that read a file is due to its content, not to the disk or permissions.
+
+    Libraries raise OSErrors for damaged content as well: without a number, or with EINVAL after a wrong offset.
+    """
+    return not isinstance(error, OSError) or error.errno in (None, errno.EINVAL, errno.ENOENT)
 
 
 def write_whole(path: Path, content: bytes | str) -> None:

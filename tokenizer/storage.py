@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Add `path` to every OSError in the block without a file name, as `write` and `fsync` raise it."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 class Disk:
     """The local file system."""
 
@@ -26,7 +37,7 @@ class Disk:
 
     def read(self, path: Path) -> bytes:
         """Return the content of a file."""
-        with self.open(path, "rb") as file:
+        with naming(path), self.open(path, "rb") as file:
             return file.read()
 
     def local(self, path: Path) -> Path:
@@ -40,6 +51,10 @@ class Disk:
 
     def sync(self, path: Path) -> None:
         """Flush a file or a folder to the device."""
+        with naming(path):
+            self._sync(path)
+
+    def _sync(self, path: Path) -> None:
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)

@@ -25,7 +25,6 @@ from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin
 from experiments.store.measured import measured
 from tokenizer import storage
 from tokenizer.checksums import Verify, check_files, check_sizes, digest, read_sealed, recorded
-from tokenizer.durable import naming
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -189,7 +188,7 @@ class Store:
                     storage.disk.remove(unfinished)
             with measured(partial) as cost:
                 try:
-                    with naming(partial):
+                    with storage.naming(partial):
                         contents = build(partial)
                 except BaseException:
                     if not resumable:

@@ -89,7 +89,7 @@ class HashedFile:
 def hash_of_first(path: Path, n_bytes: int) -> xxhash.xxh3_128:
     """Running hash of a file's first `n_bytes`, or of the whole file if it is shorter."""
     found = xxhash.xxh3_128()
-    with storage.disk.open(path, "rb") as file:
+    with storage.naming(path), storage.disk.open(path, "rb") as file:
         while n_bytes and (part := file.read(min(n_bytes, 1 << 20))):
             found.update(part)
             n_bytes -= len(part)

@@ -12,7 +12,7 @@ import numpy as np
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.significance import Ratio
 from tokenizer import storage
-from tokenizer.durable import replacing, write_json
+from tokenizer.durable import is_damage, replacing, write_json
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
 
@@ -247,7 +247,7 @@ class Evaluation:
             scalars = {name: content[name] for name in _SCALARS}
             config = EvalConfig.load(content["config"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            if isinstance(error, UserError):
+            if isinstance(error, UserError) or not is_damage(error):
                 raise
             raise UserError(f"{folder} has no complete evaluation ({error!r}); evaluate again") from error
         if any(len({len(array) for array in part.values()}) != 1 for part in (arrays, tokens)):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenizer import files, storage
-from tokenizer.durable import naming, partial_name
+from tokenizer.durable import partial_name
 from tokenizer.errors import UserError, quoted
 from tokenizer.spelling import MOST_IDS
 
@@ -172,7 +172,7 @@ def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collecti
         for name, content in files.items():
             partial = partial_name(folder / name)
             ready.append((partial, folder / name))
-            with naming(folder / name):
+            with storage.naming(folder / name):
                 with storage.disk.open(partial, "wb") as file:
                     file.write(content.encode() if isinstance(content, str) else content)
                 storage.disk.sync(partial)

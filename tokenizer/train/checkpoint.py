@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tokenizer import storage
-from tokenizer.durable import replacing
+from tokenizer.durable import is_damage, replacing
 from tokenizer.errors import UserError
 from tokenizer.files import check_file
 
@@ -91,7 +91,7 @@ class Checkpoint:
                     )
                 return Merges(saved["ranks"], saved["counts"], float(saved["seconds"]))
         except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
-            if isinstance(error, UserError):
+            if isinstance(error, UserError) or not is_damage(error):
                 raise
             raise UserError(f"{self._path} is damaged ({error}); delete it to start from scratch") from None
 
