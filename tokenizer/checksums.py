@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import xxhash
 
@@ -42,7 +42,7 @@ def checksum(path: Path, *, again: bool = False) -> str:
     with storage.naming(path), storage.disk.open(path, "rb") as file:
         identity = _identity(file)
         if again or identity not in _known:
-            _known[identity] = hashlib.file_digest(cast(BinaryIO, file), xxhash.xxh3_128).hexdigest()
+            _known[identity] = hashlib.file_digest(cast(Any, file), xxhash.xxh3_128).hexdigest()
     return _known[identity]
 
 
