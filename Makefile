@@ -14,7 +14,7 @@ SHELL := bash
 # rustup's folder, in case the shell that installed it is still the one in use.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup demo test test-slow test-all test-native format lint bench clean
+.PHONY: help setup demo test test-slow test-all test-native format lint audit bench clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -66,6 +66,10 @@ lint: $(READY) ## What CI checks about the code: style, types, warnings
 	cargo fmt --manifest-path native/Cargo.toml --check
 	$(CARGO) clippy --manifest-path native/Cargo.toml --all-targets -- -D warnings
 	$(CARGO) clippy --manifest-path native/Cargo.toml --all-targets --features python -- -D warnings
+
+audit: $(READY) ## Known vulnerabilities of the dependencies, where the databases can be reached
+	@test -x .audit/bin/pip-audit || { $(PYTHON) -m venv .audit && .audit/bin/pip install --quiet --disable-pip-version-check pip-audit; } || true
+	@$(BIN)/python .ci/audit.py .audit/bin/pip-audit "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 
 bench: $(READY) ## Speed and memory beside other people's software, on your text: make bench TEXT=FILES
 	@test -n "$(TEXT)" || { echo 'make bench needs text: make bench TEXT="data/*.jsonl.zst"' >&2; exit 2; }

@@ -7,7 +7,6 @@ delete the folders of old runs, name old reports with `--drop`, check the list, 
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 
 from rich.text import Text
@@ -18,6 +17,7 @@ from experiments.status import add_store, store_of
 from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
 from experiments.store.inventory import BUSY, DAMAGED, LEFTOVER, OUTDATED, UNFINISHED, WHOLE, Item
+from tokenizer import storage
 from tokenizer.errors import UserError
 
 _WHY = {
@@ -96,7 +96,7 @@ def _remove(store: Store, item: Item) -> bool:
         if not free:
             console.print(f"{item.name} is in use and was not removed", style="yellow")
         elif item.path.name.startswith("."):
-            shutil.rmtree(item.path)
+            storage.disk.remove_folder(item.path)
         else:
             store.remove(item.name)
         return free
@@ -106,7 +106,7 @@ def _forget(store: Store) -> None:
     """Remove runs whose folders no longer exist from the registry."""
     for entry in registry.entries(store):
         if not entry.record.exists():
-            entry.path.unlink()
+            storage.disk.remove(entry.path)
 
 
 if __name__ == "__main__":

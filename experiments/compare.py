@@ -17,6 +17,7 @@ from experiments.cli.console import Reporter, exit_code, finish
 from experiments.cli.options import Parser
 from experiments.config import ReportConfig
 from experiments.report.figures import FORMATS, save
+from tokenizer import storage
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
 
@@ -79,7 +80,7 @@ def _run(arguments: argparse.Namespace) -> None:
         provenance=provenance(result, [], corpus=comparing.folder_facts(done), config=""),
     )
     numbers["notes"] = [*notes, *comparing.unfinished(others)]
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    storage.disk.make_folder(arguments.out)
     write_json(arguments.out / NUMBERS, numbers)
     write_whole(arguments.out / DIFFERENCES, to_csv(numbers["differences"]))
     write_whole(arguments.out / PAGE, render(numbers))

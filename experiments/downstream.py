@@ -24,7 +24,7 @@ from experiments.cli.options import Parser
 from experiments.heldout_tasks import write_tasks
 from experiments.store.artifacts import Store
 from experiments.store.trained_models import Saved, load_models
-from tokenizer import Corpus, CorpusConfig
+from tokenizer import Corpus, CorpusConfig, storage
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError, did_you_mean
 
@@ -92,7 +92,7 @@ def _run(arguments: argparse.Namespace) -> None:
         _check_names(manager, names)
     results = evaluate(models, manager, names, scoring=arguments.scoring, limit=arguments.limit)
     _show(results)
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    storage.disk.make_folder(arguments.out)
     write_json(arguments.out / RESULTS, results)
     finish(arguments.out / RESULTS, then=["compare", "RUN", "--downstream", arguments.out / RESULTS])
 

@@ -26,6 +26,7 @@ from tokenizer import (
     UserError,
     count_pretokens,
     formats,
+    storage,
     train_bpe,
 )
 from tokenizer.train.counting import mix_counts, weighted
@@ -118,11 +119,11 @@ def _extend(arguments: argparse.Namespace, reporter: Reporter) -> None:
     start = open_exact(arguments.tokenizer, pattern=arguments.pattern)
     if start.fence is not None and not arguments.superbpe:
         raise UserError(f"{arguments.tokenizer} has superwords; add --superbpe RULES to continue phase 2")
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    storage.disk.make_folder(folder.parent)
     extended = (_phase2 if arguments.superbpe else _phase1)(arguments, start, reporter)
     extended.provenance["phase2" if arguments.superbpe else "phase1"]["text"] = arguments.text
     formats.write(extended, folder, "superbpe")
-    _checkpoint(folder).unlink(missing_ok=True)
+    storage.disk.remove(_checkpoint(folder), missing_ok=True)
     if arguments.superbpe:
         new = len(extended.merge_ids) - extended.n_phase1_merges
         reporter.say(f"{new} superword merges, {len(extended.superword_ids())} superwords")

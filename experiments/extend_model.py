@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -26,7 +25,7 @@ import numpy.typing as npt
 from experiments.cli.console import Reporter, console, exit_code, finish, si
 from experiments.cli.options import TOKENIZER, Parser, add_text_settings, open_exact, open_text
 from lm.evaluate.windows import plan_windows
-from tokenizer import Tokenizer, UserError
+from tokenizer import Tokenizer, UserError, storage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -229,15 +228,15 @@ def _run(arguments: argparse.Namespace, reporter: Reporter) -> None:
     rows = model.get_input_embeddings().weight.shape[0]
     extend_model(model, old, new, multiple=arguments.pad_to)
     after = bits_per_byte(model, new, documents, **windows) if documents else None
-    out.parent.mkdir(parents=True, exist_ok=True)
+    storage.disk.make_folder(out.parent)
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
     try:
         model.save_pretrained(partial)
         new.save(partial)
         partial.chmod(0o755)  # mkdtemp creates folders that only the owner can read
-        partial.rename(out)
+        storage.disk.rename(partial, out)
     except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
+        storage.disk.remove_folder(partial, ignore_errors=True)
         raise
     reporter.say(
         f"{new.vocab_size - old.vocab_size} new ids; {rows} rows extended to "

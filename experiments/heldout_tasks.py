@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tokenizer import storage
+from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -115,12 +117,12 @@ def write_tasks(folder: Path, documents: Iterable[str], *, n: int, seed: int) ->
         drawn = [near[i] for i in rng.choice(len(near), _N_CHOICES - 1, replace=False)]
         label = int(rng.integers(_N_CHOICES))
         choice.append({"context": context, "choices": [*drawn[:label], answer, *drawn[label:]], "label": label})
-    folder.mkdir(parents=True, exist_ok=True)
+    storage.disk.make_folder(folder)
     for name, items, yaml in ((CLOZE, cloze, _CLOZE_YAML), (CHOICE, choice, _CHOICE_YAML)):
         file = folder.resolve() / f"{name}.jsonl"
-        file.write_text("".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items), encoding="utf-8")
+        write_whole(file, "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items))
         head = _YAML.format(task=name, file=json.dumps(str(file)))
-        (folder / f"{name}.yaml").write_text(head + yaml, encoding="utf-8")
+        write_whole(folder / f"{name}.yaml", head + yaml)
     return {CLOZE: len(cloze), CHOICE: len(choice)}
 
 

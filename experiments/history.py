@@ -22,7 +22,7 @@ from rich.table import Table
 from experiments.cli.console import console, exit_code, finish
 from experiments.cli.options import TOKENIZER, Parser, add_text_settings, label_of, open_exact, open_text
 from superbpe.inspection import history
-from tokenizer import UserError
+from tokenizer import UserError, storage
 from tokenizer.durable import replacing, write_whole
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _run(arguments: argparse.Namespace) -> None:
         if path.exists() and not arguments.overwrite:
             raise UserError(f"{path} already exists; choose another folder with --out, or add --overwrite")
     tokenizers = {name: open_exact(path) for name, path in paths.items()}
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    storage.disk.make_folder(arguments.out)
     rows = []
     for name, tokenizer in tokenizers.items():
         found = history.measure(tokenizer, corpus.batches("all"))

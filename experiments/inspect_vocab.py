@@ -24,7 +24,7 @@ from experiments.report.training_counts import training_counts
 from experiments.report.vocabulary import Settings, Side
 from experiments.report.vocabulary_charts import figures
 from superbpe.inspection import tokens
-from tokenizer import UserError
+from tokenizer import UserError, storage
 from tokenizer._native import Batch
 from tokenizer.corpus import embedded
 from tokenizer.durable import replacing, write_json, write_whole
@@ -102,7 +102,7 @@ def _run(arguments: argparse.Namespace) -> None:
     paths = [arguments.tokenizer, *arguments.against]
     sides = [side(*each) for each in zip(paths, labels, patterns, strict=True)]
     report = vocabulary.gather(sides, settings, ", ".join(arguments.text) or None)
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    storage.disk.make_folder(arguments.out)
     written = _write(arguments, report, sides)
     _print(report)
     finish(*written, then=["export", arguments.tokenizer, "FOLDER", "--to", "hf"])

@@ -12,7 +12,6 @@ import argparse
 import dataclasses
 import functools
 import random
-import shutil
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from experiments.store.artifacts import Store
 from experiments.store.manifest import command_line
 from lm.data.shards import TextLoss
 from lm.evaluate.perturbations import PERTURBATIONS, SHARE, choose
+from tokenizer import storage
 from tokenizer.checksums import digest
 from tokenizer.durable import write_json, write_whole
 from tokenizer.errors import UserError
@@ -183,7 +183,7 @@ def _recorded(root: Path, out: Path) -> Iterator[tuple[Store, runs.Recorder]]:
     record = out / runs.RECORD
     if record.exists() and runs.load(record).stage != STAGE:
         raise UserError(f"--out {out} is the folder of a run; choose another folder")
-    out.mkdir(parents=True, exist_ok=True)
+    storage.disk.make_folder(out)
     recorder = runs.Recorder(runs.Run(str(out), STAGE, [], store=str(root.resolve())), out)
     store = Store(root, on_use=recorder.uses)
     try:
@@ -315,7 +315,7 @@ def _score(folder: Path, version: Version, each: ArmResult, seed: int, device: s
     lengths = each.tokenizer.token_byte_lengths()
     _, evaluation = load_and_evaluate(each.lms[seed].path, shards, lengths, config, device=device)
     evaluation.save(folder)
-    shutil.rmtree(encoded)
+    storage.disk.remove_folder(encoded)
     return PerturbedScores(text_loss=shards.text_loss)
 
 

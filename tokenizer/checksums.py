@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
+from tokenizer import storage
 from tokenizer.durable import write_json
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
@@ -38,10 +39,10 @@ def checksum(path: Path, *, again: bool = False) -> str:
     """
     import xxhash
 
-    with path.open("rb") as file:
+    with storage.naming(path), storage.disk.open(path, "rb") as file:
         identity = _identity(file)
         if again or identity not in _known:
-            _known[identity] = hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
+            _known[identity] = hashlib.file_digest(cast(Any, file), xxhash.xxh3_128).hexdigest()
     return _known[identity]
 
 

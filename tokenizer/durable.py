@@ -5,10 +5,14 @@ A file is written under a temporary name in the same folder, synced to disk and 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
+
+from tokenizer import storage
+from tokenizer.storage import naming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,31 +34,28 @@ def replacing_path(path: Path) -> Iterator[Path]:
     try:
         with naming(path):
             yield partial
-            sync(partial)
-        partial.replace(path)
+            storage.disk.sync(partial)
+        storage.disk.rename(partial, path)
     except BaseException:
         with suppress(OSError):
-            partial.unlink(missing_ok=True)
+            storage.disk.remove(partial, missing_ok=True)
         raise
-    sync(path.parent)
+    storage.disk.sync(path.parent)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for writing with `replacing_path`."""
-    with replacing_path(path) as partial, partial.open("wb") as file:
+    with replacing_path(path) as partial, storage.disk.open(partial, "wb") as file:
         yield file
 
 
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Add `path` to every OSError in the block without a file name, as `write` and `fsync` raise it."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            error.filename = str(path)
-        raise
+def is_damage(error: BaseException) -> bool:
+    """Whether an error of a library that read a file is due to its content, not to the disk or permissions.
+
+    Libraries raise OSErrors for damaged content as well: without a number, or with EINVAL after a wrong offset.
+    """
+    return not isinstance(error, OSError) or error.errno in (None, errno.EINVAL, errno.ENOENT)
 
 
 def write_whole(path: Path, content: bytes | str) -> None:
@@ -66,12 +67,3 @@ def write_whole(path: Path, content: bytes | str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write JSON with `write_whole`."""
     write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def sync(path: Path) -> None:
-    """Sync a file or a folder to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tokenizer import storage
 from tokenizer.errors import UserError
 
 MOST_NESTED = 100
@@ -71,7 +72,7 @@ def read_bytes(path: Path) -> bytes:
         UserError: the path is not a file that stores data (`check_file`).
     """
     check_file(path)
-    return path.read_bytes()
+    return storage.disk.read(path)
 
 
 def read_json(path: Path, remedy: str = "") -> dict[str, Any]:

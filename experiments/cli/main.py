@@ -23,7 +23,7 @@ from experiments.cli.compose import check, current_names, hydra_settings, known_
 from experiments.cli.console import Reporter, complain, console, finish, stderr, storage_error
 from experiments.cli.help import show_help
 from experiments.cli.signals import describe, restore, stoppable, unmasked
-from experiments.logging.tracking import Labels
+from experiments.logging.metrics import Labels
 from experiments.store import runs
 from experiments.store.manifest import COMMAND, command_line
 from experiments.store.runs import Recorder, Run

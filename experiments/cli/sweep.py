@@ -15,6 +15,7 @@ from rich.text import Text
 from experiments.cli.console import console, duration, stderr
 from experiments.store import runs
 from experiments.store.manifest import command_line
+from tokenizer import storage
 from tokenizer.durable import write_json, write_whole
 from tokenizer.progress import thread_count
 
@@ -90,7 +91,7 @@ def number_of_cells(swept: Mapping[str, Sequence[str]]) -> int:
 def begin(folder: Path) -> None:
     """Remove the records of an earlier sweep into the same folder."""
     for path in folder.rglob(runs.RECORD):
-        path.unlink()
+        storage.disk.remove(path)
 
 
 def finish(folder: Path, n_cells: int, *, stopped: bool = False) -> list[Run]:

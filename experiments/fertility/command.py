@@ -21,7 +21,7 @@ from experiments.report import fertility as page
 from experiments.report.figures import FORMATS, save, to_csv
 from experiments.store.manifest import command_line
 from lm.data.shards import END_OF_TEXT
-from tokenizer import UserError
+from tokenizer import UserError, storage
 from tokenizer.checksums import digest
 from tokenizer.durable import write_json, write_whole
 from tokenizer.progress import thread_count
@@ -136,7 +136,7 @@ def _run(arguments: argparse.Namespace) -> None:
             in_training = None if found is None else found.documents
             rows[arm.name] = measures.rows(arm.name, counted, reference_tokens, arguments.alpha, in_training)
     report = _report(arguments, arms, reference, texts, documents, rows, overlaps, deployed)
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    storage.disk.make_folder(arguments.out)
     write_json(arguments.out / NUMBERS, report)
     write_whole(arguments.out / TABLE, to_csv(report["rows"]))
     write_whole(arguments.out / PAGE, page.render(report))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.tensorboard import SummaryWriter
 
-from experiments.logging.tracking import MODELS, pipeline_metrics, stage_metrics, training_metrics
+from experiments.logging.metrics import MODELS, pipeline_metrics, stage_metrics, training_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from experiments.logging.tracking import Labels
+    from experiments.logging.metrics import Labels
     from experiments.store.artifacts import Artifact
 
 FOLDER = "tensorboard"

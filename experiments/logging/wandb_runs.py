@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import wandb
 
-from experiments.logging.tracking import AXES, MODELS, pipeline_metrics, stage_metrics, training_metrics
+from experiments.logging.metrics import AXES, MODELS, pipeline_metrics, stage_metrics, training_metrics
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from experiments.logging.tracking import Labels
+    from experiments.logging.metrics import Labels
     from experiments.store.artifacts import Artifact
 
 _TYPES = {"count": "counts", "lm": "model", "shards": "dataset"}

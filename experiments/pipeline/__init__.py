@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from experiments.config import Config
-    from experiments.logging.tracking import Labels
+    from experiments.logging.metrics import Labels
     from experiments.results import ShardsFolder, TrainedModel, Tuning
     from experiments.stages.comparison import Result
     from experiments.stages.forecast import Training

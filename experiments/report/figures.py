@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import altair as alt
 import vl_convert
 
+from tokenizer import storage
+from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -150,17 +152,17 @@ def save(figures: Sequence[Figure], folder: Path, formats: Sequence[str] = FORMA
     """
     if unknown := set(formats) - set(FORMATS):
         raise UserError(f"{min(unknown)!r} is not a figure format; use {', '.join(FORMATS)}")
-    folder.mkdir(parents=True, exist_ok=True)
+    storage.disk.make_folder(folder)
     written = []
     for figure in figures:
         drawing = {**copy.deepcopy(figure.spec), "width": PAPER_WIDTH, "config": PAPER}
         for form in formats:
             path = folder / f"{figure.name}.{form}"
             if form == "csv":
-                path.write_text(to_csv(figure.spec["datasets"]["rows"]), encoding="utf-8", newline="")
+                write_whole(path, to_csv(figure.spec["datasets"]["rows"]))
             elif form == "svg":
-                path.write_text(vl_convert.vegalite_to_svg(drawing), encoding="utf-8")
+                write_whole(path, vl_convert.vegalite_to_svg(drawing))
             else:
-                path.write_bytes(vl_convert.vegalite_to_png(drawing, scale=PNG_SCALE))
+                write_whole(path, vl_convert.vegalite_to_png(drawing, scale=PNG_SCALE))
             written.append(path)
     return written

@@ -10,6 +10,7 @@ import numpy as np
 from experiments.results import HeldoutDocuments
 from lm.data.scripts import script
 from lm.evaluate.bits_per_byte import Grouping
+from tokenizer import storage
 from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
@@ -82,7 +83,7 @@ def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.i
     Raises:
         UserError: If the shards hold other documents.
     """
-    with np.load(artifact.path / _ARRAYS, allow_pickle=False) as file:
+    with np.load(storage.disk.local(artifact.path / _ARRAYS), allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     if not np.array_equal(arrays["bytes"], document_bytes):
         raise UserError(

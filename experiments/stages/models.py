@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
-import shutil
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiments.cli.console import si
@@ -16,6 +16,7 @@ from lm.model.device import arithmetic, resolve_device
 from lm.train.loop import train
 from lm.train.summary import SUMMARY
 from lm.train.trainer import CHECKPOINT
+from tokenizer import storage
 from tokenizer.checksums import read_sealed
 from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
@@ -99,7 +100,7 @@ def _written(folder: Path, arm: ArmTokenizer) -> dict[str, Any] | None:
         Shards.open(folder, arm.tokenizer)
         return read_sealed(folder / MANIFEST)
     except UserError:
-        shutil.rmtree(folder)
+        storage.disk.remove_folder(folder)
         return None
 
 
@@ -182,10 +183,10 @@ def _train(
 
     def build(folder: Path) -> TrainedModel:
         if trunk is not None and not ((folder / CHECKPOINT).exists() or (folder / SUMMARY).exists()):
-            write_whole(folder / METRICS, (trunk.path / METRICS).read_bytes())
+            write_whole(folder / METRICS, storage.disk.read(trunk.path / METRICS))
         _drop_half_line(folder / METRICS)
         # Line-buffered: after a kill, the log must contain every step before the checkpoint.
-        with (folder / METRICS).open("a", encoding="utf-8", buffering=1) as file:
+        with io.TextIOWrapper(storage.disk.open(folder / METRICS, "ab"), encoding="utf-8", line_buffering=True) as file:
 
             def log(row: dict[str, Any]) -> None:
                 file.write(json.dumps(row, allow_nan=False) + "\n")
@@ -229,8 +230,8 @@ def _train(
 def _drop_half_line(path: Path) -> None:
     """Truncate an incomplete last line, left by a killed process."""
     if path.exists():
-        end = path.read_bytes().rfind(b"\n") + 1
-        with path.open("rb+") as file:
+        end = storage.disk.read(path).rfind(b"\n") + 1
+        with storage.disk.open(path, "rb+") as file:
             file.truncate(end)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import shutil
 from typing import TYPE_CHECKING
 
 from experiments.config import part
@@ -21,6 +20,7 @@ from lm.model.weights import MODEL
 from lm.train.loop import train
 from lm.train.summary import SUMMARY
 from lm.train.trainer import CHECKPOINT, DivergedError
+from tokenizer import storage
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -164,9 +164,9 @@ def _run(
         try:
             train(lm.model, scaled, opened, folder, progress=context.reporter.progress)
         except DivergedError:
-            (folder / CHECKPOINT).unlink(missing_ok=True)
+            storage.disk.remove(folder / CHECKPOINT, missing_ok=True)
             return TuningRun(factor=factor)
-        shutil.rmtree(folder / _VALIDATION, ignore_errors=True)
+        storage.disk.remove_folder(folder / _VALIDATION)
         copy_documents(folder / _VALIDATION, arm.tokenizer, opened, documents)
         _, evaluation = load_and_evaluate(
             folder,
@@ -178,8 +178,8 @@ def _run(
         )
         # Only the loss is used. Without its summary, an interrupted run trains again.
         for name in (SUMMARY, MODEL):
-            (folder / name).unlink()
-        shutil.rmtree(folder / _VALIDATION)
+            storage.disk.remove(folder / name)
+        storage.disk.remove_folder(folder / _VALIDATION)
         return TuningRun(
             factor=factor,
             bits_per_byte=evaluation.bits_per_byte,

@@ -13,7 +13,6 @@ uses an artifact's files, it compares them with their checksums.
 from __future__ import annotations
 
 import re
-import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from experiments.results import Contents
 from experiments.store.manifest import FORMAT, MANIFEST, Manifest, origin
 from experiments.store.measured import measured
+from tokenizer import storage
 from tokenizer.checksums import Verify, check_files, check_sizes, digest, read_sealed, recorded
-from tokenizer.durable import naming, sync
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -187,18 +186,18 @@ class Store:
             if self._on_build is not None:
                 self._on_build()
             if not resumable:
-                shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir(exist_ok=True)
+                storage.disk.remove_folder(partial)
+            storage.disk.make_folder(partial)
             for unfinished in partial.glob(".*.partial"):  # files that a killed process was writing
                 if unfinished.is_file():
-                    unfinished.unlink()
+                    storage.disk.remove(unfinished)
             with measured(partial) as cost:
                 try:
-                    with naming(partial):
+                    with storage.naming(partial):
                         contents = build(partial)
                 except BaseException:
                     if not resumable:
-                        shutil.rmtree(partial, ignore_errors=True)
+                        storage.disk.remove_folder(partial, ignore_errors=True)
                     raise
             _sync_all(partial)
             files = recorded(partial, _files(partial))
@@ -217,15 +216,15 @@ class Store:
         try:
             check_sizes(partial, read_sealed(partial / MANIFEST)["files"])
         except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
-            (partial / MANIFEST).unlink(missing_ok=True)
+            storage.disk.remove(partial / MANIFEST, missing_ok=True)
             return False
         self._name(partial)
         return True
 
     def _name(self, partial: Path) -> None:
         name = partial.name.removeprefix(".").removesuffix(partial.suffix)
-        partial.rename(self.root / name)
-        sync(self.root)
+        storage.disk.rename(partial, self.root / name)
+        storage.disk.sync(self.root)
 
     def find(self, name: str, result: type[C]) -> Artifact[C] | None:
         """Return the finished artifact of this name, or None. Sizes are checked now, checksums when it is used.
@@ -297,9 +296,9 @@ class Store:
     def remove(self, name: str) -> None:
         """Delete an artifact. It is renamed first, so that it is never half deleted under its name."""
         doomed = self.root / f".{name}.removed"
-        shutil.rmtree(doomed, ignore_errors=True)
-        (self.root / name).rename(doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
+        storage.disk.remove_folder(doomed, ignore_errors=True)
+        storage.disk.rename(self.root / name, doomed)
+        storage.disk.remove_folder(doomed, ignore_errors=True)
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
@@ -319,13 +318,13 @@ class Store:
     def clean(self) -> list[str]:
         """Delete the leftovers of killed processes, except resumable ones; return the names."""
         for removed in self.root.glob(".*.removed"):
-            shutil.rmtree(removed, ignore_errors=True)
+            storage.disk.remove_folder(removed, ignore_errors=True)
         stale = []
         for partial in sorted(self.root.glob(".*.partial")):
             name = partial.name.removeprefix(".").removesuffix(".partial")
             with self.if_free(name) as free:  # otherwise a live process is writing it
                 if free and ((self.root / name).exists() or not self._complete(partial)):
-                    shutil.rmtree(partial, ignore_errors=True)
+                    storage.disk.remove_folder(partial, ignore_errors=True)
                     stale.append(name)
         return stale
 
@@ -351,7 +350,7 @@ class Store:
         """
         folder = self.root / ".locks"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            storage.disk.make_folder(folder)
         except OSError as error:
             raise UserError(
                 f"cannot write to artifacts={self.root} ({error.strerror}); choose another folder"
@@ -386,6 +385,6 @@ def _files(folder: Path) -> list[str]:
 
 
 def _sync_all(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        sync(path)
-    sync(folder)
+    for path in sorted(folder.rglob("*")):
+        storage.disk.sync(path)
+    storage.disk.sync(folder)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.store.artifacts import Store
 from experiments.store.runs import RECORD
+from tokenizer import storage
 from tokenizer.checksums import digest
 from tokenizer.durable import write_json
 from tokenizer.files import read_json
@@ -54,7 +55,7 @@ def running(store: Store, folder: Path) -> Iterator[None]:
         alive.acquire()
     try:
         registry = store.root / _FOLDER
-        registry.mkdir(exist_ok=True)
+        storage.disk.make_folder(registry)
         write_json(registry / f"{name}.json", {"folder": where})
         yield
     finally:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
 
 from lm.data.shards import TextLoss
+from tokenizer import storage
 from tokenizer.checksums import remember_checksum
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class ShardFile:
         """Flush the file, rename it and return its record."""
         digest = self._file.sync()
         self._file.close()
-        self._partial.replace(self._path)
+        storage.disk.rename(self._partial, self._path)
         return {
             "name": self._path.name,
             "n_tokens": self.n_tokens,
@@ -65,8 +65,9 @@ class HashedFile:
     """
 
     def __init__(self, path: Path, *, keep: bool = False) -> None:
+        self._path = path
         self._hash = hash_of_first(path, path.stat().st_size) if keep and path.exists() else xxhash.xxh3_128()
-        self._file: IO[bytes] = path.open("ab" if keep else "wb")
+        self._file: IO[bytes] = storage.disk.open(path, "ab" if keep else "wb")
 
     def write(self, data: memoryview) -> None:
         """Append bytes."""
@@ -77,7 +78,7 @@ class HashedFile:
         """Flush the file to disk and return its XXH3-128 so far."""
         digest: str = self._hash.hexdigest()
         remember_checksum(self._file, digest)
-        os.fsync(self._file.fileno())
+        storage.disk.sync(self._path)
         return digest
 
     def close(self) -> None:
@@ -88,7 +89,7 @@ class HashedFile:
 def hash_of_first(path: Path, n_bytes: int) -> xxhash.xxh3_128:
     """Running hash of a file's first `n_bytes`, or of the whole file if it is shorter."""
     found = xxhash.xxh3_128()
-    with path.open("rb") as file:
+    with storage.naming(path), storage.disk.open(path, "rb") as file:
         while n_bytes and (part := file.read(min(n_bytes, 1 << 20))):
             found.update(part)
             n_bytes -= len(part)

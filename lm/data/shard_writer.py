@@ -6,7 +6,6 @@ process loses only the unfinished shard. Finished shards are verified by checksu
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from lm.data.shard_files import HashedFile, ShardFile, checksum_of_first
 from lm.data.shards import COVERED, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED, TextLoss, token_hashes
+from tokenizer import storage
 from tokenizer.checksums import check_files, checksum, read_sealed, recorded, write_sealed
 from tokenizer.durable import write_whole
 from tokenizer.errors import UserError
@@ -104,7 +104,9 @@ class Writer:
         self.n_bytes = self._total("n_bytes")
         self._n_tokens = self._total("n_tokens")
         self._text_loss = sum((TextLoss(**shard.get("text_loss", {})) for shard in self._shards), TextLoss())
-        self._sizes_written = np.fromfile(folder / "document_bytes.bin", "<u8", self.n_documents).astype(np.int64)
+        self._sizes_written = np.fromfile(
+            storage.disk.local(folder / "document_bytes.bin"), "<u8", self.n_documents
+        ).astype(np.int64)
         lists = (*self._document_lists, *self._token_lists)
         self._list_files = {name: HashedFile(folder / name, keep=True) for name in lists}
         self._shard: ShardFile | None = None
@@ -135,18 +137,18 @@ class Writer:
         return found
 
     def _remove_scaffold(self) -> None:
-        (self.folder / _SETTINGS).unlink(missing_ok=True)
-        shutil.rmtree(self.folder / IN_ORDER, ignore_errors=True)
+        storage.disk.remove(self.folder / _SETTINGS, missing_ok=True)
+        storage.disk.remove_folder(self.folder / IN_ORDER, ignore_errors=True)
 
     def _finished(self) -> list[dict[str, Any]]:
         """Remove everything but the finished shards with these settings; return their records."""
         if _read(self.folder / _SETTINGS) != self._settings:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            storage.disk.make_folder(self.folder)
             for path in self.folder.iterdir():
                 if path.is_file():
-                    path.unlink()
+                    storage.disk.remove(path)
                 elif path.name != IN_ORDER or self._settings["shuffle_seed"] is None:
-                    shutil.rmtree(path)
+                    storage.disk.remove_folder(path)
             write_sealed(self.folder / _SETTINGS, self._settings)
         found: list[dict[str, Any]] = []
         while (record := _read(self.folder / f"tokens-{len(found):05}.json")) is not None:
@@ -162,9 +164,9 @@ class Writer:
         kept = {name for record in found for name in (record["name"], _record_name(record["name"]))}
         for path in [*self.folder.glob("tokens-*"), *self.folder.glob(".*.partial")]:
             if path.name not in kept:
-                path.unlink()
+                storage.disk.remove(path)
         for name, size in sizes.items():
-            with (self.folder / name).open("ab") as file:
+            with storage.disk.open(self.folder / name, "ab") as file:
                 file.truncate(size)
         return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,6 +12,7 @@ import numpy as np
 
 from lm.data.shard_writer import IN_ORDER, Encoded, Writer
 from lm.data.shards import Shards
+from tokenizer import storage
 from tokenizer.errors import UserError
 from tokenizer.progress import Throttle, thread_count
 
@@ -104,9 +104,9 @@ def write_shards(
         manifest = _write(partial, tokenizer, batches, config, threads, progress, n_bytes)
     except BaseException:
         if not any(partial.rglob("tokens-*.json")):
-            shutil.rmtree(partial, ignore_errors=True)  # nothing to resume from
+            storage.disk.remove_folder(partial, ignore_errors=True)  # nothing to resume from
         raise
-    partial.replace(folder)
+    storage.disk.rename(partial, folder)
     return manifest
 
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
+from tokenizer import storage
 from tokenizer.checksums import Verify, check_files, read_sealed
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
@@ -125,22 +126,25 @@ class Shards:
         self.eos_id: int = manifest["eos_id"]
         self.tokenizer_sha256: str = manifest["tokenizer_sha256"]
         # Plain arrays, since slicing a memmap costs microseconds.
-        self._files = [np.asarray(np.memmap(folder / s["name"], manifest["dtype"], "r")) for s in manifest["shards"]]
+        self._files = [
+            np.asarray(np.memmap(storage.disk.local(folder / s["name"]), manifest["dtype"], "r"))
+            for s in manifest["shards"]
+        ]
         self._starts = np.cumsum([0] + [len(file) for file in self._files])
         # Stored as uint64 but viewed as int64: NumPy turns uint64 minus int into float.
         self.document_ends = _map_int64(folder / "document_ends.bin")
         self.document_bytes = _map_int64(folder / "document_bytes.bin")
         self.normalized_bytes = np.zeros(self.n_documents, np.int64)
         if NORMALIZED in manifest["files"]:
-            self.normalized_bytes = np.fromfile(folder / NORMALIZED, "<i8")
+            self.normalized_bytes = np.fromfile(storage.disk.local(folder / NORMALIZED), "<i8")
         self.covered_bytes: NDArray[np.uint32] | None = None
         if COVERED in manifest["files"]:
-            self.covered_bytes = np.asarray(np.memmap(folder / COVERED, "<u4", "r"))
+            self.covered_bytes = np.asarray(np.memmap(storage.disk.local(folder / COVERED), "<u4", "r"))
         self.text_loss = TextLoss(
             **manifest.get("text_loss", {"changed_documents": int(np.count_nonzero(self.normalized_bytes))})
         )
-        self.token_byte_lengths = np.fromfile(folder / "token_bytes.bin", "<u4").astype(np.int64)
-        self.token_hashes = np.fromfile(folder / "token_hashes.bin", "<u8")
+        self.token_byte_lengths = np.fromfile(storage.disk.local(folder / "token_bytes.bin"), "<u4").astype(np.int64)
+        self.token_hashes = np.fromfile(storage.disk.local(folder / "token_hashes.bin"), "<u8")
         self._check()
 
     @classmethod
@@ -249,7 +253,7 @@ class Shards:
 
 
 def _map_int64(path: Path) -> NDArray[np.int64]:
-    return np.memmap(path, "<i8", "r")
+    return np.memmap(storage.disk.local(path), "<i8", "r")
 
 
 def _read_manifest(folder: Path, verify: Verify) -> dict[str, Any]:

@@ -11,7 +11,8 @@ import numpy as np
 
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.significance import Ratio
-from tokenizer.durable import replacing, write_json
+from tokenizer import storage
+from tokenizer.durable import is_damage, replacing, write_json
 from tokenizer.errors import UserError
 from tokenizer.files import read_json
 
@@ -207,7 +208,7 @@ class Evaluation:
 
     def save(self, folder: Path) -> None:
         """Write `documents.npz` and `tokens.npz`, then `evaluation.json`, which marks the folder as complete."""
-        folder.mkdir(parents=True, exist_ok=True)
+        storage.disk.make_folder(folder)
         index = {f"group:{name}": grouping.index for name, grouping in self.groups.items()}
         for file_name, arrays in (
             ("documents.npz", {name: getattr(self, name) for name in _PER_DOCUMENT} | index),
@@ -236,17 +237,17 @@ class Evaluation:
             version = content["format_version"]
             if version != FORMAT_VERSION:
                 raise UserError(f"{folder} has an evaluation of format version {version}; evaluate again")
-            with np.load(folder / "documents.npz", allow_pickle=False) as file:
+            with np.load(storage.disk.local(folder / "documents.npz"), allow_pickle=False) as file:
                 arrays = {name: file[name] for name in _PER_DOCUMENT}
                 groups = {
                     name: Grouping(tuple(names), file[f"group:{name}"]) for name, names in content["groups"].items()
                 }
-            with np.load(folder / "tokens.npz", allow_pickle=False) as file:
+            with np.load(storage.disk.local(folder / "tokens.npz"), allow_pickle=False) as file:
                 tokens = {name: file[name] for name in _PER_TOKEN}
             scalars = {name: content[name] for name in _SCALARS}
             config = EvalConfig.load(content["config"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            if isinstance(error, UserError):
+            if isinstance(error, UserError) or not is_damage(error):
                 raise
             raise UserError(f"{folder} has no complete evaluation ({error!r}); evaluate again") from error
         if any(len({len(array) for array in part.values()}) != 1 for part in (arrays, tokens)):

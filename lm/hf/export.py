@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import shutil
 import tempfile
 import warnings
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from lm.data.shards import END_OF_TEXT
 from lm.hf.export_check import probes, validate
 from lm.model.weights import model_tensors, write_tensors
-from tokenizer import formats
+from tokenizer import formats, storage
 from tokenizer.errors import UserError
 from tokenizer.formats.hf import TEMPLATE, hf_config
 from tokenizer.interface import byte_level_bpe
@@ -82,15 +81,15 @@ def export_hf(model: Transformer, tokenizer: TokenizerLike, folder: Path, texts:
     check_match(model, tokenizer, folder)
     if importlib.util.find_spec("transformers") is None:
         raise UserError("transformers is not installed, and the export is verified with it; pip install transformers")
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    storage.disk.make_folder(folder.parent)
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
     try:
         note = _write(model, tokenizer, partial)
         compared = validate(model, tokenizer, partial, [*texts, *probes(tokenizer)], note)
         partial.chmod(0o755)  # mkdtemp creates folders that only the owner can read
-        partial.rename(folder)
+        storage.disk.rename(partial, folder)
     except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
+        storage.disk.remove_folder(partial, ignore_errors=True)
         raise
     padded = model.lm_head.weight.shape[0]
     return Exported(folder, vocab_size=model.vocab_size, padding_rows=padded - model.vocab_size, **compared)

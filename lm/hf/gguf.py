@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from lm.data.shards import END_OF_TEXT
 from lm.hf.export import check_match, cut_tensors
 from lm.hf.export_check import probes
-from tokenizer import patterns
+from tokenizer import patterns, storage
+from tokenizer.durable import replacing_path
 from tokenizer.errors import UserError, quoted
 from tokenizer.formats.hf import hf_json
 from tokenizer.interface import byte_level_bpe
@@ -119,10 +120,9 @@ def export_gguf(model: Transformer, tokenizer: TokenizerLike, path: Path) -> GGU
         raise UserError(f"the export needs the package gguf ({error}); pip install gguf") from error
     pre = pre_type(tokenizer)
     arch = gguf.MODEL_ARCH.QWEN3 if model.config.qk_norm else gguf.MODEL_ARCH.LLAMA
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        writer = gguf.GGUFWriter(partial, gguf.MODEL_ARCH_NAMES[arch])
+    storage.disk.make_folder(path.parent)
+    with replacing_path(path) as partial, storage.disk.written(partial) as written:
+        writer = gguf.GGUFWriter(written, gguf.MODEL_ARCH_NAMES[arch])
         _write_settings(writer, model)
         _write_tokenizer(writer, gguf.TokenType, tokenizer, pre)
         names = gguf.get_tensor_name_map(arch, model.config.n_layers)
@@ -136,9 +136,6 @@ def export_gguf(model: Transformer, tokenizer: TokenizerLike, path: Path) -> GGU
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
-        partial.rename(path)
-    finally:
-        partial.unlink(missing_ok=True)
     return GGUF(path, gguf.MODEL_ARCH_NAMES[arch], pre, len(tensors))
 
 

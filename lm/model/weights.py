@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from lm.model.config import ModelConfig
 from lm.model.device import resolve_device
 from lm.model.transformer import Transformer
+from tokenizer import storage
 from tokenizer.durable import replacing_path
 from tokenizer.errors import UserError
 from tokenizer.files import check_file, parse_json
@@ -47,7 +48,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
     Raises:
         OSError: If the file cannot be written (disk full, no permission).
     """
-    with replacing_path(path) as partial:
+    with replacing_path(path) as partial, storage.disk.written(partial):
         try:
             save_file(tensors, partial, metadata=metadata)
         except SafetensorError as error:
@@ -74,7 +75,7 @@ def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, Tensor], di
     """
     try:
         check_file(path)
-        with safe_open(path, framework="pt", device="cpu") as file:
+        with safe_open(storage.disk.local(path), framework="pt", device="cpu") as file:
             meta = parse_json((file.metadata() or {})[_JSON], path)
             checksum = meta.pop(_CHECKSUM, None)  # files of older versions have no checksum
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
@@ -108,7 +109,7 @@ def save_model(model: Transformer, folder: Path) -> None:
         "context_tokens": model.context_tokens,
         "tokenizer_sha256": model.tokenizer_sha256,
     }
-    folder.mkdir(parents=True, exist_ok=True)
+    storage.disk.make_folder(folder)
     save_tensors(folder / MODEL, model_tensors(model), meta)
 
 

@@ -26,6 +26,7 @@ from lm.train.diagnostics import Diagnostics
 from lm.train.distributed import current
 from lm.train.optim import build_optimizers
 from lm.train.summary import FLOPS_FORMULA, TrainingSummary
+from tokenizer import storage
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -249,7 +250,7 @@ class Trainer:
         """Write the state that the next step depends on."""
         if self.world.rank:
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
+        storage.disk.make_folder(self.folder)
         meta = {
             "run": self.identity,
             "step": self.step,
@@ -269,7 +270,7 @@ class Trainer:
             save_model(self.model, self.folder)
             summary.save(self.folder)
             if not keep_checkpoint:
-                (self.folder / CHECKPOINT).unlink(missing_ok=True)
+                storage.disk.remove(self.folder / CHECKPOINT, missing_ok=True)
         return summary
 
     def summary(self) -> TrainingSummary:

@@ -29,9 +29,13 @@ def _may_mount(folder: Path) -> bool:
     return libc.umount(os.fsencode(folder)) == 0
 
 
+def test_an_experiment_ends_in_the_same_files_after_a_fault() -> None:
+    assert "then the same" in _faults("points", 3)
+
+
 @pytest.mark.slow
-def test_a_killed_experiment_ends_in_the_same_files() -> None:
-    assert "killed" in _faults("kills", 6)
+def test_an_experiment_ends_in_the_same_files_after_many_faults() -> None:
+    assert "killed, then the same" in _faults("points", 60)
 
 
 @pytest.mark.slow

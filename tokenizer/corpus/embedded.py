@@ -25,6 +25,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tokenizer import storage
+from tokenizer.durable import replacing
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -308,15 +310,13 @@ def _take(documents: Iterable[EmbeddedDocument], max_bytes: int | None) -> list[
 
 
 def _write_jsonl(path: Path, documents: Sequence[EmbeddedDocument]) -> dict[str, int]:
-    """Write zstd-compressed JSON lines to a temporary file, then rename it; returns sizes."""
+    """Write zstd-compressed JSON lines atomically; returns sizes."""
     import zstandard
 
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file, zstandard.ZstdCompressor(level=3).stream_writer(file) as compressed:
+    with replacing(path) as file, zstandard.ZstdCompressor(level=3).stream_writer(file) as compressed:
         for document in documents:
             line = json.dumps({"text": document.text, "source": document.source}, ensure_ascii=False)
             compressed.write(line.encode() + b"\n")
-    part.replace(path)
     return {
         "documents": len(documents),
         "groups": len({document.group for document in documents}),
@@ -358,7 +358,7 @@ def write(
         raise UserError(f"max_bytes={max_bytes} is smaller than the first document; use at least 1000000")
     if heldout_fraction > 0 and not heldout:
         raise UserError(f"heldout_fraction={heldout_fraction} holds out no service; use at least {HELDOUT_FRACTION}")
-    folder.mkdir(parents=True, exist_ok=True)
+    storage.disk.make_folder(folder)
     return {
         **identity(),
         "heldout_fraction": heldout_fraction,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from tokenizer import formats
 from tokenizer.definition import Described
+from tokenizer.durable import write_whole
 from tokenizer.errors import UserError, shortened
 from tokenizer.external.hub import is_repository_id
 
@@ -96,7 +97,7 @@ def _write(tokenizer: Described, repository: str, folder: Path, about: dict[str,
     with suppress(UserError):  # tiktoken would give other ids
         formats.write(tokenizer, folder / TIKTOKEN, "tiktoken")
     files = [path.name for path in folder.iterdir()]
-    (folder / CARD).write_text(card(tokenizer, repository, files, **about), encoding="utf-8")
+    write_whole(folder / CARD, card(tokenizer, repository, files, **about))
     return folder
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import _native, documents
+from tokenizer import _native, documents, storage
 from tokenizer.base import BaseTokenizer, n_words
 from tokenizer.codec import Ids, Offsets, Stream
 from tokenizer.documents import Texts
@@ -185,7 +185,7 @@ class ExternalTokenizer(BaseTokenizer):
     def save(self, folder: Path | str) -> None:
         """Write a folder that `tokenizer.pretrained.load_saved` reads."""
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        storage.disk.make_folder(folder)
         write_whole(folder / self.software.file, self.software.content)
         write_whole(folder / FILE, self._about())
 

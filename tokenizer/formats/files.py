@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from tokenizer import storage
 from tokenizer.definition import Described, Stored
 from tokenizer.durable import partial_name
 from tokenizer.errors import UserError
@@ -160,8 +160,8 @@ def _write_folder(tokenizer: Described, path: Path) -> list[Path]:
     try:
         folder.save(tokenizer, partial)
         if path.exists():
-            path.rmdir()
-        partial.rename(path)
+            storage.disk.remove_folder(path)
+        storage.disk.rename(partial, path)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        storage.disk.remove_folder(partial, ignore_errors=True)
     return sorted(path.iterdir())

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenizer import files
-from tokenizer.durable import naming, partial_name, sync
+from tokenizer import files, storage
+from tokenizer.durable import partial_name
 from tokenizer.errors import UserError, quoted
 from tokenizer.spelling import MOST_IDS
 
@@ -166,20 +166,21 @@ def write_files(folder: Path, files: Mapping[str, str | bytes], remove: Collecti
         files: contents by name, in the order in which they are renamed.
         remove: names of files to delete before the renames.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    storage.disk.make_folder(folder)
     ready: list[tuple[Path, Path]] = []
     try:
         for name, content in files.items():
             partial = partial_name(folder / name)
             ready.append((partial, folder / name))
-            with naming(folder / name):
-                partial.write_bytes(content.encode() if isinstance(content, str) else content)
-                sync(partial)
+            with storage.naming(folder / name):
+                with storage.disk.open(partial, "wb") as file:
+                    file.write(content.encode() if isinstance(content, str) else content)
+                storage.disk.sync(partial)
         for name in remove:
-            (folder / name).unlink(missing_ok=True)
+            storage.disk.remove(folder / name, missing_ok=True)
         for partial, final in ready:
-            partial.replace(final)
-        sync(folder)
+            storage.disk.rename(partial, final)
+        storage.disk.sync(folder)
     finally:
         for partial, _ in ready:
-            partial.unlink(missing_ok=True)
+            storage.disk.remove(partial, missing_ok=True)

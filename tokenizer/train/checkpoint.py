@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer.durable import replacing
+from tokenizer import storage
+from tokenizer.durable import is_damage, replacing
 from tokenizer.errors import UserError
 from tokenizer.files import check_file
 
@@ -83,7 +84,7 @@ class Checkpoint:
         import zipfile
 
         try:
-            with np.load(self._path, allow_pickle=False) as saved:
+            with np.load(storage.disk.local(self._path), allow_pickle=False) as saved:
                 if str(saved["identity"]) != self._identity:
                     raise UserError(
                         f"{self._path} is the checkpoint of another training (other counts or settings); delete it to "
@@ -91,7 +92,7 @@ class Checkpoint:
                     )
                 return Merges(saved["ranks"], saved["counts"], float(saved["seconds"]))
         except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
-            if isinstance(error, UserError):
+            if isinstance(error, UserError) or not is_damage(error):
                 raise
             raise UserError(f"{self._path} is damaged ({error}); delete it to start from scratch") from None
 

@@ -13,11 +13,11 @@ from typing import Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import _native, patterns
+from tokenizer import _native, patterns, storage
 from tokenizer.corpus import texts
 from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.texts import Text
-from tokenizer.durable import replacing
+from tokenizer.durable import is_damage, replacing
 from tokenizer.errors import UserError, quoted
 from tokenizer.files import check_file, temporary_folder
 from tokenizer.patterns import Pattern
@@ -137,8 +137,10 @@ class PretokenCounts:
         except FileNotFoundError:
             raise UserError(f"no pretoken counts at {path}; make them with `python -m experiments.count`") from None
         try:
-            table = pq.read_table(path)
-        except (pa.ArrowException, OSError, ValueError):
+            table = pq.read_table(storage.disk.local(path))
+        except (pa.ArrowException, OSError, ValueError) as error:
+            if not is_damage(error):
+                raise
             raise UserError(
                 f"{path} is not a file of pretoken counts, or is damaged; `python -m experiments.count` writes them to "
                 "files named counts.parquet"

@@ -11,7 +11,8 @@ import pytest
 
 from experiments.cli.compose import load
 from experiments.logging import tracking
-from experiments.logging.tracking import Labels, Tracker, tables
+from experiments.logging.metrics import Labels
+from experiments.logging.tracking import Tracker, tables
 from experiments.results import Folder
 from experiments.store.artifacts import Artifact
 from experiments.store.manifest import Manifest

@@ -1,13 +1,12 @@
-"""Kill the making of an artifact before each of its steps in the file system, repeat it, and compare.
+"""Fail at every file operation of the making of an artifact, repeat it, and compare.
 
 A process of its own, so that it can fork before any thread runs:
-`python -m tests.experiments.store.killed FOLDER [resumable]`. Prints the number of steps, and how often a killed
+`python -m tests.experiments.store.killed FOLDER [resumable]`. Prints the number of faults, and how often a killed
 attempt had finished all but the folder's name.
 """
 
 from __future__ import annotations
 
-import itertools
 import sys
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Any
 
 from experiments.store.artifacts import Store
 from tests.experiments.store.demo import make
-from tests.killing import killed
+from tests.injection import fail, points
+from tokenizer import storage
 from tokenizer.durable import write_whole
 
 
@@ -24,7 +24,7 @@ def build(folder: Path) -> dict[str, Any]:
     if not (folder / "result").exists():
         write_whole(folder / "checkpoint", "state")
         write_whole(folder / "result", "model")
-    (folder / "checkpoint").unlink(missing_ok=True)
+    storage.disk.remove(folder / "checkpoint", missing_ok=True)
     with (folder.parent / "built").open("a") as file:
         file.write("x")
     return {"size": 5}
@@ -36,25 +36,26 @@ def make_at(root: Path, *, resumable: bool) -> Any:
 
 def main(root: Path, *, resumable: bool) -> None:
     promoted = 0
-    for step in itertools.count():
-        folder = root / f"at-{step}"
+    (root / "whole").mkdir()
+    found = points(partial(make_at, root / "whole", resumable=resumable))
+    for point in found:
+        folder = root / f"at-{point.at}-{point.fault}"
         folder.mkdir()
-        died = killed(folder, step, partial(make_at, folder, resumable=resumable))
+        code = fail(point, partial(make_at, folder, resumable=resumable))
+        assert code in ((-9,) if point.fault in ("kill", "torn") else (0, 2)), (point, code)
         unnamed = [path for path in folder.glob(".lm-*/manifest.json") if path.stat().st_size]
         built = folder / "built"
         before = len(built.read_text()) if built.exists() else 0
         Store(folder).clean()
         artifact = make_at(folder, resumable=resumable)
-        assert set(artifact.manifest.files) == {"result"}, step
+        assert set(artifact.manifest.files) == {"result"}, point
         assert (artifact.path / "result").read_text() == "model"
-        assert sorted(path.name for path in artifact.path.iterdir()) == ["manifest.json", "result"], step
+        assert sorted(path.name for path in artifact.path.iterdir()) == ["manifest.json", "result"], point
         assert not make_at(folder, resumable=resumable).fresh
-        if unnamed:
-            assert len(built.read_text()) == before, f"killed at step {step}, a finished artifact was made again"
+        if unnamed and point.fault in ("kill", "torn"):
+            assert len(built.read_text()) == before, f"{point}: a finished artifact was made again"
             promoted += 1
-        if not died:
-            break
-    print(step, promoted)
+    print(len(found), promoted)
 
 
 if __name__ == "__main__":

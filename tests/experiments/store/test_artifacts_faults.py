@@ -39,12 +39,12 @@ def _build(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("resumable", [False, True])
-def test_killed_at_any_step_nothing_finished_is_lost(tmp_path: Path, resumable: bool) -> None:
+def test_after_a_fault_at_any_operation_nothing_finished_is_lost(tmp_path: Path, resumable: bool) -> None:
     command = [sys.executable, "-m", "tests.experiments.store.killed", tmp_path, *(["resumable"] if resumable else [])]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert ran.returncode == 0, ran.stderr
-    steps, promoted = map(int, ran.stdout.split())
-    assert steps > 10
+    faults, promoted = map(int, ran.stdout.split())
+    assert faults > 60
     assert promoted  # some attempts died between the manifest and the folder's name
 
 
@@ -137,7 +137,7 @@ def test_a_removed_artifact_does_not_come_back(tmp_path: Path, monkeypatch: pyte
     store = Store(tmp_path)
     name = make(store, "demo", config={}, inputs={}, build=_build).name
     with monkeypatch.context() as patch:
-        patch.setattr("experiments.store.artifacts.shutil.rmtree", lambda *_, **__: None)  # killed after the rename
+        patch.setattr("tokenizer.storage.Disk.remove_folder", lambda *_, **__: None)  # killed after the rename
         store.remove(name)
     store.clean()
     assert [path.name for path in tmp_path.iterdir()] == [".locks"]

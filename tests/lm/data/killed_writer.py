@@ -1,18 +1,17 @@
-"""Kill the writing of shards before each of its steps in the file system, continue it, and compare.
+"""Fail at every file operation of the writing of shards, continue it, and compare.
 
 A process of its own, so that it can fork before any thread runs: `python -m tests.lm.data.killed_writer FOLDER [SEED]`.
 """
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import sys
 from functools import partial
 from pathlib import Path
 
 from lm.data.sharding import ShardConfig, write_shards
-from tests.killing import killed
+from tests.injection import fail, points
 from tests.lm.conftest import TEXTS, ToyBatch, ToyTokenizer
 
 
@@ -35,28 +34,26 @@ def main(root: Path, config: ShardConfig) -> None:
     write(root / "whole", config)
     expected = contents(root / "whole")
     kept = 0
-    for step in itertools.count():
-        folder = root / f"at-{step}" / "shards"
+    (root / "traced").mkdir()
+    found = points(partial(write, root / "traced" / "shards", config))
+    for point in found:
+        folder = root / f"at-{point.at}-{point.fault}" / "shards"
         folder.parent.mkdir()
-        died = killed(folder.parent, step, partial(write, folder, config))
+        code = fail(point, partial(write, folder, config))
+        assert code in ((-9,) if point.fault in ("kill", "torn") else (0, 2)), (point, code)
         unfinished = folder.with_name(".shards.partial")
         before = finished(unfinished)
-        if died:
-            if folder.exists():  # its last step was the folder's name
-                assert contents(folder) == expected
-            else:
-                write(folder, config)
-        assert contents(folder) == expected, step
-        assert [path.name for path in folder.parent.iterdir()] == ["shards"], step
+        if not folder.exists():  # otherwise its last step was the folder's name
+            write(folder, config)
+        assert contents(folder) == expected, point
+        assert [path.name for path in folder.parent.iterdir()] == ["shards"], point
         for path, identity in before.items():
             after = folder / path.relative_to(unfinished)
             if after.exists() and "in-order" not in path.parts:
                 assert identity == (after.stat().st_ino, after.stat().st_mtime_ns), f"{path} was written again"
                 kept += 1
         shutil.rmtree(folder.parent)
-        if not died:
-            break
-    print(f"{step} steps, {kept} finished shards kept")
+    print(f"{len(found)} faults, {kept} finished shards kept")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """Files that are forged, hold nonsense or exist already."""
 
 import json
-from pathlib import Path
 
 import pytest
 
+from tests.injection import FaultyDisk
 from tests.tokenizer.formats.other_formats import added, hf_file, sequence, split
 from tests.tokenizer.formats.test_formats import edit
-from tokenizer import Tokenizer, UserError, alphabet, formats
+from tokenizer import Tokenizer, UserError, alphabet, formats, storage
 from tokenizer.formats import hf_import, printable, tiktoken
 
 BYTES = {bytes([i]): i for i in range(256)}
@@ -172,17 +172,8 @@ def test_files_are_not_overwritten(kind, name, trained, tmp_path):
 def test_a_save_that_fails_leaves_the_folder_as_it_was(failing, trained, tmp_path, monkeypatch):
     trained["superwords"].save(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    calls = []
-    write = Path.write_bytes
-
-    def write_or_fail(path, data):
-        calls.append(path)
-        if len(calls) == failing:
-            raise OSError(28, "No space left on device", str(path))
-        return write(path, data)
-
-    monkeypatch.setattr(Path, "write_bytes", write_or_fail)
-    monkeypatch.setattr(Path, "write_text", None)
+    at = 1 + 3 * (failing - 1)  # after the folder is made; each file is created, written and synced
+    monkeypatch.setattr(storage, "disk", FaultyDisk(at, "full"))
     with pytest.raises(OSError, match="No space"):
         trained["gpt2"].save(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

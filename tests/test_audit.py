@@ -1,0 +1,55 @@
+"""`.ci/audit.py`: findings fail, and an unreachable database does not."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / ".ci" / "audit.py"
+if not SCRIPT.exists():
+    pytest.skip("only in a clone", allow_module_level=True)
+spec = importlib.util.spec_from_file_location("audit", SCRIPT)
+audit: Any = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(audit)
+
+
+def answer(*packages: dict[str, Any]) -> str:
+    return json.dumps({"dependencies": packages})
+
+
+CLEAN = {"name": "a", "version": "1", "vulns": []}
+SKIPPED = {"name": "b", "skip_reason": "Dependency not found on PyPI"}
+VULNERABLE = {"name": "c", "version": "2", "vulns": [{"id": "PYSEC-2024-1"}]}
+
+
+@pytest.mark.parametrize(
+    ("out", "errors", "failed", "text"),
+    [
+        (answer(CLEAN, SKIPPED), "", False, "1 of 2"),
+        (answer(CLEAN, VULNERABLE), "", True, "c 2: PYSEC-2024-1"),
+        (answer(SKIPPED), "", False, "not run: database not reachable"),
+        ("", "requests.exceptions.ConnectionError: Max retries exceeded", False, "not run: database not reachable"),
+        ("", "usage: pip-audit", True, "usage"),
+    ],
+)
+def test_findings_of_pip_audit_fail(out: str, errors: str, failed: bool, text: str) -> None:
+    outcome = audit.python_outcome(out, errors)
+    assert outcome.failed == failed
+    assert text in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "failed"),
+    [
+        (0, "advisories ok", False),
+        (1, "error[vulnerability]: use after free\nnetwork", True),
+        (1, "[ERROR] failed to fetch advisory database https://github.com/rustsec/advisory-db", False),
+        (1, "error: unknown option", True),
+    ],
+)
+def test_findings_of_cargo_deny_fail(code: int, output: str, failed: bool) -> None:
+    assert audit.rust_outcome(code, output).failed == failed

@@ -1,0 +1,82 @@
+"""File operations on everything that is kept: artifacts, shards, checkpoints, counts, tokenizer folders and reports.
+
+All of them go through `disk`, which tests replace to make an operation fail. An object store would implement the same
+methods. It has no rename, but nothing depends on one: a file appears under its name as a whole, and a folder counts as
+complete once its manifest, which is written last, is there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Add `path` to every OSError in the block without a file name, as `write` and `fsync` raise it."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+class Disk:
+    """The local file system."""
+
+    def open(self, path: Path, mode: str) -> IO[bytes]:
+        """Open a file in a binary mode."""
+        return cast(IO[bytes], path.open(mode))
+
+    def read(self, path: Path) -> bytes:
+        """Return the content of a file."""
+        with naming(path), self.open(path, "rb") as file:
+            return file.read()
+
+    def local(self, path: Path) -> Path:
+        """Return a local path of a file, for a library that reads or maps it itself."""
+        return path
+
+    @contextmanager
+    def written(self, path: Path) -> Iterator[Path]:
+        """Yield a local path of a file, for a library that writes it itself in the block."""
+        yield path
+
+    def sync(self, path: Path) -> None:
+        """Flush a file or a folder to the device."""
+        with naming(path):
+            self._sync(path)
+
+    def _sync(self, path: Path) -> None:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename a file or a folder; an existing file is replaced."""
+        source.replace(target)
+
+    def remove(self, path: Path, *, missing_ok: bool = False) -> None:
+        """Delete a file."""
+        path.unlink(missing_ok=missing_ok)
+
+    def make_folder(self, path: Path) -> None:
+        """Make a folder and its parents, unless they exist."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def remove_folder(self, path: Path, *, ignore_errors: bool = False) -> None:
+        """Delete a folder and its content, if it exists."""
+        if ignore_errors or path.exists():
+            shutil.rmtree(path, ignore_errors=ignore_errors)
+
+
+disk = Disk()
