@@ -67,6 +67,12 @@ def add_text_settings(options: argparse.ArgumentParser) -> None:
     options.add_argument("--format", choices=("txt", "jsonl", "parquet"), help="format of the text (by its name)")
     options.add_argument("--field", default="text", help="field of a record that holds the text (%(default)s)")
     options.add_argument("--separator", help="string between the documents of a .txt file, such as '\\n\\n'")
+    options.add_argument(
+        "--on-invalid-utf8",
+        choices=("error", "replace"),
+        default="error",
+        help="stop at malformed bytes, or read them as U+FFFD (%(default)s)",
+    )
 
 
 def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: Any) -> Corpus:
@@ -77,7 +83,7 @@ def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: A
         paths: Files, folders and globs.
         settings: Further settings of `CorpusConfig`.
     """
-    read = {name: getattr(arguments, name) for name in ("format", "field", "separator")}
+    read = {name: getattr(arguments, name) for name in ("format", "field", "separator", "on_invalid_utf8")}
     return Corpus(CorpusConfig(paths=list(paths), **read, **settings))
 
 

@@ -73,7 +73,7 @@ impl Batch {
                 Err(_) if replace_invalid => batch.push(String::from_utf8_lossy(document).as_bytes()),
                 Err(error) => {
                     return Err(format!(
-                        "document {i} of the batch is not UTF-8 at its byte {}; set corpus.on_invalid_utf8=replace to read \
+                        "document {i} of the batch is not UTF-8 at its byte {}; set on_invalid_utf8=replace to read \
                          malformed bytes as U+FFFD",
                         error.valid_up_to()
                     ))

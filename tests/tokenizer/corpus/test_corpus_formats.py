@@ -214,6 +214,6 @@ def test_parquet_bytes_are_text_if_they_are_utf8(tmp_path):
     pq.write_table(pa.table({"text": pa.array(["é".encode(), b"b"], pa.binary())}), path)
     assert documents(path) == ["é", "b"]
     pq.write_table(pa.table({"text": pa.array([b"fine", BAD], pa.binary())}), path)
-    with pytest.raises(UserError, match=r"at its byte 12; set corpus.on_invalid_utf8=replace"):
+    with pytest.raises(UserError, match=r"at its byte 12; set on_invalid_utf8=replace"):
         documents(path)
     assert documents(path, on_invalid_utf8="replace") == ["fine", REPLACED]

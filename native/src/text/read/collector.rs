@@ -32,8 +32,8 @@ impl Collector {
         if let Err(error) = std::str::from_utf8(&self.batch.data[start..]) {
             if !settings.replace_invalid {
                 return Err(format!(
-                    "not UTF-8 at byte {} of the text; fix the file, or set corpus.on_invalid_utf8=replace to read \
-                     malformed bytes as U+FFFD",
+                    "not UTF-8 at byte {} of the text; fix the file, or set on_invalid_utf8=replace to read malformed \
+                     bytes as U+FFFD",
                     base + error.valid_up_to() as u64
                 ));
             }
