@@ -11,6 +11,7 @@ import pytest
 
 from experiments.cli import signals
 from experiments.cli.console import exit_code
+from lm.train.interrupt import Terminated
 from tokenizer.errors import UserError
 
 CODES = {signal.SIGINT: ("interrupted", 130), signal.SIGTERM: ("terminated", 143)}
@@ -81,7 +82,7 @@ def test_ignored_signals_stay_ignored_and_handlers_come_back():
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
         with signals.stoppable():
             assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-            with pytest.raises(signals.Terminated):
+            with pytest.raises(Terminated):
                 signal.raise_signal(signal.SIGTERM)
         signals.restore()
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
