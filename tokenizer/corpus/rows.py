@@ -21,6 +21,13 @@ _PARQUET_ROWS = 1024
 _SET_FIELD = "name the one that holds the text with field (corpus.field)"
 
 
+def parquet_errors() -> tuple[type[Exception], ...]:
+    """What pyarrow raises while it reads a damaged Parquet file."""
+    import pyarrow as pa
+
+    return (pa.ArrowException, KeyError, OSError, RuntimeError, ValueError)
+
+
 def read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
     """Read row groups as buffers and offsets, without a Python object per document."""
     import pyarrow as pa
@@ -29,7 +36,7 @@ def read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
 
     try:
         file = pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
+    except parquet_errors() as error:
         raise UserError(f"{path}: not a Parquet file: {shortened(error)}") from None
     wanted = [dotted for dotted in (config.field, config.score_field) if dotted is not None]
     roots = sorted({dotted.split(".")[0] for dotted in wanted} & set(file.schema_arrow.names))
@@ -44,7 +51,7 @@ def read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
             rows = next(batches, None)
         except MemoryError as error:
             raise UserError(f"{path}: the rows from {number} on do not fit in this machine's memory: {error}") from None
-        except (pa.ArrowInvalid, OSError) as error:
+        except parquet_errors() as error:
             raise UserError(f"{path}: damaged Parquet file: {shortened(error)}; download or write it again") from None
         if rows is None:
             return

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenizer import patterns
-from tokenizer.errors import UserError, quoted
+from tokenizer.errors import UserError, quoted, shortened
 
 _GPT2 = patterns.resolve("gpt2").regex
 # Patterns that match all text. HF's behaviours that drop unmatched text thus drop nothing.
@@ -28,7 +28,9 @@ def regex(pre_tokenizer: Any, path: Path) -> str:
     for part in _flat(pre_tokenizer):
         kind = part["type"]
         if byte_level and not (kind == "ByteLevel" and not part.get("use_regex", True)):
-            raise UserError(f"{path} cannot be followed: its {kind} after ByteLevel cuts the byte alphabet, not text")
+            raise UserError(
+                f"{path} cannot be followed: its {shortened(kind)} after ByteLevel cuts the byte alphabet, not text"
+            )
         if kind == "ByteLevel":
             if part.get("add_prefix_space", True):
                 raise UserError(f"{path} cannot be followed: its ByteLevel adds a space in front (add_prefix_space)")
@@ -40,7 +42,8 @@ def regex(pre_tokenizer: Any, path: Path) -> str:
             regexes.append(r"\p{N}" if part["individual_digits"] else r"\p{N}+")
         else:
             raise UserError(
-                f"{path} cannot be followed: its pre-tokenizer {kind} is not supported; ByteLevel, Split and Digits are"
+                f"{path} cannot be followed: its pre-tokenizer {shortened(kind)} is not supported; ByteLevel, Split "
+                "and Digits are"
             )
     if not byte_level:
         raise UserError(f"{path} is not byte-level: it has no ByteLevel pre-tokenizer")

@@ -14,7 +14,7 @@ import numpy as np
 from tokenizer import _native, files, patterns
 from tokenizer.alphabet import BYTE_CHARACTERS, missing_byte, named_as_text, unprintable, unprintable_all
 from tokenizer.definition import Definition, Stored
-from tokenizer.errors import UserError, quoted
+from tokenizer.errors import UserError, quoted, shortened
 from tokenizer.formats import cuts
 from tokenizer.formats.hf import NEVER_APPLY, TEMPLATE, forms_of, overlap
 from tokenizer.formats.portable import unportable_part
@@ -180,7 +180,8 @@ def _forms(normalizer: Any, path: Path) -> tuple[str, ...]:
     if (forms := forms_of(normalizer)) is None:
         raise _refusal(
             path,
-            f"its normalizer {_name(normalizer)} changes text before it is encoded ({', '.join(FORMS)} are supported)",
+            f"its normalizer {shortened(_name(normalizer))} changes text before it is encoded "
+            f"({', '.join(FORMS)} are supported)",
             "normalizer",
         )
     return forms
