@@ -105,7 +105,7 @@ def check(kind: str, folder: Path) -> str:
         raise
     except BaseException:  # panics of Rust included
         return "loaded here alone"
-    assert found == expected, f"other software reads {expected!r}, not {found!r}"
+    assert found == expected, f"other software reads {expected!r:.2000}, not {found!r:.2000}"
     return "loaded"
 
 
@@ -290,7 +290,7 @@ def read_lines(folder: Path) -> list[str]:
 def read_table(folder: Path) -> list[str]:
     """Non-empty texts of a Parquet file, by pyarrow."""
     found = pq.read_table(next(folder.iterdir()), columns=["text"])["text"].to_pylist()
-    return [text for text in found if text]
+    return [text.decode() if isinstance(text, bytes) else text for text in found if text]
 
 
 KINDS = {

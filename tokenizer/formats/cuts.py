@@ -77,6 +77,6 @@ def _split(part: dict[str, Any], path: Path) -> str:
         return regex
     drops = "; it may drop text" if behavior == "Removed" else ""
     raise UserError(
-        f"{path} cannot be followed: its Split has the behavior {behavior}{' inverted' if invert else ''}{drops}; "
-        "Isolated is supported"
+        f"{path} cannot be followed: its Split has the behavior {shortened(behavior)}"
+        f"{' inverted' if invert else ''}{drops}; Isolated is supported"
     )

@@ -223,13 +223,13 @@ def _adds_tokens(processor: Any) -> bool:
 def _check_model(model: Any, path: Path, ignore: set[str]) -> None:
     kind = model.get("type", "BPE")
     if kind != "BPE":
-        raise UserError(f"{path} has a model of the type {kind!r}; only byte-level BPE can be read")
+        raise UserError(f"{path} has a model of the type {quoted(kind)}; only byte-level BPE can be read")
     check_members(model, {"vocab": "an object", "merges": "a list"}, path, "model.")
     for part in ("continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(part):
             raise UserError(f"{path} is not byte-level: its {part} is {quoted(model[part])}")
     if model.get("dropout") and "dropout" not in ignore:
-        raise _refusal(path, f"its dropout of {model['dropout']} gives random ids", "dropout")
+        raise _refusal(path, f"its dropout of {shortened(model['dropout'])} gives random ids", "dropout")
     known = {"type", "vocab", "merges", "ignore_merges", "dropout", "continuing_subword_prefix", "end_of_word_suffix"}
     if unknown := set(model) - known - set(NEVER_APPLY):
         raise UserError(f"{path} has an unknown model option {quoted(min(unknown))}")
