@@ -21,6 +21,7 @@ FINDINGS = [
     ("parquet", 703),
     ("parquet", 759),
     ("parquet", 1030),
+    ("parquet", 90194314156),  # ended the process
 ]
 
 
