@@ -27,9 +27,10 @@ def regex(pre_tokenizer: Any, path: Path) -> str:
     byte_level = False
     for part in _flat(pre_tokenizer):
         kind = part["type"]
-        if byte_level and not (kind == "ByteLevel" and not part.get("use_regex", True)):
+        if byte_level:
             raise UserError(
-                f"{path} cannot be followed: its {shortened(kind)} after ByteLevel cuts the byte alphabet, not text"
+                f"{path} cannot be followed: its {shortened(kind)} after ByteLevel is applied to the byte alphabet, "
+                "not to text"
             )
         if kind == "ByteLevel":
             if part.get("add_prefix_space", True):
