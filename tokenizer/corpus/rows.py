@@ -25,7 +25,7 @@ def parquet_errors() -> tuple[type[Exception], ...]:
     """What pyarrow raises while it reads a damaged Parquet file."""
     import pyarrow as pa
 
-    return (pa.ArrowException, KeyError, OSError, RuntimeError, ValueError)
+    return (pa.ArrowException, KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 
 def read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:

@@ -159,7 +159,7 @@ class PretokenCounts:
             found = cls._of(table, about)
             checksum = about.pop("xxh3_128", None)
             whole = checksum == (None if version == 1 else found._checksum(about))
-        except (*parquet_errors(), TypeError):
+        except parquet_errors():
             whole = False
         if not whole:
             raise UserError(f"{path} is damaged: its content does not match its checksum; count again")
