@@ -1,10 +1,11 @@
-"""Compare encoders on generated input: `python -m tests.fuzz --minutes 10 [--seed 1]`.
+"""Compare encoders on generated input, and load changed files: `python -m tests.fuzz --minutes 10 [--seed 1]`.
 
 Tokenizers out of merges that no training gave, and superwords trained on random parts of real text, some with merges
 at other ranks, with and without normalisers and added tokens; texts that are cut, repeated and mixed. The native
 encoder must give the ids of the readable reference and, for one-pass tokenizers, of HF `tokenizers`; streams and
-batches those of single texts. CI runs the same comparisons for some seconds, as ordinary tests. Ends at the first
-difference, with the case and exit code 1.
+batches those of single texts. In between, files of every format are changed and loaded
+(`tests.fuzz_files`). CI runs the same comparisons for some seconds, as ordinary tests. Ends at the first failure, with
+the case and exit code 1.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ import argparse
 import json
 import random
 import sys
+import tempfile
 import time
 import warnings
+from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import tokenizers
 
 from superbpe import train_superbpe
-from tests import texts
+from tests import fuzz_files, texts
 from tests.parity.test_damaged_merges import DAMAGES, damaged
 from tests.tokenizer.test_bpe import by_definition, spelled
 from tokenizer import Batch, Tokenizer, UserError, count_pretokens, formats, patterns, train_bpe
@@ -118,20 +122,34 @@ def difference(ours: Tokenizer, found: str, rng: random.Random, *, readable: boo
     return None
 
 
+def files(number: int) -> Counter[str]:
+    """Change and load a file of each format."""
+    outcome: Counter[str] = Counter()
+    for kind in fuzz_files.KINDS:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                outcome["files " + fuzz_files.case(random.Random(f"{kind} {number}"), kind, Path(folder))] += 1
+            except BaseException:
+                print(f"the file {kind!r} {number}:")
+                raise
+    return outcome
+
+
 def main(argv: list[str]) -> int:
-    """Runs until the time is up; 1 at the first difference."""
-    options = argparse.ArgumentParser(description="Encoders beside each other.")
+    """Runs until the time is up; 1 at the first failure."""
+    options = argparse.ArgumentParser(description="Encoders beside each other, and changed files.")
     options.add_argument("--minutes", type=float, default=10.0)
     options.add_argument("--seed", type=int, default=0)
     arguments = options.parse_args(argv)
     warnings.simplefilter("ignore")
     sources = [source for source in [*texts.english()[1], *texts.various(), texts.code()[:50_000]] if source]
     end = time.monotonic() + 60 * arguments.minutes
-    counts = dict.fromkeys(("tokenizers", "of them damaged", "texts", "beside the reference", "beside HF"), 0)
+    counts: Counter[str] = Counter()
     number = arguments.seed << 32
     while time.monotonic() < end:
         number += 1
         rng = random.Random(number)
+        counts += files(number)
         try:
             base = arbitrary(rng) if rng.random() < 0.8 else trained(rng, sources)
         except UserError:  # a sample left no text
@@ -163,7 +181,7 @@ def main(argv: list[str]) -> int:
             counts["texts"] += 1
             counts["beside the reference"] += readable and len(found) < 400
             counts["beside HF"] += theirs is not None
-    print(f"no difference: {', '.join(f'{n:,} {what}' for what, n in counts.items())}")
+    print(f"no failure: {', '.join(f'{n:,} {what}' for what, n in counts.items())}")
     return 0
 
 

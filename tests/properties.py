@@ -1,7 +1,12 @@
-"""Tests of generated examples: a quick sample in the default suite, all of them among the slow tests."""
+"""Tests of generated examples: a quick sample in the default suite, all of them among the slow tests.
+
+The environment variable FUZZ_CASES sets the number of the slow tests, which then draw new examples in each run. The
+properties of the Rust core read it, too.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,10 +21,12 @@ if TYPE_CHECKING:
 def examples(quick: int, full: int, **arguments: SearchStrategy[Any]) -> Callable[[Callable[..., None]], Any]:
     """Test a function on examples of its arguments: `quick` of them, and `full` of them as a slow test."""
 
+    more = os.environ.get("FUZZ_CASES")
+
     def decorate(check: Callable[..., None]) -> Any:
-        @pytest.mark.parametrize("n_examples", [quick, pytest.param(full, marks=pytest.mark.slow)])
+        @pytest.mark.parametrize("n_examples", [quick, pytest.param(int(more or full), marks=pytest.mark.slow)])
         def test(n_examples: int) -> None:
-            settings(max_examples=n_examples, deadline=None, derandomize=True)(given(**arguments)(check))()
+            settings(max_examples=n_examples, deadline=None, derandomize=more is None)(given(**arguments)(check))()
 
         test.__name__, test.__doc__ = check.__name__, check.__doc__
         return test

@@ -11,7 +11,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "native" / "src"
 
 # Rooms of the core, each of which uses only those before it.
-ROOMS = ["runtime", "vocabulary", "text", "pretokenize", "count", "encode", "train", "files", "python"]
+ROOMS = ["runtime", "vocabulary", "text", "pretokenize", "count", "encode", "train", "files", "python", "properties"]
 
 
 def module(path: Path) -> tuple[str, ...]:

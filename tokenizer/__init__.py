@@ -7,6 +7,15 @@
 
 from __future__ import annotations
 
+import sysconfig
+
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    message = (
+        "free-threaded Python is not supported: the native core uses Python's stable ABI, which such a build cannot "
+        "load; use one with the GIL, such as python3.14 instead of python3.14t"
+    )
+    raise ImportError(message)
+
 try:
     from tokenizer import _native
 except ImportError as error:  # the source tree is on the path, but its Rust core was not built

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tokenizer import _native
 from tokenizer.alphabet import ALPHABET
-from tokenizer.errors import UserError, check_whole, quoted
+from tokenizer.errors import UserError, check_strings, check_whole, quoted
 from tokenizer.patterns import Pattern
 from tokenizer.preparation import NOTHING, Preparation
 from tokenizer.spelling import NO_TOKEN, spell
@@ -131,8 +131,7 @@ class Definition:
         default, all merges belong to phase 1. The other arguments are those of the class.
         """
         ranks = _rows(merges, "merges are pairs of ranks")
-        if isinstance(special_tokens, str) or not all(isinstance(string, str) for string in special_tokens):
-            raise UserError(f"special_tokens={quoted(special_tokens)} is not a list of strings")
+        check_strings("special_tokens", special_tokens)
         n, n_specials = len(ranks), len(special_tokens)
         wrong = np.flatnonzero((ranks < 0).any(axis=1) | (ranks >= 256 + n).any(axis=1))
         if len(wrong):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import operator
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from typing import SupportsIndex
 
 
@@ -64,8 +65,10 @@ def check_whole(name: str, value: object, least: int, most: int | None = None) -
     Raises:
         UserError: the value is not a whole number, or is out of range.
     """
-    whole = isinstance(value, SupportsIndex) and not isinstance(value, bool)
-    number = operator.index(value) if isinstance(value, SupportsIndex) and whole else None
+    number = None
+    if isinstance(value, SupportsIndex) and not isinstance(value, bool):
+        with suppress(TypeError):  # most arrays have no index
+            number = operator.index(value)
     if number is None or number < least or (most is not None and number > most):
         span = f"at least {least}" if most is None else f"from {least} to {most}"
         kind = "a whole number, " if number is None else ""
@@ -76,3 +79,18 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the known word closest to `word`, or an empty string if none is close."""
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def check_strings(name: str, value: object) -> None:
+    """Reject an argument that is not a list, or another collection, of strings.
+
+    Args:
+        name: name of the argument.
+        value: value of the argument.
+
+    Raises:
+        UserError: the value is not a collection of strings, or is one string.
+    """
+    collection = isinstance(value, Collection) and not isinstance(value, str)
+    if not collection or not all(isinstance(string, str) for string in value):  # type: ignore[attr-defined]
+        raise UserError(f"{name}={quoted(value)} is not a list of strings")

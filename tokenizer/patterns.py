@@ -27,6 +27,7 @@ import warnings
 from dataclasses import dataclass
 
 from tokenizer import _native
+from tokenizer.documents import check_text
 from tokenizer.errors import UserError, quoted
 
 
@@ -75,6 +76,7 @@ def resolve(pattern: str | Pattern) -> Pattern:
         near = difflib.get_close_matches(pattern, NAMES, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise UserError(f"unknown pattern {quoted(pattern)}; {hint}The names are {', '.join(NAMES)}; or give a regex")
+    check_text(pattern, "the pattern")
     _native.split("", pattern)  # compiles it, or raises
     return Pattern("custom", pattern)
 
@@ -97,4 +99,5 @@ def split(text: str, pattern: str | Pattern) -> list[str]:
     >>> split("Let's go", "gpt2")
     ['Let', "'s", ' go']
     """
+    check_text(text)
     return _native.split(text, resolve(pattern).regex)

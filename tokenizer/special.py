@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 from tokenizer import _native
 from tokenizer.alphabet import other_text, unprintable
 from tokenizer.documents import Given, check_text
-from tokenizer.errors import UserError, quoted
+from tokenizer.errors import UserError, check_strings, quoted
 from tokenizer.preparation import NOTHING, Preparation
 
 _MOST_COMPILED = 64
@@ -16,6 +16,10 @@ _NOTHING: tuple[Collection[str], ...] = (frozenset(), ())  # sets are equal to f
 
 
 _BYTES = frozenset(bytes([byte]) for byte in range(256))
+
+
+def _is_all(strings: object) -> bool:
+    return isinstance(strings, str) and strings == "all"
 
 
 def check_special_tokens(strings: Sequence[str], ordinary: Collection[bytes] = _BYTES) -> None:
@@ -32,8 +36,7 @@ def check_special_tokens(strings: Sequence[str], ordinary: Collection[bytes] = _
     Raises:
         UserError: a string is invalid; the message names it and the reason.
     """
-    if isinstance(strings, str) or not all(isinstance(string, str) for string in strings):
-        raise UserError(f"special_tokens={strings!r} is not a list of strings")
+    check_strings("special_tokens", strings)
     if len(set(strings)) < len(strings) or "" in strings:
         raise UserError(f"special_tokens={list(strings)!r} repeats a string or contains an empty one")
     for string in strings:
@@ -83,7 +86,11 @@ class SpecialSets:
         Raises:
             UserError: the text contains a disallowed string, or an allowed one is not a special token.
         """
-        if allowed in _NOTHING and disallowed in _NOTHING:
+        try:
+            nothing = allowed in _NOTHING and disallowed in _NOTHING
+        except ValueError:  # an array, which `resolve` rejects
+            nothing = False
+        if nothing:
             return self.ordinary  # fast path for the common case
         preparation, forbidden = self.resolve(allowed, disallowed)
         if forbidden is not None:
@@ -111,12 +118,12 @@ class SpecialSets:
         Raises:
             UserError: an allowed string is not a special token.
         """
-        special = self._all if allowed == "all" else _as_set(allowed, "allowed_special")
+        special = self._all if _is_all(allowed) else _as_set(allowed, "allowed_special")
         if unknown := special - self._all:
             raise UserError(
                 f"{quoted(min(unknown))} is not a special token; the special tokens are: {quoted(sorted(self._all))}"
             )
-        if disallowed == "all":
+        if _is_all(disallowed):
             forbidden = self._all - special if special else self._all
         else:
             forbidden = _as_set(disallowed, "disallowed_special")

@@ -3,6 +3,8 @@
 //! Rooms, each of which uses only those before it: `runtime`, `vocabulary`, `text`, `pretokenize`, `count`, `encode`,
 //! `train`, `files`. `python` is the binding, behind a feature; nothing else knows Python.
 
+#![warn(clippy::undocumented_unsafe_blocks)]
+
 pub mod count;
 pub mod encode;
 pub mod files;
@@ -14,3 +16,6 @@ pub mod vocabulary;
 
 #[cfg(feature = "python")]
 mod python;
+
+#[cfg(test)]
+mod properties;

@@ -17,7 +17,7 @@ pub struct MergeRule {
 }
 
 /// Bytes of tokens by id.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tokens {
     data: Vec<u8>,
     ends: Vec<usize>,

@@ -1,10 +1,14 @@
 """Arguments of the wrong type give an error that names them and the remedy."""
 
+import warnings
+
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import strategies as st
 
-from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, UserError, patterns, train_bpe
+from tests.properties import examples
+from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, UserError, count_pretokens, patterns, train_bpe
 
 TOKENIZER = Tokenizer.from_ranks([(0, 1)], pattern=patterns.resolve("gpt2"), special_tokens=["<|endoftext|>"])
 
@@ -95,3 +99,54 @@ def test_special_strings_must_be_a_set(name, value):
 def test_arguments_of_another_type_are_named(call, message):
     with pytest.raises(UserError, match=message):
         call()
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 400),
+    st.sampled_from([2**31, 2**32, 2**63, 2**64, -(2**63), 10**30]),
+    st.floats(),
+    st.text(max_size=20),
+    st.binary(max_size=20),
+    st.lists(st.integers(-1, 300), max_size=5),
+    st.lists(st.text(max_size=5), max_size=4),
+    st.sets(st.text(max_size=5), max_size=3),
+    st.sampled_from(["all", "<|endoftext|>", "gpt2", "a\x00", "\ud800", {}, pa.array(["x"])]),
+    st.sampled_from([np.array([1, 2]), np.array([[1.5]]), np.array([], np.int64)]),
+)
+# Required arguments, and others.
+CALLS = {
+    "encode": (TOKENIZER.encode, ["text"], ["allowed_special", "disallowed_special"]),
+    "encode_batch": (TOKENIZER.encode_batch, ["texts"], ["allowed_special", "disallowed_special", "threads"]),
+    "encode_batch_dropout": (TOKENIZER.encode_batch_dropout, ["texts", "p", "seed"], ["threads"]),
+    "encode_dropout": (TOKENIZER.encode_dropout, ["text", "p", "seed"], []),
+    "encode_iter": (
+        lambda **given: list(TOKENIZER.encode_iter(**given)),
+        ["parts"],
+        ["allowed_special", "disallowed_special", "max_pending_bytes"],
+    ),
+    "decode": (TOKENIZER.decode, ["ids"], []),
+    "decode_batch": (TOKENIZER.decode_batch, ["ids", "offsets"], []),
+    "cut": (TOKENIZER.cut, ["vocab_size"], []),
+    "extended": (TOKENIZER.extended, ["new_merges"], ["fence", "mode"]),
+    "from_ranks": (Tokenizer.from_ranks, ["merges", "pattern"], ["special_tokens"]),
+    "count_pretokens": (count_pretokens, ["text", "pattern"], ["unit", "special_tokens", "threads", "memory_bytes"]),
+    "train_bpe": (train_bpe, ["counts", "vocab_size"], ["special_tokens", "min_count", "max_token_bytes", "tie_break"]),
+    "split": (patterns.split, ["text", "pattern"], []),
+    "Batch": (Batch.from_texts, ["texts"], []),
+}
+
+
+@examples(1500, 30_000, name=st.sampled_from(list(CALLS)), data=st.data())
+def test_any_arguments_give_a_result_or_a_user_error(name, data):
+    call, required, optional = CALLS[name]
+    given = {argument: data.draw(VALUES, argument) for argument in required}
+    for argument in data.draw(st.sets(st.sampled_from(optional))) if optional else ():
+        given[argument] = data.draw(VALUES, argument)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            call(**given)
+        except UserError as error:
+            assert str(error)  # noqa: PT017

@@ -21,6 +21,13 @@ _PARQUET_ROWS = 1024
 _SET_FIELD = "name the one that holds the text with field (corpus.field)"
 
 
+def parquet_errors() -> tuple[type[Exception], ...]:
+    """What pyarrow raises while it reads a damaged Parquet file."""
+    import pyarrow as pa
+
+    return (pa.ArrowException, KeyError, OSError, RuntimeError, TypeError, ValueError)
+
+
 def read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
     """Read row groups as buffers and offsets, without a Python object per document."""
     import pyarrow as pa
@@ -29,14 +36,16 @@ def read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
 
     try:
         file = pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
+        # For single rows: the small buffer avoids reading the rest of a row group.
+        peeked = pq.ParquetFile(path, read_dictionary=[config.field], pre_buffer=False, buffer_size=1 << 16)
+    except parquet_errors() as error:
         raise UserError(f"{path}: not a Parquet file: {shortened(error)}") from None
     wanted = [dotted for dotted in (config.field, config.score_field) if dotted is not None]
     roots = sorted({dotted.split(".")[0] for dotted in wanted} & set(file.schema_arrow.names))
     number = 0  # of rows read
     about = file.metadata
     batches = chain.from_iterable(
-        file.iter_batches(_rows_at_once(path, about, i, roots, config), row_groups=[i], columns=roots or None)
+        file.iter_batches(_rows_at_once(peeked, i, roots, config), row_groups=[i], columns=roots or None)
         for i in range(about.num_row_groups)
     )
     while True:
@@ -44,7 +53,7 @@ def read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
             rows = next(batches, None)
         except MemoryError as error:
             raise UserError(f"{path}: the rows from {number} on do not fit in this machine's memory: {error}") from None
-        except (pa.ArrowInvalid, OSError) as error:
+        except parquet_errors() as error:
             raise UserError(f"{path}: damaged Parquet file: {shortened(error)}; download or write it again") from None
         if rows is None:
             return
@@ -154,7 +163,7 @@ def write_parquet(path: Path, batches: Iterable[_native.Batch], tick: Throttle) 
     tick.finish(done)
 
 
-def _rows_at_once(path: Path, about: Any, i: int, roots: list[str], config: CorpusConfig) -> int:
+def _rows_at_once(file: Any, i: int, roots: list[str], config: CorpusConfig) -> int:
     """Number of rows of row group `i` to read at a time: at most a few batches of text.
 
     The group's size gives the average length of its documents. Rows that repeat a dictionary value take only a few bits
@@ -162,21 +171,22 @@ def _rows_at_once(path: Path, about: Any, i: int, roots: list[str], config: Corp
     """
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
-    group = about.row_group(i)
-    columns = [group.column(j) for j in range(group.num_columns)]
-    size = sum(each.total_uncompressed_size for each in columns if each.path_in_schema.split(".")[0] in roots)
+    # This checks the metadata of the columns and loads the whole dictionary. If they are damaged it raises an error;
+    # `group.column` would abort the process.
+    first = next(file.iter_batches(batch_size=1, row_groups=[i], columns=roots or None), None)
+    group, schema = file.metadata.row_group(i), file.metadata.schema
+    columns = [group.column(j) for j in range(group.num_columns) if schema.column(j).path.split(".")[0] in roots]
+    size = sum(each.total_uncompressed_size for each in columns)
     rows = min(_PARQUET_ROWS, 4 * config.batch_bytes * group.num_rows // max(size, 1))
     text = next((each for each in columns if each.path_in_schema == config.field), None)
-    if text is not None and text.has_dictionary_page and group.num_rows:
-        # Reading one row loads the whole dictionary; the small buffer avoids reading the rest of the group.
-        file = pq.ParquetFile(path, read_dictionary=[config.field], pre_buffer=False, buffer_size=1 << 16)
-        first = next(file.iter_batches(batch_size=1, row_groups=[i], columns=[config.field])).column(0)
-        for _ in config.field.split(".")[1:]:
-            first = first.field(0)
-        if pa.types.is_dictionary(first.type) and _holds_text(first.type.value_type):
-            longest = pc.max(pc.binary_length(first.dictionary)).as_py() or 0
+    if text is not None and text.has_dictionary_page and first is not None:
+        root, *nested = config.field.split(".")
+        values = first.column(root)
+        for _ in nested:
+            values = values.field(0)
+        if pa.types.is_dictionary(values.type) and _holds_text(values.type.value_type):
+            longest = pc.max(pc.binary_length(values.dictionary)).as_py() or 0
             rows = min(rows, 4 * config.batch_bytes // max(1, longest))
     return max(1, int(rows))
 

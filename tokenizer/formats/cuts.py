@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenizer import patterns
-from tokenizer.errors import UserError, quoted
+from tokenizer.errors import UserError, quoted, shortened
 
 _GPT2 = patterns.resolve("gpt2").regex
 # Patterns that match all text. HF's behaviours that drop unmatched text thus drop nothing.
@@ -27,8 +27,11 @@ def regex(pre_tokenizer: Any, path: Path) -> str:
     byte_level = False
     for part in _flat(pre_tokenizer):
         kind = part["type"]
-        if byte_level and not (kind == "ByteLevel" and not part.get("use_regex", True)):
-            raise UserError(f"{path} cannot be followed: its {kind} after ByteLevel cuts the byte alphabet, not text")
+        if byte_level:
+            raise UserError(
+                f"{path} cannot be followed: its {shortened(kind)} after ByteLevel is applied to the byte alphabet, "
+                "not to text"
+            )
         if kind == "ByteLevel":
             if part.get("add_prefix_space", True):
                 raise UserError(f"{path} cannot be followed: its ByteLevel adds a space in front (add_prefix_space)")
@@ -40,7 +43,8 @@ def regex(pre_tokenizer: Any, path: Path) -> str:
             regexes.append(r"\p{N}" if part["individual_digits"] else r"\p{N}+")
         else:
             raise UserError(
-                f"{path} cannot be followed: its pre-tokenizer {kind} is not supported; ByteLevel, Split and Digits are"
+                f"{path} cannot be followed: its pre-tokenizer {shortened(kind)} is not supported; ByteLevel, Split "
+                "and Digits are"
             )
     if not byte_level:
         raise UserError(f"{path} is not byte-level: it has no ByteLevel pre-tokenizer")
@@ -74,6 +78,6 @@ def _split(part: dict[str, Any], path: Path) -> str:
         return regex
     drops = "; it may drop text" if behavior == "Removed" else ""
     raise UserError(
-        f"{path} cannot be followed: its Split has the behavior {behavior}{' inverted' if invert else ''}{drops}; "
-        "Isolated is supported"
+        f"{path} cannot be followed: its Split has the behavior {shortened(behavior)}"
+        f"{' inverted' if invert else ''}{drops}; Isolated is supported"
     )

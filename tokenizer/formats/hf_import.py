@@ -14,7 +14,7 @@ import numpy as np
 from tokenizer import _native, files, patterns
 from tokenizer.alphabet import BYTE_CHARACTERS, missing_byte, named_as_text, unprintable, unprintable_all
 from tokenizer.definition import Definition, Stored
-from tokenizer.errors import UserError, quoted
+from tokenizer.errors import UserError, quoted, shortened
 from tokenizer.formats import cuts
 from tokenizer.formats.hf import NEVER_APPLY, TEMPLATE, forms_of, overlap
 from tokenizer.formats.portable import unportable_part
@@ -180,7 +180,8 @@ def _forms(normalizer: Any, path: Path) -> tuple[str, ...]:
     if (forms := forms_of(normalizer)) is None:
         raise _refusal(
             path,
-            f"its normalizer {_name(normalizer)} changes text before it is encoded ({', '.join(FORMS)} are supported)",
+            f"its normalizer {shortened(_name(normalizer))} changes text before it is encoded "
+            f"({', '.join(FORMS)} are supported)",
             "normalizer",
         )
     return forms
@@ -222,13 +223,13 @@ def _adds_tokens(processor: Any) -> bool:
 def _check_model(model: Any, path: Path, ignore: set[str]) -> None:
     kind = model.get("type", "BPE")
     if kind != "BPE":
-        raise UserError(f"{path} has a model of the type {kind!r}; only byte-level BPE can be read")
+        raise UserError(f"{path} has a model of the type {quoted(kind)}; only byte-level BPE can be read")
     check_members(model, {"vocab": "an object", "merges": "a list"}, path, "model.")
     for part in ("continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(part):
             raise UserError(f"{path} is not byte-level: its {part} is {quoted(model[part])}")
     if model.get("dropout") and "dropout" not in ignore:
-        raise _refusal(path, f"its dropout of {model['dropout']} gives random ids", "dropout")
+        raise _refusal(path, f"its dropout of {shortened(model['dropout'])} gives random ids", "dropout")
     known = {"type", "vocab", "merges", "ignore_merges", "dropout", "continuing_subword_prefix", "end_of_word_suffix"}
     if unknown := set(model) - known - set(NEVER_APPLY):
         raise UserError(f"{path} has an unknown model option {quoted(min(unknown))}")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tokenizer import storage
 from tokenizer.durable import is_damage, replacing
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, shortened
 from tokenizer.files import check_file
 
 if TYPE_CHECKING:
@@ -81,20 +81,23 @@ class Checkpoint:
                 raise UserError(f"checkpoint={str(self._path)!r} cannot be written; use a file in a writable folder")
             return Merges.none()
         check_file(self._path)
-        import zipfile
+        import zlib
+        from zipfile import BadZipFile
 
         try:
             with np.load(storage.disk.local(self._path), allow_pickle=False) as saved:
-                if str(saved["identity"]) != self._identity:
-                    raise UserError(
-                        f"{self._path} is the checkpoint of another training (other counts or settings); delete it to "
-                        "start from scratch"
-                    )
-                return Merges(saved["ranks"], saved["counts"], float(saved["seconds"]))
-        except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
-            if isinstance(error, UserError) or not is_damage(error):
+                identity = str(saved["identity"])
+                merges = Merges(saved["ranks"], saved["counts"], float(saved["seconds"]))
+        except (EOFError, KeyError, OSError, RuntimeError, TypeError, ValueError, BadZipFile, zlib.error) as error:
+            if not is_damage(error):
                 raise
-            raise UserError(f"{self._path} is damaged ({error}); delete it to start from scratch") from None
+            raise UserError(f"{self._path} is damaged ({shortened(error)}); delete it to start from scratch") from None
+        if identity != self._identity:
+            raise UserError(
+                f"{self._path} is the checkpoint of another training (other counts or settings); delete it to start "
+                "from scratch"
+            )
+        return merges
 
     def due(self) -> bool:
         """Whether the checkpoint is due to be written."""

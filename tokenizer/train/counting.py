@@ -16,9 +16,10 @@ import numpy.typing as npt
 from tokenizer import _native, patterns, storage
 from tokenizer.corpus import texts
 from tokenizer.corpus.corpus import Corpus
+from tokenizer.corpus.rows import parquet_errors
 from tokenizer.corpus.texts import Text
 from tokenizer.durable import is_damage, replacing
-from tokenizer.errors import UserError, quoted
+from tokenizer.errors import UserError, check_whole, quoted
 from tokenizer.files import check_file, temporary_folder
 from tokenizer.patterns import Pattern
 from tokenizer.progress import Progress, Throttle, thread_count
@@ -129,7 +130,6 @@ class PretokenCounts:
         Raises:
             UserError: the file is missing, damaged, or not a file of pretoken counts.
         """
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
@@ -138,7 +138,7 @@ class PretokenCounts:
             raise UserError(f"no pretoken counts at {path}; make them with `python -m experiments.count`") from None
         try:
             table = pq.read_table(storage.disk.local(path))
-        except (pa.ArrowException, OSError, ValueError) as error:
+        except parquet_errors() as error:
             if not is_damage(error):
                 raise
             raise UserError(
@@ -159,7 +159,7 @@ class PretokenCounts:
             found = cls._of(table, about)
             checksum = about.pop("xxh3_128", None)
             whole = checksum == (None if version == 1 else found._checksum(about))
-        except (ValueError, KeyError, TypeError, pa.ArrowException):
+        except parquet_errors():
             whole = False
         if not whole:
             raise UserError(f"{path} is damaged: its content does not match its checksum; count again")
@@ -230,8 +230,10 @@ def count_pretokens(
     resolved = patterns.resolve(pattern)
     check_special_tokens(special_tokens)
     n_threads = thread_count(threads)
-    if memory_bytes is not None and memory_bytes < 1:
-        raise UserError(f"memory_bytes={memory_bytes} must be at least 1, or None for no limit")
+    if memory_bytes is not None:
+        check_whole("memory_bytes", memory_bytes, 1)
+    if not isinstance(unit, str):
+        raise UserError(f"unit is {quoted(unit)}; it is one of: document, line")
     with temporary_folder(spill_folder) as folder:
         counter = _native.PretokenCounter(
             resolved.regex,

@@ -84,25 +84,28 @@ mod sse2 {
         unsafe { _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(most as i8)), v) }
     }
 
-    // SAFETY of all that follows: SSE2 is part of x86-64, and the loads stay within the 64 bytes.
     impl Bytes for Sse2 {
         #[inline(always)]
         fn load(bytes: &[u8; BLOCK]) -> Self {
+            // SAFETY: SSE2 is part of x86-64, and the loads stay within the 64 bytes.
             Self([0, 16, 32, 48].map(|i| unsafe { _mm_loadu_si128(bytes.as_ptr().add(i).cast()) }))
         }
 
         #[inline(always)]
         fn equal(self, byte: u8) -> u64 {
+            // SAFETY: SSE2 is part of x86-64.
             self.mask(|v| unsafe { _mm_cmpeq_epi8(v, _mm_set1_epi8(byte as i8)) })
         }
 
         #[inline(always)]
         fn within(self, first: u8, last: u8) -> u64 {
+            // SAFETY: SSE2 is part of x86-64.
             self.mask(|v| at_most(unsafe { _mm_sub_epi8(v, _mm_set1_epi8(first as i8)) }, last - first))
         }
 
         #[inline(always)]
         fn letters(self) -> u64 {
+            // SAFETY: SSE2 is part of x86-64.
             self.mask(|v| unsafe {
                 let lower = _mm_or_si128(v, _mm_set1_epi8(0x20));
                 at_most(_mm_sub_epi8(lower, _mm_set1_epi8(b'a' as i8)), b'z' - b'a')

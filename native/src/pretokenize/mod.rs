@@ -15,5 +15,5 @@ pub mod scanner;
 mod seed_plus;
 mod sentences;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod windows;

@@ -8,7 +8,7 @@ use crate::runtime::random::Random;
 
 /// Every class of characters that the patterns distinguish, and the special cases.
 #[rustfmt::skip]
-const ALPHABET: &[&str] = &[
+pub const ALPHABET: &[&str] = &[
     "a", "b", "s", "S", "T", "e", "E", "l", "ll", "LL", "'", "'s", "'RE", "'ve", "'D", "’", "’s", "’LL", "ſ", "'ſ", "ﬆ",
     " ", "  ", "\n", "\r", "\r\n", "\t", "\u{b}", "\u{c}", "\u{1c}", "\u{a0}", "\u{85}", "\u{2028}", "\u{3000}",
     "1", "23", "456", "7890", "٣", "٤٥٦", "Ⅷ", "½", "²", ".", ",", "_", "%", "e5", "E-1", "+", "-", "1,234", "5.5%",
@@ -19,7 +19,7 @@ const ALPHABET: &[&str] = &[
 ];
 
 /// The same without characters that stop the windows, so that those cover long stretches.
-const ASCII: &[&str] = &[
+pub const ASCII: &[&str] = &[
     "a", "b", "st", "S", "AB", "'", "'s", "'S", "'ll", "'t's", " ", " ", " ", "  ", "   ", "\n", "\n\n", "\r\n", "\t",
     "1", "23", "456", "78901", ".", "!", "!?", "/", "//", "\n/", "e", "the", "Xy",
 ];
@@ -35,7 +35,7 @@ fn cut_with(text: &[u8], run: impl FnOnce(&mut dyn FnMut(usize, usize))) -> Vec<
     ends
 }
 
-fn cut(scanner: &Scanner, text: &[u8]) -> Vec<usize> {
+pub fn cut(scanner: &Scanner, text: &[u8]) -> Vec<usize> {
     cut_with(text, |piece| scanner.pieces(text, piece).unwrap())
 }
 
@@ -44,7 +44,7 @@ fn pieces(scanner: &Scanner, text: &str) -> Vec<String> {
 }
 
 /// Splits with the scalar scanner only.
-fn scalar_cut(kind: Kind, text: &[u8]) -> Vec<usize> {
+pub fn scalar_cut(kind: Kind, text: &[u8]) -> Vec<usize> {
     let classes = &*CLASSES;
     let each = |next: &dyn Fn(&Classes, &[u8], usize) -> usize| {
         cut_with(text, |piece| {
@@ -78,7 +78,7 @@ fn scalar_cut(kind: Kind, text: &[u8]) -> Vec<usize> {
 }
 
 /// The pattern as a regex, without a hand-written scanner.
-fn by_regex(pattern: &str) -> Scanner {
+pub fn by_regex(pattern: &str) -> Scanner {
     let regex = |line: &str| Scanner::Regex(Box::new(Regex::new(line).unwrap()));
     match pattern.split('\n').collect::<Vec<_>>()[..] {
         [line] => regex(line),

@@ -30,21 +30,25 @@ static ALLOCATOR: Allocator = Allocator;
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promises are those of the system allocator.
         checked(unsafe { System.alloc(layout) })
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promises are those of the system allocator.
         checked(unsafe { System.alloc_zeroed(layout) })
     }
 
     #[inline]
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller's promises are those of the system allocator.
         checked(unsafe { System.realloc(memory, layout, size) })
     }
 
     #[inline]
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are those of the system allocator.
         unsafe { System.dealloc(memory, layout) }
     }
 }

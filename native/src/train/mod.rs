@@ -10,4 +10,4 @@ pub mod phase2;
 mod replace;
 pub mod report;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

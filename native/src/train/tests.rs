@@ -14,7 +14,7 @@ fn bytes() -> Tokens {
 }
 
 /// The algorithm by its definition: count everything, merge, repeat.
-fn naive(
+pub fn naive(
     words: &[(Vec<u32>, u64)],
     n: usize,
     tie: Tie,
@@ -75,7 +75,7 @@ fn naive(
     merges
 }
 
-fn fast<'a>(
+pub fn fast<'a>(
     words: &[(Vec<u32>, u64)],
     n: usize,
     tie: Tie,

@@ -27,7 +27,7 @@ REFUSED = {
     ),
     "late split": (
         {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [sequence(), split("a")]}},
-        "Split after ByteLevel cuts the byte alphabet",
+        "Split after ByteLevel is applied to the byte alphabet",
     ),
     "behavior": ({"pre_tokenizer": sequence(split("a", "MergedWithNext"))}, "behavior MergedWithNext; Isolated is"),
     "removed": ({"pre_tokenizer": sequence(split("a", "Removed", invert=True))}, "it may drop text"),

@@ -9,4 +9,4 @@ pub mod reader;
 mod records;
 pub mod settings;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -4,7 +4,7 @@ use super::reader::Reader;
 use super::settings::{Format, Settings};
 use crate::text::filter::{Filter, Split};
 
-fn settings() -> Settings {
+pub fn settings() -> Settings {
     Settings {
         field: vec!["text".into()],
         separator: None,

@@ -1,0 +1,37 @@
+"""Changed files of every format: a sample of what `python -m tests.fuzz` loads, and all that it found."""
+
+import random
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import strategies as st
+
+from tests import fuzz_files
+from tests.properties import examples
+
+# Each was once an error other than a UserError, a message as long as the file, or another tokenizer.
+FINDINGS = [
+    ("checkpoint", 59),
+    ("checkpoint", 1104),
+    ("hf", 28),
+    ("hf", 788),
+    ("hf", 1387),
+    ("hf", 47244640434),
+    ("hf", 133143986852),  # HF applies a second ByteLevel to the byte alphabet
+    ("parquet", 703),
+    ("parquet", 759),
+    ("parquet", 1030),
+    ("parquet", 90194314156),  # ended the process
+]
+
+
+@pytest.mark.parametrize(("kind", "number"), FINDINGS)
+def test_what_was_found_stays_fixed(kind, number, tmp_path):
+    fuzz_files.case(random.Random(f"{kind} {number}"), kind, tmp_path)
+
+
+@examples(200, 3000, kind=st.sampled_from(list(fuzz_files.KINDS)), number=st.integers(0, 2**40))
+def test_changed_files_are_rejected_or_read_as_they_are(kind, number):
+    with tempfile.TemporaryDirectory() as folder:
+        fuzz_files.case(random.Random(f"{kind} {number}"), kind, Path(folder))
