@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import shlex
+import sys
 import threading
 import time
 from collections import deque
@@ -43,7 +45,9 @@ _SETTLING = 3.0
 
 _logger = logging.getLogger(__name__)
 
-console = Console(highlight=False)
+# Wide enough for every table where no terminal limits the width.
+_WIDTH = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160
+console = Console(highlight=False, width=_WIDTH)
 stderr = Console(stderr=True, highlight=False)
 
 

@@ -28,7 +28,7 @@ import xxhash
 
 from tokenizer import storage
 from tokenizer.checksums import Verify, check_files, read_sealed
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, shortened
 from tokenizer.files import read_json
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def _read_manifest(folder: Path, verify: Verify) -> dict[str, Any]:
     except UserError as error:
         raise UserError(f"the shards in {folder} cannot be used: {error}; {remedy}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{folder / MANIFEST} is damaged ({error!r}); {remedy}") from error
+        raise UserError(f"{folder / MANIFEST} is damaged ({shortened(repr(error))}); {remedy}") from error
     return manifest
 
 
@@ -285,5 +285,6 @@ def _check_version(manifest: dict[str, Any]) -> None:
     found = manifest["format"], manifest["format_version"]
     if found != (FORMAT, FORMAT_VERSION):
         raise UserError(
-            f"their format is {found[0]} version {found[1]}, but this program reads {FORMAT} version {FORMAT_VERSION}"
+            f"their format is {shortened(found[0])} version {shortened(found[1])}, but this program reads {FORMAT} "
+            f"version {FORMAT_VERSION}"
         )
