@@ -57,7 +57,8 @@ def show_fertility(
         for (arm, _), tokens, found in zip(heldout, counts, by_source, strict=True)
     ]
     of = f", {len(shown)} largest of {len(order)} sources" if len(order) > len(shown) else ""
-    title = f"Held-out bytes per token, and tokens relative to {heldout[0][0].label} by source{of}"
+    by = f", and tokens relative to {heldout[0][0].label} by source{of}" if len(shown) else ""
+    title = f"Held-out bytes per token{by}"
     context.reporter.table(title, ["", "bytes per token", *(sources.names[i] for i in shown)], rows)
 
 

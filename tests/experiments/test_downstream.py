@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 
 import pytest
 
@@ -189,3 +191,17 @@ def test_models_run_on_generated_and_on_existing_tasks(tmp_path, capsys):
     (tmp_path / "out" / "tasks" / "broken.yaml").write_text("task: broken\ndataset_path: json\n", encoding="utf-8")
     assert downstream.run([*given, "broken"]) == 2
     assert "lm-eval cannot load" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_lm_eval_command_runs_a_model(tmp_path):
+    pytest.importorskip("lm_eval")
+    write_task(
+        tmp_path / "tasks", "rolling", "loglikelihood_rolling", "json", "metric_list:\n  - metric: bits_per_byte\n"
+    )
+    path = write_models(tmp_path / "artifacts", documents(40), transition=300, vocab_size=330)[1]
+    given = ["--model", "superbpe", "--model_args", f"path={path}", "--tasks", "rolling"]
+    command = [sys.executable, "-m", "experiments", "lm-eval", "run", *given, "--include_path", str(tmp_path / "tasks")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "bits_per_byte" in done.stdout
