@@ -68,7 +68,7 @@ def _run(arguments: argparse.Namespace) -> None:
     import lm.evaluate.harness  # noqa: F401  (fails early if lm-eval is missing)
 
     if arguments.tasks == "list":
-        for task in _library(arguments.include_path).all_subtasks:
+        for task in _library(arguments.include_path).all_tasks:  # groups too
             print(task)
         return
     if not arguments.models or arguments.out is None:
@@ -86,7 +86,7 @@ def _run(arguments: argparse.Namespace) -> None:
             what = ", ".join(f"{name}: {count} items" for name, count in made.items())
             Reporter(console).say(f"tasks: {folder} ({what})")
         manager = _library(folder, defaults=False)
-        names = arguments.task or sorted(manager.all_tasks)
+        names = arguments.task or sorted(manager.all_subtasks)  # those of a group run once
         if not names:
             raise UserError(f"{folder} has no lm-eval tasks; put their YAML files there")
         _check_names(manager, names)

@@ -41,7 +41,9 @@ class SavedModel(HarnessModel):
         max_batch_size: int | None = None,
     ) -> None:
         folder = None if tokenizer is None else Path(tokenizer)
-        lm = LanguageModel(*open_model(Path(path), folder, device=device or "auto"))
+        if device in (None, "cuda:0"):  # lm-eval's default, with and without CUDA
+            device = "auto"
+        lm = LanguageModel(*open_model(Path(path), folder, device=device))
         rows = {"batch_rows": int(batch_size)} if str(batch_size).isdecimal() else {}
         options: dict[str, Any] = {"scoring": scoring, **rows}
         super().__init__(lm, **options)
@@ -60,7 +62,4 @@ def run(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    # The class is registered by the import under its own name, not as `__main__`.
-    from experiments import eval_harness
-
-    sys.exit(eval_harness.run())
+    sys.exit(run())

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from experiments.cli.console import Reporter, console, exit_code, finish, si, training_summary
 from experiments.cli.options import Parser, add_text_settings, add_tokenizer, open_exact, open_text
+from experiments.cli.sizes import parse_count
 from superbpe import PRESETS, Source, train_superbpe
 from superbpe.transition import AUTO
 from tokenizer import (
@@ -147,7 +148,9 @@ def parser() -> Parser:
         metavar="TEXT",
         help=".txt, .jsonl[.gz|.zst], .parquet, each as PATH or PATH:WEIGHT; or one counts.parquet",
     )
-    options.add_argument("--vocab-size", type=int, required=True, help="size of the result, special tokens included")
+    options.add_argument(
+        "--vocab-size", type=parse_count, required=True, help="size of the result, special tokens included"
+    )
     options.add_argument("--to", required=True, metavar="FOLDER", help="folder to write; must not exist yet")
     options.add_argument(
         "--keep-ids", action="store_true", help="keep the ids of special tokens, for a model trained with them"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from experiments.cli.console import Reporter, exit_code, finish, si, training_summary
 from experiments.cli.options import Parser, add_text, open_text
-from experiments.cli.sizes import parse_size
+from experiments.cli.sizes import parse_count, parse_size
 from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.rules import TRANSITION
 from tokenizer import UserError, count_pretokens, train_bpe
@@ -25,7 +25,7 @@ def parser() -> Parser:
     add_text(options)
     options.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="folder to write")
     options.add_argument(
-        "--vocab-size", type=int, required=True, metavar="N", help="bytes, merges and special tokens together"
+        "--vocab-size", type=parse_count, required=True, metavar="N", help="bytes, merges and special tokens together"
     )
     options.add_argument(
         "--superbpe", choices=PRESETS, metavar="PRESET", help=f"train superwords: {', '.join(PRESETS)}"

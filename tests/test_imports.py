@@ -98,7 +98,7 @@ def test_packages_import_one_way(package: str, names: dict[str, set[str]]) -> No
 
 @pytest.mark.parametrize("package", ["tokenizer", "superbpe"])
 def test_import_loads_numpy_alone(package: str) -> None:
-    code = f"import sys, {package}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    code = f"import sys; from {package} import *; print(*{{name.partition('.')[0] for name in sys.modules}})"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     installed = {name for name in packages_distributions() if not name.startswith("_")}
     assert set(run.stdout.split()) & installed - set(sys.stdlib_module_names) - set(MAY_IMPORT) == {"numpy"}

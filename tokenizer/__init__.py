@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+import importlib
 import sysconfig
+from typing import TYPE_CHECKING, Any
 
 if sysconfig.get_config_var("Py_GIL_DISABLED"):
     message = (
@@ -25,14 +27,16 @@ except ImportError as error:  # the source tree is on the path, but its Rust cor
     )
     raise ImportError(message) from error
 
-from tokenizer.corpus.corpus import Corpus, CorpusConfig
-from tokenizer.definition import Definition
-from tokenizer.errors import UserError
 from tokenizer.extras import name_missing_extras
 from tokenizer.moved import accept_old_names
-from tokenizer.tokenizer import Tokenizer
-from tokenizer.train.bpe import train_bpe
-from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
+
+if TYPE_CHECKING:
+    from tokenizer.corpus.corpus import Corpus, CorpusConfig
+    from tokenizer.definition import Definition
+    from tokenizer.errors import UserError
+    from tokenizer.tokenizer import Tokenizer
+    from tokenizer.train.bpe import train_bpe
+    from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts
 
 accept_old_names()
 name_missing_extras()
@@ -51,3 +55,22 @@ __all__ = [
     "mix_counts",
     "train_bpe",
 ]
+_MODULES = {
+    "Corpus": "corpus.corpus",
+    "CorpusConfig": "corpus.corpus",
+    "Definition": "definition",
+    "PretokenCounts": "train.counting",
+    "Tokenizer": "tokenizer",
+    "UserError": "errors",
+    "count_pretokens": "train.counting",
+    "mix_counts": "train.counting",
+    "train_bpe": "train.bpe",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name's module when the name is first used, so that importing one module does not load NumPy."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value = getattr(importlib.import_module(f"tokenizer.{_MODULES[name]}"), name)
+    return value

@@ -21,14 +21,13 @@ scanners in the native core (`native/src/pretokenize/patterns.rs`); any other re
 
 from __future__ import annotations
 
-import difflib
 import re
 import warnings
 from dataclasses import dataclass
 
 from tokenizer import _native
 from tokenizer.documents import check_text
-from tokenizer.errors import UserError, quoted
+from tokenizer.errors import UserError, did_you_mean, quoted
 
 
 @dataclass(frozen=True)
@@ -73,9 +72,10 @@ def resolve(pattern: str | Pattern) -> Pattern:
     if found := _BY_NAME.get(pattern) or _BY_REGEX.get(pattern):
         return found
     if re.fullmatch(r"[A-Za-z0-9_-]+", pattern):
-        near = difflib.get_close_matches(pattern, NAMES, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise UserError(f"unknown pattern {quoted(pattern)}; {hint}The names are {', '.join(NAMES)}; or give a regex")
+        raise UserError(
+            f"unknown pattern {quoted(pattern)}{did_you_mean(pattern, NAMES)}; the names are {', '.join(NAMES)}; "
+            "or give a regex"
+        )
     check_text(pattern, "the pattern")
     _native.split("", pattern)  # compiles it, or raises
     return Pattern("custom", pattern)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import runpy
 import sys
 from typing import NamedTuple
@@ -80,7 +79,9 @@ def run(argv: list[str]) -> int:
         console.print(listing(), soft_wrap=True, markup=False, highlight=False)
         return 0
     if argv[0] == "--version":
-        console.print(f"superbpe {importlib.metadata.version('superbpe-framework')}")
+        from importlib.metadata import version
+
+        console.print(f"superbpe {version('superbpe-framework')}")
         return 0
     name = argv[0].replace("_", "-")
     if name not in COMMANDS:

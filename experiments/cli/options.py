@@ -8,21 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from experiments.cli.console import complain
-from experiments.report.training_counts import tokenizer_folder
-from tokenizer import Corpus, CorpusConfig, Tokenizer, UserError
-from tokenizer.errors import did_you_mean
-from tokenizer.formats import FILE, HF_FILE
-from tokenizer.pretrained import ExternalTokenizer, load_pretrained
+from tokenizer.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tokenizer import Corpus, Tokenizer
     from tokenizer.pretrained import Pretrained
 
 TOKENIZER = "folder or file in any known format, repository of the Hugging Face Hub, or tiktoken:NAME"
-TEXT = "files, folders and globs: .txt, .jsonl[.gz|.zst], .parquet"
-TOKENIZER_FILES = {"vocab.txt", "merges.txt", HF_FILE, "vocab.json", FILE, "external.json"}
+TOKENIZER_FILES = {"vocab.txt", "merges.txt", "tokenizer.json", "vocab.json", "superbpe.json", "external.json"}
 """Files with the same name in every tokenizer: the folder has the tokenizer's name."""
+TEXT = "files, folders and globs: .txt, .jsonl[.gz|.zst], .parquet"
 
 
 class Parser(argparse.ArgumentParser):
@@ -83,6 +80,8 @@ def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: A
         paths: Files, folders and globs.
         settings: Further settings of `CorpusConfig`.
     """
+    from tokenizer import Corpus, CorpusConfig
+
     read = {name: getattr(arguments, name) for name in ("format", "field", "separator", "on_invalid_utf8")}
     return Corpus(CorpusConfig(paths=list(paths), **read, **settings))
 
@@ -94,6 +93,9 @@ def open_any(source: str, **options: Any) -> Pretrained:
         source: What the user typed.
         options: As for `tokenizer.pretrained.load_pretrained`.
     """
+    from experiments.report.training_counts import tokenizer_folder
+    from tokenizer.pretrained import load_pretrained
+
     path = Path(source)
     return load_pretrained(tokenizer_folder(path) if path.exists() else source, **options)
 
@@ -104,6 +106,9 @@ def open_exact(source: str, **options: Any) -> Tokenizer:
     Raises:
         UserError: Other software runs the tokenizer, which therefore has no byte-level merges.
     """
+    from tokenizer import Tokenizer
+    from tokenizer.external.tokenizer import ExternalTokenizer
+
     found = open_any(source, **options).tokenizer
     if isinstance(found, ExternalTokenizer):
         raise UserError(

@@ -127,8 +127,10 @@ def _run(context: Context, last: int, folder: Path) -> Outcome:
     arms = resolve_arms(context.config)
     skipped = () if any(arm.recipe == "superbpe" for arm in arms) else ("train_superbpe",)
     stages = [stage for stage in STAGES[: last + 1] if stage not in skipped]
-    context.reporter.plan({stage: _TITLES[stage] for stage in stages})
-    beforehand.say(context, arms, stages)
+    context.reporter.plan(
+        {stage: _TITLES[stage] for stage in stages},
+        lambda first: beforehand.say(context, arms, stages[stages.index(first) :]),
+    )
     context.reporter.enter("count")
     corpus = text.prepare(context, trains=last >= STAGES.index("train_lm"))
     tokenizers = make_tokenizers(context, corpus, arms, STAGES[: last + 1])
@@ -162,13 +164,12 @@ def _models(context: Context, last: int, corpus: Text, tokenizers: Sequence[ArmT
     with context.reporter.stage("plan the training"):
         ladders = [_planned(deep, pairs) for deep in context.depths()]
     tuned = [tuning.tune(each.rungs[-1], pairs) for each in ladders]
-    costs = []
-    for each in ladders:
-        of_seed = [
-            forecast.cost(each.rungs[-1], *pair, [rung[0][place] for rung in each.plans])
-            for place, pair in enumerate(pairs)
-        ]
-        costs += of_seed * context.config.lm.n_seeds
+    costs = [
+        forecast.cost(each.rungs[-1], *pair, [rung[seed][place].scaled(found[place].factor) for rung in each.plans])
+        for each, found in zip(ladders, tuned, strict=True)
+        for seed in range(context.config.lm.n_seeds)
+        for place, pair in enumerate(pairs)
+    ]
     progress = forecast.Training(context, costs)
     trained = [_train(each, pairs, found, progress) for each, found in zip(ladders, tuned, strict=True)]
     if last < STAGES.index("evaluate"):

@@ -6,7 +6,7 @@ import dataclasses
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from experiments.cli.console import duration
+from experiments.cli.console import duration, si
 from experiments.results import Folder
 from tokenizer.errors import UserError
 
@@ -14,26 +14,31 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from experiments.arms import Arm
+    from experiments.config import Config
     from experiments.stages.context import Context
     from experiments.store.manifest import Manifest
 
 
 def say(context: Context, arms: Sequence[Arm], stages: Sequence[str]) -> None:
-    """Print the time that the stages will take if nothing is reused, or that no earlier run gives it."""
+    """Print the time that these stages will take if nothing is reused, or the work whose time no earlier run gives."""
     needed = amounts(context, arms, stages)
     speeds = {kind: _seconds(context, kind) for kind in needed}
     if any(each is None for each in speeds.values()):
         if "lm" in needed:
-            context.reporter.say("no earlier run gives the time of this one: the first steps of training will")
+            n_models = _n_models(context.config, arms) * len(context.config.budget.rungs())
+            context.reporter.say(
+                "no earlier run gives the time of this one; the first steps of training will "
+                f"({n_models} language models, at most {si(needed['lm'])} {context.config.budget.unit} together)"
+            )
         return
     seconds = sum(amount * (speeds[kind] or 0.0) for kind, amount in needed.items())
-    context.reporter.say(f"about {duration(seconds)} if nothing is reused, by the speed of earlier runs")
+    context.reporter.say(f"about {duration(seconds)} if nothing more is reused, by the speed of earlier runs")
 
 
 def amounts(context: Context, arms: Sequence[Arm], stages: Sequence[str]) -> dict[str, float]:
     """Work of the run by kind of artifact: the number to make, or for models the text or FLOPs that they train on."""
     config = context.config
-    n_models = len(arms) * config.lm.n_seeds * max(len(set(config.lm.depths)), 1)
+    n_models = _n_models(config, arms)
     recipes = [arm.recipe for arm in arms]
     found: dict[str, dict[str, float]] = {
         "count": {"count": 1},
@@ -45,6 +50,11 @@ def amounts(context: Context, arms: Sequence[Arm], stages: Sequence[str]) -> dic
         "report": {"report": 1},
     }
     return {kind: amount for stage in stages for kind, amount in found[stage].items()}
+
+
+def _n_models(config: Config, arms: Sequence[Arm]) -> int:
+    """Number of models of one budget."""
+    return len(arms) * config.lm.n_seeds * max(len(set(config.lm.depths)), 1)
 
 
 def _seconds(context: Context, kind: str) -> float | None:

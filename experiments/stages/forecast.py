@@ -11,7 +11,7 @@ from experiments.cli.console import Pace, duration, si
 from experiments.results import TrainedModel
 from experiments.stages import budget
 from experiments.stages.documents import groupings
-from experiments.stages.models import open_shards
+from experiments.stages.models import exists, open_shards
 from lm.evaluate.bits_per_byte import SOURCE
 from lm.model.device import resolve_device
 from lm.train.config import trained_steps
@@ -57,7 +57,8 @@ def show_fertility(
         for (arm, _), tokens, found in zip(heldout, counts, by_source, strict=True)
     ]
     of = f", {len(shown)} largest of {len(order)} sources" if len(order) > len(shown) else ""
-    title = f"Held-out bytes per token, and tokens relative to {heldout[0][0].label} by source{of}"
+    by = f", and tokens relative to {heldout[0][0].label} by source{of}" if len(shown) else ""
+    title = f"Held-out bytes per token{by}"
     context.reporter.table(title, ["", "bytes per token", *(sources.names[i] for i in shown)], rows)
 
 
@@ -76,7 +77,10 @@ class Cost(NamedTuple):
 
 
 def cost(context: Context, arm: ArmTokenizer, shards: Artifact[ShardsFolder], plans: Sequence[TrainConfig]) -> Cost:
-    """Cost of the models that `experiments.stages.models.train_lms` trains by these plans."""
+    """Cost of the models that `experiments.stages.models.train_lms` trains by these plans, without finished ones."""
+    plans = [plan for plan in plans if not exists(context, shards, plan)]
+    if not plans:
+        return Cost(0.0, 0, 0)
     run = budget.open_run(context, arm, shards)
     n_trunks = sum(plan.trunk is not None for plan in plans) if len(plans) > 1 else 0  # a single run makes no trunk
     per_parameter = len(plans) * _MODEL_BYTES + n_trunks * (_MODEL_BYTES + _CHECKPOINT_BYTES)
@@ -96,10 +100,13 @@ class Training:
         self._pace, self._measured, self._of_arm, self._last = Pace(), 0.0, 0.0, ("", 0)
         n = sum(each.n_models for each in costs)
         self._several = n > 1
+        if not n:
+            self._announced = True
+            return
         speed = last_speed(context)
         self._announced = speed is not None
         self._reporter.say(
-            f"{n} language model{'s' if n > 1 else ''}: {si(sum(self._left))} training FLOPs, "
+            f"{n} language model{'s' if n > 1 else ''} to train: {si(sum(self._left))} training FLOPs, "
             f"{si(sum(each.n_bytes for each in costs))}B on disk"
             + (f", about {duration(sum(self._left) / speed)} at the speed of the last model" if speed else "")
         )
@@ -129,8 +136,8 @@ class Training:
         """The models of the next arm and seed are trained."""
         self._left.pop(0)
         self._of_arm = 0.0
-        if self._left and self._pace.rate:
-            self._reporter.say(f"  about {duration(sum(self._left) / self._pace.rate)} of training left", style="dim")
+        if (left := sum(self._left)) and self._pace.rate:
+            self._reporter.say(f"  about {duration(left / self._pace.rate)} of training left", style="dim")
 
 
 def last_speed(context: Context) -> float | None:

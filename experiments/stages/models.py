@@ -139,7 +139,7 @@ def train_lms(
         if (
             rung
             and config.trunk is not None
-            and (_exists(context, shards, config.trunk, "trunk") or not _exists(context, shards, config, "lm"))
+            and (exists(context, shards, config.trunk, "trunk") or not exists(context, shards, config))
         ):
             trunk = _train(context, arm, shards, config.trunk, f"trunk {name}", trunk, on_row)
         made.append(_train(context, arm, shards, config, f"lm {name}", trunk if config.trunk else None, on_row))
@@ -154,7 +154,8 @@ def identity(context: Context, train_config: TrainConfig) -> dict[str, Any]:
     return {"model": model, "train": settings, "initialization": initialization.VERSION}
 
 
-def _exists(context: Context, shards: Artifact[ShardsFolder], train_config: TrainConfig, kind: str) -> bool:
+def exists(context: Context, shards: Artifact[ShardsFolder], train_config: TrainConfig, kind: str = "lm") -> bool:
+    """Return whether the model of these settings, or its trunk, is finished."""
     name, _ = context.store.identify(kind, identity(context, train_config), {"shards": shards.hash})
     return context.store.find(name, TrainedModel) is not None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -139,7 +139,9 @@ def cut(context: Context, arm: Arm, merges: MergeList) -> ArmTokenizer:
     tokenizer = whole.cut(arm.vocab_size) if whole.vocab_size > arm.vocab_size else whole
     artifact = keep(context, tokenizer, {"counts": merges.counts.hash})
     say_if_short(context, merges.record, tokenizer, arm.vocab_size)
-    context.done(arm.name, artifact, f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}")
+    # Phase 1 has saved the whole list under this name too.
+    made = replace(artifact, fresh=artifact.fresh or merges.record.fresh)
+    context.done(arm.name, made, f"{artifact.name}, vocabulary {tokenizer.vocab_size:,}")
     return ArmTokenizer(arm.name, arm.label, tokenizer, artifact, merges.record, merges.counts)
 
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 
 import pytest
 
@@ -93,10 +95,16 @@ def test_tasks_by_name_and_through_lm_eval(tmp_path, capsys, local_library):
     metrics = "".join(f"  - metric: {name}\n" for name in ("word_perplexity", "bits_per_byte"))
     write_task(folder, "rolling", "loglikelihood_rolling", "json", f"metric_list:\n{metrics}")
     write_task(folder, "remote", "loglikelihood", "nobody/no-such-data")
+    write_task(folder, "other", "loglikelihood_rolling", "json", f"metric_list:\n{metrics}")
+    (folder / "group.yaml").write_text(
+        "group: both\ntask: [rolling, other]\n"
+        "aggregate_metric_list:\n  - metric: bits_per_byte\n    weight_by_size: true\n",
+        encoding="utf-8",
+    )
     path = write_models(tmp_path / "artifacts", documents(40), transition=300, vocab_size=330)[1]
     options = ["--include-path", str(folder), "--tasks"]
     assert downstream.run([*options, "list"]) == 0
-    assert capsys.readouterr().out.split() == ["remote", "rolling"]
+    assert capsys.readouterr().out.split() == ["both", "other", "remote", "rolling"]
     run = [str(path), "--out", str(tmp_path / "out"), "--device", "cpu", *options]
     assert downstream.run([*run, "roling"]) == 2
     assert "unknown task 'roling'; did you mean 'rolling'?" in capsys.readouterr().err
@@ -112,6 +120,15 @@ def test_tasks_by_name_and_through_lm_eval(tmp_path, capsys, local_library):
     ours = {row["metric"]: row["value"] for row in rows}
     assert {"word_perplexity", "bits_per_byte"} <= ours.keys()
     assert f"{ours['bits_per_byte']:.4f}" in shown
+
+    assert downstream.run([*run, "both"]) == 0
+    rows = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))["rows"]
+    found = {row["task"]: (row["value"], row["n"]) for row in rows if row["metric"] == "bits_per_byte"}
+    assert found.keys() == {"both", "rolling", "other"}
+    assert found["both"] == (pytest.approx(found["rolling"][0]), 8)
+    assert downstream.run([*run[:5], "--tasks", str(folder), "--task", "both"]) == 0
+    folder_rows = json.loads((tmp_path / "out" / downstream.RESULTS).read_text(encoding="utf-8"))["rows"]
+    assert folder_rows == rows
 
     result = simple_evaluate(
         "superbpe",
@@ -174,3 +191,17 @@ def test_models_run_on_generated_and_on_existing_tasks(tmp_path, capsys):
     (tmp_path / "out" / "tasks" / "broken.yaml").write_text("task: broken\ndataset_path: json\n", encoding="utf-8")
     assert downstream.run([*given, "broken"]) == 2
     assert "lm-eval cannot load" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_lm_eval_command_runs_a_model(tmp_path):
+    pytest.importorskip("lm_eval")
+    write_task(
+        tmp_path / "tasks", "rolling", "loglikelihood_rolling", "json", "metric_list:\n  - metric: bits_per_byte\n"
+    )
+    path = write_models(tmp_path / "artifacts", documents(40), transition=300, vocab_size=330)[1]
+    given = ["--model", "superbpe", "--model_args", f"path={path}", "--tasks", "rolling"]
+    command = [sys.executable, "-m", "experiments", "lm-eval", "run", *given, "--include_path", str(tmp_path / "tasks")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "bits_per_byte" in done.stdout

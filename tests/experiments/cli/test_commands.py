@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import subprocess
@@ -11,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import experiments
-from experiments import count_tokens, encode, train_tokenizer
+from experiments import count_tokens, encode, extend, train_tokenizer
 from experiments.cli.commands import COMMANDS, run
 from experiments.cli.compose import load
-from experiments.cli.sizes import parse_size
+from experiments.cli.sizes import parse_count, parse_size
 from lm.data.shards import Shards
 from superbpe import PHASE1, train_superbpe
 from tests import other_tokenizers, texts
@@ -159,6 +160,12 @@ def test_the_version() -> None:
     assert subprocess.run(started, capture_output=True, text=True).stdout.startswith("superbpe 0.")
 
 
+@pytest.mark.parametrize("arguments", [[], ["completion", "bash", "--line", "superbpe tr"]])
+def test_listing_and_completion_load_no_numpy(arguments: list[str]) -> None:
+    code = f"import sys; from experiments.cli.commands import run; run({arguments}); sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
 @pytest.mark.parametrize("arguments", [[], ["train", "--help"]])
 def test_help_loads_no_torch(arguments: list[str]) -> None:
     code = f"import sys; from experiments.cli.commands import run; run({arguments}); sys.exit('torch' in sys.modules)"
@@ -173,3 +180,12 @@ def test_sizes() -> None:
     for wrong in ("10 apples", "", "0"):
         with pytest.raises(Exception, match="is not a size; write a number of bytes, or 400MB"):
             parse_size(wrong)
+
+
+def test_counts() -> None:
+    assert {parse_count(text) for text in ("50000", "50_000", "50,000", "50k", "50K", "0.05M")} == {50_000}
+    for wrong in ("5,00", "0", "-5", "1.5", "50kB", "many"):
+        with pytest.raises(argparse.ArgumentTypeError, match="is not a count; write 50000, 50,000, 50k"):
+            parse_count(wrong)
+    for module in (train_tokenizer, extend):
+        assert module.parser().parse_args(["a", "b", "--vocab-size", "50k", "--to", "c"]).vocab_size == 50_000

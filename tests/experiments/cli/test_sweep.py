@@ -154,7 +154,7 @@ def test_cells_at_the_same_time_make_nothing_twice(tiny: list[str], tmp_path: Pa
     out = "".join(process.communicate(timeout=120)[0] for process in processes)
     assert [process.returncode for process in processes] == [0, 0]
     made = [line.split()[1] for line in out.splitlines() if line.startswith("✓")]
-    assert sorted(made) == ["count", "phase1", "superbpe", "superbpe"]
+    assert sorted(made) == ["bpe", "count", "phase1", "superbpe", "superbpe"]
     assert sum(line.startswith("·") for line in out.splitlines()) == 12  # bpe is cut from the list, which is there
 
 

@@ -26,10 +26,10 @@ def test_the_whole_run_is_estimated_by_the_speed_of_earlier_ones(monkeypatch: py
     speeds = {"count": 1, "bpe": 2, "superbpe": 3, "shards": 4, "lm": 1e-6, "evaluation": 5, "report": 7}
     seconds = 1 + 2 + 3 + 4 * 4 + 6 + 6 * 5 + 7
     (line,) = _said(monkeypatch, speeds, ["lm.n_seeds=3"])
-    assert line.startswith(f"about {seconds // 60} min {seconds % 60:02d} s if nothing is reused")
+    assert line.startswith(f"about {seconds // 60} min {seconds % 60:02d} s if nothing more is reused")
     del speeds["lm"]
     (line,) = _said(monkeypatch, speeds, [])
-    assert "the first steps of training will" in line
+    assert "the first steps of training will (2 language models, at most 2M bytes together)" in line
 
 
 def test_the_speed_of_models_is_that_of_the_same_shape(tmp_path: Path) -> None:

@@ -36,3 +36,16 @@ def test_without_a_measured_speed_the_first_steps_give_the_estimate(monkeypatch:
     assert out.getvalue().count("training will take about 4 min 56 s") == 1
     training.done()
     assert "about 3 min 20 s of training left" in out.getvalue()
+
+
+def test_finished_models_are_not_in_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    context: Any = SimpleNamespace(reporter=Reporter(Console(file=out)))
+    monkeypatch.setattr(forecast, "exists", lambda *_: True)
+    plan: Any = object()
+    none = forecast.cost(context, *[plan] * 2, [plan, plan])
+    assert none == Cost(0.0, 0, 0)
+    training = Training(context, [none, none])
+    training.done()
+    training.done()
+    assert not out.getvalue()

@@ -97,7 +97,7 @@ def test_finished_models_need_no_trunk(
     assert sum(each.n_bytes for each in costs) == pytest.approx(
         sum(path.stat().st_size for path in files if path.exists()), rel=0.2
     )
-    assert "4 language models: " in capsys.readouterr().out
+    assert "4 language models to train: " in capsys.readouterr().out
     for each in made:
         if each.name.startswith("trunk-") and each.folder.exists():
             shutil.rmtree(each.folder)

@@ -18,8 +18,11 @@ from tests.experiments.conftest import run_stages
 from tests.experiments.outputs import names_by_stage, rejected
 
 
-def test_a_longer_list_of_merges_serves_a_smaller_vocabulary(tiny: list[str], tmp_path: Path) -> None:
+def test_a_longer_list_of_merges_serves_a_smaller_vocabulary(
+    tiny: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_stages("train_bpe", [*tiny, "bpe.vocab_size=350"], tmp_path / "outputs")
+    assert "reused" not in capsys.readouterr().out
     direct = set(names_by_stage(tmp_path)["tokenizer"])
     shutil.rmtree(tmp_path / "artifacts")
     run_stages("train_bpe", [*tiny, "bpe.vocab_size=400"], tmp_path / "outputs")
