@@ -14,7 +14,7 @@ SHELL := bash
 # rustup's folder, in case the shell that installed it is still the one in use.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup demo test test-slow test-all test-native format lint audit bench clean
+.PHONY: help setup demo test test-slow test-all test-native format lint audit docs bench clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,6 +71,9 @@ audit: $(READY) ## Known vulnerabilities of the dependencies, where the database
 	@test -x .audit/bin/pip-audit || { $(PYTHON) -m venv .audit && .audit/bin/pip install --quiet --disable-pip-version-check pip-audit; } || true
 	@$(BIN)/python .ci/audit.py .audit/bin/pip-audit "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 
+docs: $(READY) ## The documentation's site, in site/; warnings are errors
+	$(BIN)/mkdocs build --strict --quiet
+
 bench: $(READY) ## Speed and memory beside other people's software, on your text: make bench TEXT=FILES
 	@test -n "$(TEXT)" || { echo 'make bench needs text: make bench TEXT="data/*.jsonl.zst"' >&2; exit 2; }
 	$(BIN)/python -m experiments.benchmarks.scanning $(TEXT)
@@ -80,5 +83,5 @@ bench: $(READY) ## Speed and memory beside other people's software, on your text
 	$(BIN)/python -m experiments.benchmarks.shard $(TEXT)
 
 clean: ## Remove what can be built again, except .venv and artifacts
-	rm -rf native/target tokenizer/_native*.so build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis $(READY)
+	rm -rf native/target tokenizer/_native*.so build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis $(READY)
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
