@@ -27,9 +27,7 @@ def version() -> str:
 def figures(report: dict[str, Any]) -> list[Figure]:
     """Return the charts of the page."""
     labels = [row["label"] for row in report["tokenizers"]]
-    names = [row["name"] for row in report["provenance"]["artifacts"] if row["kind"] == "evaluation"]
-    source = _named(names, "evaluations")
-    models = [row["name"] for row in report["provenance"]["artifacts"] if row["kind"] == "lm"]
+    source = _named(labels, "held-out evaluations")
     transitions = [
         {"tokenizer": row["label"], "vocab_size": row["transition"]}
         for row in report["tokenizers"]
@@ -117,7 +115,7 @@ def figures(report: dict[str, Any]) -> list[Figure]:
                 "factors that the models were trained with." + _tuning_warnings(report),
             )
         )
-    found += diagnostics_charts.figures(report["training"], labels, _named(models, "language models"))
+    found += diagnostics_charts.figures(report["training"], labels, _named(labels, "training logs"))
     for i, arm in enumerate(report["superwords"]):
         words = charts.words(arm["by_words"])
         found.append(Figure(f"words_{i}", f"Words per superword, {arm['label']}", words, source=source))
@@ -143,7 +141,7 @@ def _mean_lengths(report: dict[str, Any]) -> str:
 
 
 def _named(names: Sequence[str], what: str) -> str:
-    return ", ".join(names) if len(names) <= _NAMED else f"{len(names)} {what}, listed at the end"
+    return f"{what} of {', '.join(names) if len(names) <= _NAMED else f'all {len(names)} tokenizers'}"
 
 
 def _beside(rows: list[dict[str, Any]], report: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:

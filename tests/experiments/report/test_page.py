@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from experiments.report.comparison import render, version
+from experiments.report.comparison import figures, render, version
 from experiments.report.page import visible
 
 from . import sample
@@ -86,3 +86,8 @@ def test_visible_shows_control_characters() -> None:
 
 def test_version_is_stable() -> None:
     assert version() == version()
+
+
+def test_captions_name_tokenizers_instead_of_artifacts() -> None:
+    for figure in figures(sample.sample_report()):
+        assert figure.source in ("", "held-out evaluations of BPE, SuperBPE", "training logs of BPE, SuperBPE")
