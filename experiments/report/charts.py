@@ -34,7 +34,7 @@ def compression(rows: Rows, labels: Sequence[str], transitions: Rows) -> dict[st
     )  # fmt: skip
     if not transitions:
         return spec(lines, rows=rows)
-    named = lines + rule + text if len(transitions) <= 2 else lines + rule  # more names would overlap
+    named = lines + rule + text if len(transitions) == 1 else lines + rule  # more names would overlap
     return spec(named, rows=rows, transitions=transitions)
 
 

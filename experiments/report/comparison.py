@@ -38,7 +38,8 @@ def figures(report: dict[str, Any]) -> list[Figure]:
             "compression",
             "Bytes per token against vocabulary size",
             charts.compression(report["compression"], labels, transitions),
-            f"Each tokenizer is cut to its first merges; measured on {si(report['measured_bytes'])}B of held-out text.",
+            f"Each tokenizer is cut to its first merges; measured on {si(report['measured_bytes'])}B of held-out text."
+            + (" Dashed lines are the transitions to phase 2." if len(transitions) > 1 else ""),
             source,
         ),
         Figure(

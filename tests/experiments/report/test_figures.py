@@ -42,3 +42,9 @@ def test_figures_for_papers(tmp_path: Path) -> None:
 def test_an_unknown_format_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="'gif' is not a figure format; use csv, svg, png"):
         save([_figure()], tmp_path, ["gif"])
+
+
+def test_only_a_single_transition_is_named() -> None:
+    one = charts.compression(ROWS, ["BPE"], TRANSITIONS)
+    two = charts.compression(ROWS, ["BPE"], [*TRANSITIONS, {"tokenizer": "BPE", "vocab_size": 1600}])
+    assert [len(chart["layer"]) for chart in (one, two)] == [3, 2]
