@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.cli.console import Reporter, console, exit_code, finish
+from experiments.cli.console import Reporter, console, exit_code, finish, percent
 from experiments.cli.options import Parser
 from experiments.heldout_tasks import write_tasks
 from experiments.store.artifacts import Store
@@ -234,7 +234,7 @@ def _show(results: dict[str, Any]) -> None:
         shares = [
             next(row for row in results["rows"] if (row["task"], row["model"]) == (task, label)) for label in labels
         ]
-        table.append([task, "straddles", *(f"{row['straddle_share']:.1%}" for row in shares)])
+        table.append([task, "straddles", *(percent(row["straddle_share"]) for row in shares)])
     reporter = Reporter(console)
     reporter.table(f"Downstream, scored by {results['scoring']}", ["task", "metric", *labels], table)
     if omitted:

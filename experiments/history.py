@@ -19,7 +19,7 @@ import altair as alt
 import numpy as np
 from rich.table import Table
 
-from experiments.cli.console import console, exit_code, finish
+from experiments.cli.console import console, exit_code, finish, percent
 from experiments.cli.options import TOKENIZER, Parser, add_text_settings, label_of, open_exact, open_text
 from superbpe.inspection import history
 from tokenizer import UserError, storage
@@ -134,8 +134,8 @@ def _table(label: str, rows: list[history.Progressed]) -> Table:
     for row in rows:
         table.add_row(
             f"{row.merges:,}",
-            f"{row.superword_share:.1%}",
-            f"{round(row.saved, 4) + 0.0:.2%}",
+            percent(row.superword_share),
+            percent(round(row.saved, 4) + 0.0, 2),
             "–" if row.bytes_per_token is None else f"{row.bytes_per_token:.3f}",
         )
     return table

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from experiments.cli.console import Reporter, console, exit_code, finish
+from experiments.cli.console import Reporter, console, exit_code, finish, percent
 from experiments.cli.options import Parser
 from experiments.store.trained_models import open_model, training_counts
 from lm.evaluate.undertrained import find_undertrained
@@ -85,8 +85,8 @@ def _show(summary: dict[str, Any], top: int, reporter: Reporter) -> None:
         reporter.say(f"{seen} are among them")
     if summary["controls"] and summary["control_share"] < _ENOUGH:
         reporter.say(
-            f"warning: the model repeats only {summary['control_share']:.0%} of {summary['controls']} tokens that look "
-            "well trained, so the repetition test proves little; rely on the distances",
+            f"warning: the model repeats only {percent(summary['control_share'], 0)} of {summary['controls']} tokens "
+            "that look well trained, so the repetition test proves little; rely on the distances",
             "yellow",
         )
 

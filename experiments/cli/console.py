@@ -69,6 +69,15 @@ def si(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}g}"
 
 
+def percent(share: float, digits: int = 1) -> str:
+    """Format a share in percent.
+
+    >>> percent(0.1274), percent(0.5, 0)
+    ('12.7 %', '50 %')
+    """
+    return f"{100 * share:.{digits}f} %"
+
+
 def duration(seconds: float) -> str:
     """Format a number of seconds for reading.
 
@@ -164,7 +173,7 @@ def training_summary(tokenizer: Tokenizer) -> str:
     if not facts["merges"] or not facts["seconds"]:
         return "no merges were trained"
     share = facts["selecting_share"]  # None if training was resumed
-    selecting = "" if share is None else f", {share:.0%} of it selecting"
+    selecting = "" if share is None else f", {percent(share, 0)} of it selecting"
     return (
         f"{facts['merges']:,} merges, {si(facts['merges_per_second'])}/s "
         f"({facts['microseconds_per_merge']:.3g} us each{selecting}), "
@@ -184,14 +193,14 @@ def superword_summary(training: Phase2Training, early: Sequence[Progressed]) -> 
     dead = training.dead_seams / max(training.seams, 1)
     cut = (
         f"{si(training.phase1_tokens)} tokens of {si(training.corpus_bytes)}B, cut at seams that occur fewer than "
-        f"{training.threshold} times ({dead:.0%}): {si(training.fragments)} distinct fragments of "
+        f"{training.threshold} times ({percent(dead, 0)}): {si(training.fragments)} distinct fragments of "
         f"{si(training.fragment_tokens)} tokens"
         + (f" in the last of {training.stages} stages" if training.stages > 1 else "")
     )
     if training.last_count is None:
         return [cut]
     saved = "; ".join(
-        f"{row.merges:,} merges ({row.superword_share:.0%} superwords) save {row.saved:.1%} of the tokens"
+        f"{row.merges:,} merges ({percent(row.superword_share, 0)} superwords) save {percent(row.saved)} of the tokens"
         for row in early
         if row.merges
     )

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.cli.console import Reporter, exit_code, finish, si
+from experiments.cli.console import Reporter, exit_code, finish, percent, si
 from experiments.cli.options import TOKENIZER, TOKENIZER_FILES, Parser, add_text_settings, label_of, open_any, open_text
 from experiments.fertility import measures
 from experiments.fertility.counting import tally
@@ -300,10 +300,10 @@ def _print(reporter: Reporter, report: dict[str, Any]) -> None:
                 page.with_interval(row, "bytes_per_token").replace(page.PLUS_MINUS, "\n± "),
                 page.with_interval(row, "tokens_per_word").replace(page.PLUS_MINUS, "\n± "),
                 "" if arm["name"] == report["reference"] else page.premium(row).replace(page.PLUS_MINUS, "\n± "),
-                f"{si(row['vocabulary'])}\n{row['used'] / max(row['vocabulary'], 1):.0%}",
+                f"{si(row['vocabulary'])}\n{percent(row['used'] / max(row['vocabulary'], 1), 0)}",
                 f"{row['renyi_efficiency']:.3f}",
                 page.lost(row) or "none",
-                "unknown" if arm["in_training"] is None else f"{row['in_training_bytes'] / row['bytes']:.1%}",
+                "unknown" if arm["in_training"] is None else percent(row["in_training_bytes"] / row["bytes"]),
             ]
         )
     title = f"{si(text['bytes'])}B of text in {text['documents']:,} documents"

@@ -16,7 +16,7 @@ from experiments.stages.verdict import (
     decision,
     detail,
     lost_text,
-    percent,
+    percent_change,
     signed,
     verdict,
 )
@@ -132,21 +132,24 @@ def _tiles(result: Result) -> list[dict[str, str]]:
         return []
     first, second = (result.arms[i] for i in result.pair)
     labels = f"{second.label} against {first.label}"
-    tokens = percent(second.scores.n_tokens, first.scores.n_tokens)
+    tokens = percent_change(second.scores.n_tokens, first.scores.n_tokens)
     interval = result.shown.interval
     spread = f" ({signed(interval[0])} to {signed(interval[1])})" if interval else ""
     costs = [each.scores.cost.decode_flops_per_byte for each in (first, second)]
     return [
         {
-            "value": percent(second.scores.bytes_per_token, first.scores.bytes_per_token),
+            "value": percent_change(second.scores.bytes_per_token, first.scores.bytes_per_token),
             "text": f"bytes per token, {labels}: {tokens} tokens for the same held-out text",
         },
         {
             "value": signed(result.shown.difference),
             "text": f"bits per byte on held-out text{spread}; lower is better",
         },
-        {"value": percent(second.lm.contents.summary.flops, first.lm.contents.summary.flops), "text": "training FLOPs"},
-        {"value": percent(costs[1], costs[0]), "text": "inference FLOPs per byte, including the output head"},
+        {
+            "value": percent_change(second.lm.contents.summary.flops, first.lm.contents.summary.flops),
+            "text": "training FLOPs",
+        },
+        {"value": percent_change(costs[1], costs[0]), "text": "inference FLOPs per byte, including the output head"},
     ]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from experiments.cli.console import si
+from experiments.cli.console import percent, si
 from experiments.report import page
 from experiments.report.figures import HEIGHT, Figure, colour, data, shape, si_axis, spec
 
@@ -105,7 +105,7 @@ def lost(row: Mapping[str, Any]) -> str:
     """Text that a tokenizer loses; empty if nothing is lost."""
     parts = []
     if row["lost_bytes"]:
-        parts.append(f"{row['lost_bytes'] / row['bytes']:.2%} of the bytes".replace("%", " %"))
+        parts.append(f"{percent(row['lost_bytes'] / row['bytes'], 2)} of the bytes")
     if row["changed_documents"]:
         parts.append(f"{row['changed_documents']:,} documents changed")
     return ", ".join(parts)
@@ -120,7 +120,7 @@ def notes(report: Mapping[str, Any]) -> list[str]:
         if shared is not None and shared["documents"]:
             found.append(
                 f"{arm['name']} was trained on {shared['documents']:,} of the {row['documents']:,} measured documents "
-                f"({shared['bytes'] / row['bytes']:.1%} of the bytes; source: {_listed(shared['sources'])}; "
+                f"({percent(shared['bytes'] / row['bytes'])} of the bytes; source: {_listed(shared['sources'])}; "
                 f"training text: {_listed(arm['training_text'])}), so its numbers are too good"
             )
         if text := lost(row):
@@ -140,13 +140,13 @@ def figures(report: Mapping[str, Any]) -> list[Figure]:
     labels = [arm["name"] for arm in report["tokenizers"]]
     source = f"{report['text']['documents']:,} documents, {report['made']}"
     overall = [_drawn(row) for row in report["rows"] if row["by"] == "all"]
-    percent = f"{100 * report['confidence']:g} %"
+    level = f"{100 * report['confidence']:g} %"
     found = [
         Figure(
             "bytes",
             "Bytes per token",
             measured(overall, labels, "bytes_per_token"),
-            f"With {percent} intervals over documents. Further right is fewer tokens.",
+            f"With {level} intervals over documents. Further right is fewer tokens.",
             source,
         ),
         Figure(
@@ -169,7 +169,7 @@ def figures(report: Mapping[str, Any]) -> list[Figure]:
                 f"parity-{by}",
                 f"Tokens per token of {report['reference']}, by {by}",
                 parity([row for row in rows if row["group"] in drawn], labels, drawn),
-                f"Left of the line, a tokenizer needs fewer tokens for the same documents. {percent} intervals over "
+                f"Left of the line, a tokenizer needs fewer tokens for the same documents. {level} intervals over "
                 f"documents, paired.{largest}",
                 source,
             )
@@ -179,7 +179,7 @@ def figures(report: Mapping[str, Any]) -> list[Figure]:
             "efficiency",
             "Rényi efficiency",
             measured(overall, labels, "renyi_efficiency"),
-            f"Order {report['alpha']:g}, with {percent} intervals over documents.",
+            f"Order {report['alpha']:g}, with {level} intervals over documents.",
             source,
         )
     )

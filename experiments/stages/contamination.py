@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.cli.console import si
+from experiments.cli.console import percent, si
 from experiments.results import Contamination
 from tokenizer import storage
 from tokenizer.corpus.overlap import find_overlap
@@ -52,7 +52,7 @@ class HeldoutOverlap:
         """The totals as a sentence."""
         found = self.contents
         return (
-            f"{found.shared_words / max(found.n_words, 1):.1%} of the held-out words, in "
+            f"{percent(found.shared_words / max(found.n_words, 1))} of the held-out words, in "
             f"{found.n_documents - found.clean_documents:,} of {found.n_documents:,} documents, occur in the training "
             f"text in sequences of {found.ngram_words} words or more, or as whole documents."
         )

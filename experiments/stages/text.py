@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.cli.console import si
+from experiments.cli.console import percent, si
 from experiments.config import part
 from experiments.results import CorpusFiles, Counts, Reading
 from experiments.store.artifacts import Artifact
@@ -268,7 +268,7 @@ def _embedded_facts(contents: CorpusFiles) -> list[tuple[str, str]]:
     facts += [("training text", _size(contents.train)), ("held-out text", _size(contents.heldout))]
     shared = contents.overlap
     overlap = (
-        f"{shared.shared_sentences:.1%} of the held-out sentences ({shared.shared_sentence_bytes:.1%} of "
+        f"{percent(shared.shared_sentences)} of the held-out sentences ({percent(shared.shared_sentence_bytes)} of "
         "their bytes) also occur somewhere in the training text"
     )
     facts.append(("remaining overlap", overlap))

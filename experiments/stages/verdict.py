@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from experiments.cli.console import si
+from experiments.cli.console import percent, si
 from experiments.results import GROUPS
 from lm.evaluate.bits_per_byte import SOURCE, sampling_unit
 from lm.evaluate.comparison import DETECTABLE, FEWEST_EFFECTIVE, FEWEST_SEEDS
@@ -89,7 +89,7 @@ def _table(result: Result) -> list[_Quantity]:
     def row(
         name: str, values: Sequence[float], form: Callable[[float], str], *, compared: bool = True, brief: bool = False
     ) -> _Quantity:
-        change = percent(values[1], values[0]) if two and compared and values[0] else ""
+        change = percent_change(values[1], values[0]) if two and compared and values[0] else ""
         cells = list(map(form, values))
         return _Quantity(name, [*cells, *([change] if two else [])], cells if brief else None)
 
@@ -108,7 +108,7 @@ def _table(result: Result) -> list[_Quantity]:
     if (clean := clean_bits_per_byte(result)) is not None:
         rows.append(row("bits per byte, clean documents", clean, "{:.4f}".format, brief=True))
     if not two and len(scores) > 1:
-        changes = ["", *(percent(score.bits_per_byte, scores[0].bits_per_byte) for score in scores[1:])]
+        changes = ["", *(percent_change(score.bits_per_byte, scores[0].bits_per_byte) for score in scores[1:])]
         rows.append(text(f"change from {result.labels[0]}", changes, changes))
     seeds = [score.seeds for score in scores if score.seeds is not None]
     if seeds:
@@ -170,7 +170,7 @@ def _groups(result: Result, name: str) -> tuple[str, list[str], list[list[str]]]
     by_arm = len(tables) > _COLUMNS
     shown = found[: _GROUP_COLUMNS if by_arm else _GROUP_ROWS]
     title = f"Bits per byte by {name}" + (f", the {len(shown)} largest" if len(shown) < len(found) else "")
-    shares = [f"{group.n_bytes / result.arms[0].scores.n_bytes:.1%}" for group in shown]
+    shares = [percent(group.n_bytes / result.arms[0].scores.n_bytes) for group in shown]
     values = [[table[group.name].bits_per_byte for table in tables] for group in shown]
     cells = [[f"{value:.4f}" for value in row] for row in values]
     if by_arm:
@@ -180,7 +180,7 @@ def _groups(result: Result, name: str) -> tuple[str, list[str], list[list[str]]]
     rows = [[group.name, share, *row] for group, share, row in zip(shown, shares, cells, strict=True)]
     if len(tables) == 2:
         header.append("change")
-        rows = [[*row, percent(second, first)] for row, (first, second) in zip(rows, values, strict=True)]
+        rows = [[*row, percent_change(second, first)] for row, (first, second) in zip(rows, values, strict=True)]
     return title, header, rows
 
 
@@ -204,7 +204,7 @@ def equal(context: Context) -> str:
     return f"equal {'FLOPs' if what == 'flops' else what} of training" + (" text" if what == "bytes" else "")
 
 
-def percent(value: float, base: float) -> str:
+def percent_change(value: float, base: float) -> str:
     """Format a relative change with its sign."""
     return f"{100 * (value / base - 1):+.1f} %".replace("-", "−")
 
@@ -251,10 +251,12 @@ def _decided(result: Result) -> str:
     better, worse = result.leader.scores.bits_per_byte, other.scores.bits_per_byte
     # Relative to the first arm, as in the table's column of changes.
     if result.leader is not result.arms[0]:
-        share = f": {1 - better / worse:.2%} fewer bits per byte" + (f" than {other.label}, the next best" * many)
+        share = f": {percent(1 - better / worse, 2)} fewer bits per byte" + (
+            f" than {other.label}, the next best" * many
+        )
     else:
         next_best = f"the next best, {other.label}," if many else "the other"
-        share = f"; {next_best} needs {worse / better - 1:.2%} more bits per byte"
+        share = f"; {next_best} needs {percent(worse / better - 1, 2)} more bits per byte"
     if result.withheld:
         return f"{_of_these(result)}, the {'lowest' if many else 'lower'} held-out loss is that of {label}{share}"
     return f"{label} predicts held-out text better than {'all others' if many else other.label}{share}"
@@ -381,7 +383,7 @@ def _more(result: Result) -> str:
     if compared.needed is None or compared.lower is not None:
         return ""
     clusters, seeds = compared.needed
-    difference = f"a difference of {DETECTABLE:.1%}"
+    difference = f"a difference of {percent(DETECTABLE)}"
     if clusters <= compared.n_clusters and seeds is not None and seeds <= compared.n_seeds:
         return f" This run would show {difference} with a probability of 80 %."
     sample = f"about {max(clusters, compared.n_clusters):,} {compared.cluster}s like these"
