@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -85,13 +86,13 @@ def _change(rng: random.Random, holder: list[Any] | dict[str, Any]) -> None:
             other = rng.choice(keys)
             holder[key], holder[other] = holder[other], value  # type: ignore[index]
         case 2 if isinstance(holder, dict):
-            holder[rng.choice([*_STRINGS, *map(str, keys[:3])])] = value
+            holder[rng.choice([*_STRINGS, *map(str, keys[:3])])] = deepcopy(value)
         case 2:
-            holder.insert(rng.randrange(len(keys) + 1), value)
+            holder.insert(rng.randrange(len(keys) + 1), deepcopy(value))
         case 3 if isinstance(value, int):
             holder[key] = value + rng.choice([-1, 1, 256])  # type: ignore[index]
         case 3 if isinstance(value, str):
             at = rng.randrange(len(value) + 1)
             holder[key] = value[:at] + rng.choice(_STRINGS) + value[at + rng.randrange(2) :]  # type: ignore[index]
         case _:
-            holder[key] = rng.choice(_VALUES)  # type: ignore[index]
+            holder[key] = deepcopy(rng.choice(_VALUES))  # type: ignore[index]

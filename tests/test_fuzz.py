@@ -22,6 +22,7 @@ FINDINGS = [
     ("parquet", 703),
     ("parquet", 759),
     ("parquet", 1030),
+    ("tiktoken", 12884904610),  # a change that contained itself
     ("shards", 8589935967),  # quoted a format of thousands of letters
     ("parquet", 90194314156),  # ended the process
 ]

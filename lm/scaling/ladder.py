@@ -245,7 +245,7 @@ def check_comparable(reference: Ladder, other: Ladder, *, tolerance: float = 0.0
     for one, two in zip(reference.flops, other.flops, strict=True):
         if abs(two / one - 1) > tolerance:
             raise UserError(
-                f"{names}: a budget is {two:.4g} instead of {one:.4g} FLOPs, more than {tolerance:.0%} apart; "
+                f"{names}: a budget is {two:.4g} instead of {one:.4g} FLOPs, more than {100 * tolerance:.0f} % apart; "
                 "train both with budget=equal_flops, or accept a larger tolerance"
             )
     if other.seeds != reference.seeds:

@@ -118,7 +118,7 @@ def test_the_best_depths_of_a_run_are_priced(tiny_module: list[str], tmp_path: P
         (["shares.nowhere=0.5"], "nowhere"),
         (
             ["--tolerance", "0.01"],
-            "more than 1% apart; train both with budget=equal_flops, or accept a larger tolerance",
+            "more than 1 % apart; train both with budget=equal_flops, or accept a larger tolerance",
         ),
         (["lm=small"], "write deployment=NAME"),
     ],

@@ -70,7 +70,7 @@ def sample_report(*, winner: str | None = None) -> dict[str, Any]:
             {"by": by, "group": group, "tokenizer": "SuperBPE", "reference": "BPE", "documents": 713, "bits_per_byte": 1.695, "reference_bits_per_byte": 1.702, "difference": -0.0071, "low": -0.0152, "high": 0.0011, "corrected_low": -0.0152, "corrected_high": 0.0011, "corrected_level": 0.95, "p": 0.09, "p_adjusted": 0.09, "decision": "undecided", "withheld": ""}
             for by, group in (("all", ""), ("clean", ""), ("source", hostile[1]))
         ],
-        "contamination": {"sentence": "12.7% of the held-out words occur in the training text."},
+        "contamination": {"sentence": "12.7 % of the held-out words occur in the training text."},
         "tuning": [
             {"tokenizer": label, "factor": factor, "bits_per_byte": bits, "n_documents": 40, "n_bytes": 500_000, "chosen": factor == 1, "warning": ""}
             for label in ("BPE", "SuperBPE") for factor, bits in ((0.5, 2.42), (1, 2.37), (2, 2.4))

@@ -47,8 +47,8 @@ def result(difference: float, **settings: Any) -> Result:
 @pytest.mark.parametrize(
     ("difference", "apart", "sentence"),
     [
-        (-0.2, True, "SuperBPE predicts held-out text better than BPE: 10.00% fewer bits per byte (3 seeds each)."),
-        (0.5, True, "BPE predicts held-out text better than SuperBPE; the other needs 25.00% more bits per byte (3"),
+        (-0.2, True, "SuperBPE predicts held-out text better than BPE: 10.00 % fewer bits per byte (3 seeds each)."),
+        (0.5, True, "BPE predicts held-out text better than SuperBPE; the other needs 25.00 % more bits per byte (3"),
         (0.1, False, "No significant difference between BPE and SuperBPE in how well they predict held-out text (3"),
     ],
 )
@@ -60,7 +60,7 @@ def test_fewer_than_three_seeds_name_no_better_tokenizer():
     one = result(-0.2, n_seeds=1)
     assert one.winner is None
     assert verdict(one) == (
-        "Of these two models, the lower held-out loss is that of SuperBPE: 10.00% fewer bits per byte "
+        "Of these two models, the lower held-out loss is that of SuperBPE: 10.00 % fewer bits per byte "
         f"(one training run each).{_REQUIRES}"
     )
     assert decision(one, (0, 1)) == "withheld: 1 seed, at least 3 are required"
@@ -103,8 +103,8 @@ def test_the_detail_says_what_the_interval_holds():
     ("needed", "n_seeds", "sentence"),
     [
         (Needed(1234, 5), 3, "With a probability of 80 %, 5 seeds and about 1,234 documents like these would show a"),
-        (Needed(40, 3), 3, "This run would show a difference of 0.5% with a probability of 80 %."),
-        (Needed(1234, None), 1, "about 1,234 documents like these would show a difference of 0.5% between two models"),
+        (Needed(40, 3), 3, "This run would show a difference of 0.5 % with a probability of 80 %."),
+        (Needed(1234, None), 1, "about 1,234 documents like these would show a difference of 0.5 % between two models"),
     ],
 )
 def test_an_undecided_verdict_says_what_would_decide_it(needed, n_seeds, sentence):
@@ -130,7 +130,7 @@ def test_of_three_the_winner_is_better_than_each():
     }
     assert verdict(Result(three, pairs)).startswith(
         "SuperBPE predicts held-out text better than all others: "
-        "5.26% fewer bits per byte than BoundlessBPE, the next best"
+        "5.26 % fewer bits per byte than BoundlessBPE, the next best"
     )
     pairs[1, 2] = compared(0.1, apart=False)
     unclear = Result(three, pairs)
@@ -230,7 +230,7 @@ def test_many_arms_are_rows_of_every_table():
     assert rows[0] == ["a", "8,192", "4.000", "2.0000", "", "1k", ""]
     assert rows[3] == ["d", "8,192", "4.000", "2.0000", "+0.0 %", "1k", "yes"]
     header, *rows = tables["Bits per byte by source, the 4 largest"]
-    assert header == ["", *(f"s{i} (10.0%)" for i in range(4))]
+    assert header == ["", *(f"s{i} (10.0 %)" for i in range(4))]
     assert rows[0] == ["a", "2.0000", "3.0000", "4.0000", "5.0000"]
 
 
@@ -238,7 +238,7 @@ def test_few_arms_are_columns_of_every_table():
     tables = _tables(*(_with_sources(label, bits, 2) for label, bits in (("a", 2.0), ("b", 1.0))))
     header, *rows = tables["Bits per byte by source"]
     assert header == ["source", "share of bytes", "a", "b", "change"]
-    assert rows[0] == ["s0", "10.0%", "2.0000", "1.0000", "−50.0 %"]
+    assert rows[0] == ["s0", "10.0 %", "2.0000", "1.0000", "−50.0 %"]
     header, *rows = tables["Held-out text, equal bytes of training text"]
     assert header == ["", "a", "b", "change"]
     assert ["bits per byte", "2.0000", "1.0000", "−50.0 %"] in rows

@@ -94,7 +94,7 @@ def test_arms_are_compared_on_the_same_text_budgets_and_seeds_only():
         (dataclasses.replace(b, document_bytes=b.document_bytes[::-1]), "different documents"),
         (dataclasses.replace(b, document_bytes=None), "different documents"),
         (b.rungs([0, 1, 2]), "it has 3 budgets instead of 4"),
-        (dataclasses.replace(b, flops=b.flops * 1.02), r"more than 1% apart; train both with budget=equal_flops"),
+        (dataclasses.replace(b, flops=b.flops * 1.02), r"more than 1 % apart; train both with budget=equal_flops"),
         (dataclasses.replace(b, seeds=(7,)), "its seeds are 7 instead of 0"),
     ]:
         with pytest.raises(UserError, match=f"b cannot be compared with a: .*{message}"):
