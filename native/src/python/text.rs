@@ -69,16 +69,16 @@ impl Batch {
                 let document = documents::between(&data, bounds, i)?;
                 poll(document.len());
                 match std::str::from_utf8(document) {
-                Ok(_) => batch.push(document),
-                Err(_) if replace_invalid => batch.push(String::from_utf8_lossy(document).as_bytes()),
-                Err(error) => {
-                    return Err(format!(
+                    Ok(_) => batch.push(document),
+                    Err(_) if replace_invalid => batch.push(String::from_utf8_lossy(document).as_bytes()),
+                    Err(error) => {
+                        return Err(format!(
                         "document {i} of the batch is not UTF-8 at its byte {}; set on_invalid_utf8=replace to read \
                          malformed bytes as U+FFFD",
                         error.valid_up_to()
                     ))
+                    }
                 }
-            }
             }
             Ok(batch)
         };
