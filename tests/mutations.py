@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -94,4 +95,4 @@ def _change(rng: random.Random, holder: list[Any] | dict[str, Any]) -> None:
             at = rng.randrange(len(value) + 1)
             holder[key] = value[:at] + rng.choice(_STRINGS) + value[at + rng.randrange(2) :]  # type: ignore[index]
         case _:
-            holder[key] = rng.choice(_VALUES)  # type: ignore[index]
+            holder[key] = copy.deepcopy(rng.choice(_VALUES))  # type: ignore[index]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from tests import fuzz_files
+from tests import fuzz_files, mutations
 from tests.properties import examples
 
 # Each was once an error other than a UserError, a message as long as the file, or another tokenizer.
@@ -35,3 +35,11 @@ def test_what_was_found_stays_fixed(kind, number, tmp_path):
 def test_changed_files_are_rejected_or_read_as_they_are(kind, number):
     with tempfile.TemporaryDirectory() as folder:
         fuzz_files.case(random.Random(f"{kind} {number}"), kind, Path(folder))
+
+
+def test_changes_of_json_do_not_depend_on_earlier_changes():
+    def change(seed):
+        return mutations.changed_json(random.Random(seed), b'{"a": 1, "b": [2]}')
+
+    first = [change(seed) for seed in range(2000)]
+    assert [change(seed) for seed in range(2000)] == first
