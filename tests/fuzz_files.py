@@ -116,17 +116,17 @@ def limited() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
 
     def stop(*_: object) -> None:
-        raise TimeoutError(f"a load takes more than {SECONDS} s")
+        raise TimeoutError(f"a load takes more than {SECONDS} s of CPU")
 
-    before = signal.signal(signal.SIGALRM, stop)
+    before = signal.signal(signal.SIGPROF, stop)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEGABYTES * 1_000_000, hard))
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGPROF, before)
 
 
 @cache
