@@ -36,8 +36,11 @@ def read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
 
     try:
         file = pq.ParquetFile(path)
+        columns = {file.schema.column(i).path for i in range(len(file.schema))}
         # For single rows: the small buffer avoids reading the rest of a row group.
-        peeked = pq.ParquetFile(path, read_dictionary=[config.field], pre_buffer=False, buffer_size=1 << 16)
+        peeked = pq.ParquetFile(
+            path, read_dictionary=[*({config.field} & columns)], pre_buffer=False, buffer_size=1 << 16
+        )
     except parquet_errors() as error:
         raise UserError(f"{path}: not a Parquet file: {shortened(error)}") from None
     wanted = [dotted for dotted in (config.field, config.score_field) if dotted is not None]
