@@ -61,6 +61,7 @@ def test_the_card_leaves_out_what_is_unknown(tmp_path: Path) -> None:
         assert unknown not in card
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_card_give_the_same_ids(
     superwords: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
