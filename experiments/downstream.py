@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import math
 import sys
 from pathlib import Path
@@ -138,6 +139,8 @@ def evaluate(
     from lm.evaluate.harness import HarnessModel
 
     datasets.disable_progress_bars()
+    # lm-eval would fork processes for 1,000 resamples; after PyTorch's threads have started, they can hang.
+    os.environ["DISABLE_MULTIPROC"] = "1"
     for name in names:
         try:
             manager.load([name])
