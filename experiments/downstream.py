@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import math
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
