@@ -22,8 +22,9 @@ from dataclasses import dataclass, fields, replace
 from typing import TypedDict
 
 from tokenizer import _native, patterns
-from tokenizer.errors import UserError, quoted
+from tokenizer.errors import UserError, check_choice, quoted
 from tokenizer.patterns import Pattern
+from tokenizer.train.bpe import TIE_BREAKS
 
 SCRIPT_ATOMS = r" ?[ー\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}*"
 """One character, with its marks, of a script that is written without spaces between words."""
@@ -111,10 +112,9 @@ class Rules:
             ("phase1_fence", ("lifted", "kept")),
             ("atoms", ("tokens", "pretokens")),
             ("counting", ("overlapping", "non-overlapping")),
-            ("tie_break", (None, "lowest-ids", "lexicographic-greatest", "lexicographic-smallest")),
+            ("tie_break", (None, *TIE_BREAKS)),
         ):
-            if getattr(self, name) not in choices:
-                raise UserError(f"{name}={getattr(self, name)!r}; it is one of: {', '.join(map(str, choices))}")
+            check_choice(name, getattr(self, name), choices)
         self._check_pretokens()
         for name, least in (
             ("max_words", 1),

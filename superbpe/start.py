@@ -99,6 +99,8 @@ def resolve_start(
         UserError: the rules, the transition, the vocabulary size and the tokenizer are inconsistent.
     """
     rules.check()
+    if not isinstance(keep_ids, bool):
+        raise UserError(f"keep_ids={quoted(keep_ids)} is neither True nor False")
     if rules.phase1_fence == "lifted":  # a tokenizer.json will be written, which names tokens by their text
         strings = [*tokenizer.special_tokens, *tokenizer.preparation.added_tokens]
         check_special_tokens(strings, {tokenizer.vocab[i] for i in tokenizer.ordinary_ids()})

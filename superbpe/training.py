@@ -20,11 +20,11 @@ from superbpe.start import Start, resolve_start
 from tokenizer import _native, patterns
 from tokenizer.corpus import texts
 from tokenizer.corpus.texts import Text
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, check_choice, check_whole, quoted
 from tokenizer.progress import Progress, thread_count
 from tokenizer.spelling import LONGEST_TOKEN
 from tokenizer.tokenizer import Tokenizer
-from tokenizer.train.bpe import warn_of_long_tokens
+from tokenizer.train.bpe import MOST_TOKENS, TIE_BREAKS, warn_of_long_tokens
 
 
 def train_superbpe(
@@ -93,9 +93,13 @@ def train_superbpe(
         )
     if isinstance(rules, str):
         rules = preset(rules)
+    if not isinstance(rules, Rules):
+        raise UserError(f"rules={quoted(rules)} is neither Rules nor the name of a preset: {', '.join(PRESETS)}")
+    check_whole("vocab_size", vocab_size, 1, MOST_TOKENS)
+    check_choice("tie_break", tie_break, TIE_BREAKS)
     for name, value in (("threshold", threshold), ("memory_bytes", memory_bytes)):
-        if value is not None and (value != int(value) or value < 1):
-            raise UserError(f"{name}={value} must be a whole number, at least 1")
+        if value is not None:
+            check_whole(name, value, 1, 2**63 - 1)
     started = time.perf_counter()
     start = resolve_start(tokenizer, rules, vocab_size, transition, transition_merges, keep_ids=keep_ids)
     passes = Passes(

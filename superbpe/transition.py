@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from superbpe.rules import NO_AUTO, Rules
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, check_whole, quoted
+from tokenizer.train.bpe import MOST_TOKENS
 
 AUTO = "auto"
 """Value of `transition` for which training finds the transition."""
@@ -32,12 +33,13 @@ def resolve_transition(
     if (transition is None) == (transition_merges is None):
         raise UserError(_EITHER)
     if transition_merges is not None:
+        check_whole("transition_merges", transition_merges, 0, MOST_TOKENS)
         return 256 + transition_merges
-    if isinstance(transition, str):
-        raise UserError(f"transition={transition!r} is neither a number nor {AUTO!r}")
-    if transition is not None and 0 < transition < 1:
+    if not isinstance(transition, int | float | np.number):
+        raise UserError(f"transition={quoted(transition)} is neither a number nor {AUTO!r}")
+    if 0 < transition < 1:
         return round(transition * vocab_size)
-    if transition is None or not math.isfinite(transition) or transition != int(transition) or transition < 256:
+    if not math.isfinite(transition) or transition != int(transition) or transition < 256:
         raise UserError(f"transition={transition} is neither a fraction between 0 and 1 nor a size of at least 256")
     return int(transition)
 
@@ -48,14 +50,15 @@ def competes(rules: Rules, transition: float | str | None = None, transition_mer
     Raises:
         UserError: the rules do not support competition, or they require it and a transition is passed.
     """
-    if rules.interleave and (transition not in (None, AUTO) or transition_merges is not None):
+    auto = isinstance(transition, str) and transition == AUTO
+    if rules.interleave and not ((transition is None or auto) and transition_merges is None):
         raise UserError("these rules find the transition themselves (interleave=True): leave it out, or pass 'auto'")
-    if transition == AUTO:
+    if auto:
         if transition_merges is not None:
             raise UserError(_EITHER)
         if rules.atoms != "pretokens":
             raise UserError(f"interleave=True {NO_AUTO}")
-    return rules.interleave or transition == AUTO
+    return rules.interleave or auto
 
 
 def times_applied(ranks: npt.ArrayLike, token_counts: npt.ArrayLike) -> npt.NDArray[np.int64]:

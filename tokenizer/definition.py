@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tokenizer import _native
 from tokenizer.alphabet import ALPHABET
-from tokenizer.errors import UserError, check_strings, check_whole, quoted
+from tokenizer.errors import UserError, check_choice, check_strings, check_whole, quoted
 from tokenizer.patterns import Pattern
 from tokenizer.preparation import NOTHING, Preparation
 from tokenizer.spelling import NO_TOKEN, spell
@@ -74,8 +74,7 @@ class Definition:
         if unknown := self.preparation.late - set(named):
             raise UserError(f"{quoted(min(unknown))} is to be found in normalized text, but it is not a token")
         self._set("vocab", spell(self.byte_ids, self.merge_ids, self.unmerged, named))
-        if self.mode not in ("one-pass", "two-pass"):
-            raise UserError(f"mode is {quoted(self.mode)}; it is one of: one-pass, two-pass")
+        check_choice("mode", self.mode, ("one-pass", "two-pass"))
         if not 0 <= self.n_phase1_merges <= len(self.merge_ids):
             raise UserError(f"{self.n_phase1_merges} phase-1 merges do not fit {len(self.merge_ids)} merges")
         if self.fence is None and self.n_phase1_merges < len(self.merge_ids):
@@ -137,8 +136,7 @@ class Definition:
         if len(wrong):
             first = int(wrong[0])
             raise UserError(f"merge {first} joins the ranks {ranks[first].tolist()}, one of which does not exist")
-        if special_layout not in SPECIAL_LAYOUTS:
-            raise UserError(f"special_layout is {quoted(special_layout)}; it is one of: {', '.join(SPECIAL_LAYOUTS)}")
+        check_choice("special_layout", special_layout, SPECIAL_LAYOUTS)
         first_byte, first_merge, first_special = _first_ids(special_layout, n, n_specials)
         id_of_rank = np.concatenate(
             [np.frombuffer(ALPHABET, np.uint8).astype(np.int64) + first_byte, np.arange(n) + first_merge]

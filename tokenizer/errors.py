@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import operator
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import SupportsIndex
 
@@ -75,6 +75,17 @@ def check_whole(name: str, value: object, least: int, most: int | None = None) -
         raise UserError(f"{name}={quoted(value)} must be {kind}{span}")
 
 
+def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
+    """Reject an argument that is not one of the choices.
+
+    Raises:
+        UserError: the value is none of them.
+    """
+    if not isinstance(value, str | None) or value not in choices:
+        known = ", ".join(str(choice) for choice in choices if choice is not None)
+        raise UserError(f"{name}={quoted(value)}; it is one of: {known}")
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the known word closest to `word`, or an empty string if none is close."""
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
@@ -91,6 +102,6 @@ def check_strings(name: str, value: object) -> None:
     Raises:
         UserError: the value is not a collection of strings, or is one string.
     """
-    collection = isinstance(value, Collection) and not isinstance(value, str)
+    collection = isinstance(value, Collection) and not isinstance(value, str | bytes | bytearray)
     if not collection or not all(isinstance(string, str) for string in value):  # type: ignore[attr-defined]
         raise UserError(f"{name}={quoted(value)} is not a list of strings")

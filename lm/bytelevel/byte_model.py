@@ -29,7 +29,7 @@ import numpy as np
 from lm.bytelevel.path_tree import PathTree
 from lm.bytelevel.tokenization_paths import PathGroup, TokenizationPaths
 from lm.bytelevel.tree_reader import Cost, TreeReader
-from tokenizer.errors import UserError, quoted
+from tokenizer.errors import UserError, check_choice, quoted
 from tokenizer.interface import byte_level_bpe
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ class ByteModel:
     """
 
     def __init__(self, lm: LanguageModel, method: Method = "exact") -> None:
-        if method not in METHODS:
-            raise UserError(f"method={method!r}; it is one of: {', '.join(METHODS)}")
+        check_choice("method", method, METHODS)
         self.lm, self.method = lm, method
         self.paths = TokenizationPaths(byte_level_bpe(lm.tokenizer, "byte probabilities need"))
         self.cost = Cost()

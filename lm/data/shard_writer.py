@@ -138,7 +138,7 @@ class Writer:
 
     def _remove_scaffold(self) -> None:
         storage.disk.remove(self.folder / _SETTINGS, missing_ok=True)
-        storage.disk.remove_folder(self.folder / IN_ORDER, ignore_errors=True)
+        storage.disk.remove_folder(self.folder / IN_ORDER)
 
     def _finished(self) -> list[dict[str, Any]]:
         """Remove everything but the finished shards with these settings; return their records."""

@@ -17,7 +17,7 @@ import torch
 
 from lm.bytelevel.byte_model import ByteModel
 from lm.model.generation import SamplingConfig, generate, generate_from
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, check_choice
 
 try:
     from lm_eval.api.model import TemplateLM
@@ -67,8 +67,7 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
         lost_sample: int = 16,
     ) -> None:
         super().__init__()
-        if scoring not in SCORINGS:
-            raise UserError(f"scoring={scoring!r}; it is one of: {', '.join(SCORINGS)}")
+        check_choice("scoring", scoring, SCORINGS)
         self.lm, self.scoring = lm, scoring
         self.bytewise = ByteModel(lm)
         self.batch_tokens, self.batch_rows, self._lost_sample = batch_tokens, batch_rows, lost_sample

@@ -55,7 +55,7 @@ def test_rules_cannot_be_changed_in_place():
         ({"fence": "(open"}, "does not compile"),
         ({"atoms": "words"}, "atoms='words'; it is one of: tokens, pretokens"),
         ({"counting": "once"}, "counting='once'; it is one of: overlapping, non-overlapping"),
-        ({"tie_break": "random"}, "tie_break='random'; it is one of: None, lowest-ids, lexicographic-greatest"),
+        ({"tie_break": "random"}, "tie_break='random'; it is one of: lowest-ids, lexicographic-greatest"),
         ({"atoms": "pretokens"}, "atoms='pretokens' and phase1_fence='lifted' exclude each other"),
         ({"script_atoms": True}, "script_atoms=True and phase1_fence='lifted' exclude each other"),
         ({"interleave": True, "phase1_fence": "kept"}, "interleave=True and transition='auto' need atoms='pretokens'"),

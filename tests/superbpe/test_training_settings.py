@@ -148,7 +148,7 @@ def test_transitions_are_sizes_shares_or_merges(larger):
         ({"transition": float("nan")}, "transition=nan is neither"),
         ({"transition": float("inf")}, "transition=inf is neither"),
         ({"transition_merges": 744}, "the transition 1000 is outside the vocabulary"),
-        ({"transition_merges": -1}, "the transition 255 is outside the vocabulary"),
+        ({"transition_merges": -1}, "transition_merges=-1 must be from 0 to"),
         ({}, "pass the transition either as transition or as transition_merges"),
         ({"transition": 500, "transition_merges": 244}, "pass the transition either as"),
     ],

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
+from superbpe import train_superbpe
 from tests.properties import examples
 from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, UserError, count_pretokens, patterns, train_bpe
 
@@ -133,6 +134,11 @@ CALLS = {
     "from_ranks": (Tokenizer.from_ranks, ["merges", "pattern"], ["special_tokens"]),
     "count_pretokens": (count_pretokens, ["text", "pattern"], ["unit", "special_tokens", "threads", "memory_bytes"]),
     "train_bpe": (train_bpe, ["counts", "vocab_size"], ["special_tokens", "min_count", "max_token_bytes", "tie_break"]),
+    "train_superbpe": (
+        lambda vocab_size, **given: train_superbpe(TOKENIZER, ["a b a b"], vocab_size=vocab_size, **given),
+        ["vocab_size", "rules"],
+        ["transition", "transition_merges", "keep_ids", "tie_break", "threshold", "threads", "memory_bytes"],
+    ),
     "split": (patterns.split, ["text", "pattern"], []),
     "Batch": (Batch.from_texts, ["texts"], []),
 }

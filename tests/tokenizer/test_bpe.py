@@ -216,7 +216,7 @@ def test_layouts_of_special_tokens(layout, first_byte, first_merge, special, tra
         ids, ours = plain.encode_ordinary(text), tokenizer.encode_ordinary(text)
         assert spelled(tokenizer, ours) == spelled(plain, ids)
     np.testing.assert_array_equal(tokenizer.ranks(), plain.ranks())
-    with pytest.raises(UserError, match="special_layout is 'middle'; it is one of: last, first, after-bytes"):
+    with pytest.raises(UserError, match="special_layout='middle'; it is one of: last, first, after-bytes"):
         Tokenizer.from_ranks([], pattern=plain.pattern, special_layout="middle")
 
 
@@ -279,7 +279,7 @@ def test_the_identity_covers_what_decides_the_ids(trained):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"mode": "three-pass"}, "mode is 'three-pass'; it is one of: one-pass, two-pass"),
+        ({"mode": "three-pass"}, "mode='three-pass'; it is one of: one-pass, two-pass"),
         ({"mode": "two-pass"}, "a two-pass tokenizer needs a fence"),
         ({"n_phase1_merges": 1}, "a tokenizer with phase-2 merges needs a fence"),
         ({"n_phase1_merges": 3}, "3 phase-1 merges do not fit 2 merges"),

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from tokenizer import _native
 from tokenizer.corpus.rows import batch_records, read_parquet
-from tokenizer.errors import UserError, quoted, shortened
+from tokenizer.errors import UserError, check_choice, quoted, shortened
 from tokenizer.files import check_file, is_file
 
 Split = Literal["train", "heldout", "all"]
@@ -126,12 +126,10 @@ class CorpusConfig:
                 "heldout_near_duplicates=true has no effect on held-out files (heldout_paths, or the embedded corpus); "
                 "set it to false"
             )
-        if self.on_invalid_utf8 not in ("error", "replace"):
-            raise UserError(f"on_invalid_utf8={self.on_invalid_utf8!r}; it is one of: error, replace")
+        check_choice("on_invalid_utf8", self.on_invalid_utf8, ("error", "replace"))
         if (self.score_field is None) != (self.min_score is None):
             raise UserError("score_field and min_score go together; give both or neither")
-        if self.format not in (None, "txt", "jsonl", "parquet"):
-            raise UserError(f"format={self.format!r}; it is one of: txt, jsonl, parquet")
+        check_choice("format", self.format, (None, "txt", "jsonl", "parquet"))
 
 
 _DEFAULTS = asdict(CorpusConfig())

@@ -55,6 +55,8 @@ def batches(
     Raises:
         UserError: the text is not of a kind that can be read.
     """
+    if not isinstance(field, str):
+        raise UserError(f"field={quoted(field)} is not the name of a field")
     config = CorpusConfig(field=field, batch_bytes=batch_bytes)
     return _batches(text, config, read)
 

@@ -12,7 +12,6 @@ from tokenizer.reference.dropout import Coin, coins, distribution, encode_with_d
 from tokenizer.reference.encoding import as_bytes, encode, merge_by_rank, ranks_of
 from tokenizer.reference.fast import train_fast, train_words_fast
 from tokenizer.reference.naive import (
-    TIE_BREAKS,
     Accept,
     Merge,
     Pair,
@@ -28,6 +27,7 @@ from tokenizer.reference.naive import (
 )
 from tokenizer.reference.text import boundaries, count_pretokens, cut_at_special, cut_into_units, split
 from tokenizer.reference.two_pass import byte_positions, encode_two_pass, open_runs
+from tokenizer.train.bpe import TIE_BREAKS
 
 __all__ = [
     "TIE_BREAKS",

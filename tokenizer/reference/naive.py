@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from tokenizer.spelling import longest_token
+from tokenizer.train.bpe import TIE_BREAKS
 
 Pair = tuple[bytes, bytes]
 Word = tuple[bytes, ...]
@@ -22,8 +23,6 @@ Merge = tuple[bytes, bytes, int]
 """Left token, right token, and the pair's count when it was merged."""
 Accept = Callable[[bytes, bytes, int], bool]
 """Whether a pair (left token, right token, count) may be merged."""
-
-TIE_BREAKS = ("lowest-ids", "lexicographic-greatest", "lexicographic-smallest")
 
 
 def byte_alphabet() -> list[bytes]:

@@ -18,13 +18,17 @@ from tokenizer import _native, patterns
 from tokenizer.alphabet import ALPHABET
 from tokenizer.corpus.texts import Text
 from tokenizer.definition import Definition
-from tokenizer.errors import UserError, check_whole, quoted
+from tokenizer.errors import UserError, check_choice, check_whole, quoted
 from tokenizer.progress import Progress, Throttle
 from tokenizer.special import check_special_tokens
 from tokenizer.spelling import LONGEST_TOKEN, longest_token
 from tokenizer.tokenizer import Tokenizer
 from tokenizer.train.checkpoint import Checkpoint, Merges
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS, Counting, PretokenCounts, count_pretokens
+
+TIE_BREAKS = ("lowest-ids", "lexicographic-greatest", "lexicographic-smallest")
+MOST_TOKENS = 2**32
+"""Upper limit of a vocabulary's size: ids are 32-bit numbers."""
 
 
 def train_bpe(
@@ -81,7 +85,8 @@ def train_bpe(
     for name, value in (("min_count", min_count), ("max_token_bytes", max_token_bytes)):
         if value is not None:
             check_whole(name, value, 0, 2**63 - 1)
-    check_whole("vocab_size", vocab_size, 1)
+    check_whole("vocab_size", vocab_size, 1, MOST_TOKENS)
+    check_choice("tie_break", tie_break, TIE_BREAKS)
     if start is None:
         n_merges = merges_that_fit(vocab_size, special_tokens)
     else:

@@ -19,7 +19,7 @@ from tokenizer.corpus.corpus import Corpus
 from tokenizer.corpus.rows import parquet_errors
 from tokenizer.corpus.texts import Text
 from tokenizer.durable import is_damage, replacing
-from tokenizer.errors import UserError, check_whole, quoted
+from tokenizer.errors import UserError, check_choice, check_whole, quoted
 from tokenizer.files import check_file, temporary_folder
 from tokenizer.patterns import Pattern
 from tokenizer.progress import Progress, Throttle, thread_count
@@ -232,8 +232,7 @@ def count_pretokens(
     n_threads = thread_count(threads)
     if memory_bytes is not None:
         check_whole("memory_bytes", memory_bytes, 1)
-    if not isinstance(unit, str):
-        raise UserError(f"unit is {quoted(unit)}; it is one of: document, line")
+    check_choice("unit", unit, ("document", "line"))
     with temporary_folder(spill_folder) as folder:
         counter = _native.PretokenCounter(
             resolved.regex,

@@ -20,10 +20,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def finished(folder: Path) -> dict[Path, tuple[int, int]]:
-    """Identity and time of each file of tokens that has its record."""
+    """Identity and time of each file of tokens that is there with its record."""
     records = folder.rglob("tokens-*.json") if folder.exists() else ()
     files = [record.with_suffix(".bin") for record in records]
-    return {file: (file.stat().st_ino, file.stat().st_mtime_ns) for file in files}
+    return {file: (file.stat().st_ino, file.stat().st_mtime_ns) for file in files if file.exists()}
 
 
 def write(folder: Path, config: ShardConfig) -> None:
