@@ -103,9 +103,7 @@ def _table(group: list[Item], labels: Mapping[str, Sequence[str]]) -> Table:
     for item in group:
         memory = None if item.manifest is None else item.manifest.peak_memory_bytes
         table.add_row(
-            Text(
-                "\n  ".join([item.name, *_used_by(item, labels), *(f"needs {name}" for name in item.needs)])
-            ),  # one per line, so that names fit any terminal
+            Text("\n  ".join(_origin(item, labels))),  # one per line, so that names fit any terminal
             "" if item.seconds is None else duration(item.seconds),
             f"{si(item.n_bytes)}B",
             "" if memory is None else f"{si(memory)}B",
@@ -114,9 +112,10 @@ def _table(group: list[Item], labels: Mapping[str, Sequence[str]]) -> Table:
     return table
 
 
-def _used_by(item: Item, labels: Mapping[str, Sequence[str]]) -> list[str]:
-    names = labels.get(item.name, [])
-    return [f"of {', '.join(names)}"] if names else []
+def _origin(item: Item, labels: Mapping[str, Sequence[str]]) -> list[str]:
+    """Name of an artifact, the arms that used it, and its inputs."""
+    used = [f"of {', '.join(labels[item.name])}"] if item.name in labels else []
+    return [item.name, *used, *(f"needs {name}" for name in item.needs)]
 
 
 def state(item: Item) -> str:

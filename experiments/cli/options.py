@@ -123,9 +123,8 @@ def labels_of(sources: Sequence[str]) -> list[str]:
     """Names of tokenizers, told apart by a short hash for artifacts and by the parent's name for other folders."""
     labels = {source: label_of(source) for source in sources}
     names = list(labels.values())
-    return [
-        _told_apart(Path(each), labels[each]) if names.count(labels[each]) > 1 else labels[each] for each in sources
-    ]
+    repeated = {name for name in names if names.count(name) > 1}
+    return [_told_apart(Path(each), labels[each]) if labels[each] in repeated else labels[each] for each in sources]
 
 
 def _told_apart(path: Path, label: str) -> str:
