@@ -188,7 +188,7 @@ fn merges_across_characters_equal_plain_merging() {
     const CHARACTERS: [&str; 12] = ["の", "は", "を", "漢", "字", "д", "е", "ж", "a", "é", "🦊", "🦋"];
     let mut random = Random(17);
     let (mut seams, mut from_characters) = (0, 0);
-    for case in 0..400 {
+    for case in 0..500 {
         let most = 2 + random.below(5);
         let letters: Vec<&str> = (0..most).map(|_| CHARACTERS[random.below(CHARACTERS.len())]).collect();
         let text = |random: &mut Random, n: usize| -> Vec<u8> {
@@ -211,8 +211,12 @@ fn merges_across_characters_equal_plain_merging() {
         let texts: Vec<Vec<u8>> = (0..12)
             .map(|i| {
                 let n = 1 + random.below(40);
-                let text = text(&mut random, n);
+                let mut text = text(&mut random, n);
                 let start = if i % 4 == 0 { random.below(text.len()) } else { 0 }; // may be inside a character
+                for _ in 0..if i % 4 == 1 { 5 } else { 0 } {
+                    let (a, b) = (random.below(text.len()), random.below(text.len()));
+                    text.swap(a, b); // not UTF-8
+                }
                 text[start..].to_vec()
             })
             .collect();

@@ -61,7 +61,7 @@ impl Characters {
             }
             let (Some(&last), Some(&first)) = (left.last(), right.first()) else { continue };
             let parts = left.iter().all(|&byte| is_continuation(byte)) || right.len() < character_length(first);
-            if parts && !is_continuation(first) {
+            if parts {
                 let lowest = &mut crossing[byte_pair(last, first)];
                 *lowest = rank.min(*lowest);
             }
