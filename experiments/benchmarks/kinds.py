@@ -117,7 +117,7 @@ def show(title: str, found: dict[str, Measured], options: argparse.Namespace) ->
     """Print a tokenizer's table; return whether our ids equal HF's."""
     table = Table(
         title=title,
-        caption="MB per CPU second on one core, new text: ours / the fastest other encoder with the ids of HF, and the ratio; "
+        caption="MB per CPU second on one core, new text: ours / the fastest other encoder with the ids of HF, ratio; "
         f"batch: one call for all documents; each: one call per document; short: {options.length} bytes; medians of "
         f"{options.rounds}",
     )
@@ -145,7 +145,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     )
     options.add_argument("--kinds", nargs="+", help="kinds to encode (default: all)")
     encode.add_tokenizers(options, ["gpt2", "llama3", "superwords"])
-    options.set_defaults(max_bytes=2_000_000, length=300)
+    options.set_defaults(max_bytes=2_000_000, length=300, slow_bytes=500_000)
     return common.parse_peers(options, argv)
 
 

@@ -19,6 +19,7 @@ def test_no_document_is_both_trained_on_and_encoded() -> None:
     assert (training["prose"], encoded["prose"]) == (["same"], [])
 
 
+@pytest.mark.slow
 def test_every_kind_has_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = tmp_path / "texts.jsonl"
     words = {"zh": "漢字", "c": "int"}
