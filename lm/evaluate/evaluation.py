@@ -41,17 +41,19 @@ def evaluate(
     config: EvalConfig,
     *,
     groups: Mapping[str, Grouping] | None = None,
+    precision: str = "auto",
     distributed: bool = False,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Score every document of `shards`.
 
     Args:
-        model: Anything with a `Transformer`'s forward, vocab_size, context_tokens and tokenizer_sha256.
+        model: Anything with a `Transformer`'s hidden, head, vocab_size, context_tokens and tokenizer_sha256.
         shards: The held-out documents.
         token_byte_lengths: int[vocab_size], raw bytes of each token, `Tokenizer.token_byte_lengths()`.
         config: Windows and intervals.
         groups: Groupings of the documents by name (`source`, `script`), for results per group.
+        precision: Precision of matrix products on CUDA, as in `TrainConfig`; CPUs compute in fp32.
         distributed: All processes of `torch.distributed` call this with the same arguments and share the documents.
             Each gets the whole result, which equals that of one process to the last bit on equal hardware.
         progress: Called after every group of documents with ("evaluate", documents done, documents).
@@ -75,6 +77,7 @@ def evaluate(
         plan,
         batch_tokens=config.batch_tokens,
         min_context_bytes=config.min_context_bytes,
+        precision=precision,
         distributed=distributed,
         progress=progress,
     )

@@ -6,6 +6,7 @@ import functools
 import time
 
 import torch
+from torch import Tensor
 
 from tokenizer.errors import UserError
 
@@ -33,6 +34,11 @@ def resolve_device(name: str, local_rank: int | None = None) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(f"device={name!r}, but Torch finds {torch.cuda.device_count()} CUDA devices; use device=auto")
     return device
+
+
+def upload(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor from the host to a device, which does not wait for earlier work of the device."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def arithmetic(precision: str, compiled: bool | str, device: torch.device) -> dict[str, str | bool]:

@@ -85,6 +85,10 @@ class Transformer(nn.Module):
         hidden = self.hidden(ids, cache=cache, documents=documents)
         if keep is not None:
             hidden = hidden[keep]
+        return self.head(hidden)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Logits of hidden states, float[..., hidden_size], and of padding ids, which are at -inf."""
         return F.linear(hidden, self.lm_head.weight, self.padding)
 
     def hidden(self, ids: Tensor, *, cache: KVCache | None = None, documents: Tensor | Packing | None = None) -> Tensor:
