@@ -22,6 +22,7 @@ from lm.evaluate.comparison import Comparison, Verdict, aggregate, compare, comp
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.scoring import score_documents
 from lm.evaluate.windows import plan_windows
+from lm.model.device import memory_advice
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -70,17 +71,18 @@ def evaluate(
         min_context_bytes=config.min_context_bytes,
         context_tokens=model.context_tokens,
     )
-    scores = score_documents(
-        model,
-        shards,
-        lengths,
-        plan,
-        batch_tokens=config.batch_tokens,
-        min_context_bytes=config.min_context_bytes,
-        precision=precision,
-        distributed=distributed,
-        progress=progress,
-    )
+    with memory_advice(f"in evaluation; lower eval.batch_tokens ({config.batch_tokens})"):
+        scores = score_documents(
+            model,
+            shards,
+            lengths,
+            plan,
+            batch_tokens=config.batch_tokens,
+            min_context_bytes=config.min_context_bytes,
+            precision=precision,
+            distributed=distributed,
+            progress=progress,
+        )
     limited, short, context_sum, forward, padded = (int(total) for total in scores.totals)
     return Evaluation(
         config=config,

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
-def orthogonalize(matrices: Tensor, steps: int = 5) -> Tensor:
+def orthogonalize(matrices: Tensor, steps: int = 5, dtype: torch.dtype | None = None) -> Tensor:
     """Replace the singular values of each matrix by values near 1 with Newton-Schulz iterations.
-
-    Computes in bf16 on CUDA and in fp32 elsewhere, since CPUs without fast bf16 take over ten times as long.
 
     Args:
         matrices: float[matrices, rows, columns].
         steps: Number of iterations.
+        dtype: Precision; None for bf16 on CUDA and fp32 elsewhere, since CPUs without fast bf16 take over ten times as
+            long.
     """
     a, b, c = QUINTIC
-    x = matrices.to(torch.bfloat16 if matrices.is_cuda else torch.float32)
+    x = matrices.to(dtype or (torch.bfloat16 if matrices.is_cuda else torch.float32))
     tall = x.shape[1] > x.shape[2]
     wide = x.mT if tall else x
     wide = wide / torch.linalg.vector_norm(wide, dim=(1, 2), keepdim=True).clamp(min=1e-7)

@@ -158,6 +158,16 @@ class Trainer:
             )
 
     @property
+    def memory_advice(self) -> str:
+        """What to do if the GPU's memory does not suffice."""
+        each = self.config.batch_size // self.world.size
+        rows = min(each, self.config.microbatch_size or each)
+        advice = f"with {rows} row{'s' * (rows > 1)} of {self.context_tokens} tokens at a time; lower "
+        if rows > 1:
+            return f"{advice}lm.train.microbatch_size, for instance to {rows // 2}"
+        return f"{advice}lm.train.context_bytes or lm.model.n_layers"
+
+    @property
     def epochs(self) -> float:
         """How often the whole run reads the shards."""
         return self.config.steps * self.tokens_per_step / self.shards.n_tokens

@@ -12,6 +12,7 @@ from torch.nn.attention import flex_attention
 from lm.model import packing
 from lm.model import transformer as model_module
 from lm.model.transformer import ModelConfig, Transformer
+from tests.lm.synchronization import Waits
 from tokenizer.errors import UserError
 
 SMALL = ModelConfig(n_layers=2, hidden_size=64, head_dim=16, vocab_multiple=64)
@@ -146,7 +147,9 @@ def test_blocks_of_documents_equal_those_of_the_mask(seq_len):
     """The kernel that reads them runs on CUDA only; `create_block_mask` evaluates the mask for all pairs."""
     generator = torch.Generator().manual_seed(5)
     documents = (torch.rand(3, seq_len, generator=generator) < 0.01).cumsum(1)
-    blocks = packing.document_blocks(documents)
+    with Waits() as waits:
+        blocks = packing.document_blocks(documents)
+    assert waits.count == 0
     expected = flex_attention.create_block_mask(blocks.mask_mod, 3, None, seq_len, seq_len, device="cpu")
     for name in ("kv", "full_kv", "q", "full_q"):
         count, indices = getattr(blocks, f"{name}_num_blocks"), getattr(blocks, f"{name}_indices")

@@ -209,17 +209,6 @@ def test_unknown_devices(make_shards, tmp_path, device, message):
         run(make_shards(), tmp_path / "run", dataclasses.replace(CONFIG, device=device))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_cuda_trains_and_resumes(make_shards, corpus, tmp_path):
-    shards = make_shards(corpus)
-    config = dataclasses.replace(CONFIG, device="cuda", train_bytes=40 * 256)
-    _, before = run(shards, tmp_path / "run", config, stop_at=20)
-    summary, after = run(shards, tmp_path / "run", config)
-    assert [e["step"] for e in before + after] == list(range(1, 41))
-    assert after[-1]["loss"] < 0.8 * before[0]["loss"]
-    assert summary.device.startswith("cuda")
-
-
 def test_document_masks_change_what_is_learned(make_shards, corpus, tmp_path):
     shards = make_shards(corpus)
     _, plain = run(shards, tmp_path / "plain")
