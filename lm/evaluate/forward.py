@@ -91,17 +91,20 @@ class Forward:
         if self._table is not None:
             rows = max(1, _LOGITS // len(self._table))
             parts = zip(torch.split(hidden.to(self._table.dtype), rows), torch.split(targets, rows), strict=True)
-            return torch.cat([self._nats(part, self._table, self._model.padding, ids) for part, ids in parts])
+            return torch.cat([self._nats(_product(part, self._table), self._model.padding, ids) for part, ids in parts])
         nats = fast_nats(self._model.head(hidden).float(), targets)
         return F.cross_entropy(self._model.head(hidden).float(), targets, reduction="none") if nats is None else nats
 
 
-def _nats(hidden: Tensor, table: Tensor, padding: Tensor | None, targets: Tensor) -> Tensor:
-    """Cross-entropy for `torch.compile`, which fuses what follows the product."""
+def _product(hidden: Tensor, table: Tensor) -> Tensor:
+    """Logits in fp32, also of bf16 factors."""
     if hidden.is_cuda and hidden.dtype == torch.bfloat16:
-        logits = torch.mm(hidden, table.T, out_dtype=torch.float32)
-    else:
-        logits = hidden.float() @ table.T.float()
+        return torch.mm(hidden, table.T, out_dtype=torch.float32)
+    return hidden.float() @ table.T.float()
+
+
+def _nats(logits: Tensor, padding: Tensor | None, targets: Tensor) -> Tensor:
+    """Cross-entropy, for `torch.compile`: `fast_nats` would wait for the device."""
     logits = logits if padding is None else logits + padding
     return logits.logsumexp(1) - logits.gather(1, targets[:, None])[:, 0]
 

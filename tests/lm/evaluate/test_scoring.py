@@ -160,7 +160,7 @@ def like_a_gpu(monkeypatch):
 
     def use(**options):
         monkeypatch.setattr(
-            scoring, "Forward", lambda *args, **_: Forward(*args, on_gpu=True, backend="aot_eager", **options)
+            scoring, "Forward", lambda *args, **_: Forward(*args, on_gpu=True, backend="eager", **options)
         )
 
     return use
