@@ -400,6 +400,7 @@ def evaluation(run: Run) -> Iterator[Row]:
     """Evaluation beside the plain forward pass, by depth and batch; then byte probabilities."""
     context, sizes = (32, (128,)) if run.toy else (1024, (8192, 32_768, 131_072))
     for case in TOYS[1:] if run.toy else FIRST[::-1]:
+        torch.compiler.reset()  # Torch keeps a limited number of graphs
         shards = SyntheticShards(case.vocabulary, 1 << (12 if run.toy else 22), 20 if run.toy else 600)
         config = ModelConfig(n_layers=case.depth, hidden_size=32 if run.toy else 0, head_dim=16 if run.toy else 64)
         model = Transformer(config, case.vocabulary, context)

@@ -56,7 +56,6 @@ class Forward:
         self._nats = _nats
         self._table: Tensor | None = None
         if on_gpu:
-            torch.compiler.reset()  # Torch keeps a limited number of graphs
             self._hidden = torch.compile(model.hidden, dynamic=True, backend=backend)
             self._nats = torch.compile(_nats, dynamic=True, backend=backend)
             weight = model.lm_head.weight.detach()
