@@ -64,7 +64,8 @@ class TrainConfig:
         precision: Precision of matrix products: "fp32", "bf16", "auto" (bf16 on CUDA, fp32 elsewhere) or "probe" (like
             "auto", but also bf16 on a CPU on which it is measured to be faster; avoid it in sweeps over several
             machines).
-        compile: Whether `torch.compile` fuses the layers: True, False or "auto" (on CUDA). It changes rounding.
+        compile: Whether `torch.compile` fuses the layers and the loss: True, False or "auto" (on CUDA). It changes
+            rounding. What cannot be compiled is an error: a run whose summary says `compile` was compiled as a whole.
         threads: CPU threads of Torch; None keeps the current number.
         checkpoint_seconds: Seconds between checkpoints.
         log_every: Steps between log entries.

@@ -29,9 +29,12 @@ class Table(torch.nn.Module):
         self.context_tokens = context_tokens
         self.tokenizer_sha256 = sha256
 
-    def padded_logits(self, ids, keep):
+    def hidden(self, ids):
         assert ids.shape[1] <= self.context_tokens
-        return self.table[ids][keep]
+        return ids[..., None]
+
+    def head(self, hidden):
+        return self.table[hidden[:, 0]]
 
 
 def uniform(vocab_size):
