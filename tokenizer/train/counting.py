@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tokenizer import _native, patterns, storage
 from tokenizer.corpus import texts
 from tokenizer.corpus.corpus import Corpus
+from tokenizer.corpus.remote import is_remote
 from tokenizer.corpus.rows import parquet_errors
 from tokenizer.corpus.texts import Text
 from tokenizer.durable import is_damage, replacing
@@ -284,7 +285,7 @@ def weighted(entry: str, what: str) -> tuple[str, int]:
         UserError: the weight is not a positive integer.
     """
     path, _, weight = entry.rpartition(":")
-    if not path or Path(entry).exists():
+    if not path or Path(entry).exists() or (is_remote(entry) and not weight.isdigit()):
         path, weight = entry, "1"
     if not weight.isdigit() or int(weight) < 1:
         raise UserError(f"{what} has {quoted(entry)}, whose weight is not a positive integer; write PATH or PATH:3")

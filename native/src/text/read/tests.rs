@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use super::input::Input;
 use super::reader::Reader;
 use super::settings::{Format, Settings};
 use crate::text::filter::{Filter, Split};
@@ -11,6 +12,7 @@ pub fn settings() -> Settings {
         score_field: None,
         min_score: 0.0,
         replace_invalid: false,
+        skip_damaged: false,
         batch_bytes: 16,
         limit: 1 << 30,
         skip_above: None,
@@ -39,7 +41,8 @@ fn documents(content: &[u8], name: &str, settings: Settings, mut filter: Filter)
     std::fs::write(&path, content).unwrap();
     let format = if name.contains("jsonl") { Format::JsonLines } else { Format::Text };
     let mut texts = Vec::new();
-    let batches: Vec<_> = Reader::start(vec![(path.clone(), format)], settings, 1, true).unwrap().collect();
+    let batches: Vec<_> =
+        Reader::start(vec![Input { path: path.clone(), format, feed: None }], settings, 1, true).unwrap().collect();
     std::fs::remove_file(path).unwrap();
     for batch in batches {
         let (batch, _) = filter.apply(&Arc::new(batch?));
