@@ -25,6 +25,7 @@ from experiments.cli import presets, renamed
 from experiments.cli.sizes import with_sizes
 from experiments.cli.validate import validate
 from experiments.config import ArmConfig, BpeConfig, Config, PatternConfig, SuperbpeConfig, build, schema
+from tokenizer.corpus.remote import without_credentials
 from tokenizer.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -70,6 +71,12 @@ def to_config(cfg: DictConfig, overrides: Sequence[str]) -> Config:
         raise _explained(error) from None
     assert isinstance(values, dict)
     values.pop("hydra", None)
+    for text in overrides:
+        if without_credentials(text) != text:
+            raise UserError(
+                f"{without_credentials(text)} has a password or a query in a URL, which would be stored with the run; "
+                "put the URL in an environment variable: corpus.paths=['${oc.env:NAME}']"
+            )
     override_presets(values, {text.partition("=")[0].lstrip("+") for text in overrides})  # type: ignore[arg-type]
     config = build(Config, values)  # type: ignore[arg-type]
     validate(config)
