@@ -71,12 +71,6 @@ def to_config(cfg: DictConfig, overrides: Sequence[str]) -> Config:
         raise _explained(error) from None
     assert isinstance(values, dict)
     values.pop("hydra", None)
-    for text in overrides:
-        if without_credentials(text) != text:
-            raise UserError(
-                f"{without_credentials(text)} has a password or a query in a URL, which would be stored with the run; "
-                "put the URL in an environment variable: corpus.paths=['${oc.env:NAME}']"
-            )
     override_presets(values, {text.partition("=")[0].lstrip("+") for text in overrides})  # type: ignore[arg-type]
     config = build(Config, values)  # type: ignore[arg-type]
     validate(config)
@@ -124,6 +118,12 @@ def check(
     Raises:
         UserError: If a key, a group or a value is wrong.
     """
+    for text in overrides:
+        if without_credentials(text) != text:
+            raise UserError(
+                f"{without_credentials(text)} has a password or a query in a URL, which would be stored with the run; "
+                "put the URL in an environment variable: corpus.paths=['${oc.env:NAME}']"
+            )
     overrides, _ = current_names(overrides)
     with initialize_config_module("configs", version_base="1.3"):
         loader = _loader()

@@ -1,16 +1,23 @@
-"""A loopback server of objects that speaks enough of S3, GCS, the hub's API and plain HTTP, with faults on request."""
+"""A loopback server of objects that speaks enough of S3, GCS, the hub's API and plain HTTP, with faults on request.
+
+`python -m tests.tokenizer.corpus.endpoint FOLDER` serves the files of a folder as s3://bucket/.
+"""
 
 import hashlib
 import json
 import re
+import sys
 import threading
 import time
 from collections import Counter, deque
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 COMMIT = "c" * 40
+SECRETS = ("AKIDSECRET", "verysecret", "X-Amz-Signature=signed", "hf_token", "me:pw")
 
 
 class Endpoint(ThreadingHTTPServer):
@@ -192,5 +199,13 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
 
+@cache
 def _tag(content):
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+if __name__ == "__main__":
+    endpoint = Endpoint()
+    endpoint.objects = {f"bucket/{path.name}": path.read_bytes() for path in Path(sys.argv[1]).iterdir()}
+    print(endpoint.url, flush=True)
+    threading.Event().wait()

@@ -9,36 +9,12 @@ import threading
 import pytest
 
 from tests.tokenizer.corpus.corpora import write_jsonl, write_parquet
-from tests.tokenizer.corpus.endpoint import COMMIT, Endpoint
+from tests.tokenizer.corpus.endpoint import COMMIT, SECRETS
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens
-from tokenizer.corpus import remote, remote_arrow
+from tokenizer.corpus import remote
 
-SECRETS = ("AKIDSECRET", "verysecret", "X-Amz-Signature=signed", "hf_token", "me:pw")
 NAMES = ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst", "d.txt", "e.parquet", "f.jsonl"]
 KINDS = ["s3://bucket/data/{}", "{endpoint}/bucket/data/{}", "hf://datasets/org/name/data/{}"]
-
-
-@pytest.fixture
-def endpoint(monkeypatch):
-    server = Endpoint()
-    for name, value in {
-        "AWS_ENDPOINT_URL": server.url,
-        "AWS_ACCESS_KEY_ID": "AKIDSECRET",
-        "AWS_SECRET_ACCESS_KEY": "verysecret",
-        "AWS_REGION": "us-east-1",
-        "HF_ENDPOINT": server.url,
-        "HF_TOKEN": "hf_token",
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(remote, "FIRST_DELAY", 0.001)
-    monkeypatch.setattr(remote, "BLOCK_BYTES", 1 << 12)
-    for cached in (remote_arrow._system, remote._store):
-        cached.cache_clear()
-    yield server
-    for cached in (remote_arrow._system, remote._store):
-        cached.cache_clear()
-    server.close()
 
 
 @pytest.fixture
