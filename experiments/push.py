@@ -49,7 +49,9 @@ def _run(arguments: argparse.Namespace) -> None:
         arguments.repository,
         to=arguments.to,
         license=arguments.license,
-        trained_on=[] if corpus is None else list(filter(None, [corpus.config.dataset, *corpus.config.paths])),
+        trained_on=[]
+        if corpus is None
+        else list(filter(None, [corpus.config.dataset, *map(shown, corpus.config.paths)])),
         measured=measured,
         private=arguments.private,
     )

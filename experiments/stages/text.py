@@ -112,7 +112,7 @@ def _check_size(budget: BudgetConfig, corpus: Corpus, *, trains: bool) -> None:
     """Raise a UserError if the files are empty, or too small for the budget, before any of them is read."""
     sizes = corpus.sizes()
     if sizes and not any(sizes):
-        raise UserError(f"the corpus is empty: every file of {corpus.config.paths} has 0 bytes")
+        raise UserError(f"the corpus is empty: every file of {list(map(shown, corpus.config.paths))} has 0 bytes")
     # Text is at most as long as its file, unless that is compressed.
     plain = all(path.suffix in (".txt", ".text", ".jsonl", ".ndjson", ".json") for path, _ in corpus.files)
     if sizes and plain and trains and budget.train_flops is None:

@@ -162,7 +162,7 @@ class Corpus:
         self.config = config
         paths: Any = config.paths
         if isinstance(paths, str):
-            raise UserError(f"paths={paths!r} is one string; paths is a list: [{paths!r}]")
+            raise UserError(f"paths={shown(paths)!r} is one string; paths is a list: [{shown(paths)!r}]")
         if bool(config.paths) == bool(config.dataset):
             raise UserError(
                 "a corpus needs either paths or a dataset; set corpus.paths=[FILE,...] or corpus.dataset=NAME"
@@ -235,7 +235,7 @@ class Corpus:
         read = partial(
             _read, self.skipped, config=config, readers=readers, in_order=in_order, parts=parts, skip_long=True
         )
-        explicit = bool(config.heldout_paths)
+        explicit, where = bool(config.heldout_paths), config.dataset or list(map(shown, config.paths))
         keep = self.filter(split)
         source = _ahead(self._dataset()) if config.dataset else read(self.files)
         if explicit and split != "train":
@@ -252,22 +252,22 @@ class Corpus:
                 break
         self.check_unchanged()
         if not found:
-            raise UserError(f"the corpus is empty: {config.dataset or config.paths} contains no documents")
+            raise UserError(f"the corpus is empty: {where} contains no documents")
         if empty and split == "heldout" and config.heldout_sample < 1:
             raise UserError(
                 f"heldout_sample={config.heldout_sample:g} leaves no held-out document of "
-                f"{config.heldout_paths or config.dataset or config.paths}; raise corpus.heldout_sample"
+                f"{list(map(shown, config.heldout_paths)) or where}; raise corpus.heldout_sample"
             )
         if empty and split == "heldout" and not explicit:
             raise UserError(
-                f"no document of {config.dataset or config.paths} is held out: heldout_fraction="
+                f"no document of {where} is held out: heldout_fraction="
                 f"{config.heldout_fraction:g} chooses documents by a hash, and may choose none of only a few. "
                 "A .txt file is one document unless corpus.separator is set to the string between documents, for "
                 "example 'corpus.separator=\"\\n\\n\"'; or set corpus.heldout_paths to files of held-out text"
             )
         if empty:
             raise UserError(
-                f"the corpus is empty: no document of {config.dataset or config.paths} is left for the {split} split "
+                f"the corpus is empty: no document of {where} is left for the {split} split "
                 "(see min_document_bytes, max_document_bytes, min_score, sample and heldout_fraction; a .txt file is "
                 "one document unless corpus.separator is set to the string between documents)"
             )

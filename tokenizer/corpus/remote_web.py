@@ -50,12 +50,8 @@ class HubStore:
 
     @cached_property
     def _system(self) -> Any:
-        try:
-            from huggingface_hub import HfFileSystem
-        except ImportError:
-            raise UserError(
-                "hf:// files require the package huggingface_hub; install it with: pip install 'superbpe-framework[hf]'"
-            ) from None
+        from huggingface_hub import HfFileSystem
+
         return HfFileSystem(endpoint=os.environ.get("HF_ENDPOINT"))
 
     def find(self, url: str) -> Iterator[str]:

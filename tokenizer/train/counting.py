@@ -276,6 +276,8 @@ def weighted(entry: str, what: str) -> tuple[str, int]:
 
     >>> weighted("web.parquet:3", "bpe.counts"), weighted("web.parquet", "bpe.counts")
     (('web.parquet', 3), ('web.parquet', 1))
+    >>> weighted("s3://bucket/web.parquet:3", "bpe.counts"), weighted("s3://bucket/web.parquet", "bpe.counts")
+    (('s3://bucket/web.parquet', 3), ('s3://bucket/web.parquet', 1))
 
     Args:
         entry: PATH or PATH:WEIGHT.

@@ -12,6 +12,7 @@ from tests.tokenizer.corpus.corpora import write_jsonl, write_parquet
 from tests.tokenizer.corpus.endpoint import COMMIT, SECRETS
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens
 from tokenizer.corpus import remote
+from tokenizer.train.counting import weighted
 
 NAMES = ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst", "d.txt", "e.parquet", "f.jsonl"]
 KINDS = ["s3://bucket/data/{}", "{endpoint}/bucket/data/{}", "hf://datasets/org/name/data/{}"]
@@ -207,3 +208,21 @@ def test_empty_files_and_unknown_servers(endpoint, tmp_path, monkeypatch):
     monkeypatch.setattr(remote, "ATTEMPTS", 2)
     with pytest.raises(UserError, match=r"http://127.0.0.1:9/a.jsonl: cannot be read after 2 attempts"):
         Corpus(_paths("http://127.0.0.1:9/a.jsonl?X-Amz-Signature=signed"))
+
+
+def test_messages_about_an_empty_corpus_show_no_credentials(endpoint):
+    endpoint.objects["bucket/a.jsonl"] = b'{"text": ""}\n'
+    url = f"{endpoint.url}/bucket/a.jsonl?X-Amz-Signature=signed"
+    for use in (
+        lambda: list(Corpus(_paths(url)).batches()),
+        lambda: Corpus(CorpusConfig(paths=url)),
+        lambda: count_pretokens(url, "gpt2"),
+    ):
+        with pytest.raises(UserError, match=r"a\.jsonl") as error:
+            use()
+        assert "signed" not in str(error.value)
+
+
+def test_sources_of_phase_2_may_be_urls_with_weights():
+    assert weighted("s3://bucket/a.jsonl:3", "sources") == ("s3://bucket/a.jsonl", 3)
+    assert weighted("http://host:80/a.jsonl", "sources") == ("http://host:80/a.jsonl", 1)
