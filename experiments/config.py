@@ -21,8 +21,8 @@ from lm.train.config import TrainConfig
 from superbpe.rules import Rules
 from tokenizer.checksums import Verify
 from tokenizer.corpus.corpus import CorpusConfig
-from tokenizer.corpus.remote import shown
 from tokenizer.errors import UserError, did_you_mean
+from tokenizer.urls import shown
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

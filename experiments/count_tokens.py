@@ -9,8 +9,8 @@ from experiments.cli.console import Reporter, exit_code, finish
 from experiments.cli.options import Parser, open_text, report_skipped
 from experiments.encode import add_input, load
 from lm.data.sharding import reading_threads
-from tokenizer.corpus.remote import shown
 from tokenizer.progress import Throttle
+from tokenizer.urls import shown
 
 
 def parser() -> Parser:

@@ -30,8 +30,8 @@ from tokenizer import (
     storage,
     train_bpe,
 )
-from tokenizer.corpus.remote import shown
 from tokenizer.train.counting import mix_counts, weighted
+from tokenizer.urls import shown
 
 
 def _corpora(arguments: argparse.Namespace) -> list[tuple[Corpus, int]]:

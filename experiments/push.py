@@ -9,8 +9,8 @@ from pathlib import Path
 from experiments.cli.console import Reporter, exit_code, finish
 from experiments.cli.options import TEXT, Parser, add_text_settings, add_tokenizer, open_exact, open_text
 from experiments.fertility.training_text import recorded
-from tokenizer.corpus.remote import shown
 from tokenizer.external.push import Measured, push
+from tokenizer.urls import shown
 
 
 def parser() -> Parser:

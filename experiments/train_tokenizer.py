@@ -12,8 +12,8 @@ from experiments.cli.sizes import parse_count, parse_size
 from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.rules import TRANSITION
 from tokenizer import UserError, count_pretokens, train_bpe
-from tokenizer.corpus.remote import shown
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS
+from tokenizer.urls import shown
 
 
 def parser() -> Parser:

@@ -11,6 +11,7 @@ import argparse
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from rich.table import Table
@@ -44,7 +45,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args(argv)
-    ways = {
+    ways: dict[str, Callable[[], int]] = {
         "counting local files": lambda: counting(options.local, options.threads),
         "counting from the URL": lambda: counting(options.url, options.threads),
         "reading from the URL": lambda: reading(options.url),
@@ -64,7 +65,7 @@ def main(argv: list[str]) -> int:
     for name, each in seconds.items():
         table.add_row(name, f"{sizes[name] / 1e6:,.0f}", f"{min(each):.2f}", f"{sizes[name] / min(each) / 1e6:,.0f}")
     console.print(table)
-    near, far, _ = map(min, seconds.values())
+    near, far, _ = (min(each) for each in seconds.values())
     console.print(f"from the URL at {near / far:.0%} of the speed of local files")
     return 0
 

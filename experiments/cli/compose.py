@@ -25,8 +25,8 @@ from experiments.cli import presets, renamed
 from experiments.cli.sizes import with_sizes
 from experiments.cli.validate import validate
 from experiments.config import ArmConfig, BpeConfig, Config, PatternConfig, SuperbpeConfig, build, schema
-from tokenizer.corpus.remote import without_credentials
 from tokenizer.errors import UserError, did_you_mean
+from tokenizer.urls import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -25,9 +25,9 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.cli.signals import describe, stoppable
-from tokenizer.corpus.remote import without_credentials
 from tokenizer.errors import UserError
 from tokenizer.train.summary import summary
+from tokenizer.urls import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -19,10 +19,10 @@ from tokenizer._native import DocumentFilter
 from tokenizer.checksums import digest
 from tokenizer.corpus import embedded
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
-from tokenizer.corpus.remote import shown
 from tokenizer.errors import UserError
 from tokenizer.files import check_file
 from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts, weighted
+from tokenizer.urls import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

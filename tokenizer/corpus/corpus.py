@@ -22,11 +22,12 @@ from typing import Any, Literal
 
 from tokenizer import _native
 from tokenizer.corpus import remote
-from tokenizer.corpus.remote import File, RemoteFile, is_remote, shown
+from tokenizer.corpus.remote import File, RemoteFile
 from tokenizer.corpus.rows import batch_records, read_parquet
 from tokenizer.corpus.skipped import Skipped
 from tokenizer.errors import UserError, check_choice, quoted, shortened
 from tokenizer.files import check_file, is_file
+from tokenizer.urls import is_remote, shown
 
 Split = Literal["train", "heldout", "all"]
 

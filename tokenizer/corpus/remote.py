@@ -25,12 +25,12 @@ from urllib.parse import urlsplit
 
 from tokenizer import _native
 from tokenizer.errors import UserError, shortened
+from tokenizer.urls import shown, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
     from concurrent.futures import Executor, Future
 
-SCHEMES = ("s3", "gs", "hf", "https", "http")
 BLOCK_BYTES = 1 << 23
 """Bytes per request."""
 AHEAD = 4
@@ -43,8 +43,6 @@ FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 """Seconds before the second attempt, which double with every further one, and their maximum."""
 TIMEOUT = 60.0
 """Seconds without data after which a request over https:// is repeated."""
-
-_URL = re.compile(r"\b(?:s3|gs|hf|https?)://[^\s,'\"\]]+")
 
 
 _T = TypeVar("_T")
@@ -181,37 +179,6 @@ class RemoteFile:
 
 
 File: TypeAlias = "Path | RemoteFile"
-
-
-def is_remote(path: str) -> bool:
-    """Whether a path is a URL of a supported scheme.
-
-    >>> is_remote("s3://bucket/a.jsonl"), is_remote("data/a.jsonl")
-    (True, False)
-    """
-    scheme, found, _ = path.partition("://")
-    return bool(found) and scheme.lower() in SCHEMES
-
-
-def shown(path: str) -> str:
-    """A path as it may be stored and printed: URLs without user name, password and query.
-
-    >>> shown("https://me:secret@host/a.jsonl?X-Amz-Signature=abc"), shown("data/*.jsonl")
-    ('https://host/a.jsonl', 'data/*.jsonl')
-    """
-    if not is_remote(path):
-        return path
-    scheme, _, rest = path.partition("://")
-    if scheme.lower() in ("s3", "gs", "hf"):  # their names may contain any character
-        place, slash, key = rest.partition("/")
-        return f"{scheme}://{place.rpartition('@')[2]}{slash}{key}"
-    host, slash, rest = re.split("[?#]", rest, maxsplit=1)[0].partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{rest}"
-
-
-def without_credentials(message: object) -> str:
-    """A text without what its URLs may contain of credentials."""
-    return _URL.sub(lambda found: shown(found[0]), str(message))
 
 
 def has_magic(url: str) -> bool:

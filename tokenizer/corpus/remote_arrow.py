@@ -7,7 +7,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from tokenizer.corpus.remote import Stat, has_magic, shown
+from tokenizer.corpus.remote import Stat, has_magic
+from tokenizer.urls import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from tokenizer.corpus import remote
-from tokenizer.corpus.remote import Stat, Temporary, has_magic, shown
+from tokenizer.corpus.remote import Stat, Temporary, has_magic
 from tokenizer.errors import UserError, shortened
+from tokenizer.urls import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

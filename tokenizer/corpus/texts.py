@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 from tokenizer import _native
 from tokenizer.base import BaseTokenizer
 from tokenizer.corpus.corpus import Corpus, CorpusConfig
-from tokenizer.corpus.remote import is_remote, shown
 from tokenizer.corpus.rows import batch_column, batch_records, read_parquet, write_parquet
 from tokenizer.errors import UserError, listed, quoted
 from tokenizer.files import temporary_folder
 from tokenizer.progress import Progress, Throttle
+from tokenizer.urls import is_remote, shown
 
 Text: TypeAlias = "Corpus | Path | Iterable[Any] | Callable[[], Any]"
 """A text that can be counted:

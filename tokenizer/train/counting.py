@@ -16,7 +16,6 @@ import numpy.typing as npt
 from tokenizer import _native, patterns, storage
 from tokenizer.corpus import texts
 from tokenizer.corpus.corpus import Corpus
-from tokenizer.corpus.remote import is_remote
 from tokenizer.corpus.rows import parquet_errors
 from tokenizer.corpus.texts import Text
 from tokenizer.durable import is_damage, replacing
@@ -25,6 +24,7 @@ from tokenizer.files import check_file, temporary_folder
 from tokenizer.patterns import Pattern
 from tokenizer.progress import Progress, Throttle, thread_count
 from tokenizer.special import check_special_tokens
+from tokenizer.urls import is_remote
 
 DEFAULT_MEMORY_BYTES = 4 << 30
 DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)
