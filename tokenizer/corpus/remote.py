@@ -8,7 +8,6 @@ passwords and queries, which may contain credentials.
 from __future__ import annotations
 
 import atexit
-import glob
 import io
 import os
 import random
@@ -20,10 +19,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from tokenizer import _native
+from tokenizer.corpus.remote_store import TIMEOUT, Read, Stat, Store, Temporary, has_magic
 from tokenizer.errors import UserError, shortened
 from tokenizer.urls import shown, without_credentials
 
@@ -41,41 +41,9 @@ ATTEMPTS = 8
 """Consecutive attempts without progress after which a read fails."""
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 """Seconds before the second attempt, which double with every further one, and their maximum."""
-TIMEOUT = 60.0
-"""Seconds without data after which a request over https:// is repeated."""
 
 
 _T = TypeVar("_T")
-Read: TypeAlias = "Callable[[int, int], bytes]"
-"""Function of (start, length) that returns the bytes from `start` on, possibly fewer than `length`."""
-
-
-class Stat(NamedTuple):
-    """Size of a file in bytes, and what changes with its content: ETag, version or hash ("" if the server has none)."""
-
-    size: int
-    version: str
-
-
-class Temporary(OSError):
-    """A failure that another attempt may not have, such as an overloaded server."""
-
-    def __init__(self, message: str, delay: float = 0.0) -> None:
-        super().__init__(message)
-        self.delay = delay
-
-
-class Store(Protocol):
-    """A kind of remote storage. Methods make one attempt; keys are the store's own names of files."""
-
-    def find(self, url: str) -> Iterator[str]:
-        """Keys of the file, of the files that match a glob, or of all files in a folder."""
-
-    def open(self, key: str) -> tuple[Stat, Read]:
-        """Size and version of a file, and a thread-safe function that reads it."""
-
-    def url(self, key: str) -> str:
-        """URL of a file."""
 
 
 @dataclass(frozen=True)
@@ -179,11 +147,6 @@ class RemoteFile:
 
 
 File: TypeAlias = "Path | RemoteFile"
-
-
-def has_magic(url: str) -> bool:
-    """Whether a URL is a glob. A question mark starts the query of https:// URLs, so these are never globs."""
-    return glob.has_magic(url) and urlsplit(url).scheme.lower() not in ("https", "http")
 
 
 def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:

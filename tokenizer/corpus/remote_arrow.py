@@ -7,13 +7,13 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from tokenizer.corpus.remote import Stat, has_magic
+from tokenizer.corpus.remote_store import Stat, has_magic
 from tokenizer.urls import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tokenizer.corpus.remote import Read
+    from tokenizer.corpus.remote_store import Read
 
 _WILDCARD = re.compile(r"(\*\*/|\*\*|\*|\?|\[[^\]/]+\])")
 

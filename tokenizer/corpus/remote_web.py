@@ -13,15 +13,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from tokenizer.corpus import remote
-from tokenizer.corpus.remote import Stat, Temporary, has_magic
+from tokenizer.corpus import remote_store
+from tokenizer.corpus.remote_store import Stat, Temporary, has_magic
 from tokenizer.errors import UserError, shortened
 from tokenizer.urls import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tokenizer.corpus.remote import Read
+    from tokenizer.corpus.remote_store import Read
 
 _TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
 _RANGE = re.compile(r"bytes (?:\d+-\d+|\*)/(\d+)")
@@ -135,7 +135,7 @@ def _get(url: str, headers: Mapping[str, str], start: int, length: int) -> tuple
     for name, value in headers.items():
         request.add_unredirected_header(name, value)  # redirects may lead to another host
     try:
-        with urllib.request.urlopen(request, timeout=remote.TIMEOUT) as response:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=remote_store.TIMEOUT) as response:  # noqa: S310
             size = _RANGE.match(response.headers.get("Content-Range") or "")
             if response.status != 206 or size is None:
                 if response.headers.get("Content-Length") == "0":
