@@ -130,8 +130,11 @@ def check_fields(settings: Any) -> None:
     hints = typing.get_type_hints(type(settings))
     for field in fields(settings):
         hint, value = hints[field.name], getattr(settings, field.name)
-        kinds = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, UnionType) else (hint,)
-        if typing.get_origin(hint) is tuple and typing.get_args(hint)[0] is str:
+        origin = typing.get_origin(hint)
+        kinds = typing.get_args(hint) if origin in (typing.Union, UnionType) else (hint,)
+        if origin is typing.Literal:  # of strings; the choices are checked by the class
+            kinds = (str,)
+        if origin is tuple and typing.get_args(hint)[0] is str:
             check_strings(field.name, value)
         elif not all(kind in _KINDS for kind in kinds):
             continue

@@ -238,10 +238,10 @@ class Evaluation:
             if version != FORMAT_VERSION:
                 raise UserError(f"{folder} has an evaluation of format version {version}; evaluate again")
             found = read_arrays(folder / "documents.npz", "evaluate again")
-            arrays = {name: found[name] for name in _PER_DOCUMENT}
+            arrays: dict[str, Any] = {name: found[name] for name in _PER_DOCUMENT}
             groups = {name: Grouping(tuple(names), found[f"group:{name}"]) for name, names in content["groups"].items()}
             found = read_arrays(folder / "tokens.npz", "evaluate again")
-            tokens = {name: found[name] for name in _PER_TOKEN}
+            tokens: dict[str, Any] = {name: found[name] for name in _PER_TOKEN}
             scalars = {name: content[name] for name in _SCALARS}
             config = EvalConfig.load(content["config"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

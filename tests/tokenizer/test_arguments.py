@@ -105,6 +105,7 @@ def test_special_strings_must_be_a_set(name, value):
         (lambda: Rules(forbid=": "), "forbid=': ' is not a list of strings"),
         (lambda: Rules(max_words="4").check(), "max_words='4' must be a whole number or null"),
         (lambda: TrainConfig(matrix_lr=float("nan")), "matrix_lr=nan must be a number"),
+        (lambda: Deployment(mlp=[]), r"mlp=\[\] must be a string"),
         (lambda: ModelConfig(n_layers=True), "n_layers=True must be a whole number"),
     ],
 )
