@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lm.train.schedule import DECAYS, Schedule
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, check_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,6 +103,7 @@ class TrainConfig:
     peak_flops: float | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("train_bytes", "bytes_per_step", "context_bytes", "log_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name}={getattr(self, name)}: use a positive whole number")
