@@ -14,7 +14,7 @@ SHELL := bash
 # rustup's folder, in case the shell that installed it is still the one in use.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help setup demo test test-slow test-all test-native format lint audit docs bench clean
+.PHONY: help setup demo test test-slow test-all test-native test-tsan test-checked format lint audit docs bench clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -52,6 +52,20 @@ test-all: $(READY) ## Every test, of Python and of Rust
 
 test-native: $(READY) ## The tests of the Rust core, which need no Python
 	$(CARGO) test --manifest-path native/Cargo.toml
+
+test-tsan: $(READY) ## The tests of the Rust core's threads, with ThreadSanitizer (requires nightly with rust-src)
+	TSAN_OPTIONS=allocator_may_return_null=1 RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=native/target/tsan \
+	    $(CARGO) +nightly test -Zbuild-std --target $$(rustc -vV | sed -n 's/^host: //p') \
+	    --manifest-path native/Cargo.toml -- runtime:: text:: train:: encode::preparation
+
+# The tests run in a copy of the code, so that the core in use is not replaced.
+test-checked: $(READY) ## The Python tests of the core, with overflow checks and debug assertions
+	$(CARGO) build --profile checked --features python --manifest-path native/Cargo.toml
+	copy=$$(mktemp -d); trap "rm -rf '$$copy'" EXIT; \
+	    cp -r configs docs experiments lm superbpe tests tokenizer pyproject.toml "$$copy"; \
+	    cp native/target/checked/lib_native.so "$$copy"/tokenizer/_native.abi3.so; \
+	    cd "$$copy" && PYTHONPATH=$$copy $(CURDIR)/$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" \
+	    tests/tokenizer tests/superbpe tests/parity
 
 format: $(READY) ## Format Python and Rust
 	$(BIN)/ruff format

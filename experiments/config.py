@@ -22,6 +22,7 @@ from superbpe.rules import Rules
 from tokenizer.checksums import Verify
 from tokenizer.corpus.corpus import CorpusConfig
 from tokenizer.errors import UserError, did_you_mean
+from tokenizer.urls import shown
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -401,6 +402,19 @@ def _item_class(kind: Any) -> type[Any] | None:
     """Return the value class of a `dict[str, DATACLASS]`; None for any other type."""
     found = typing.get_args(kind)[1] if typing.get_origin(kind) is dict else None
     return found if dataclasses.is_dataclass(found) else None  # type: ignore[return-value]
+
+
+def recorded(config: Config) -> dict[str, Any]:
+    """Return the configuration as it may be stored: URLs without credentials."""
+
+    def without_credentials(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: without_credentials(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return list(map(without_credentials, value))
+        return shown(value) if isinstance(value, str) else value
+
+    return without_credentials(dataclasses.asdict(config))  # type: ignore[no-any-return]
 
 
 def part(cls: type[T], config: Any) -> T:

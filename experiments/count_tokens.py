@@ -6,10 +6,11 @@ import argparse
 import sys
 
 from experiments.cli.console import Reporter, exit_code, finish
-from experiments.cli.options import Parser, open_text
+from experiments.cli.options import Parser, open_text, report_skipped
 from experiments.encode import add_input, load
 from lm.data.sharding import reading_threads
 from tokenizer.progress import Throttle
+from tokenizer.urls import shown
 
 
 def parser() -> Parser:
@@ -30,14 +31,16 @@ def _run(arguments: argparse.Namespace) -> None:
     rows = []
     for path in arguments.text:
         n_tokens = n_bytes = n_documents = 0
-        with reporter.stage(path):
+        with reporter.stage(shown(path)):
             tick = Throttle(reporter.progress, "bytes encoded")
-            for batch in open_text(arguments, [path]).batches(readers=reading_threads(arguments.threads)):
+            corpus = open_text(arguments, [path])
+            for batch in corpus.batches(readers=reading_threads(arguments.threads)):
                 ids, _ = tokenizer.encode_batch(batch, threads=arguments.threads)
                 n_tokens += len(ids)
                 n_bytes, n_documents = n_bytes + batch.n_bytes, n_documents + len(batch)
                 tick(n_bytes)
-        rows.append((path, n_tokens, n_bytes, n_documents))
+        report_skipped(reporter, corpus)
+        rows.append((shown(path), n_tokens, n_bytes, n_documents))
     if len(rows) > 1:
         rows.append(("all", *(sum(column) for column in list(zip(*rows, strict=True))[1:])))
     reporter.table(

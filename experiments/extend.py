@@ -31,6 +31,7 @@ from tokenizer import (
     train_bpe,
 )
 from tokenizer.train.counting import mix_counts, weighted
+from tokenizer.urls import shown
 
 
 def _corpora(arguments: argparse.Namespace) -> list[tuple[Corpus, int]]:
@@ -122,7 +123,7 @@ def _extend(arguments: argparse.Namespace, reporter: Reporter) -> None:
         raise UserError(f"{arguments.tokenizer} has superwords; add --superbpe RULES to continue phase 2")
     storage.disk.make_folder(folder.parent)
     extended = (_phase2 if arguments.superbpe else _phase1)(arguments, start, reporter)
-    extended.provenance["phase2" if arguments.superbpe else "phase1"]["text"] = arguments.text
+    extended.provenance["phase2" if arguments.superbpe else "phase1"]["text"] = list(map(shown, arguments.text))
     formats.write(extended, folder, "superbpe")
     storage.disk.remove(_checkpoint(folder), missing_ok=True)
     if arguments.superbpe:

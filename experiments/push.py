@@ -10,6 +10,7 @@ from experiments.cli.console import Reporter, exit_code, finish
 from experiments.cli.options import TEXT, Parser, add_text_settings, add_tokenizer, open_exact, open_text
 from experiments.fertility.training_text import recorded
 from tokenizer.external.push import Measured, push
+from tokenizer.urls import shown
 
 
 def parser() -> Parser:
@@ -49,7 +50,9 @@ def _run(arguments: argparse.Namespace) -> None:
         arguments.repository,
         to=arguments.to,
         license=arguments.license,
-        trained_on=[] if corpus is None else list(filter(None, [corpus.config.dataset, *corpus.config.paths])),
+        trained_on=[]
+        if corpus is None
+        else list(filter(None, [corpus.config.dataset, *map(shown, corpus.config.paths)])),
         measured=measured,
         private=arguments.private,
     )

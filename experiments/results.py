@@ -126,12 +126,14 @@ class Counts(Reading):
         n_pretokens: Occurrences of all pretokens.
         n_bytes: Bytes of text.
         n_documents: Documents.
+        skipped: What `corpus.on_error=skip` left out: number, numbers by file, first places; empty if nothing was.
     """
 
     n_distinct: int
     n_pretokens: int
     n_bytes: int
     n_documents: int
+    skipped: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 from experiments.cli.console import Reporter, exit_code, finish, si, training_summary
-from experiments.cli.options import Parser, add_text, open_text
+from experiments.cli.options import Parser, add_text, open_text, report_skipped
 from experiments.cli.sizes import parse_count, parse_size
 from superbpe import PHASE1, PRESETS, train_superbpe
 from superbpe.rules import TRANSITION
 from tokenizer import UserError, count_pretokens, train_bpe
 from tokenizer.train.counting import DEFAULT_SPECIAL_TOKENS
+from tokenizer.urls import shown
 
 
 def parser() -> Parser:
@@ -67,8 +68,8 @@ def _run(arguments: argparse.Namespace) -> None:
     reporter = Reporter()
     corpus = open_text(arguments, arguments.text)
     limit = corpus.config.document_limit_bytes
-    for path, form in corpus.files:
-        if arguments.superbpe and form == "txt" and not arguments.separator and path.stat().st_size > limit:
+    for (path, form), size in zip(corpus.files, corpus.sizes(), strict=True):
+        if arguments.superbpe and form == "txt" and not arguments.separator and size > limit:
             raise UserError(
                 f"{path} is one document of more than {si(limit)}B, which phase 2 cannot read; give the string between "
                 "its documents, as in --separator '\\n\\n'"
@@ -84,6 +85,7 @@ def _run(arguments: argparse.Namespace) -> None:
             **common,
         )
     reporter.say(f"{si(counts.n_distinct)} distinct pretokens in {si(counts.n_bytes)}B")
+    report_skipped(reporter, corpus)
     with reporter.stage("phase 1"):
         tokenizer = train_bpe(
             counts, arguments.vocab_size, special_tokens=arguments.special, progress=reporter.progress
@@ -101,7 +103,7 @@ def _run(arguments: argparse.Namespace) -> None:
             )
         reporter.say(f"{len(tokenizer.superword_ids()):,} superwords")
     for phase in {"phase1", "phase2"} & tokenizer.provenance.keys():
-        tokenizer.provenance[phase]["text"] = arguments.text
+        tokenizer.provenance[phase]["text"] = list(map(shown, arguments.text))
     tokenizer.save(arguments.to)
     reporter.say(repr(tokenizer))
     finish(arguments.to, then=["inspect", arguments.to, "--text", *arguments.text])

@@ -22,7 +22,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TypedDict
 
 from tokenizer import _native, patterns
-from tokenizer.errors import UserError, check_choice, quoted
+from tokenizer.errors import UserError, check_choice, check_fields, check_strings, quoted
 from tokenizer.patterns import Pattern
 from tokenizer.train.bpe import TIE_BREAKS
 
@@ -92,6 +92,7 @@ class Rules:
 
     def __post_init__(self) -> None:
         """Make the rules hashable: `forbid` may be given as a list."""
+        check_strings("forbid", self.forbid)
         object.__setattr__(self, "forbid", tuple(self.forbid))
 
     def __repr__(self) -> str:
@@ -106,6 +107,7 @@ class Rules:
         Raises:
             UserError: a value is invalid; the message names it and the allowed values.
         """
+        check_fields(self)
         patterns.resolve(self.fence)
         for name, choices in (
             ("unit", ("document", "line")),

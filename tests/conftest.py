@@ -18,6 +18,8 @@ from tokenizer import Batch, Tokenizer, count_pretokens, train_bpe
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.tokenizer.corpus.endpoint import Endpoint
+
 # A shell that starts the tests in the background makes them, and what they start, ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -92,3 +94,30 @@ def trained() -> dict[str, Tokenizer]:
         )
         for name, rule in rules.items()
     }
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    """A loopback server of objects, with credentials for it in the environment."""
+    from tests.tokenizer.corpus.endpoint import Endpoint
+    from tokenizer.corpus import remote, remote_arrow
+
+    server = Endpoint()
+    for name, value in {
+        "AWS_ENDPOINT_URL": server.url,
+        "AWS_ACCESS_KEY_ID": "AKIDSECRET",
+        "AWS_SECRET_ACCESS_KEY": "verysecret",
+        "AWS_REGION": "us-east-1",
+        "HF_ENDPOINT": server.url,
+        "HF_TOKEN": "hf_token",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(remote, "FIRST_DELAY", 0.001)
+    monkeypatch.setattr(remote, "BLOCK_BYTES", 1 << 12)
+    for cached in (remote_arrow._system, remote._store):
+        cached.cache_clear()
+    yield server
+    for cached in (remote_arrow._system, remote._store):
+        cached.cache_clear()
+    server.close()

@@ -29,8 +29,11 @@ def _superbpe(config: Config) -> Arm:
 _ROOT = Path(configs.__file__).parent
 _NEEDS = {
     "corpus/files": ["corpus.paths=[a.txt]"],
-    "corpus/dclm": ["corpus.paths=[a]"],
-    "corpus/dclm-edu": ["corpus.paths=[a]"],
+    "corpus/dclm_baseline": ["corpus.paths=[a]"],
+    "corpus/dclm_edu": ["corpus.paths=[a]"],
+    "corpus/fineweb_edu": ["corpus.paths=[a]"],
+    "corpus/finepdfs": ["corpus.paths=[a]"],
+    "corpus/starcoder": ["corpus.paths=[a]"],
     "corpus/hf": ["corpus.dataset=a"],
     "experiment/spans": ["corpus.paths=[a]"],
     "experiment/uw_2025": ["corpus.paths=[a]"],

@@ -12,6 +12,7 @@ __all__ = [
     "DocumentFilter",
     "EncodeStream",
     "Encoder",
+    "Feed",
     "Preparation",
     "PretokenCounter",
     "Reader",
@@ -91,16 +92,24 @@ class TextOverlap:
     def found(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]: ...
 
 @final
+class Feed:
+    def __new__(cls) -> Feed: ...
+    def put(self, block: bytes) -> bool: ...
+    def end(self, error: str | None = None) -> None: ...
+    def close(self) -> None: ...
+
+@final
 class Reader:
     def __new__(
         cls,
-        files: Sequence[tuple[str, str]],
+        files: Sequence[tuple[str, str, Feed | None]],
         *,
         field: str,
         separator: str | None,
         score_field: str | None,
         min_score: float,
         replace_invalid: bool,
+        skip_damaged: bool,
         batch_bytes: int,
         document_limit_bytes: int,
         skip_above: int | None,
@@ -110,6 +119,7 @@ class Reader:
     ) -> Reader: ...
     def __iter__(self) -> Iterator[Batch]: ...
     def __next__(self) -> Batch: ...
+    def skipped(self) -> list[tuple[str, int, list[str]]]: ...
 
 _CountArrays = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.uint64]]
 

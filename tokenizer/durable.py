@@ -50,6 +50,21 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary path for a folder that is renamed to `path` when the block ends.
+
+    If the block raises, the folder is removed. An existing folder is replaced only if it is empty.
+    """
+    partial = partial_name(path)
+    try:
+        yield partial
+        storage.disk.rename(partial, path)
+    except BaseException:
+        storage.disk.remove_folder(partial, ignore_errors=True)
+        raise
+
+
 def is_damage(error: BaseException) -> bool:
     """Whether an error of a library that read a file is due to its content, not to the disk or permissions.
 

@@ -1,4 +1,4 @@
-"""Reading files that users name: regular files only, and JSON of bounded depth."""
+"""Reading files that users name: regular files only, JSON of bounded depth, and arrays."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from tokenizer import storage
-from tokenizer.errors import UserError
+from tokenizer.durable import is_damage
+from tokenizer.errors import UserError, shortened
 
 MOST_NESTED = 100
 """Maximum nesting depth of a JSON file; tokenizer files have about ten levels."""
@@ -104,6 +108,36 @@ def parse_json(text: str | bytes, path: Path, remedy: str = "") -> dict[str, Any
     if not isinstance(parsed, dict):
         raise UserError(f"{path} is not a JSON object{suffix}")
     return parsed
+
+
+def read_arrays(path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of an .npz file.
+
+    Args:
+        path: the file.
+        remedy: what the user can do about a damaged file, for the message.
+
+    Raises:
+        FileNotFoundError: the path does not exist.
+        UserError: the file is damaged.
+    """
+    check_file(path)
+    import zlib
+    from zipfile import BadZipFile
+
+    try:
+        with np.load(storage.disk.local(path), allow_pickle=False) as saved:
+            # NumPy reads up to the end of an array. `zipfile` compares the checksum only at the end of the member, and
+            # the member's size may be damaged as well.
+            damaged = saved.zip.testzip()
+            arrays = {} if damaged else dict(saved)
+    except (EOFError, KeyError, OSError, RuntimeError, TypeError, ValueError, BadZipFile, zlib.error) as error:
+        if not is_damage(error):
+            raise
+        raise UserError(f"{path} is damaged ({shortened(error)}); {remedy}") from None
+    if damaged:
+        raise UserError(f"{path} is damaged (the checksum of {damaged} differs); {remedy}")
+    return arrays
 
 
 def _is_deeper(value: Any, levels: int) -> bool:

@@ -106,10 +106,12 @@ def table(title: str, results: Sequence[Result], extra: Sequence[str] = ()) -> T
     return rows
 
 
-def parser(description: str, *, several_sizes: bool = False) -> argparse.ArgumentParser:
-    """Return the options of all benchmarks; `--max-bytes` is a list with `several_sizes`."""
+def parser(description: str, *, several_sizes: bool = False, paths: str = "+") -> argparse.ArgumentParser:
+    """Return the options of all benchmarks, `paths` times a path; `--max-bytes` is a list with `several_sizes`."""
     options = argparse.ArgumentParser(description=description)
-    options.add_argument("paths", nargs="+", help="text: .txt, .jsonl[.gz|.zst] or .parquet files, directories, globs")
+    options.add_argument(
+        "paths", nargs=paths, help="text: .txt, .jsonl[.gz|.zst] or .parquet files, directories, globs"
+    )
     options.add_argument("--rounds", type=positive, default=3, help="runs of each contender, in turn (default 3)")
     options.add_argument("--field", default="text", help="field that holds the text (default text)")
     sizes: dict[str, Any] = {"nargs": "+", "default": [None]} if several_sizes else {"default": None}

@@ -27,7 +27,7 @@ from experiments.benchmarks import common, peers
 from experiments.benchmarks.peers import Contender
 from experiments.cli.console import complain
 from superbpe import train_superbpe
-from tokenizer import Tokenizer, UserError, count_pretokens, train_bpe
+from tokenizer import Corpus, Tokenizer, UserError, count_pretokens, train_bpe
 from tokenizer.formats import HF_FILE, write
 
 HF, OURS = "tokenizers", "ours"
@@ -84,7 +84,7 @@ def runs(options: argparse.Namespace) -> list[Run]:
     return found + [Run(encoder, FILES, "files", cores) for encoder in readers for cores in (1, options.cores)]
 
 
-def trained(name: str, options: argparse.Namespace) -> Path:
+def trained(name: str, corpus: Corpus, options: argparse.Namespace) -> Path:
     """Return the folder of a recipe's tokenizer, and train it on the text if the folder does not exist.
 
     Raises:
@@ -92,7 +92,6 @@ def trained(name: str, options: argparse.Namespace) -> Path:
     """
     recipe = RECIPES[name]
     size = options.vocab_size or recipe.vocab_size
-    corpus = common.corpus(options.paths, options.field, options.max_bytes)
 
     def write_tokenizer(folder: Path) -> None:
         tokenizer = train_bpe(count_pretokens(corpus, recipe.pattern), size)
@@ -128,8 +127,17 @@ class Measured:
         return f"{rate:.1f}", f"{own / rate:.1f}"
 
 
-def measure(folder: Path, text: common.PlainText, options: argparse.Namespace, python: Path | None) -> Measured:
-    """Do all runs with one tokenizer.
+def measure(
+    folder: Path, documents: Path, wanted: Sequence[Run], options: argparse.Namespace, python: Path | None
+) -> Measured:
+    """Do runs with one tokenizer, among them HF's in one call on one core.
+
+    Args:
+        folder: The tokenizer.
+        documents: Text file of documents with separators.
+        wanted: The runs.
+        options: The command line.
+        python: Interpreter of the peers; None for this one.
 
     Raises:
         UserError: If the tokenizer has no tokenizer.json.
@@ -140,11 +148,11 @@ def measure(folder: Path, text: common.PlainText, options: argparse.Namespace, p
         arguments = {
             "folder": str(folder),
             "json": str(folder / HF_FILE),
-            "text": str(text.documents),
+            "text": str(documents),
             "separator": common.SEPARATOR,
             "checked_bytes": options.slow_bytes,
         } | _ranks(Tokenizer.load(folder), Path(work))
-        outs = {run: Path(work) / str(number) for number, run in enumerate(runs(options))}
+        outs = {run: Path(work) / str(number) for number, run in enumerate(wanted)}
         names = {run: f"{run.encoder}, {run.documents}, {run.call}, {run.cores}" for run in outs}
         calls = {names[run]: partial(peers.run, _contender(run, arguments, options, python), outs[run]) for run in outs}
         results = dict(zip(outs, common.in_turn(calls, options.rounds), strict=True))
@@ -226,19 +234,18 @@ def show(title: str, measured: Measured, options: argparse.Namespace) -> bool:
     return all(words.endswith(EQUAL) for run, words in measured.ids.items() if run.encoder == OURS)
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    """Parse the command line."""
-    options = common.parser("Encoding beside other encoders.")
+def add_tokenizers(options: argparse.ArgumentParser, default: Sequence[str]) -> None:
+    """Add the options for tokenizers, peers and lengths of documents."""
     options.add_argument(
         "--tokenizers",
         nargs="+",
-        default=list(RECIPES),
-        help=f"folders of one-pass tokenizers, or names of recipes to train on the text (default {' '.join(RECIPES)})",
+        default=default,
+        help=f"folders of one-pass tokenizers, or recipes to train on the text: {', '.join(RECIPES)} "
+        f"(default {' '.join(default)})",
     )
     options.add_argument("--vocab-size", type=common.positive, help="size of trained ones (default: the recipe's)")
     names = [name for name in peers.ENCODERS if name != HF]
     common.add_peers(options, names, "encoders to compare with, besides HF", "plain text and trained tokenizers")
-    options.add_argument("--cores", type=common.positive, default=2, help="number of cores besides one (default 2)")
     options.add_argument("--length", type=common.positive, default=200, help="bytes of short documents (default 200)")
     options.add_argument(
         "--slow-bytes",
@@ -247,6 +254,13 @@ def parse(argv: list[str]) -> argparse.Namespace:
         metavar="SIZE",
         help=f"text for {' and '.join(SLOW)}, and for the comparison of ids (default 5MB)",
     )
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """Parse the command line."""
+    options = common.parser("Encoding beside other encoders.")
+    add_tokenizers(options, list(RECIPES))
+    options.add_argument("--cores", type=common.positive, default=2, help="number of cores besides one (default 2)")
     return common.parse_peers(options, argv)
 
 
@@ -254,14 +268,15 @@ def main(argv: list[str]) -> int:
     """Run the contenders and print the tables; return 1 if our ids differ from HF's, 2 for a user error."""
     options = parse(argv)
     try:
-        text = common.PlainText.of(common.corpus(options.paths, options.field, options.max_bytes), options.cache)
-        folders = [trained(name, options) if name in RECIPES else Path(name) for name in options.tokenizers]
+        corpus = common.corpus(options.paths, options.field, options.max_bytes)
+        text = common.PlainText.of(corpus, options.cache)
+        folders = [trained(name, corpus, options) if name in RECIPES else Path(name) for name in options.tokenizers]
         loaded = [Tokenizer.load(folder) for folder in folders]
         python = peers.environment(options.peers_venv) if options.peers else None
         equal = []
         for name, folder, tokenizer in zip(options.tokenizers, folders, loaded, strict=True):
             title = f"{name}: {tokenizer.vocab_size:,} tokens, {(tokenizer.fence or tokenizer.pattern).name}"
-            equal.append(show(title, measure(folder, text, options, python), options))
+            equal.append(show(title, measure(folder, text.documents, runs(options), options, python), options))
     except UserError as error:
         complain(error)
         return 2

@@ -155,7 +155,7 @@ def main(argv: list[str]) -> int:
         text = written(corpus, options.cache)
         n_bytes = sum(batch.n_bytes for batch in corpus.batches())
         for name in options.tokenizers:
-            folder = encode.trained(name, options) if name in encode.RECIPES else Path(name)
+            folder = encode.trained(name, corpus, options) if name in encode.RECIPES else Path(name)
             Tokenizer.load(folder)  # fails early
             calls = {
                 run: partial(common.run, job, argparse.Namespace(run=run, folder=folder, text=text))

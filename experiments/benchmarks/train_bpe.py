@@ -229,7 +229,7 @@ def main(argv: list[str]) -> int:
         for pattern in options.patterns:
             patterns.resolve(pattern)
         python = peers.environment(options.peers_venv) if options.peers else None
-        _warm([path for path, _ in common.corpus(options.paths, options.field, None).files])
+        _warm([Path(str(path)) for path, _ in common.corpus(options.paths, options.field, None).files])
         expected = [beside_peers(options, vocab_size, python) for vocab_size in options.vocab_size]
         if len(options.patterns) > 1:
             by_pattern(options)

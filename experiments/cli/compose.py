@@ -26,6 +26,7 @@ from experiments.cli.sizes import with_sizes
 from experiments.cli.validate import validate
 from experiments.config import ArmConfig, BpeConfig, Config, PatternConfig, SuperbpeConfig, build, schema
 from tokenizer.errors import UserError, did_you_mean
+from tokenizer.urls import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -117,6 +118,12 @@ def check(
     Raises:
         UserError: If a key, a group or a value is wrong.
     """
+    for text in overrides:
+        if without_credentials(text) != text:
+            raise UserError(
+                f"{without_credentials(text)} has a password or a query in a URL, which would be stored with the run; "
+                "put the URL in an environment variable: corpus.paths=['${oc.env:NAME}']"
+            )
     overrides, _ = current_names(overrides)
     with initialize_config_module("configs", version_base="1.3"):
         loader = _loader()

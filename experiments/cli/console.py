@@ -27,6 +27,7 @@ from rich.text import Text
 from experiments.cli.signals import describe, stoppable
 from tokenizer.errors import UserError
 from tokenizer.train.summary import summary
+from tokenizer.urls import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -183,7 +184,7 @@ def finish(*written: Path | str, then: Sequence[Path | str] = ()) -> None:
 
 def _quoted(word: Path | str) -> str:
     """A word for the shell; a name in capitals that the user replaces stays as it is."""
-    return str(word) if str(word).isupper() else shlex.quote(str(word))
+    return str(word) if str(word).isupper() else shlex.quote(without_credentials(word))
 
 
 def training_summary(tokenizer: Tokenizer) -> str:

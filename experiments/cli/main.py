@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
 from rich.text import Text
 
 from experiments.cli import sweep
@@ -211,7 +212,9 @@ def _job(cfg: DictConfig, stage: str, swept: list[str], *, elsewhere: bool) -> i
     from experiments import pipeline  # slow to import, and not needed for `--help`
 
     hydra_config = HydraConfig.get()
-    folder, overrides = Path(hydra_config.runtime.output_dir), list(hydra_config.overrides.task)
+    folder = Path(hydra_config.runtime.output_dir)
+    # As written: the value of ${oc.env:NAME} may be secret.
+    overrides: list[str] = OmegaConf.to_container(hydra_config.overrides.task, resolve=False)  # type: ignore[assignment]
     cell = [text for text in overrides if text.partition("=")[0].lstrip("+") in swept]
     number = hydra_config.job.num if swept else None
     if cell and not elsewhere:

@@ -13,13 +13,14 @@ from tokenizer.errors import UserError, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from experiments.cli.console import Reporter
     from tokenizer import Corpus, Tokenizer
     from tokenizer.pretrained import Pretrained
 
 TOKENIZER = "folder or file in any known format, repository of the Hugging Face Hub, or tiktoken:NAME"
 TOKENIZER_FILES = {"vocab.txt", "merges.txt", "tokenizer.json", "vocab.json", "superbpe.json", "external.json"}
 """Files with the same name in every tokenizer: the folder has the tokenizer's name."""
-TEXT = "files, folders and globs: .txt, .jsonl[.gz|.zst], .parquet"
+TEXT = "files, folders and globs: .txt, .jsonl[.gz|.zst], .parquet; also s3://, gs://, hf://datasets/, https://"
 
 
 class Parser(argparse.ArgumentParser):
@@ -70,6 +71,12 @@ def add_text_settings(options: argparse.ArgumentParser) -> None:
         default="error",
         help="stop at malformed bytes, or read them as U+FFFD (%(default)s)",
     )
+    options.add_argument(
+        "--on-error",
+        choices=("error", "skip"),
+        default="error",
+        help="stop at damaged files, lines and rows, or leave them out (%(default)s)",
+    )
 
 
 def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: Any) -> Corpus:
@@ -82,8 +89,15 @@ def open_text(arguments: argparse.Namespace, paths: Sequence[str], **settings: A
     """
     from tokenizer import Corpus, CorpusConfig
 
-    read = {name: getattr(arguments, name) for name in ("format", "field", "separator", "on_invalid_utf8")}
+    read = {name: getattr(arguments, name) for name in ("format", "field", "separator", "on_invalid_utf8", "on_error")}
     return Corpus(CorpusConfig(paths=list(paths), **read, **settings))
+
+
+def report_skipped(reporter: Reporter, *corpora: Corpus) -> None:
+    """Print how much damaged data was left out of corpora that have been read, and where the first of it is."""
+    for skipped in (corpus.skipped.summary() for corpus in corpora if corpus.skipped.count):
+        what = f"{skipped['count']:,} damaged records or rests of files skipped in {len(skipped['files']):,} files"
+        reporter.say(f"{what}, such as {skipped['places'][0]}", style="yellow")
 
 
 def open_any(source: str, **options: Any) -> Pretrained:

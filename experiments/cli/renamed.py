@@ -15,6 +15,7 @@ KEYS: dict[str, str] = {
 """Maps old keys to new keys: `lm.model.old=1` is read as `lm.model.new=1`."""
 
 CHOICES: dict[str, dict[str, str]] = {
+    "corpus": {"dclm": "dclm_baseline", "dclm-edu": "dclm_edu"},
     "pattern": patterns.RENAMED,
     "pattern.name": patterns.RENAMED,
     "preset": rules.RENAMED,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.arms import resolve_arms
 from experiments.cli.console import Reporter
+from experiments.config import recorded
 from experiments.logging.tracking import Tracker, tables
 from experiments.settings import of_models
 from experiments.stages import beforehand, documents, text
@@ -109,7 +110,7 @@ def run(
     with (
         registry.running(store, folder),
         warnings.catch_warnings(),
-        Tracker(folder, config.logger, config.project, dataclasses.asdict(config), labels) as tracker,
+        Tracker(folder, config.logger, config.project, recorded(config), labels) as tracker,
     ):
         for name in store.clean():
             shown.say(f"removed leftovers of {name} from a killed process", style="dim")

@@ -10,10 +10,10 @@ import numpy as np
 from experiments.results import HeldoutDocuments
 from lm.data.scripts import script
 from lm.evaluate.bits_per_byte import Grouping
-from tokenizer import storage
 from tokenizer.corpus.origins import documents_by_origin
 from tokenizer.durable import replacing
 from tokenizer.errors import UserError
+from tokenizer.files import read_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,8 +83,7 @@ def groupings(artifact: Artifact[HeldoutDocuments], document_bytes: NDArray[np.i
     Raises:
         UserError: If the shards hold other documents.
     """
-    with np.load(storage.disk.local(artifact.path / _ARRAYS), allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
+    arrays = read_arrays(artifact.path / _ARRAYS, "delete its folder and run again")
     if not np.array_equal(arrays["bytes"], document_bytes):
         raise UserError(
             f"{artifact.path} describes other documents than the held-out shards hold; delete both and run again"

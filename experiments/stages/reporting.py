@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
+from experiments.config import recorded
 from experiments.report.comparison import render, version
 from experiments.report.data import gather
 from experiments.report.figures import to_csv
@@ -36,7 +37,7 @@ def report(context: Context, text: Text, result: Result) -> Artifact[ReportFolde
             result,
             [("corpus", text.artifact)] if text.artifact else [],
             corpus=[list(fact) for fact in text.facts],
-            config=OmegaConf.to_yaml(OmegaConf.create(dataclasses.asdict(context.config))),
+            config=OmegaConf.to_yaml(OmegaConf.create(recorded(context.config))),
         )
         numbers = gather(
             result,

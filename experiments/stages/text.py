@@ -22,6 +22,7 @@ from tokenizer.corpus.corpus import Corpus, CorpusConfig
 from tokenizer.errors import UserError
 from tokenizer.files import check_file
 from tokenizer.train.counting import PretokenCounts, count_pretokens, mix_counts, weighted
+from tokenizer.urls import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,10 +85,12 @@ def prepare(context: Context, *, trains: bool = False) -> Text:
     if config.source == "files":
         corpus = Corpus(part(CorpusConfig, config))
         _check_size(context.config.budget, corpus, trains=trains)
-        where = config.dataset or ", ".join(config.paths)
+        where = config.dataset or ", ".join(map(shown, config.paths))
         with context.reporter.stage("find held-out text"):
             next(corpus.batches("heldout"))  # fails early if no document is held out
-        heldout = ", ".join(config.heldout_paths) or f"{config.heldout_fraction:g} of the documents, by hash"
+        heldout = (
+            ", ".join(map(shown, config.heldout_paths)) or f"{config.heldout_fraction:g} of the documents, by hash"
+        )
         return Text(corpus, digest(corpus.identity()), [("corpus", where), ("held out", heldout)], None)
 
     def build(folder: Path) -> CorpusFiles:
@@ -107,9 +110,9 @@ def prepare(context: Context, *, trains: bool = False) -> Text:
 
 def _check_size(budget: BudgetConfig, corpus: Corpus, *, trains: bool) -> None:
     """Raise a UserError if the files are empty, or too small for the budget, before any of them is read."""
-    sizes = [path.stat().st_size for path, _ in corpus.files]
+    sizes = corpus.sizes()
     if sizes and not any(sizes):
-        raise UserError(f"the corpus is empty: every file of {corpus.config.paths} has 0 bytes")
+        raise UserError(f"the corpus is empty: every file of {list(map(shown, corpus.config.paths))} has 0 bytes")
     # Text is at most as long as its file, unless that is compressed.
     plain = all(path.suffix in (".txt", ".text", ".jsonl", ".ndjson", ".json") for path, _ in corpus.files)
     if sizes and plain and trains and budget.train_flops is None:
@@ -169,6 +172,7 @@ def count(context: Context, text: Text, arm: Arm, stage: str = "count") -> Artif
             n_pretokens=counts.n_total,
             n_bytes=counts.n_bytes,
             n_documents=counts.n_documents,
+            skipped={} if mixture else text.corpus.skipped.summary(),
         )
 
     chosen: dict[str, Any] = {
@@ -190,6 +194,8 @@ def count(context: Context, text: Text, arm: Arm, stage: str = "count") -> Artif
         f"{si(found.n_distinct)} distinct pretokens of {si(found.n_pretokens)}, "
         f"{si(found.n_bytes)}B in {si(found.n_documents)} documents"
     )
+    if found.skipped:
+        what += f"; {found.skipped['count']:,} damaged records or rests of files skipped"
     context.done(stage, artifact, what)
     return artifact
 
@@ -242,9 +248,12 @@ def phase2_sources(text: Text, arm: Arm) -> Mixture:
     shared = dataclasses.replace(text.corpus.config, dataset=None, max_bytes=None, heldout_sample=1.0)
     corpora = [(Corpus(dataclasses.replace(shared, paths=[path])), path, weight) for path, weight in named]
     return Mixture(
-        [Source(partial(_training, corpus), weight, f"superbpe.sources {path}") for corpus, path, weight in corpora],
+        [
+            Source(partial(_training, corpus), weight, f"superbpe.sources {shown(path)}")
+            for corpus, path, weight in corpora
+        ],
         digest([text.hash, [[corpus.identity(), weight] for corpus, _, weight in corpora]]),
-        Reading(mixture=[f"{path}:{weight}" for path, weight in named], without_heldout_of=text.hash),
+        Reading(mixture=[f"{shown(path)}:{weight}" for path, weight in named], without_heldout_of=text.hash),
     )
 
 

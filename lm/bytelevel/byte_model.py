@@ -27,16 +27,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from lm.bytelevel.path_tree import PathTree
-from lm.bytelevel.tokenization_paths import PathGroup, TokenizationPaths
+from lm.bytelevel.tokenization_paths import Path, PathGroup, TokenizationPaths
 from lm.bytelevel.tree_reader import Cost, TreeReader
 from tokenizer.errors import UserError, check_choice, quoted
 from tokenizer.interface import byte_level_bpe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from lm.bytelevel.tree_reader import LogProbs
     from lm.model.language_model import LanguageModel
 
 END = 256
@@ -58,6 +59,24 @@ class NextByte(NamedTuple):
     lost: float
 
 
+class _Plan(NamedTuple):
+    """What to read for one request.
+
+    Attributes:
+        tail: Bytes of the prompt after the tokens that are certain.
+        trunk: Tokens before the tree.
+        tree: Tokenization paths of all strings.
+        strings: Path groups of each string.
+        ended: Paths that end where the prompt ends.
+    """
+
+    tail: bytes
+    trunk: list[int]
+    tree: PathTree
+    strings: list[list[PathGroup]]
+    ended: list[Path] = []  # noqa: RUF012
+
+
 class ByteModel:
     """Byte probabilities of a token model. Every text is the beginning of a document.
 
@@ -66,14 +85,19 @@ class ByteModel:
         method: "exact" or an approximation. "backed-up" (token healing) drops the last token of the encoding and sums
             over all tokens that begin with the remaining bytes. "canonical" uses the encoding alone: the usual score
             when no token spans prompt and answer.
+        batch_tokens: Maximum number of tokens of a batch of requests, cached ones and padding included.
+        batch_rows: Maximum number of requests of a batch.
 
     Attributes:
         cost: Work done since it was last replaced by a new `Cost()`.
     """
 
-    def __init__(self, lm: LanguageModel, method: Method = "exact") -> None:
+    def __init__(
+        self, lm: LanguageModel, method: Method = "exact", *, batch_tokens: int = 8192, batch_rows: int = 32
+    ) -> None:
         check_choice("method", method, METHODS)
         self.lm, self.method = lm, method
+        self.batch_tokens, self.batch_rows = batch_tokens, batch_rows
         self.paths = TokenizationPaths(byte_level_bpe(lm.tokenizer, "byte probabilities need"))
         self.cost = Cost()
         self._reader = TreeReader(lm)
@@ -101,8 +125,8 @@ class ByteModel:
         while rest or end:
             part = self._part(before, rest)
             last = end and part == len(rest)
-            base, scores = self._score(before, [rest[:part]], end=last)
-            total += scores[0] - base
+            [scores] = self._score([self._plan(before, [rest[:part]], end=last)])
+            total += float(scores[0])
             before, rest = before + rest[:part], rest[part:]
             if last:
                 break
@@ -114,12 +138,21 @@ class ByteModel:
         To choose among answers of unequal lengths, divide by their bytes. Unlike characters or tokens, bytes treat all
         tokenizers the same way.
         """
-        before = self._normalized(prompt)
-        after = [self._split(prompt, answer)[1] for answer in answers]
-        if any(self._part(before, answer) < len(answer) for answer in after):
-            return np.array([self.log_prob(answer, prompt) for answer in answers])
-        base, scores = self._score(before, after)
-        return np.array(scores) - base
+        return self.choices_of([(prompt, answers)])[0]
+
+    def choices_of(self, requests: Sequence[tuple[str | bytes, Sequence[str | bytes]]]) -> list[NDArray[np.float64]]:
+        """`choices` for each pair of a prompt and its answers, in batches."""
+        found: dict[int, NDArray[np.float64]] = {}
+        plans: list[_Plan] = []
+        for i, (prompt, answers) in enumerate(requests):
+            before = self._normalized(prompt)
+            after = [self._split(prompt, answer)[1] for answer in answers]
+            if any(self._part(before, answer) < len(answer) for answer in after):
+                found[i] = np.array([self.log_prob(answer, prompt) for answer in answers])
+            else:
+                plans.append(self._plan(before, after))
+        scores = iter(self._score(plans))
+        return [found[i] if i in found else next(scores) for i in range(len(requests))]
 
     def next_byte(self, prefix: str | bytes) -> NextByte:
         """Distribution of the next byte, always by the exact method.
@@ -127,27 +160,28 @@ class ByteModel:
         After the end of a token any token of the vocabulary may follow, and the encoder checks each one, which takes
         most of the time. `likeliest_byte` is several times faster.
         """
-        found, _ = self._next(self._normalized(prefix), None)
+        [(plan, table)] = self._tables([self._plan_next(self._normalized(prefix))])
+        found, _ = self._next(plan, table, None)
         total = found.sum()
         return NextByte(found / total, 1.0 - float(total))
 
     def likeliest_byte(self, prefix: str | bytes) -> int:
         """The most probable next byte or `END`: the first maximum of `next_byte`."""
-        data = self._normalized(prefix)
-        for most in (64, 1024, None):
-            found, unknown = self._next(data, most)
-            low, high = np.sort(found)[-2:]
-            if high - low > unknown:
-                break
-        return int(found.argmax())
+        return self._likeliest([self._normalized(prefix)])[0]
 
-    def _next(self, prefix: bytes, most: int | None) -> tuple[NDArray[np.float64], float]:
-        """float64[257], unnormalized probabilities of the next byte, and the probability missing from them.
+    def _likeliest(self, prefixes: Sequence[bytes]) -> list[int]:
+        found = []
+        for plan, table in self._tables([self._plan_next(prefix) for prefix in prefixes]):
+            for most in (64, 1024, None):
+                probabilities, unknown = self._next(plan, table, most)
+                low, high = np.sort(probabilities)[-2:]
+                if high - low > unknown:
+                    break
+            found.append(int(probabilities.argmax()))
+        return found
 
-        Args:
-            prefix: The bytes before.
-            most: Number of most probable tokens to consider after the end of a token; None for all.
-        """
+    def _plan_next(self, prefix: bytes) -> _Plan:
+        """What to read for the next byte: the paths of the prefix, and those that end where it ends."""
         vocab = self.lm.tokenizer.vocab
         certain, tail = self.paths.stable_prefix(prefix)
         groups = self._paths_of(tail, "exact")
@@ -161,8 +195,20 @@ class ByteModel:
         ended = ended if tail else [()]
         tree = PathTree([*(group.prefix for group in groups), *ended])
         trunk = self.lm.window([self.lm.eos_id, *certain, *tree.shared], tree.depth)
-        table = self._reader.read(trunk, tree, self.cost)
         self.cost.widest = max(self.cost.widest, len(groups))
+        return _Plan(tail, trunk, tree, [groups], ended)
+
+    def _next(self, plan: _Plan, table: LogProbs, most: int | None) -> tuple[NDArray[np.float64], float]:
+        """float64[257], unnormalized probabilities of the next byte, and the probability missing from them.
+
+        Args:
+            plan: From `_plan_next`.
+            table: What was read for it.
+            most: Number of most probable tokens to consider after the end of a token; None for all.
+        """
+        vocab = self.lm.tokenizer.vocab
+        tail, tree, ended = plan.tail, plan.tree, plan.ended
+        [groups] = plan.strings
         base = tree.log_mass(table, groups)
         found = np.zeros(257)
         for group in groups:
@@ -207,12 +253,20 @@ class ByteModel:
 
     def is_greedy(self, text: str | bytes, prompt: str | bytes = b"") -> bool:
         """Whether each byte of `text` is the most probable one at its position."""
-        before, rest = self._split(prompt, text)
-        for byte in rest:
-            if self.likeliest_byte(before) != byte:
-                return False
-            before += bytes([byte])
-        return True
+        return self.greedy_of([(text, prompt)])[0]
+
+    def greedy_of(self, requests: Sequence[tuple[str | bytes, str | bytes]]) -> list[bool]:
+        """`is_greedy` for each pair of a text and its prompt; one pass reads the next byte of all pairs of a batch."""
+        greedy = [True] * len(requests)
+        for first in range(0, len(requests), self.batch_rows):
+            rows = range(first, min(first + self.batch_rows, len(requests)))
+            going = [(i, *self._split(requests[i][1], requests[i][0])) for i in rows]
+            while going := [(i, before, rest) for i, before, rest in going if rest and greedy[i]]:
+                bytes_found = self._likeliest([before for _, before, _ in going])
+                for (i, _, rest), byte in zip(going, bytes_found, strict=True):
+                    greedy[i] = rest[0] == byte
+                going = [(i, before + rest[:1], rest[1:]) for i, before, rest in going]
+        return greedy
 
     def heal(self, prompt: str | bytes, *, seed: int | None) -> list[int]:
         """Draw a tokenization path of a prompt, by its probability, for `lm.model.generation.generate_from`.
@@ -230,7 +284,7 @@ class ByteModel:
         groups = self._paths_of(tail, "exact")
         tree = PathTree([group.prefix for group in groups])
         trunk = self.lm.window([self.lm.eos_id, *certain, *tree.shared], tree.depth)
-        table = self._reader.read(trunk, tree, self.cost)
+        [table] = self._reader.read([(trunk, tree)], self.cost)
         paths = [(*group.prefix, last) for group in groups for last in group.last.tolist()]
         scores = np.concatenate([tree.log_probs(table, group.prefix, group.last) for group in groups])
         weights = np.exp(scores - scores.max())
@@ -253,8 +307,8 @@ class ByteModel:
         stop = first + max(1, most - 8)
         return len(rest) if stop >= len(ends) else max(1, ends[stop] - len(tail))
 
-    def _score(self, prompt: bytes, answers: Sequence[bytes], *, end: bool = False) -> tuple[float, list[float]]:
-        """Log-probabilities of the prompt and of prompt and answers, up to a common constant."""
+    def _plan(self, prompt: bytes, answers: Sequence[bytes], *, end: bool = False) -> _Plan:
+        """What to read for the probabilities of the prompt, and of prompt and answers."""
         certain, tail = self.paths.stable_prefix(prompt)
         strings = []
         for data in (tail, *(tail + answer for answer in answers)):
@@ -271,10 +325,28 @@ class ByteModel:
         self.cost.strings += len(strings)
         self.cost.widest = max(self.cost.widest, *map(len, strings))
         trunk = [self.lm.eos_id, *certain, *tree.shared]
-        table = self._reader.read(trunk[-max(1, self.lm.model.context_tokens - tree.depth) :], tree, self.cost)
+        return _Plan(tail, trunk[-max(1, self.lm.model.context_tokens - tree.depth) :], tree, strings)
+
+    def _score(self, plans: Sequence[_Plan]) -> Iterator[NDArray[np.float64]]:
+        """float64[answers] for each plan: log-probabilities of the answers after the prompt."""
+        for plan, table in self._tables(plans):
+            base, *scores = (plan.tree.log_mass(table, groups) for groups in plan.strings)
+            yield np.array(scores) - base
+
+    def _tables(self, plans: Sequence[_Plan]) -> Iterator[tuple[_Plan, LogProbs]]:
+        """Read the plans in batches."""
+        batch: list[_Plan] = []
+        for plan in [*plans, None]:
+            rows = batch if plan is None else [*batch, plan]
+            width = max((len(row.trunk) + len(row.tree.tokens) for row in rows), default=0)
+            if batch and (plan is None or len(rows) > self.batch_rows or len(rows) * width > self.batch_tokens):
+                yield from zip(
+                    batch, self._reader.read([(row.trunk, row.tree) for row in batch], self.cost), strict=True
+                )
+                batch = []
+            if plan is not None:
+                batch.append(plan)
         self.cost.candidates = self.paths.n_checked
-        base, *scores = (tree.log_mass(table, groups) for groups in strings)
-        return base, scores
 
     def _paths_of(self, data: bytes, method: Method) -> list[PathGroup]:
         """Paths of a string by one of the methods; the empty string has one, without a last token."""

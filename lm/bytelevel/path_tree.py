@@ -13,6 +13,8 @@ from lm.bytelevel.tokenization_paths import Path, PathGroup
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from lm.bytelevel.tree_reader import LogProbs
+
 
 @dataclass
 class PathTree:
@@ -46,7 +48,7 @@ class PathTree:
                     self._nodes[path[:stop]] = len(self.tokens)
             self.depth = max(self.depth, len(path) - size)
 
-    def log_probs(self, table: NDArray[np.float64], path: Path, last: NDArray[np.int64]) -> NDArray[np.float64]:
+    def log_probs(self, table: LogProbs, path: Path, last: NDArray[np.int64]) -> NDArray[np.float64]:
         """float64[n]: log-probabilities of the path and then each of the last tokens, after the shared prefix."""
         node = self._nodes[path]
         total = 0.0
@@ -57,6 +59,6 @@ class PathTree:
             at = parent
         return table[node, last] + total if len(last) else np.array([total])
 
-    def log_mass(self, table: NDArray[np.float64], groups: Iterable[PathGroup]) -> float:
+    def log_mass(self, table: LogProbs, groups: Iterable[PathGroup]) -> float:
         """Log of the sum over paths, after the shared prefix."""
         return float(np.logaddexp.reduce(np.concatenate([self.log_probs(table, g.prefix, g.last) for g in groups])))

@@ -13,7 +13,7 @@ import numpy as np
 from lm.data.shard_writer import IN_ORDER, Encoded, Writer
 from lm.data.shards import Shards
 from tokenizer import storage
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, check_fields
 from tokenizer.progress import Throttle, thread_count
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class ShardConfig:
     shuffle_seed: int | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.tokens_per_shard < 1:
             raise UserError(f"tokens_per_shard={self.tokens_per_shard} must be at least 1")
         if self.shuffle_seed is not None and self.shuffle_seed < 0:

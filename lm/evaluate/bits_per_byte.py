@@ -14,7 +14,7 @@ from lm.evaluate.significance import Ratio
 from tokenizer import storage
 from tokenizer.durable import is_damage, replacing, write_json
 from tokenizer.errors import UserError
-from tokenizer.files import read_json
+from tokenizer.files import read_arrays, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -237,13 +237,11 @@ class Evaluation:
             version = content["format_version"]
             if version != FORMAT_VERSION:
                 raise UserError(f"{folder} has an evaluation of format version {version}; evaluate again")
-            with np.load(storage.disk.local(folder / "documents.npz"), allow_pickle=False) as file:
-                arrays = {name: file[name] for name in _PER_DOCUMENT}
-                groups = {
-                    name: Grouping(tuple(names), file[f"group:{name}"]) for name, names in content["groups"].items()
-                }
-            with np.load(storage.disk.local(folder / "tokens.npz"), allow_pickle=False) as file:
-                tokens = {name: file[name] for name in _PER_TOKEN}
+            found = read_arrays(folder / "documents.npz", "evaluate again")
+            arrays: dict[str, Any] = {name: found[name] for name in _PER_DOCUMENT}
+            groups = {name: Grouping(tuple(names), found[f"group:{name}"]) for name, names in content["groups"].items()}
+            found = read_arrays(folder / "tokens.npz", "evaluate again")
+            tokens: dict[str, Any] = {name: found[name] for name in _PER_TOKEN}
             scalars = {name: content[name] for name in _SCALARS}
             config = EvalConfig.load(content["config"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

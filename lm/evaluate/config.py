@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, check_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +34,7 @@ class EvalConfig:
     cluster: Cluster = "auto"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not 0 <= self.min_context_bytes < self.context_bytes:
             raise UserError(
                 f"min_context_bytes={self.min_context_bytes} must be at least 0 and below "

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from tokenizer.errors import UserError, check_whole
+from tokenizer.errors import UserError, check_fields, check_whole
 
 NUMBER_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp8": 1.0, "int8": 1.0, "fp4": 0.5, "int4": 0.5}
 """Bytes per number of each format, without scales of blocks."""
@@ -74,6 +74,7 @@ class Deployment:
     rho: float = 1.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("n_layers", "hidden_size", "n_heads", "n_kv_heads", "head_dim", "mlp_size"):
             check_whole(f"deployment.{name}", getattr(self, name), 1)
         for name in ("context_bytes", "batch"):

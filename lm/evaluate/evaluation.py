@@ -22,6 +22,7 @@ from lm.evaluate.comparison import Comparison, Verdict, aggregate, compare, comp
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.scoring import score_documents
 from lm.evaluate.windows import plan_windows
+from lm.model.device import memory_advice
 from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
@@ -41,17 +42,19 @@ def evaluate(
     config: EvalConfig,
     *,
     groups: Mapping[str, Grouping] | None = None,
+    precision: str = "auto",
     distributed: bool = False,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Score every document of `shards`.
 
     Args:
-        model: Anything with a `Transformer`'s forward, vocab_size, context_tokens and tokenizer_sha256.
+        model: Anything with a `Transformer`'s hidden, head, vocab_size, context_tokens and tokenizer_sha256.
         shards: The held-out documents.
         token_byte_lengths: int[vocab_size], raw bytes of each token, `Tokenizer.token_byte_lengths()`.
         config: Windows and intervals.
         groups: Groupings of the documents by name (`source`, `script`), for results per group.
+        precision: Precision of matrix products on CUDA, as in `TrainConfig`; CPUs compute in fp32.
         distributed: All processes of `torch.distributed` call this with the same arguments and share the documents.
             Each gets the whole result, which equals that of one process to the last bit on equal hardware.
         progress: Called after every group of documents with ("evaluate", documents done, documents).
@@ -68,16 +71,18 @@ def evaluate(
         min_context_bytes=config.min_context_bytes,
         context_tokens=model.context_tokens,
     )
-    scores = score_documents(
-        model,
-        shards,
-        lengths,
-        plan,
-        batch_tokens=config.batch_tokens,
-        min_context_bytes=config.min_context_bytes,
-        distributed=distributed,
-        progress=progress,
-    )
+    with memory_advice(f"in evaluation; lower eval.batch_tokens ({config.batch_tokens})"):
+        scores = score_documents(
+            model,
+            shards,
+            lengths,
+            plan,
+            batch_tokens=config.batch_tokens,
+            min_context_bytes=config.min_context_bytes,
+            precision=precision,
+            distributed=distributed,
+            progress=progress,
+        )
     limited, short, context_sum, forward, padded = (int(total) for total in scores.totals)
     return Evaluation(
         config=config,

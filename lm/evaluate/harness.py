@@ -46,8 +46,8 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
             probable one. Use it to compare tokenizers. "tokens": like `lm_eval`'s own models, which also move white
             space at the end of a prompt to the answer; straddles and answers longer than the context are scored as
             bytes.
-        batch_tokens: Maximum number of tokens of a forward pass in token scoring, padding included.
-        batch_rows: Maximum number of texts that are generated at once.
+        batch_tokens: Maximum number of tokens of a forward pass, padding included.
+        batch_rows: Maximum number of texts that are generated, or scored as bytes, at once.
         lost_sample: Number of prompts for which the share of non-canonical tokenizations is measured.
 
     Attributes:
@@ -69,7 +69,7 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
         super().__init__()
         check_choice("scoring", scoring, SCORINGS)
         self.lm, self.scoring = lm, scoring
-        self.bytewise = ByteModel(lm)
+        self.bytewise = ByteModel(lm, batch_tokens=batch_tokens, batch_rows=batch_rows)
         self.batch_tokens, self.batch_rows, self._lost_sample = batch_tokens, batch_rows, lost_sample
         self.straddles = self.requests = 0
         self.lost: list[float] = []
@@ -108,11 +108,11 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
         """Log-probability of each request's answer after its prompt, and whether it is greedy.
 
         Args:
-            requests: Requests of `lm_eval` with arguments (prompt, answer). Adjacent requests with the same prompt are
-                scored together.
+            requests: Requests of `lm_eval` with arguments (prompt, answer). Adjacent requests with the same prompt
+                share their forward pass.
             disable_tqdm: Unused; part of the interface.
         """
-        results: list[tuple[float, bool] | None] = [None] * len(requests)
+        results: dict[int, tuple[float, bool]] = {}
         encoded: list[_Encoded] = []
         places: list[int] = []
         exact: list[int] = []
@@ -127,19 +127,22 @@ class HarnessModel(TemplateLM):  # type: ignore[misc]
                 places.append(i)
             else:
                 exact.append(i)
-        for prompt, group in itertools.groupby(exact, key=lambda i: requests[i].args[0]):
-            members = list(group)
-            answers = [requests[i].args[1] for i in members]
-            if len(self.lost) < self._lost_sample:
+        groups = [
+            (prompt, list(members)) for prompt, members in itertools.groupby(exact, key=lambda i: requests[i].args[0])
+        ]
+        for first in range(0, len(groups), self.bytewise.batch_rows):
+            some = groups[first : first + self.bytewise.batch_rows]
+            for prompt, _ in some[: max(0, self._lost_sample - len(self.lost))]:
                 self.lost.append(self.bytewise.next_byte(prompt).lost)
-            scores = self.bytewise.choices(prompt, answers).tolist()
-            for i, answer, score in zip(members, answers, scores, strict=True):
-                results[i] = (score, self.bytewise.is_greedy(answer, prompt))
+            scores = self.bytewise.choices_of([(prompt, [requests[i].args[1] for i in each]) for prompt, each in some])
+            members = [i for _, each in some for i in each]
+            greedy = self.bytewise.greedy_of([requests[i].args[::-1] for i in members])
+            results |= zip(members, zip(np.concatenate(scores).tolist(), greedy, strict=True), strict=True)
         for i, scored in zip(places, self._loglikelihood_tokens(encoded), strict=True):
             results[i] = scored
-        for request, result in zip(requests, results, strict=True):
-            self.cache_hook.add_partial("loglikelihood", request.args, result)
-        return [result for result in results if result is not None]
+        for i, request in enumerate(requests):
+            self.cache_hook.add_partial("loglikelihood", request.args, results[i])
+        return [results[i] for i in range(len(requests))]
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
         """Log-probability of each text as the beginning of a document, whose end is not scored."""

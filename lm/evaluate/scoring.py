@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 
+from lm.evaluate.forward import Forward
 from lm.evaluate.windows import Window
 from tokenizer.errors import UserError
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from lm.data.shards import Shards
     from lm.model.transformer import Transformer
@@ -33,8 +32,6 @@ Plan = Callable[["NDArray[np.int64]"], "list[Window]"]
 _TOKENS_PLANNED = 1 << 16
 # Sums over documents are integer multiples of this, so that they do not depend on the order of addition.
 _UNIT = 2.0**-30
-# If the sum of exp(logits) is in this range, fp32 is precise enough without a shift by the maximum.
-_SAFE = (1e-20, 1e30)
 
 
 @dataclass
@@ -84,6 +81,7 @@ def score_documents(
     *,
     batch_tokens: int,
     min_context_bytes: int = 0,
+    precision: str = "auto",
     distributed: bool = False,
     progress: Progress | None = None,
 ) -> Scores:
@@ -96,6 +94,7 @@ def score_documents(
         plan: Chooses the windows of a document.
         batch_tokens: Maximum number of tokens of a forward pass, padding included.
         min_context_bytes: Contexts below this count as short.
+        precision: As for `lm.evaluate.evaluation.evaluate`.
         distributed: As for `lm.evaluate.evaluation.evaluate`.
         progress: As for `lm.evaluate.evaluation.evaluate`.
     """
@@ -105,11 +104,18 @@ def score_documents(
     model.eval()
     failed: UserError | None = None
     try:
+        forward = Forward(model, shards.eos_id, precision=precision)
+        finish: Callable[[], None] | None = None
         for number, group in enumerate(_groups(shards)):
+            previous, finish = finish, None
             if number % world == rank:
-                _score(model, shards, lengths, plan, batch_tokens, min_context_bytes, group, scores)
+                finish = _queue(forward, shards, lengths, plan, batch_tokens, min_context_bytes, group, scores)
+            if previous is not None:  # a GPU computes this group meanwhile
+                previous()
             if progress is not None:
                 progress("evaluate", group.stop, shards.n_documents)
+        if finish is not None:
+            finish()
     except UserError as error:
         failed = error
     model.train(training)
@@ -151,8 +157,8 @@ def _groups(shards: Shards) -> Iterator[range]:
         first = stop
 
 
-def _score(
-    model: Transformer,
+def _queue(
+    forward: Forward,
     shards: Shards,
     lengths: NDArray[np.int64],
     plan: Plan,
@@ -160,11 +166,11 @@ def _score(
     min_context_bytes: int,
     group: range,
     scores: Scores,
-) -> None:
-    """Score the documents of one group, every target exactly once."""
+) -> Callable[[], None]:
+    """Queue the forward passes of one group; return a function that adds its scores, every target exactly once."""
     sequences: list[NDArray[np.int64]] = []
     jobs: list[tuple[int, Window]] = []
-    limited = short = context_sum = forward = padded = 0
+    limited = short = context_sum = 0
     for document in group:
         x = np.concatenate(([shards.eos_id], shards.document(document), [shards.eos_id]))
         # By the given lengths, or by what each token covers of this document.
@@ -185,26 +191,31 @@ def _score(
             short += int(weights[context < min_context_bytes].sum()) if window.start else 0
             jobs.append((len(sequences), window))
         sequences.append(x)
-    nats = [np.full(len(x), np.nan) for x in sequences]
-    for batch in _batches(jobs, batch_tokens):
-        forward += sum(window.last - window.start for _, window in batch)
-        padded += len(batch) * (batch[0][1].last - batch[0][1].start)
-        scored = _forward(model, [(sequences[i], window) for i, window in batch], shards.eos_id)
-        for (i, window), values in zip(batch, scored, strict=True):
-            assert np.isnan(nats[i][window.first : window.last + 1]).all(), "a token is scored twice"
-            nats[i][window.first : window.last + 1] = values
-    for document, values in zip(group, nats, strict=True):
-        if not np.isfinite(values[1:]).all():
-            raise UserError(
-                f"the model's loss on document {document} is not finite; train it with lower learning rates"
-            )
-        scores.text_nats[document] = values[1:-1].sum()
-        scores.eos_nats[document] = values[-1]
-    ids = np.concatenate([x[1:] for x in sequences])
-    units = np.rint(np.concatenate([values[1:] for values in nats]) / _UNIT).astype(np.int64)
-    np.add.at(scores.token_units, ids, units)
-    scores.token_counts += np.bincount(ids, minlength=shards.vocab_size)
-    scores.totals += [limited, short, context_sum, forward, padded]
+    batches = list(_batches(jobs, batch_tokens))
+    read = sum(window.last - window.start for _, window in jobs)
+    padded = sum(len(batch) * (batch[0][1].last - batch[0][1].start) for batch in batches)
+    queued = [forward([(sequences[i], window) for i, window in batch]) for batch in batches]
+
+    def finish() -> None:
+        nats = [np.full(len(x), np.nan) for x in sequences]
+        for batch, scored in zip(batches, queued, strict=True):
+            for (i, window), values in zip(batch, scored(), strict=True):
+                assert np.isnan(nats[i][window.first : window.last + 1]).all(), "a token is scored twice"
+                nats[i][window.first : window.last + 1] = values
+        for document, values in zip(group, nats, strict=True):
+            if not np.isfinite(values[1:]).all():
+                raise UserError(
+                    f"the model's loss on document {document} is not finite; train it with lower learning rates"
+                )
+            scores.text_nats[document] = values[1:-1].sum()
+            scores.eos_nats[document] = values[-1]
+        ids = np.concatenate([x[1:] for x in sequences])
+        units = np.rint(np.concatenate([values[1:] for values in nats]) / _UNIT).astype(np.int64)
+        np.add.at(scores.token_units, ids, units)
+        scores.token_counts += np.bincount(ids, minlength=shards.vocab_size)
+        scores.totals += [limited, short, context_sum, read, padded]
+
+    return finish
 
 
 def _batches(jobs: list[tuple[int, Window]], batch_tokens: int) -> Iterator[list[tuple[int, Window]]]:
@@ -218,43 +229,3 @@ def _batches(jobs: list[tuple[int, Window]], batch_tokens: int) -> Iterator[list
         batch.append(job)
     if batch:
         yield batch
-
-
-@torch.no_grad()
-def _forward(
-    model: Transformer, windows: list[tuple[NDArray[np.int64], Window]], padding_id: int
-) -> list[NDArray[np.float64]]:
-    """Nats of the scored targets of each window. With causal attention, padding on the right has no effect.
-
-    Computed in fp32 on every device, since bf16 would round the logits.
-    """
-    device = next(model.parameters()).device
-    width = max(window.last - window.start for _, window in windows)
-    inputs = np.full((len(windows), width), padding_id)
-    targets = np.full((len(windows), width), padding_id)
-    keep = np.zeros((len(windows), width), bool)
-    for row, (x, window) in enumerate(windows):
-        size = window.last - window.start
-        inputs[row, :size] = x[window.start : window.last]
-        targets[row, :size] = x[window.start + 1 : window.last + 1]
-        keep[row, window.first - 1 - window.start : size] = True
-    ids, mask = torch.from_numpy(inputs).to(device), torch.from_numpy(keep).to(device)
-    kept = torch.from_numpy(targets[keep]).to(device)
-    nats = _fast_nats(model.padded_logits(ids, mask).float(), kept)
-    if nats is None:
-        nats = F.cross_entropy(model.padded_logits(ids, mask).float(), kept, reduction="none")
-    ends = np.cumsum(keep.sum(axis=1))
-    return np.split(nats.double().cpu().numpy(), ends[:-1])
-
-
-def _fast_nats(logits: Tensor, targets: Tensor) -> Tensor | None:
-    """-log softmax of the targets, overwriting the logits; None if fp32 needs a shift by the maximum.
-
-    This takes two passes over the logits instead of cross_entropy's four.
-    """
-    chosen = logits.gather(1, targets[:, None])[:, 0]
-    total = logits.exp_().sum(-1)
-    low, high = (value.item() for value in total.aminmax())
-    if not (_SAFE[0] < low and high < _SAFE[1]):
-        return None
-    return total.log_() - chosen

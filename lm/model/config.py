@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, check_fields
 
 # hidden_size / n_layers where only n_layers is given.
 _ASPECT_RATIO = 64
@@ -46,6 +46,7 @@ class ModelConfig:
     _scaled: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        check_fields(self)
         object.__setattr__(self, "_scaled", self.hidden_size == 0)
         if self.hidden_size == 0 and self.n_layers > 0 and self.head_dim > 0:
             n_heads = max(1, round(_ASPECT_RATIO * self.n_layers / self.head_dim))
@@ -60,7 +61,7 @@ class ModelConfig:
             )
         if self.head_dim % 2:
             raise UserError(f"head_dim={self.head_dim} is odd: rotary embeddings need an even number")
-        if self.mlp_ratio <= 0:
+        if not 0 < self.mlp_ratio < math.inf:
             raise UserError(f"mlp_ratio={self.mlp_ratio}: use a positive number, for instance 2.67")
 
     @classmethod

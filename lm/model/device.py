@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import functools
 import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from tokenizer.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def resolve_device(name: str, local_rank: int | None = None) -> torch.device:
@@ -33,6 +39,20 @@ def resolve_device(name: str, local_rank: int | None = None) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(f"device={name!r}, but Torch finds {torch.cuda.device_count()} CUDA devices; use device=auto")
     return device
+
+
+def upload(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor from the host to a device, which does not wait for earlier work of the device."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+@contextmanager
+def memory_advice(advice: str) -> Iterator[None]:
+    """Turn a lack of GPU memory into a UserError that names the setting to lower."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise UserError(f"out of GPU memory {advice}") from error
 
 
 def arithmetic(precision: str, compiled: bool | str, device: torch.device) -> dict[str, str | bool]:

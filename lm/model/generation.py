@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from lm.model.kv_cache import KVCache
-from tokenizer.errors import UserError, quoted
+from tokenizer.errors import UserError, check_fields, quoted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,6 +45,7 @@ class SamplingConfig:
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not 0 <= self.temperature < math.inf:
             raise UserError(f"temperature={self.temperature} must be at least 0 (the most probable token)")
         if self.top_k is not None and self.top_k < 1:

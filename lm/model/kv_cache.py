@@ -46,18 +46,18 @@ class KVCache:
         """Size of the tensors in bytes, unused slots included."""
         return sum(2 * layer.keys.numel() * layer.keys.element_size() for layer in self.layers)
 
-    def branch(self, parents: Sequence[int]) -> None:
+    def branch(self, parents: Sequence[Sequence[int]]) -> None:
         """Make the next forward pass read a tree of tokens after the cached ones.
 
         Each token attends to the cached tokens of its row, its ancestors and itself; its position is that of a sequence
         of these. After the pass, rewind the cache: only a leading chain (parents -1, 0, 1, ...) can be kept.
 
         Args:
-            parents: For each token of the pass, the index of its parent, which must come before it; -1 for the last
-                cached token.
+            parents: For each row and each token of the pass, the index of its parent, which must come before it; -1 for
+                the last cached token.
         """
-        if any(not -1 <= parent < node for node, parent in enumerate(parents)):
-            raise ValueError(f"parents {list(parents)} do not come before their children")
+        if any(not -1 <= parent < node for row in parents for node, parent in enumerate(row)):
+            raise ValueError(f"parents {[list(row) for row in parents]} do not come before their children")
         self._parents = torch.tensor(parents, dtype=torch.int64)
 
     def rewind(self, lengths: int | Sequence[int] | Tensor) -> None:
@@ -89,13 +89,13 @@ class KVCache:
             ValueError: If the number of rows differs from the cache's, or a position exceeds the model's context.
         """
         parents, self._parents = self._parents, None
-        if rows != len(self.lengths) or (parents is not None and len(parents) != n):
+        if rows != len(self.lengths) or (parents is not None and parents.shape != (rows, n)):
             raise ValueError(f"{rows} rows of {n} tokens do not fit a cache of {len(self.lengths)} rows, or its tree")
         start = self.lengths[:, None]
         slots = start + torch.arange(n)
         if parents is None:
             positions = slots
-            below = torch.ones(n, n, dtype=torch.bool).tril_()
+            below = torch.ones(1, n, n, dtype=torch.bool).tril_()
         else:
             below, depth = _ancestors(parents)
             positions = start + depth
@@ -105,7 +105,8 @@ class KVCache:
         # Every token sees the cached tokens; tokens of this pass are seen by themselves and their descendants.
         own = torch.arange(end)[None, :] - start  # int64[rows, slots]: index in the pass
         ours = ((own >= 0) & (own < n))[:, None]
-        mask = (own < 0)[:, None] | ours & below[:, own.clamp(0, max(n - 1, 0))].transpose(0, 1)
+        places = own.clamp(0, max(n - 1, 0))[:, None].expand(rows, n, end)
+        mask = (own < 0)[:, None] | ours & below.expand(rows, n, n).gather(2, places)
         fresh = parents is None and not self.lengths.any()
         for layer in self.layers:
             layer.begin(slots.to(self._device), end, None if fresh else mask[:, None].to(self._device))
@@ -143,10 +144,11 @@ class LayerKVCache:
 
 
 def _ancestors(parents: Tensor) -> tuple[Tensor, Tensor]:
-    """bool[n, n]: whether j is i or an ancestor of i; int64[n]: number of ancestors of i."""
-    n = len(parents)
-    sees = torch.eye(n, dtype=torch.bool)
-    for node, parent in enumerate(parents.tolist()):
-        if parent >= 0:
-            sees[node] |= sees[parent]
-    return sees, sees.sum(1) - 1
+    """bool[rows, n, n]: whether j is i or an ancestor of i; int64[rows, n]: number of ancestors of i."""
+    rows, n = parents.shape
+    sees = torch.eye(n, dtype=torch.bool).repeat(rows, 1, 1)
+    every = torch.arange(rows)
+    for node in range(n):
+        parent = parents[:, node]
+        sees[:, node] |= sees[every, parent.clamp(min=0)] & (parent >= 0)[:, None]
+    return sees, sees.sum(2) - 1

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lm.model.transformer import Transformer
 
 # Logits per chunk. Every chunk adds to the full gradient of the head, so small chunks cost more than they save: chunks
@@ -16,8 +19,28 @@ _CPU_LOGITS, _CUDA_LOGITS = 2**24, 2**28
 _FEWEST_ROWS = 1024
 
 
+def slopes_and_nats(inputs: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Derivative of the loss by the logits of one chunk, in the type of its products, and float32[positions], nats."""
+    logits = torch.nn.functional.linear(inputs, table, bias).float()
+    highest = logits.amax(1, keepdim=True)
+    right = logits.gather(1, targets) - highest
+    powers = logits.sub_(highest).exp_()
+    sums = powers.sum(1, keepdim=True)
+    slopes = powers.div_(sums)
+    if torch.compiler.is_compiling():  # a scatter would need the slopes in fp32
+        slopes = slopes - (torch.arange(len(table), device=targets.device) == targets).float()
+    else:
+        slopes.scatter_add_(1, targets, slopes.new_full((), -1.0).expand_as(targets))
+    return slopes.to(inputs.dtype), (sums.log() - right).squeeze(1)
+
+
 def linear_cross_entropy(
-    hidden: Tensor, weight: Tensor, padding: Tensor | None, targets: Tensor, rows: int | None = None
+    hidden: Tensor,
+    weight: Tensor,
+    padding: Tensor | None,
+    targets: Tensor,
+    rows: int | None = None,
+    chunk: Callable[..., tuple[Tensor, Tensor]] = slopes_and_nats,
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy of `softmax(hidden weight^T + padding)` in chunks of positions, gradients included.
 
@@ -30,15 +53,17 @@ def linear_cross_entropy(
         padding: float[vocabulary], added to the logits, or None.
         targets: int64[positions].
         rows: Positions per chunk; None for a suitable number.
+        chunk: `slopes_and_nats`, compiled or not.
 
     Returns:
         The sum over positions in nats, which is differentiable, and the nats of each position, float32[positions],
         which are not.
     """
     if rows is None:
-        logits = _CUDA_LOGITS if hidden.is_cuda else _CPU_LOGITS
-        rows = max(_FEWEST_ROWS, logits // len(weight))
-    total, nats = _LinearCrossEntropy.apply(hidden, weight, padding, targets, rows)  # type: ignore[no-untyped-call]
+        rows = max(_FEWEST_ROWS, (_CUDA_LOGITS if hidden.is_cuda else _CPU_LOGITS) // len(weight))
+        if hidden.is_cuda:  # chunks of equal size
+            rows = math.ceil(len(targets) / math.ceil(len(targets) / rows))
+    total, nats = _LinearCrossEntropy.apply(hidden, weight, padding, targets, rows, chunk)  # type: ignore[no-untyped-call]
     return total, nats
 
 
@@ -56,19 +81,36 @@ class Objective(nn.Module):
         self.model = model
         self.eos_id = eos_id
         self.document_mask = document_mask
+        self._chunk: Callable[..., tuple[Tensor, Tensor]] = slopes_and_nats
+
+    def fuse(self, backend: str = "inductor") -> None:
+        """Compile the decoder and the loss, each as one graph; what cannot be compiled raises an error.
+
+        Graphs of earlier models are dropped: Torch keeps a limited number.
+        """
+        torch.compiler.reset()
+        self.model.model.compile(dynamic=False, fullgraph=True, backend=backend)
+        self._chunk = torch.compile(slopes_and_nats, dynamic=False, fullgraph=True, backend=backend)
 
     def forward(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Sum of the nats of `targets` after `inputs`, both int64[batch, seq_len], and the nats of each target."""
         documents = (inputs == self.eos_id).cumsum(1) if self.document_mask else None
         hidden = self.model.hidden(inputs, documents=documents).flatten(0, 1)
-        total, nats = linear_cross_entropy(hidden, self.model.lm_head.weight, self.model.padding, targets.flatten())
+        head = self.model.lm_head.weight
+        total, nats = linear_cross_entropy(hidden, head, self.model.padding, targets.flatten(), chunk=self._chunk)
         return total, nats.view(targets.shape)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, padding: Tensor | None, targets: Tensor, rows: int
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        padding: Tensor | None,
+        targets: Tensor,
+        rows: int,
+        chunk: Callable[..., tuple[Tensor, Tensor]],
     ) -> tuple[Tensor, Tensor]:
         kind = hidden.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
@@ -81,18 +123,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
             bias = None if padding is None else padding.to(dtype)
             for start in range(0, len(targets), rows):
                 part = slice(start, start + rows)
-                inputs, wanted_ids = hidden[part].to(dtype), targets[part, None]
-                logits = torch.nn.functional.linear(inputs, table, bias).float()
-                highest = logits.amax(1, keepdim=True)
-                right = logits.gather(1, wanted_ids) - highest
-                powers = logits.sub_(highest).exp_()
-                sums = powers.sum(1, keepdim=True)
-                nats[part] = (sums.log() - right).squeeze(1)
+                inputs = hidden[part].to(dtype)
+                slopes, nats[part] = chunk(inputs, table, bias, targets[part, None])
                 if grad_hidden is None or grad_weight is None:
                     continue
-                slopes = powers.div_(sums)
-                slopes.scatter_add_(1, wanted_ids, slopes.new_full((), -1.0).expand_as(wanted_ids))
-                slopes = slopes.to(dtype)
                 grad_hidden[part] = slopes @ table
                 if dtype == grad_weight.dtype:
                     grad_weight.addmm_(slopes.T, inputs)
@@ -104,6 +138,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return nats.sum(), nats
 
     @staticmethod
-    def backward(ctx: Any, grad_total: Tensor, _grad_nats: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, grad_total: Tensor, _grad_nats: Tensor) -> tuple[Tensor | None, ...]:
         grad_hidden, grad_weight = ctx.saved_tensors
-        return grad_hidden.mul_(grad_total), grad_weight.mul_(grad_total), None, None, None
+        return grad_hidden.mul_(grad_total), grad_weight.mul_(grad_total), None, None, None, None

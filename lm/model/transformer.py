@@ -57,7 +57,7 @@ class Transformer(nn.Module):
         keep: Tensor | None = None,
         *,
         cache: KVCache | None = None,
-        documents: Tensor | None = None,
+        documents: Tensor | Packing | None = None,
     ) -> Tensor:
         """Logits of the next token.
 
@@ -79,15 +79,19 @@ class Transformer(nn.Module):
         keep: Tensor | None = None,
         *,
         cache: KVCache | None = None,
-        documents: Tensor | None = None,
+        documents: Tensor | Packing | None = None,
     ) -> Tensor:
         """The logits of `forward` and of padding ids, which are at -inf, in one contiguous tensor."""
         hidden = self.hidden(ids, cache=cache, documents=documents)
         if keep is not None:
             hidden = hidden[keep]
+        return self.head(hidden)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Logits of hidden states, float[..., hidden_size], and of padding ids, which are at -inf."""
         return F.linear(hidden, self.lm_head.weight, self.padding)
 
-    def hidden(self, ids: Tensor, *, cache: KVCache | None = None, documents: Tensor | None = None) -> Tensor:
+    def hidden(self, ids: Tensor, *, cache: KVCache | None = None, documents: Tensor | Packing | None = None) -> Tensor:
         """Normalized hidden states, the input of the head: float[batch, seq_len, hidden_size].
 
         Args:
@@ -95,7 +99,8 @@ class Transformer(nn.Module):
             cache: As for `forward`; cannot be combined with `documents`.
             documents: int64[batch, seq_len], index of each position's document, non-decreasing within a row. Positions
                 attend within their own document only, as if each document were computed by itself. Position numbers do
-                not restart: rotary attention depends only on their differences. None: a row is one document.
+                not restart: rotary attention depends only on their differences. None: a row is one document. A packing:
+                what `lm.model.packing` made of the documents.
         """
         if (
             cache is None and ids.shape[1] > self.context_tokens
@@ -103,7 +108,8 @@ class Transformer(nn.Module):
             raise ValueError(f"{ids.shape[1]} positions, but the model was built for {self.context_tokens}")
         if cache is not None and documents is not None:
             raise ValueError("a cache holds one document per row: it cannot be combined with `documents`")
-        hidden: Tensor = self.model(ids, cache, None if documents is None else pack(documents))
+        packing = pack(documents) if isinstance(documents, Tensor) else documents
+        hidden: Tensor = self.model(ids, cache, packing)
         return hidden
 
     @torch.no_grad()

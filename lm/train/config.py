@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lm.train.schedule import DECAYS, Schedule
-from tokenizer.errors import UserError
+from tokenizer.errors import UserError, check_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,8 @@ class TrainConfig:
         precision: Precision of matrix products: "fp32", "bf16", "auto" (bf16 on CUDA, fp32 elsewhere) or "probe" (like
             "auto", but also bf16 on a CPU on which it is measured to be faster; avoid it in sweeps over several
             machines).
-        compile: Whether `torch.compile` fuses the layers: True, False or "auto" (on CUDA). It changes rounding.
+        compile: Whether `torch.compile` fuses the layers and the loss: True, False or "auto" (on CUDA). It changes
+            rounding. What cannot be compiled is an error: a run whose summary says `compile` was compiled as a whole.
         threads: CPU threads of Torch; None keeps the current number.
         checkpoint_seconds: Seconds between checkpoints.
         log_every: Steps between log entries.
@@ -102,6 +103,7 @@ class TrainConfig:
     peak_flops: float | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("train_bytes", "bytes_per_step", "context_bytes", "log_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name}={getattr(self, name)}: use a positive whole number")

@@ -13,6 +13,7 @@ import torch
 
 from lm.data.shards import Shards
 from lm.model.config import ModelConfig
+from lm.model.device import memory_advice
 from lm.model.weights import MODEL, load_model, load_tensors
 from lm.train.config import TrainConfig
 from lm.train.distributed import current, lockstep
@@ -115,7 +116,8 @@ def _train(
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(threads if config.threads is None else thread_count(config.threads))
-        with lockstep():
+        # Another process may have enough memory, so this is no error that all agree on.
+        with memory_advice(trainer.memory_advice), lockstep():
             trainer.begin()
             with DeferredInterrupt(patient=world.size > 1) as interrupt:
                 saved = time.monotonic()

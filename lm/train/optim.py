@@ -20,23 +20,24 @@ if TYPE_CHECKING:
 QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
-def orthogonalize(matrix: Tensor, steps: int = 5) -> Tensor:
-    """Replace a matrix's singular values by values near 1 with Newton-Schulz iterations.
-
-    Computes in bf16 on CUDA and in fp32 elsewhere, since CPUs without fast bf16 take over ten times as long.
+def orthogonalize(matrices: Tensor, steps: int = 5, dtype: torch.dtype | None = None) -> Tensor:
+    """Replace the singular values of each matrix by values near 1 with Newton-Schulz iterations.
 
     Args:
-        matrix: float[rows, columns].
+        matrices: float[matrices, rows, columns].
         steps: Number of iterations.
+        dtype: Precision; None for bf16 on CUDA and fp32 elsewhere, since CPUs without fast bf16 take over ten times as
+            long.
     """
     a, b, c = QUINTIC
-    x = matrix.to(torch.bfloat16 if matrix.is_cuda else torch.float32)
-    wide = x if x.shape[0] <= x.shape[1] else x.T
-    wide = wide / wide.norm().clamp(min=1e-7)
+    x = matrices.to(dtype or (torch.bfloat16 if matrices.is_cuda else torch.float32))
+    tall = x.shape[1] > x.shape[2]
+    wide = x.mT if tall else x
+    wide = wide / torch.linalg.vector_norm(wide, dim=(1, 2), keepdim=True).clamp(min=1e-7)
     for _ in range(steps):
-        gram = wide @ wide.T
-        wide = torch.addmm(wide, torch.addmm(gram, gram, gram, beta=b, alpha=c), wide, beta=a)
-    return (wide if x.shape[0] <= x.shape[1] else wide.T).to(matrix.dtype)
+        gram = wide @ wide.mT
+        wide = torch.baddbmm(wide, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), wide, beta=a)
+    return (wide.mT if tall else wide).to(matrices.dtype)
 
 
 class Muon(torch.optim.Optimizer):
@@ -68,33 +69,47 @@ class Muon(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Update every parameter that has a gradient; `closure` is not supported."""
         assert closure is None
-        jobs = [(group, p) for group in self.param_groups for p in group["params"] if p.grad is not None]
-        directions = []
-        for group, parameter in jobs:
-            state: dict[str, Any] = self.state[parameter]
-            if not state:
-                state["momentum_buffer"] = torch.zeros_like(parameter)
-            mean = state["momentum_buffer"].lerp_(parameter.grad, 1 - group["momentum"])
-            directions.append(parameter.grad.lerp(mean, group["momentum"]))
-        for (group, parameter), update in zip(jobs, orthogonalize_all(directions, self._world), strict=True):
-            rows, columns = parameter.shape
-            parameter.mul_(1 - group["lr"] * group["weight_decay"])
-            parameter.add_(update, alpha=-group["lr"] * max(1.0, rows / columns) ** 0.5)
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            gradients = [p.grad for p in parameters]
+            for parameter in parameters:
+                state: dict[str, Any] = self.state[parameter]
+                if not state:
+                    state["momentum_buffer"] = torch.zeros_like(parameter)
+            means = [self.state[parameter]["momentum_buffer"] for parameter in parameters]
+            torch._foreach_lerp_(means, gradients, 1 - group["momentum"])
+            updates = orthogonalize_all(torch._foreach_lerp(gradients, means, group["momentum"]), self._world)
+            torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
+            for (rows, columns), places in _by_shape(parameters).items():
+                length = group["lr"] * max(1.0, rows / columns) ** 0.5
+                torch._foreach_add_([parameters[i] for i in places], [updates[i] for i in places], alpha=-length)
 
 
 def orthogonalize_all(matrices: Sequence[Tensor], world: World) -> list[Tensor]:
-    """Orthogonalize matrices, which is most of Muon's work; each process takes a share and broadcasts it."""
+    """Orthogonalize matrices, which is most of Muon's work; each process takes a share and broadcasts it.
+
+    Matrices of equal shape are stacked. On CPUs this gives the same bits as one matrix at a time.
+    """
+    own = range(world.rank, len(matrices), world.size)
+    made: dict[int, Tensor] = {}
+    for places in _by_shape([matrices[i] for i in own]).values():
+        members = [own[place] for place in places]
+        made |= zip(members, orthogonalize(torch.stack([matrices[i] for i in members])), strict=True)
     if world.size == 1:
-        return [orthogonalize(matrix) for matrix in matrices]
-    made, waiting = [], []
-    for i, matrix in enumerate(matrices):
-        owner = i % world.size
-        update = orthogonalize(matrix).contiguous() if owner == world.rank else torch.empty_like(matrix)
-        waiting.append(dist.broadcast(update, owner, async_op=True))
-        made.append(update)
+        return [made[i] for i in own]
+    updates = [made[i].contiguous() if i in made else torch.empty_like(m) for i, m in enumerate(matrices)]
+    waiting = [dist.broadcast(update, i % world.size, async_op=True) for i, update in enumerate(updates)]
     for handle in waiting:
         handle.wait()
-    return made
+    return updates
+
+
+def _by_shape(matrices: Sequence[Tensor]) -> dict[torch.Size, list[int]]:
+    """Places of the matrices of each shape."""
+    places: dict[torch.Size, list[int]] = {}
+    for i, matrix in enumerate(matrices):
+        places.setdefault(matrix.shape, []).append(i)
+    return places
 
 
 def build_optimizers(

@@ -18,8 +18,10 @@ from lm.data.stream import DocumentStream
 from lm.model import initialization
 from lm.model.device import arithmetic, resolve_device
 from lm.model.loss import Objective
+from lm.model.packing import dense
 from lm.model.transformer import ModelConfig, Transformer
 from lm.model.weights import load_tensors, save_model, save_tensors
+from lm.train.batches import BatchReader
 from lm.train.checkpoint import load_training_tensors, training_tensors
 from lm.train.config import LENGTH
 from lm.train.diagnostics import Diagnostics
@@ -79,7 +81,11 @@ class Trainer:
             weight_decay=config.weight_decay,
             world=self.world,
         )
-        self.objective: nn.Module = Objective(self.model, eos_id=shards.eos_id, document_mask=config.document_mask)
+        self.loss = Objective(self.model, eos_id=shards.eos_id, document_mask=config.document_mask)
+        self.objective: nn.Module = self.loss
+        self.batches = BatchReader(
+            self.stream, self.tokens_per_step, self.device, count_bytes=shards.covered_bytes is not None
+        )
         self.lengths = torch.from_numpy(shards.token_byte_lengths).to(self.device)
         self.flops_per_token = self.model.flops_per_token()
         self.step = 0
@@ -87,6 +93,7 @@ class Trainer:
         # On the device, so that steps that are not logged need not synchronize.
         self.bytes_seen = torch.zeros((), dtype=torch.int64, device=self.device)
         self.last_bits_per_byte = math.nan
+        self._logged = 0, 0.0
         self.identity: dict[str, Any] = {
             "model": dataclasses.asdict(model),
             "train": config.fixed(),
@@ -110,7 +117,7 @@ class Trainer:
         """Load the checkpoint or the trunk if there is one; compile and distribute the model."""
         self._resume()
         if self.identity.get("compile"):
-            self.model.model.compile(dynamic=False)
+            self.loss.fuse()
         if self.world.size > 1:
             if not self.world.all_equal(self.step):
                 raise UserError(f"the processes see different checkpoints in {self.folder}; it must be shared")
@@ -140,7 +147,8 @@ class Trainer:
             self.data_seconds = meta.get("data_seconds", 0.0)
             self.bytes_seen += meta["bytes_seen"]
             self.last_bits_per_byte = meta["last_bits_per_byte"]
-            self.diagnostics.mark(self.step * self.tokens_per_step, self.seconds)
+            self._logged = self.step * self.tokens_per_step, self.seconds
+            self.diagnostics.mark(*self._logged)
         elif self.epochs > 1 and self.world.rank == 0:
             _logger.warning(
                 "the shards hold %d bytes: training on %d bytes reads them %.2f times",
@@ -148,6 +156,16 @@ class Trainer:
                 round(self.epochs * self.shards.n_bytes),
                 self.epochs,
             )
+
+    @property
+    def memory_advice(self) -> str:
+        """What to do if the GPU's memory does not suffice."""
+        each = self.config.batch_size // self.world.size
+        rows = min(each, self.config.microbatch_size or each)
+        advice = f"with {rows} row{'s' * (rows > 1)} of {self.context_tokens} tokens at a time; lower "
+        if rows > 1:
+            return f"{advice}lm.train.microbatch_size, for instance to {rows // 2}"
+        return f"{advice}lm.train.context_bytes or lm.model.n_layers"
 
     @property
     def epochs(self) -> float:
@@ -158,8 +176,7 @@ class Trainer:
         """Do one step; return its log entry if it is logged."""
         began = time.perf_counter()
         config = self.config
-        start = self.step * self.tokens_per_step
-        ids = torch.from_numpy(self.stream.read(start, start + self.tokens_per_step + 1)).to(self.device)
+        ids, text_bytes = self.batches.take(self.step, config.steps)
         self.data_seconds += time.perf_counter() - began
         inputs = ids[:-1].view(config.batch_size, -1)
         targets = ids[1:].view(config.batch_size, -1)
@@ -173,8 +190,8 @@ class Trainer:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         step_bytes = self.lengths[targets].sum()
-        if self.shards.covered_bytes is not None:
-            step_bytes.fill_(self.stream.text_bytes(start + 1, start + self.tokens_per_step + 1))
+        if text_bytes is not None:
+            step_bytes.fill_(text_bytes)
         self.bytes_seen += step_bytes
         self.step += 1
         due, entry = self.diagnostics.due(self.step, config.steps), None
@@ -183,13 +200,15 @@ class Trainer:
                 "lr": config.matrix_lr * factor,
                 "grad_norm": norm.item(),
             }
-        seconds = time.perf_counter() - began
-        self.seconds += seconds
+        self.seconds += time.perf_counter() - began
         if entry is not None:
-            entry |= {"tokens_per_second": self.tokens_per_step / seconds, "seconds": self.seconds}
+            # Since the last entry: in between, a GPU only queues its work.
+            tokens, seconds = self.step * self.tokens_per_step - self._logged[0], self.seconds - self._logged[1]
+            entry |= {"tokens_per_second": tokens / seconds, "seconds": self.seconds}
+            self._logged = tokens + self._logged[0], self.seconds
         if entry is not None and due:  # not part of the measured time
             shown, tokens = inputs[: config.microbatch_size], self.step * self.tokens_per_step
-            documents = (shown == self.shards.eos_id).cumsum(1) if config.document_mask else None
+            documents = dense((shown == self.shards.eos_id).cumsum(1)) if config.document_mask else None
             entry |= self.diagnostics.row(self.model, shown, tokens=tokens, seconds=self.seconds, documents=documents)
         self._check_finite(entry or {})
         return entry

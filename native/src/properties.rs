@@ -20,7 +20,7 @@ use crate::files::{hf_model, merges};
 use crate::pretokenize::tests::{by_regex, cut, scalar_cut, ALPHABET, ASCII};
 use crate::pretokenize::{patterns::NAMED, scanner::Scanner};
 use crate::text::batch::Batch;
-use crate::text::read::{reader::Reader, settings::Format, tests::settings};
+use crate::text::read::{input::Input, reader::Reader, settings::Format, tests::settings};
 use crate::text::unit::Unit;
 use crate::train::options::{Phase2Options, Tie, Veto};
 use crate::train::tests::{fast, naive};
@@ -108,7 +108,9 @@ fn documents(content: &[u8], batch_bytes: usize) -> Result<Vec<String>, String> 
     std::fs::write(&path, content).unwrap();
     let settings = crate::text::read::settings::Settings { batch_bytes, ..settings() };
     let batches: Result<Vec<_>, _> =
-        Reader::start(vec![(path.clone(), Format::JsonLines)], settings, 1, true).unwrap().collect();
+        Reader::start(vec![Input { path: path.clone(), format: Format::JsonLines, feed: None }], settings, 1, true)
+            .unwrap()
+            .collect();
     std::fs::remove_file(path).unwrap();
     let texts =
         |batch: &Batch| (0..batch.len()).map(|i| String::from_utf8(batch.document(i).to_vec()).unwrap()).collect();

@@ -71,7 +71,7 @@ def test_rules_cannot_be_changed_in_place():
         ({"truncate_quantile": 1.5}, "truncate_quantile=1.5 must be greater than 0"),
         ({"sample": 0.0}, "sample=0.0 must be greater than 0"),
         ({"sample": 1.01}, "sample=1.01 must be greater than 0"),
-        ({"sample": float("nan")}, "sample=nan must be greater than 0"),
+        ({"sample": float("nan")}, "sample=nan must be a number"),
         ({"forbid": ("",)}, "forbid"),
     ],
 )

@@ -1,13 +1,20 @@
 """Arguments of the wrong type give an error that names them and the remedy."""
 
 import warnings
+from dataclasses import fields
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
-from superbpe import train_superbpe
+from lm.data.sharding import ShardConfig
+from lm.evaluate.config import EvalConfig
+from lm.evaluate.deployment import Deployment
+from lm.model.config import ModelConfig
+from lm.model.generation import SamplingConfig
+from lm.train.config import TrainConfig
+from superbpe import Rules, train_superbpe
 from tests.properties import examples
 from tokenizer import Batch, Corpus, CorpusConfig, Tokenizer, UserError, count_pretokens, patterns, train_bpe
 
@@ -95,6 +102,11 @@ def test_special_strings_must_be_a_set(name, value):
         (lambda: patterns.resolve(None), "the pattern None is not a string"),
         (lambda: Corpus(CorpusConfig(paths=[5])), "the path 5 is not a string"),
         (lambda: train_bpe(None, "300"), "vocab_size='300' must be a whole number"),
+        (lambda: Rules(forbid=": "), "forbid=': ' is not a list of strings"),
+        (lambda: Rules(max_words="4").check(), "max_words='4' must be a whole number or null"),
+        (lambda: TrainConfig(matrix_lr=float("nan")), "matrix_lr=nan must be a number"),
+        (lambda: Deployment(mlp=[]), r"mlp=\[\] must be a string"),
+        (lambda: ModelConfig(n_layers=True), "n_layers=True must be a whole number"),
     ],
 )
 def test_arguments_of_another_type_are_named(call, message):
@@ -116,6 +128,19 @@ VALUES = st.one_of(
     st.sampled_from(["all", "<|endoftext|>", "gpt2", "a\x00", "\ud800", {}, pa.array(["x"])]),
     st.sampled_from([np.array([1, 2]), np.array([[1.5]]), np.array([], np.int64)]),
 )
+
+
+def settings(cls, check=None):
+    """The class, any of its fields, and a check of the whole."""
+
+    def make(**given):
+        made = cls(**given)
+        if check is not None:
+            check(made)
+
+    return make, [], [field.name for field in fields(cls)]
+
+
 # Required arguments, and others.
 CALLS = {
     "encode": (TOKENIZER.encode, ["text"], ["allowed_special", "disallowed_special"]),
@@ -141,6 +166,13 @@ CALLS = {
     ),
     "split": (patterns.split, ["text", "pattern"], []),
     "Batch": (Batch.from_texts, ["texts"], []),
+    "Rules": settings(Rules, lambda rules: rules.check()),
+    "ModelConfig": settings(ModelConfig, lambda shape: shape.intermediate_size),
+    "TrainConfig": settings(TrainConfig, lambda run: (run.steps, run.schedule.factor(0), run.batch_size, run.trunk)),
+    "SamplingConfig": settings(SamplingConfig),
+    "ShardConfig": settings(ShardConfig),
+    "EvalConfig": settings(EvalConfig),
+    "Deployment": settings(Deployment),
 }
 
 
@@ -148,7 +180,7 @@ CALLS = {
 def test_any_arguments_give_a_result_or_a_user_error(name, data):
     call, required, optional = CALLS[name]
     given = {argument: data.draw(VALUES, argument) for argument in required}
-    for argument in data.draw(st.sets(st.sampled_from(optional))) if optional else ():
+    for argument in data.draw(st.sets(st.sampled_from(optional), max_size=5)) if optional else ():
         given[argument] = data.draw(VALUES, argument)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

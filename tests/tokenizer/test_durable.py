@@ -12,7 +12,7 @@ from lm.evaluate.bits_per_byte import FORMAT_VERSION, Evaluation
 from tests.injection import FAULTS, FaultyDisk
 from tokenizer import Batch, count_pretokens, storage
 from tokenizer.checksums import checksum
-from tokenizer.durable import write_whole
+from tokenizer.durable import new_folder, write_whole
 from tokenizer.files import read_bytes
 from tokenizer.train.checkpoint import Checkpoint
 from tokenizer.train.counting import PretokenCounts
@@ -76,3 +76,22 @@ def test_a_file_is_old_or_new_and_the_error_names_it(
             assert str(path.parent) in str(caught.value.filename), (at, operation)
         assert path.read_text() == ("old" if at < 4 else "new")
         assert [each.name for each in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_new_folder_does_not_replace_files_that_appear_meanwhile(tmp_path):
+    path = tmp_path / "folder"
+    path.mkdir()
+
+    def write(other):
+        with new_folder(path) as partial:
+            partial.mkdir()
+            (partial / "new").touch()
+            if other:
+                (path / "other").touch()
+
+    with pytest.raises(OSError, match="folder"):
+        write(other=True)
+    assert [each.name for each in tmp_path.rglob("*")] == ["folder", "other"]
+    (path / "other").unlink()
+    write(other=False)
+    assert [each.name for each in tmp_path.rglob("*")] == ["folder", "new"]

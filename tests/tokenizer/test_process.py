@@ -238,7 +238,8 @@ def test_a_fork_without_the_threads_exits():
         file.write(text)
         file.flush()
         reader = _native.Reader(
-            [(file.name, "txt")], field="text", separator=",", score_field=None, min_score=0.0, replace_invalid=False,
+            [(file.name, "txt", None)], field="text", separator=",", score_field=None, min_score=0.0,
+            replace_invalid=False, skip_damaged=False,
             document_limit_bytes=1 << 30, skip_above=None, batch_bytes=1 << 16, parts=False, threads=1, in_order=True,
         )
         counter = _native.PretokenCounter(

@@ -1,7 +1,8 @@
 """Documents from files and datasets, in batches.
 
 The native core reads .txt and .jsonl (plain, gzip, zstd) on background threads; pyarrow reads Parquet into buffers;
-`datasets` reads the hub and any other format it supports. Filters and the held-out split are the same for all sources.
+`datasets` reads the hub and any other format it supports. The bytes of remote files come from
+`tokenizer.corpus.remote`. Filters and the held-out split are the same for all sources.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import dataclasses
 import glob
 import hashlib
+import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -19,9 +21,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tokenizer import _native
+from tokenizer.corpus import remote
+from tokenizer.corpus.remote import File, RemoteFile
 from tokenizer.corpus.rows import batch_records, read_parquet
+from tokenizer.corpus.skipped import Skipped
 from tokenizer.errors import UserError, check_choice, quoted, shortened
 from tokenizer.files import check_file, is_file
+from tokenizer.urls import is_remote, shown
 
 Split = Literal["train", "heldout", "all"]
 
@@ -43,7 +49,8 @@ class CorpusConfig:
     r"""Sources of documents and the filters applied to them.
 
     Attributes:
-        paths: files, directories (searched recursively) and globs.
+        paths: files, directories (searched recursively) and globs; on this machine, or as s3://, gs://,
+            hf://datasets/… and https:// URLs (of single files).
         format: txt, jsonl or parquet; None to infer it from each file's name.
         field: field of a record that holds the text; a dotted path for nested fields.
         separator: string between documents in .txt files (\n and \t are accepted as escapes); None for one document
@@ -70,6 +77,9 @@ class CorpusConfig:
         heldout_sample: fraction of the held-out documents that are read, chosen by a hash of their text. The others are
             not used at all, so this does not change the training text.
         on_invalid_utf8: "error", or "replace" (malformed bytes become U+FFFD).
+        on_error: "error", or "skip" to leave out damaged files, lines and rows: truncated compression, malformed JSON,
+            a missing field, a value of the wrong type, malformed UTF-8 (unless it is replaced). `Corpus.skipped` lists
+            them. A damaged file is read up to the damage.
         batch_bytes: text per batch, in bytes.
         document_limit_bytes: a longer document is an error, unless `max_document_bytes` skips it. Documents are kept
             in memory as a whole, at several times their size, and a small compressed file can hold any amount of
@@ -97,6 +107,7 @@ class CorpusConfig:
     heldout_paths: list[str] = dataclasses.field(default_factory=list)
     heldout_sample: float = 1.0
     on_invalid_utf8: str = "error"
+    on_error: str = "error"
     batch_bytes: int = 1 << 22
     document_limit_bytes: int = 1 << 30
 
@@ -127,6 +138,7 @@ class CorpusConfig:
                 "set it to false"
             )
         check_choice("on_invalid_utf8", self.on_invalid_utf8, ("error", "replace"))
+        check_choice("on_error", self.on_error, ("error", "skip"))
         if (self.score_field is None) != (self.min_score is None):
             raise UserError("score_field and min_score go together; give both or neither")
         check_choice("format", self.format, (None, "txt", "jsonl", "parquet"))
@@ -151,7 +163,7 @@ class Corpus:
         self.config = config
         paths: Any = config.paths
         if isinstance(paths, str):
-            raise UserError(f"paths={paths!r} is one string; paths is a list: [{paths!r}]")
+            raise UserError(f"paths={shown(paths)!r} is one string; paths is a list: [{shown(paths)!r}]")
         if bool(config.paths) == bool(config.dataset):
             raise UserError(
                 "a corpus needs either paths or a dataset; set corpus.paths=[FILE,...] or corpus.dataset=NAME"
@@ -160,9 +172,10 @@ class Corpus:
         self.files = _find(config.paths, config.format)
         self.heldout_files = _find(config.heldout_paths, config.format)
         read = [path for path, _ in [*self.files, *self.heldout_files]] + _local_files(config.dataset)
-        self._states = {path: _state(path) for path in read}
+        self._states: dict[File, tuple[int, Any]] = {path: _state(path) for path in read}
+        self.skipped = Skipped()
         if overlap := {p.resolve() for p, _ in self.files} & {p.resolve() for p, _ in self.heldout_files}:
-            raise UserError(f"{min(overlap)} is in both paths and heldout_paths; remove it from one of them")
+            raise UserError(f"{min(map(str, overlap))} is in both paths and heldout_paths; remove it from one of them")
 
     def _key(self) -> tuple[Any, ...]:
         return repr(self.config), tuple(self.files), tuple(self.heldout_files), tuple(self._states.items())
@@ -176,9 +189,14 @@ class Corpus:
 
     def __repr__(self) -> str:
         set_ = {name: value for name, value in asdict(self.config).items() if value != _DEFAULTS[name]}
-        size = sum(self._states[path][0] for path, _ in self.files)
-        files = f"{size:,} bytes in {len(self.files)} file(s), " if self.files else ""
+        for name in {"paths", "heldout_paths"} & set_.keys():
+            set_[name] = list(map(shown, set_[name]))
+        files = f"{sum(self.sizes()):,} bytes in {len(self.files)} file(s), " if self.files else ""
         return f"<Corpus: {files}{', '.join(f'{name}={quoted(value)}' for name, value in set_.items())}>"
+
+    def sizes(self) -> list[int]:
+        """Size in bytes of each of `files` when this object was created."""
+        return [self._states[path][0] for path, _ in self.files]
 
     def batches(
         self,
@@ -215,8 +233,10 @@ class Corpus:
         )
         parts = parts and not whole
         readers = readers if in_order or config.max_bytes is None else 1
-        read = partial(_read, config=config, readers=readers, in_order=in_order, parts=parts, skip_long=True)
-        explicit = bool(config.heldout_paths)
+        read = partial(
+            _read, self.skipped, config=config, readers=readers, in_order=in_order, parts=parts, skip_long=True
+        )
+        explicit, where = bool(config.heldout_paths), config.dataset or list(map(shown, config.paths))
         keep = self.filter(split)
         source = _ahead(self._dataset()) if config.dataset else read(self.files)
         if explicit and split != "train":
@@ -233,22 +253,22 @@ class Corpus:
                 break
         self.check_unchanged()
         if not found:
-            raise UserError(f"the corpus is empty: {config.dataset or config.paths} contains no documents")
+            raise UserError(f"the corpus is empty: {where} contains no documents")
         if empty and split == "heldout" and config.heldout_sample < 1:
             raise UserError(
                 f"heldout_sample={config.heldout_sample:g} leaves no held-out document of "
-                f"{config.heldout_paths or config.dataset or config.paths}; raise corpus.heldout_sample"
+                f"{list(map(shown, config.heldout_paths)) or where}; raise corpus.heldout_sample"
             )
         if empty and split == "heldout" and not explicit:
             raise UserError(
-                f"no document of {config.dataset or config.paths} is held out: heldout_fraction="
+                f"no document of {where} is held out: heldout_fraction="
                 f"{config.heldout_fraction:g} chooses documents by a hash, and may choose none of only a few. "
                 "A .txt file is one document unless corpus.separator is set to the string between documents, for "
                 "example 'corpus.separator=\"\\n\\n\"'; or set corpus.heldout_paths to files of held-out text"
             )
         if empty:
             raise UserError(
-                f"the corpus is empty: no document of {config.dataset or config.paths} is left for the {split} split "
+                f"the corpus is empty: no document of {where} is left for the {split} split "
                 "(see min_document_bytes, max_document_bytes, min_score, sample and heldout_fraction; a .txt file is "
                 "one document unless corpus.separator is set to the string between documents)"
             )
@@ -265,7 +285,8 @@ class Corpus:
             raise UserError("no documents are held out; set corpus.heldout_fraction=0.01 or corpus.heldout_paths")
         return _native.DocumentFilter(
             split="all" if explicit or not config.heldout_fraction else split,
-            min_bytes=config.min_document_bytes,
+            # What was skipped is an empty document.
+            min_bytes=max(config.min_document_bytes, 1) if config.on_error == "skip" else config.min_document_bytes,
             max_bytes=config.max_document_bytes,
             budget=None if explicit and split == "heldout" else config.max_bytes,
             heldout_fraction=config.heldout_fraction,
@@ -275,23 +296,27 @@ class Corpus:
             sample_salt=f"{'heldout' if split == 'heldout' else 'corpus'}:{config.sample_salt}",  # unlike in phase 2
         )
 
-    def unfiltered(self, file: tuple[Path, str] | None, field: str) -> Iterator[_native.Batch]:
+    def unfiltered(self, file: tuple[File, str] | None, field: str) -> Iterator[_native.Batch]:
         """One field of every record of a file (None: of the dataset), in order and before `filter`.
 
         A record without a value yields an empty text, so that several fields of the same file stay aligned.
         """
         config = replace(self.config, field=field)
-        yield from Corpus(config)._dataset() if file is None else _read([file], config)
+        yield from Corpus(config)._dataset() if file is None else _read(self.skipped, [file], config)
         self.check_unchanged()
 
     def check_unchanged(self) -> None:
-        """Check that the size and modification time of all files are unchanged since this object was created.
+        """Check that no file changed since this object was created: size and modification time, or size and version.
 
         Raises:
             UserError: a file changed.
         """
-        for path, before in self._states.items():
-            now = _state(path)
+        distant = [path for path in self._states if isinstance(path, RemoteFile)]
+        for file, stat in zip(distant, remote.current(distant), strict=True):
+            if stat != file.stat:
+                raise UserError(remote.changed(file, stat))
+        for path in self._states.keys() - set(distant):
+            before, now = self._states[path], _state(path)
             if now != before:
                 raise UserError(
                     f"{path} changed while it was in use: it had {before[0]} bytes, written at {_time(before[1])}, and "
@@ -324,6 +349,8 @@ class Corpus:
         )
         if not self.config.heldout_near_duplicates:
             del config["heldout_near_duplicates"]  # a later setting: earlier corpora keep their identity
+        if self.config.on_error == "error":
+            del config["on_error"]  # a later setting as well
         return {
             "config": config,
             "files": [fingerprint(path) for path, _ in self.files],
@@ -344,11 +371,12 @@ class Corpus:
                 )
         except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
             raise UserError(f"the dataset {config.dataset!r} cannot be loaded: {shortened(error)}") from error
-        yield from batch_records(records, config)
+        yield from batch_records(records, config, self.skipped)
 
 
 def _read(
-    files: list[tuple[Path, str]],
+    skipped: Skipped,
+    files: list[tuple[File, str]],
     config: CorpusConfig,
     readers: int = 1,
     *,
@@ -360,15 +388,18 @@ def _read(
     left_out = config.skip_above if skip_long else None
     for is_parquet, group in groupby(files, key=lambda file: file[1] == "parquet"):
         if is_parquet:
-            yield from _ahead(chain.from_iterable(read_parquet(path, config) for path, _ in group))
-        else:
-            yield from _native.Reader(
-                [(str(path), form) for path, form in group],
+            yield from _ahead(chain.from_iterable(read_parquet(path, config, skipped) for path, _ in group))
+            continue
+        named = list(group)
+        with remote.feeding([path for path, _ in named], readers) as feeds:
+            reader = _native.Reader(
+                [(str(path), form, feed) for (path, form), feed in zip(named, feeds, strict=True)],
                 field=config.field,
                 separator=config.separator and config.separator.replace("\\n", "\n").replace("\\t", "\t"),
                 score_field=config.score_field,
                 min_score=0.0 if config.min_score is None else config.min_score,
                 replace_invalid=config.on_invalid_utf8 == "replace",
+                skip_damaged=config.on_error == "skip",
                 batch_bytes=config.batch_bytes,
                 document_limit_bytes=config.document_limit_bytes,
                 skip_above=left_out,
@@ -376,6 +407,9 @@ def _read(
                 threads=readers,
                 in_order=in_order,
             )
+            yield from reader
+            for file, count, places in reader.skipped():
+                skipped.add(file, count, places)
 
 
 def _ahead(batches: Iterator[_native.Batch]) -> Iterator[_native.Batch]:
@@ -389,27 +423,12 @@ def _ahead(batches: Iterator[_native.Batch]) -> Iterator[_native.Batch]:
             yield batch
 
 
-def _find(paths: list[str], form: str | None) -> list[tuple[Path, str]]:
-    found: dict[Path, tuple[Path, str]] = {}  # by resolved path, so that a file counts once under several names
+def _find(paths: list[str], form: str | None) -> list[tuple[File, str]]:
+    found: dict[File, tuple[File, str]] = {}  # by resolved path, so that a file counts once under several names
     for given in paths:
         if not isinstance(given, str | Path):  # types are not checked in user code
             raise UserError(f"the path {given!r} is not a string")
-        path = str(given)
-        if glob.has_magic(path) and not Path(path).exists():
-            matches = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (Path.glob rejects absolute patterns)
-        elif Path(path).is_dir():
-            matches = sorted(file for file in Path(path).rglob("*") if _format(file) is not None)
-        else:
-            matches = [Path(path)]
-        files = [match for match in matches if is_file(match)]
-        if not files:
-            what = "no such file"
-            if Path(path).is_dir():
-                what = "the directory contains no .txt, .jsonl or .parquet file"
-            elif Path(path).exists():
-                check_file(Path(path))
-            raise UserError(f"{path}: {what} (working directory: {Path.cwd()})")
-        for file in files:
+        for file in _matches(str(given)):
             detected = form or _format(file)
             if detected is None:
                 raise UserError(f"{file}: unknown file type; name it .txt, .jsonl or .parquet, or set corpus.format")
@@ -417,8 +436,36 @@ def _find(paths: list[str], form: str | None) -> list[tuple[Path, str]]:
     return list(found.values())
 
 
-def _state(path: Path) -> tuple[int, int]:
-    """Size in bytes and modification time in nanoseconds, to detect changes."""
+def _matches(path: str) -> Sequence[File]:
+    """The files that a path, a URL or a glob names.
+
+    Raises:
+        UserError: there is none.
+    """
+    if is_remote(path):
+        if not (distant := remote.find(path, lambda file: _format(file) is not None)):
+            raise UserError(f"{shown(path)}: no such file, or a folder without .txt, .jsonl or .parquet files")
+        return distant
+    if glob.has_magic(path) and not Path(path).exists():
+        matches = sorted(map(Path, glob.glob(path, recursive=True)))  # noqa: PTH207 (Path.glob rejects absolute patterns)
+    elif Path(path).is_dir():
+        matches = sorted(file for file in Path(path).rglob("*") if _format(file) is not None)
+    else:
+        matches = [Path(path)]
+    if files := [match for match in matches if is_file(match)]:
+        return files
+    what = "no such file"
+    if Path(path).is_dir():
+        what = "the directory contains no .txt, .jsonl or .parquet file"
+    elif Path(path).exists():
+        check_file(Path(path))
+    raise UserError(f"{path}: {what} (working directory: {Path.cwd()})")
+
+
+def _state(path: File) -> tuple[int, Any]:
+    """Size in bytes and modification time in nanoseconds, or version of a remote file, to detect changes."""
+    if isinstance(path, RemoteFile):
+        return path.stat
     try:
         stat = path.stat()
     except FileNotFoundError:
@@ -430,13 +477,19 @@ def _time(nanoseconds: int) -> str:
     return datetime.fromtimestamp(nanoseconds / 1e9).astimezone().isoformat(sep=" ", timespec="milliseconds")
 
 
-def _format(path: Path) -> str | None:
+def _format(path: File) -> str | None:
     suffixes = [suffix for suffix in map(str.lower, path.suffixes) if suffix not in _COMPRESSIONS]
     return _FORMATS.get(suffixes[-1]) if suffixes else None
 
 
-def fingerprint(path: Path) -> dict[str, Any]:
-    """Fingerprint of a file: name, size, modification time, and a hash of its first, middle and last 64 kB."""
+def fingerprint(path: File) -> dict[str, Any]:
+    """Fingerprint of a file: name, size, modification time, and a hash of its first, middle and last 64 kB.
+
+    Of a remote file: URL, size, and the version or ETag that the server reports.
+    """
+    if isinstance(path, RemoteFile):
+        url = re.sub("@[0-9a-f]{40}(?=/)", "", path.url)  # a commit of the hub may leave the file as it is
+        return {"url": url, "bytes": path.stat.size, "version": path.stat.version}
     stat = path.stat()
     digest = hashlib.sha256()
     with path.open("rb") as file:

@@ -12,10 +12,10 @@ from tokenizer.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from tokenizer._native import Batch
     from tokenizer.corpus.corpus import Corpus, Split
+    from tokenizer.corpus.remote import File
 
 UNKNOWN = "unknown"
 """Source of a document whose record names none."""
@@ -32,7 +32,7 @@ def documents_by_origin(corpus: Corpus, split: Split) -> Iterator[tuple[str, str
         UserError: a record does not have the field.
     """
     config = corpus.config
-    files: list[tuple[Path, str] | None] = [None] if config.dataset else list(corpus.files)
+    files: list[tuple[File, str] | None] = [None] if config.dataset else list(corpus.files)
     if config.heldout_paths and split != "train":
         files = [*(files if split == "all" else []), *corpus.heldout_files]
     keep = corpus.filter(split)
@@ -64,7 +64,7 @@ def origin(value: str) -> str:
     return value.partition("/")[0].strip() or UNKNOWN
 
 
-def _field(corpus: Corpus, file: tuple[Path, str] | None, name: str) -> Iterator[str]:
+def _field(corpus: Corpus, file: tuple[File, str] | None, name: str) -> Iterator[str]:
     if file is not None and file[1] == "txt":
         raise UserError(
             f"corpus.source_field={name}, but {file[0]} is plain text, which has no fields; set it to null to use the "

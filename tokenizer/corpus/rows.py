@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tokenizer import _native
+from tokenizer.corpus.remote import RemoteFile
+from tokenizer.corpus.skipped import Skipped
+from tokenizer.durable import is_damage
 from tokenizer.errors import UserError, listed, shortened
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tokenizer.corpus.corpus import CorpusConfig
+    from tokenizer.corpus.remote import File
     from tokenizer.progress import Throttle
 
 _PARQUET_ROWS = 1024
@@ -28,49 +31,108 @@ def parquet_errors() -> tuple[type[Exception], ...]:
     return (pa.ArrowException, KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 
-def read_parquet(path: Path, config: CorpusConfig) -> Iterator[_native.Batch]:
-    """Read row groups as buffers and offsets, without a Python object per document."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+class _DamageError(UserError):
+    """Damaged data, which `on_error=skip` leaves out."""
+
+
+def read_parquet(path: File, config: CorpusConfig, skipped: Skipped | None = None) -> Iterator[_native.Batch]:
+    """Read row groups as buffers and offsets, without a Python object per document.
+
+    Args:
+        path: the file.
+        config: how to read it.
+        skipped: gets what `on_error=skip` leaves out: the rest of damaged row groups, whose rows become empty
+            documents, as in JSON lines.
+    """
     import pyarrow.parquet as pq
 
+    skips, where = config.on_error == "skip", f"{path}: "
+    places: list[str] = []
+    count = done = 0
+    total = 0
     try:
-        file = pq.ParquetFile(path)
-        columns = {file.schema.column(i).path for i in range(len(file.schema))}
-        # For single rows: the small buffer avoids reading the rest of a row group.
-        peeked = pq.ParquetFile(
-            path, read_dictionary=[*({config.field} & columns)], pre_buffer=False, buffer_size=1 << 16
-        )
-    except parquet_errors() as error:
-        raise UserError(f"{path}: not a Parquet file: {shortened(error)}") from None
+        try:
+            source = path.open() if isinstance(path, RemoteFile) else path
+            file = pq.ParquetFile(source)
+            columns = {file.schema.column(i).path for i in range(len(file.schema))}
+            # For single rows: the small buffer avoids reading the rest of a row group.
+            peeked = pq.ParquetFile(
+                source, read_dictionary=[*({config.field} & columns)], pre_buffer=False, buffer_size=1 << 16
+            )
+        except UserError:  # of a remote file
+            raise
+        except parquet_errors() as error:
+            kind = _DamageError if is_damage(error) else UserError
+            raise kind(f"{where}not a Parquet file: {shortened(error)}") from None
+    except _DamageError as error:
+        if not skips:
+            raise
+        (skipped or Skipped()).add(str(path), 1, [str(error).removeprefix(where)])
+        return
+    for i in range(file.metadata.num_row_groups):
+        total += file.metadata.row_group(i).num_rows
+        try:
+            for batch, rows, bad in _row_group(file, peeked, i, done, where, config):
+                yield batch
+                places += [f"row {done + row}: not UTF-8" for row in bad]
+                count, done = count + len(bad), done + rows
+        except _DamageError as error:
+            if not skips:
+                raise
+            places.append(f"rows {done} to {total - 1}: {str(error).removeprefix(where)}")
+            yield _native.Batch.from_buffers(np.empty(0, np.uint8), np.zeros(total - done + 1, np.int64))
+            count, done = count + total - done, total
+    if count and skipped is not None:
+        skipped.add(str(path), count, places)
+
+
+def _row_group(
+    file: Any, peeked: Any, i: int, done: int, where: str, config: CorpusConfig
+) -> Iterator[tuple[_native.Batch, int, list[int]]]:
+    """Documents of a row group, the number of rows they come from, and which of these are not UTF-8.
+
+    Args:
+        file: the Parquet file.
+        peeked: the same file with a small buffer.
+        i: number of the row group.
+        done: number of rows before it.
+        where: start of messages.
+        config: how to read it.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     wanted = [dotted for dotted in (config.field, config.score_field) if dotted is not None]
     roots = sorted({dotted.split(".")[0] for dotted in wanted} & set(file.schema_arrow.names))
-    number = 0  # of rows read
-    about = file.metadata
-    batches = chain.from_iterable(
-        file.iter_batches(_rows_at_once(peeked, i, roots, config), row_groups=[i], columns=roots or None)
-        for i in range(about.num_row_groups)
-    )
+    batches = None
     while True:
         try:
+            if batches is None:
+                rows_at_once = _rows_at_once(peeked, i, roots, config)
+                batches = file.iter_batches(rows_at_once, row_groups=[i], columns=roots or None)
             rows = next(batches, None)
+        except UserError:  # of a remote file
+            raise
         except MemoryError as error:
-            raise UserError(f"{path}: the rows from {number} on do not fit in this machine's memory: {error}") from None
+            raise UserError(f"{where}the rows from {done} on do not fit in this machine's memory: {error}") from None
         except parquet_errors() as error:
-            raise UserError(f"{path}: damaged Parquet file: {shortened(error)}; download or write it again") from None
+            kind = _DamageError if is_damage(error) else UserError
+            raise kind(f"{where}damaged Parquet file: {shortened(error)}; download or write it again") from None
         if rows is None:
             return
-        number += len(rows)
         try:
-            texts = _as_bytes(_pick_column(rows, config.field, f"{path}: "), f"{path}: field {config.field!r}")
+            texts = _as_bytes(_pick_column(rows, config.field, where), f"{where}field {config.field!r}")
             if config.score_field is not None:
-                score = pc.cast(_pick_column(rows, config.score_field, f"{path}: "), pa.float64())
-                texts = texts.filter(pc.fill_null(pc.greater_equal(score, config.min_score), fill_value=False))
+                score = pc.cast(_pick_column(rows, config.score_field, where), pa.float64())
+                keep = pc.fill_null(pc.greater_equal(score, config.min_score), fill_value=False)
+                texts = pc.if_else(keep, texts, b"") if config.on_error == "skip" else texts.filter(keep)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            raise UserError(
-                f"{path}: field {config.field!r} or the score has the wrong type: {shortened(error)}"
+            raise _DamageError(
+                f"{where}field {config.field!r} or the score has the wrong type: {shortened(error)}"
             ) from None
-        yield _batch(texts, f"{path}: ", number - len(rows), config)
+        batch, bad = _batch(texts, where, done, config)
+        yield batch, len(rows), bad
+        done += len(rows)
 
 
 def _pick_column(table: Any, dotted: str, where: str = "") -> Any:
@@ -88,7 +150,7 @@ def _pick_column(table: Any, dotted: str, where: str = "") -> Any:
 
     names, columns = dotted.split("."), list(getattr(table, "column_names", None) or table.columns)
     if names[0] not in columns:
-        raise UserError(f"{where}no field {dotted!r} (the fields are: {listed(columns)}); {_SET_FIELD}")
+        raise _DamageError(f"{where}no field {dotted!r} (the fields are: {listed(columns)}); {_SET_FIELD}")
     array = table[names[0]]
     return pc.struct_field(array, names[1:]) if len(names) > 1 else array
 
@@ -116,7 +178,7 @@ def batch_column(column: Any, config: CorpusConfig) -> Iterator[_native.Batch]:
         if pa.types.is_dictionary(chunk.type):  # its values repeat
             rows = min(rows, _PARQUET_ROWS)
         for start in range(0, len(chunk), rows):
-            yield _batch(_as_bytes(chunk.slice(start, rows), what), "", number + start, config)
+            yield _batch(_as_bytes(chunk.slice(start, rows), what), "", number + start, config)[0]
         number += len(chunk)
 
 
@@ -127,12 +189,15 @@ def _as_bytes(texts: Any, what: str) -> Any:
     if pa.types.is_dictionary(texts.type):
         texts = texts.dictionary_decode()
     if not _holds_text(texts.type):
-        raise UserError(f"{what} holds {texts.type}, not text; {_SET_FIELD}")
+        raise _DamageError(f"{what} holds {texts.type}, not text; {_SET_FIELD}")
     return texts.cast(pa.large_binary())
 
 
-def _batch(texts: Any, where: str, first: int, config: CorpusConfig) -> _native.Batch:
-    """Documents of a column of bytes. `where` starts messages, and `first` is the number of its first row."""
+def _batch(texts: Any, where: str, first: int, config: CorpusConfig) -> tuple[_native.Batch, list[int]]:
+    """Documents of a column of bytes, and which of them `on_error=skip` made empty because they are not UTF-8.
+
+    `where` starts messages, and `first` is the number of the column's first row.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -140,15 +205,32 @@ def _batch(texts: Any, where: str, first: int, config: CorpusConfig) -> _native.
     if longest > config.document_limit_bytes and config.skip_above is None:
         raise _too_long(f"{where}a document of rows {first} to {first + len(texts) - 1}", longest, config)
     texts = pa.concat_arrays([pc.fill_null(texts, b"")])  # copies slices, so that offsets start at 0
-    _, offsets, data = texts.buffers()
     try:
-        return _native.Batch.from_buffers(
-            np.frombuffer(data, np.uint8) if data is not None and len(data) else np.empty(0, np.uint8),
-            np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1],
-            replace_invalid=config.on_invalid_utf8 == "replace",
-        )
+        return _native_batch(texts, config), []
     except UserError as error:
-        raise UserError(f"{where}{error}") from None
+        if config.on_error != "skip":
+            raise UserError(f"{where}{error}") from None
+    bad = [i for i, text in enumerate(texts) if not _is_utf8(text.as_py())]
+    mask = np.zeros(len(texts), np.bool_)
+    mask[bad] = True
+    return _native_batch(pc.if_else(pa.array(mask), b"", texts), config), bad
+
+
+def _native_batch(texts: Any, config: CorpusConfig) -> _native.Batch:
+    _, offsets, data = texts.buffers()
+    return _native.Batch.from_buffers(
+        np.frombuffer(data, np.uint8) if data is not None and len(data) else np.empty(0, np.uint8),
+        np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1],
+        replace_invalid=config.on_invalid_utf8 == "replace",
+    )
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def write_parquet(path: Path, batches: Iterable[_native.Batch], tick: Throttle) -> None:
@@ -214,23 +296,29 @@ def _holds_text(kind: Any) -> bool:
     )
 
 
-def batch_records(records: Iterable[dict[str, Any] | str], config: CorpusConfig) -> Iterator[_native.Batch]:
-    """Batches of strings, or of the texts of dictionaries, as `datasets` yields them."""
+def batch_records(
+    records: Iterable[dict[str, Any] | str], config: CorpusConfig, skipped: Skipped | None = None
+) -> Iterator[_native.Batch]:
+    """Batches of strings, or of the texts of dictionaries, as `datasets` yields them.
+
+    Args:
+        records: the strings or dictionaries.
+        config: how to read them.
+        skipped: gets what `on_error=skip` leaves out; these records become empty documents, as in JSON lines.
+    """
     texts: list[str] = []
+    places: list[str] = []
     size = 0
     for number, record in enumerate(records):
-        if isinstance(record, dict):
-            if config.score_field is not None and config.min_score is not None:
-                score = _lookup(record, config.score_field, number, required=False)
-                if not isinstance(score, int | float) or score < config.min_score:
-                    continue
-            text = _lookup(record, config.field, number, required=True) or ""
-            if not isinstance(text, str):
-                raise UserError(f"record {number}: field {config.field!r} holds {type(text).__name__}, not text")
-        elif isinstance(record, str):
-            text = record
-        else:
-            raise UserError(f"text {number} is not a string but {type(record).__name__}: {record!r:.80}")
+        try:
+            text = _text(record, number, config)
+        except _DamageError as error:
+            if config.on_error != "skip":
+                raise
+            places.append(str(error))
+            text = ""
+        if text is None:
+            continue
         n_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         if n_bytes > config.document_limit_bytes and config.skip_above is None:
             raise _too_long(f"the document of record {number}", n_bytes, config)
@@ -241,6 +329,24 @@ def batch_records(records: Iterable[dict[str, Any] | str], config: CorpusConfig)
             texts, size = [], 0
     if texts:
         yield _native.Batch.from_texts(texts)
+    if places and skipped is not None:
+        skipped.add(config.dataset or "records", len(places), places)
+
+
+def _text(record: dict[str, Any] | str, number: int, config: CorpusConfig) -> str | None:
+    """The text of a record; None, or "" with `on_error=skip`, if its score is too low."""
+    if isinstance(record, str):
+        return record
+    if not isinstance(record, dict):
+        raise _DamageError(f"text {number} is not a string but {type(record).__name__}: {record!r:.80}")
+    if config.score_field is not None and config.min_score is not None:
+        score = _lookup(record, config.score_field, number, required=False)
+        if not isinstance(score, int | float) or score < config.min_score:
+            return "" if config.on_error == "skip" else None
+    text = _lookup(record, config.field, number, required=True) or ""
+    if not isinstance(text, str):
+        raise _DamageError(f"record {number}: field {config.field!r} holds {type(text).__name__}, not text")
+    return text
 
 
 def _lookup(record: dict[str, Any], dotted: str, number: int, *, required: bool) -> Any:
@@ -251,6 +357,8 @@ def _lookup(record: dict[str, Any], dotted: str, number: int, *, required: bool)
         if not isinstance(value, dict) or name not in value:
             if not required:
                 return None
-            raise UserError(f"record {number} has no field {dotted!r} (the fields are: {listed(record)}); {_SET_FIELD}")
+            raise _DamageError(
+                f"record {number} has no field {dotted!r} (the fields are: {listed(record)}); {_SET_FIELD}"
+            )
         value = value[name]
     return value

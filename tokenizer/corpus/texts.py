@@ -17,6 +17,7 @@ from tokenizer.corpus.rows import batch_column, batch_records, read_parquet, wri
 from tokenizer.errors import UserError, listed, quoted
 from tokenizer.files import temporary_folder
 from tokenizer.progress import Progress, Throttle
+from tokenizer.urls import is_remote, shown
 
 Text: TypeAlias = "Corpus | Path | Iterable[Any] | Callable[[], Any]"
 """A text that can be counted:
@@ -70,6 +71,11 @@ def _batches(
         return read(Corpus(CorpusConfig(paths=[str(text)], field=config.field)))
     if isinstance(text, _native.Batch):
         return iter([text])
+    if isinstance(text, str) and is_remote(text):
+        raise UserError(
+            f"the text {quoted(shown(text))} is one string: write Corpus(CorpusConfig(paths=[URL])) to read the file "
+            "of this URL, or put the string in a list to train on itself"
+        )
     if isinstance(text, str):
         raise UserError(
             f"the text {quoted(text)} is one string: write pathlib.Path({quoted(text)}) to read the file of this name, "

@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 
 from tokenizer import formats
 from tokenizer.definition import Described
-from tokenizer.durable import write_whole
+from tokenizer.durable import new_folder, write_whole
 from tokenizer.errors import UserError, shortened
 from tokenizer.external.hub import is_repository_id
 
 CARD = "README.md"
 TIKTOKEN = "tokenizer.tiktoken"
+OPTIONAL = (formats.HF_FILE, TIKTOKEN, f"{TIKTOKEN}.json")
+"""Files that exist only if they give the same ids. One of another tokenizer would give others."""
 
 
 class Measured(NamedTuple):
@@ -45,7 +47,7 @@ def push(
     """Upload a tokenizer's files and its card to a repository, which is created if it is missing.
 
     The files are those of `save`, and tiktoken's ranks where tiktoken gives the same ids. A card that is already in the
-    repository is kept.
+    repository is kept. Files of the other formats from an earlier upload are deleted if this tokenizer has none.
 
     Args:
         tokenizer: the tokenizer.
@@ -68,7 +70,9 @@ def push(
     if to is not None:
         if Path(to).exists():
             raise UserError(f"{to} already exists; name a new folder")
-        return str(_write(tokenizer, repository, Path(to), about))
+        with new_folder(Path(to)) as partial:
+            _write(tokenizer, repository, partial, about)
+        return str(to)
     try:
         from huggingface_hub import HfApi
     except ImportError:
@@ -82,7 +86,11 @@ def push(
             api.create_repo(repository, private=private, exist_ok=True)
             kept = [CARD] if api.file_exists(repository, CARD) else None
             done = api.upload_folder(
-                repo_id=repository, folder_path=folder, ignore_patterns=kept, commit_message="Upload tokenizer"
+                repo_id=repository,
+                folder_path=folder,
+                ignore_patterns=kept,
+                delete_patterns=[*OPTIONAL],  # of an earlier upload; files of this one are kept
+                commit_message="Upload tokenizer",
             )
         except Exception as error:  # the HTTP library, and so its errors, depends on the version of huggingface_hub
             raise UserError(

@@ -6,9 +6,8 @@ import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from tokenizer import storage
 from tokenizer.definition import Described, Stored
-from tokenizer.durable import partial_name
+from tokenizer.durable import new_folder
 from tokenizer.errors import UserError
 from tokenizer.formats import folder, gpt2, hf_import, tiktoken
 from tokenizer.formats.hf import HF_CONFIG_FILE, HF_FILE, hf_config, hf_json
@@ -156,12 +155,6 @@ def write(tokenizer: Described, path: Path | str, kind: str, *, any_pattern: boo
 def _write_folder(tokenizer: Described, path: Path) -> list[Path]:
     if path.exists() and any(path.iterdir() if path.is_dir() else [path]):
         raise UserError(f"{path} already exists; name a new folder")
-    partial = partial_name(path)
-    try:
+    with new_folder(path) as partial:
         folder.save(tokenizer, partial)
-        if path.exists():
-            storage.disk.remove_folder(path)
-        storage.disk.rename(partial, path)
-    finally:
-        storage.disk.remove_folder(partial, ignore_errors=True)
     return sorted(path.iterdir())

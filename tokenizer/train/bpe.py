@@ -82,9 +82,9 @@ def train_bpe(
         UserError: the vocabulary is too small, an argument is out of range, or the checkpoint belongs to another
             training.
     """
-    for name, value in (("min_count", min_count), ("max_token_bytes", max_token_bytes)):
-        if value is not None:
-            check_whole(name, value, 0, 2**63 - 1)
+    check_whole("min_count", min_count, 0, 2**63 - 1)
+    if max_token_bytes is not None:
+        check_whole("max_token_bytes", max_token_bytes, 0, 2**63 - 1)
     check_whole("vocab_size", vocab_size, 1, MOST_TOKENS)
     check_choice("tie_break", tie_break, TIE_BREAKS)
     if start is None:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tokenizer import storage
-from tokenizer.durable import is_damage, replacing
-from tokenizer.errors import UserError, shortened
-from tokenizer.files import check_file
+from tokenizer.durable import replacing
+from tokenizer.errors import UserError
+from tokenizer.files import read_arrays
 
 if TYPE_CHECKING:
     from tokenizer import _native
@@ -80,23 +79,15 @@ class Checkpoint:
             if not self._path.parent.is_dir() or not os.access(self._path.parent, os.W_OK):
                 raise UserError(f"checkpoint={str(self._path)!r} cannot be written; use a file in a writable folder")
             return Merges.none()
-        check_file(self._path)
-        import zlib
-        from zipfile import BadZipFile
-
+        remedy = "delete it to start from scratch"
+        found = read_arrays(self._path, remedy)
         try:
-            with np.load(storage.disk.local(self._path), allow_pickle=False) as saved:
-                identity = str(saved["identity"])
-                merges = Merges(saved["ranks"], saved["counts"], float(saved["seconds"]))
-        except (EOFError, KeyError, OSError, RuntimeError, TypeError, ValueError, BadZipFile, zlib.error) as error:
-            if not is_damage(error):
-                raise
-            raise UserError(f"{self._path} is damaged ({shortened(error)}); delete it to start from scratch") from None
+            identity = str(found["identity"])
+            merges = Merges(found["ranks"], found["counts"], float(found["seconds"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{self._path} is damaged ({error!r}); {remedy}") from None
         if identity != self._identity:
-            raise UserError(
-                f"{self._path} is the checkpoint of another training (other counts or settings); delete it to start "
-                "from scratch"
-            )
+            raise UserError(f"{self._path} is the checkpoint of another training (other counts or settings); {remedy}")
         return merges
 
     def due(self) -> bool:

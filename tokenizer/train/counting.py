@@ -24,6 +24,7 @@ from tokenizer.files import check_file, temporary_folder
 from tokenizer.patterns import Pattern
 from tokenizer.progress import Progress, Throttle, thread_count
 from tokenizer.special import check_special_tokens
+from tokenizer.urls import is_remote
 
 DEFAULT_MEMORY_BYTES = 4 << 30
 DEFAULT_SPECIAL_TOKENS = ("<|endoftext|>",)
@@ -275,6 +276,8 @@ def weighted(entry: str, what: str) -> tuple[str, int]:
 
     >>> weighted("web.parquet:3", "bpe.counts"), weighted("web.parquet", "bpe.counts")
     (('web.parquet', 3), ('web.parquet', 1))
+    >>> weighted("s3://bucket/web.parquet:3", "bpe.counts"), weighted("s3://bucket/web.parquet", "bpe.counts")
+    (('s3://bucket/web.parquet', 3), ('s3://bucket/web.parquet', 1))
 
     Args:
         entry: PATH or PATH:WEIGHT.
@@ -284,7 +287,7 @@ def weighted(entry: str, what: str) -> tuple[str, int]:
         UserError: the weight is not a positive integer.
     """
     path, _, weight = entry.rpartition(":")
-    if not path or Path(entry).exists():
+    if not path or Path(entry).exists() or (is_remote(entry) and not weight.isdigit()):
         path, weight = entry, "1"
     if not weight.isdigit() or int(weight) < 1:
         raise UserError(f"{what} has {quoted(entry)}, whose weight is not a positive integer; write PATH or PATH:3")

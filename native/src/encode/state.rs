@@ -1,13 +1,14 @@
 //! The state of an encoding thread.
 
 use super::merge::Scratch;
-use crate::encode::level1::cache::{LongPieces, ShortPieces, TOKENS};
+use crate::encode::level1::cache::{LongPieces, MediumPieces, ShortPieces, TOKENS};
 use crate::encode::level1::lanes::Lanes;
 use crate::encode::level1::queue::{Miss, Queue, AHEAD};
 
 /// The state of an encoding thread: bounded caches of pieces, and scratch space.
 pub struct State {
     pub(super) short: ShortPieces,
+    pub(super) medium: MediumPieces,
     pub(super) long: LongPieces,
     pub(super) queue: Queue,
     /// Tokens of the queued pieces.
@@ -32,6 +33,7 @@ impl State {
     pub(super) fn new(cache: usize) -> Self {
         Self {
             short: ShortPieces::new(cache),
+            medium: MediumPieces::new(),
             long: LongPieces::default(),
             queue: Queue::new(),
             room: [0; AHEAD * TOKENS],

@@ -164,6 +164,73 @@ fn derivations_and_repeats_equal_plain_merging_at_any_split() {
     assert!(dropped > 1000);
 }
 
+/// Merges of pairs that occur in a text once the merges before them are applied; no string is produced twice.
+fn merges_in(text: &[u8], random: &mut Random, n: usize) -> (Tokens, Vec<MergeRule>) {
+    let mut tokens = Tokens::default();
+    (0..=255u8).for_each(|byte| {
+        tokens.push(&[byte]);
+    });
+    let mut ids: Vec<u32> = text.iter().map(|&byte| byte as u32).collect();
+    let mut merges: Vec<MergeRule> = Vec::new();
+    for _ in 0..n {
+        let at = random.below(ids.len() - 1);
+        let bytes = [tokens.get(ids[at]), tokens.get(ids[at + 1])].concat();
+        if bytes.len() < 14 && (0..tokens.len() as u32).all(|id| tokens.get(id) != bytes) {
+            merges.push(MergeRule { left: ids[at], right: ids[at + 1], new: tokens.push(&bytes) });
+            plain(&mut ids, &merges[merges.len() - 1..]);
+        }
+    }
+    (tokens, merges)
+}
+
+#[test]
+fn merges_across_characters_equal_plain_merging() {
+    const CHARACTERS: [&str; 12] = ["の", "は", "を", "漢", "字", "д", "е", "ж", "a", "é", "🦊", "🦋"];
+    let mut random = Random(17);
+    let (mut seams, mut from_characters) = (0, 0);
+    for case in 0..500 {
+        let most = 2 + random.below(5);
+        let letters: Vec<&str> = (0..most).map(|_| CHARACTERS[random.below(CHARACTERS.len())]).collect();
+        let text = |random: &mut Random, n: usize| -> Vec<u8> {
+            (0..n).flat_map(|_| letters[random.below(letters.len())].as_bytes()).copied().collect()
+        };
+        let n = random.below(60);
+        let (tokens, mut merges) = merges_in(&text(&mut random, 100), &mut random, n);
+        if case % 3 == 0 && !merges.is_empty() {
+            disturb(&mut random, &tokens, &mut merges);
+        }
+        let encoder = Encoder::new(Definition {
+            tokens,
+            byte_ids: byte_ids(),
+            phase1: random.below(merges.len() + 1),
+            merges: merges.clone(),
+            scanner: Scanner::new("").unwrap(),
+            second_pass_fence: None,
+            eligible: None,
+        });
+        let texts: Vec<Vec<u8>> = (0..12)
+            .map(|i| {
+                let n = 1 + random.below(40);
+                let mut text = text(&mut random, n);
+                let start = if i % 4 == 0 { random.below(text.len()) } else { 0 }; // may be inside a character
+                for _ in 0..if i % 4 == 1 { 5 } else { 0 } {
+                    let (a, b) = (random.below(text.len()), random.below(text.len()));
+                    text.swap(a, b); // not UTF-8
+                }
+                text[start..].to_vec()
+            })
+            .collect();
+        for (text, ids) in texts.iter().zip(encode_all(&encoder, &texts)) {
+            let mut expected: Vec<u32> = text.iter().map(|&byte| byte as u32).collect();
+            plain(&mut expected, &merges);
+            assert_eq!(ids, expected, "{merges:?}");
+            encoder.level1.seams.each_uncrossed(text, 0..text.len(), |_| seams += 1);
+            encoder.level1.characters.each(text, &byte_ids(), |id| from_characters += (id > 255) as usize);
+        }
+    }
+    assert!(seams > 5000 && from_characters > 5000, "{seams} seams, {from_characters} characters");
+}
+
 #[test]
 fn whole_pieces_become_tokens_before_any_merge() {
     let mut random = Random(12);

@@ -11,8 +11,11 @@ use pyo3::types::PyString;
 use super::arrays::{self, Array};
 use super::calls::{core, detached, user_error};
 use crate::runtime::interrupt::poll;
+use crate::runtime::memory;
 use crate::text::filter::{Filter, Split};
 use crate::text::overlap::{Found, Overlap};
+use crate::text::read::feed;
+use crate::text::read::input::Input;
 use crate::text::read::settings::{Format, Settings};
 use crate::text::{batch, documents, read::reader};
 
@@ -211,6 +214,39 @@ impl TextOverlap {
     }
 }
 
+/// A file of a `Reader` whose bytes another thread supplies in blocks.
+#[pyclass(frozen, module = "tokenizer._native")]
+pub struct Feed(Arc<feed::Feed>);
+
+#[pymethods]
+impl Feed {
+    #[new]
+    fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    /// Adds a block once the previous one is taken; False if no more is read.
+    fn put(&self, py: Python<'_>, block: &[u8]) -> PyResult<bool> {
+        let block = core(|| {
+            let mut copy = memory::with_capacity(block.len());
+            copy.extend_from_slice(block);
+            Ok(copy)
+        })?;
+        detached(py, || Ok(self.0.put(block)))
+    }
+
+    /// Ends the file, or fails the reader with an error.
+    #[pyo3(signature = (error = None))]
+    fn end(&self, error: Option<String>) {
+        self.0.end(error);
+    }
+
+    /// Stops the reader and the thread that supplies the file.
+    fn close(&self) {
+        self.0.close();
+    }
+}
+
 /// Batches of documents from files, read ahead on threads.
 #[pyclass(module = "tokenizer._native")]
 pub struct Reader(Mutex<reader::Reader>);
@@ -218,15 +254,16 @@ pub struct Reader(Mutex<reader::Reader>);
 #[pymethods]
 impl Reader {
     #[new]
-    #[pyo3(signature = (files, *, field, separator, score_field, min_score, replace_invalid, batch_bytes, document_limit_bytes, skip_above, parts, threads, in_order))]
+    #[pyo3(signature = (files, *, field, separator, score_field, min_score, replace_invalid, skip_damaged, batch_bytes, document_limit_bytes, skip_above, parts, threads, in_order))]
     #[allow(clippy::too_many_arguments)] // keywords of one call
     fn new(
-        files: Vec<(PathBuf, String)>,
+        files: Vec<(PathBuf, String, Option<PyRef<'_, Feed>>)>,
         field: &str,
         separator: Option<String>,
         score_field: Option<&str>,
         min_score: f64,
         replace_invalid: bool,
+        skip_damaged: bool,
         batch_bytes: usize,
         document_limit_bytes: usize,
         skip_above: Option<usize>,
@@ -237,10 +274,13 @@ impl Reader {
         let path = |name: &str| name.split('.').map(str::to_string).collect();
         let files = files
             .into_iter()
-            .map(|(path, format)| match format.as_str() {
-                "txt" => Ok((path, Format::Text)),
-                "jsonl" => Ok((path, Format::JsonLines)),
-                _ => Err(user_error(format!("{}: no native reader for {format:?}", path.display()))),
+            .map(|(path, format, feed)| {
+                let format = match format.as_str() {
+                    "txt" => Format::Text,
+                    "jsonl" => Format::JsonLines,
+                    _ => return Err(user_error(format!("{}: no native reader for {format:?}", path.display()))),
+                };
+                Ok(Input { path, format, feed: feed.map(|feed| Arc::clone(&feed.0)) })
             })
             .collect::<PyResult<_>>()?;
         let settings = Settings {
@@ -249,6 +289,7 @@ impl Reader {
             score_field: score_field.map(path),
             min_score,
             replace_invalid,
+            skip_damaged,
             batch_bytes,
             limit: document_limit_bytes,
             skip_above,
@@ -265,5 +306,11 @@ impl Reader {
         // A poisoned lock is fine: an interrupted wait for a batch changes nothing.
         let next = || self.0.lock().unwrap_or_else(PoisonError::into_inner).next().transpose();
         Ok(detached(py, next)?.map(|batch| Batch(Arc::new(batch))))
+    }
+
+    /// (path, number of skipped records, the first places with their errors) of each damaged file read so far.
+    fn skipped(&self) -> Vec<(String, u64, Vec<String>)> {
+        let skipped = self.0.lock().unwrap_or_else(PoisonError::into_inner).skipped();
+        skipped.into_iter().map(|file| (file.path.display().to_string(), file.count, file.places)).collect()
     }
 }

@@ -301,4 +301,62 @@ def test_mistakes(job, message):
 def test_a_context_that_is_too_short_for_the_paths():
     lm = tiny.language_model(tiny.merged([(b"a", b"a")], "none"), context_tokens=3)
     with pytest.raises(UserError, match="positions"):
-        ByteModel(lm)._score(b"", [b"abcd", b"bcde"])
+        next(ByteModel(lm)._tables([ByteModel(lm)._plan(b"", [b"abcd", b"bcde"])]))
+
+
+MANY = ["", "ab", "ab s", "ab sab", "ab sab ab", "s'", "ab ab " * 6, "1 ab"]
+
+
+@pytest.mark.parametrize("rows", [3, 32])
+def test_batches_give_the_numbers_of_single_requests(lm, rows):
+    answers = [" ab", "a", "b 1", " s" * 8]
+    requests = [(prompt, answers[: 1 + i % 4]) for i, prompt in enumerate(MANY)]
+    batched, single = ByteModel(lm, batch_rows=rows), ByteModel(lm, batch_rows=1)
+    for scores, (prompt, some) in zip(batched.choices_of(requests), requests, strict=True):
+        assert scores == pytest.approx(single.choices(prompt, some), rel=1e-6, abs=1e-6)
+        assert scores == pytest.approx([single.log_prob(answer, prompt) for answer in some], rel=1e-6, abs=1e-5)
+    assert batched.cost.passes < single.cost.passes
+
+
+def test_a_batch_of_greedy_checks_equals_single_ones(lm):
+    model = ByteModel(lm)
+    likely = b""
+    for _ in range(3):
+        byte = model.likeliest_byte(likely)
+        if byte == END:
+            break
+        likely += bytes([byte])
+    pairs = [(likely[cut:], likely[:cut]) for cut in range(len(likely))] + [("ab", prompt) for prompt in MANY[1:4]]
+    pairs = [(text, prompt) for text, prompt in pairs if text]
+    expected = []
+    for text, prompt in pairs:
+        data, rest = (x.encode() if isinstance(x, str) else x for x in (prompt, text))
+        found = [model.next_byte(data + rest[:i]).probabilities.argmax() for i in range(len(rest))]
+        expected.append(found == list(rest))
+    assert ByteModel(lm, batch_rows=2).greedy_of(pairs) == expected
+    assert not all(expected)
+
+
+def test_rows_of_a_batch_never_exceed_the_context(lm):
+    """A long row in the cache and a long row to read: padding the first to the second would not fit."""
+    model = ByteModel(lm)
+    longest = "ab1" * 12
+    model.choices(longest, ["a"])
+    requests = [(longest, ["ab"]), ("1s" * 18, ["s"])]
+    for scores, (prompt, some) in zip(model.choices_of(requests), requests, strict=True):
+        assert scores == pytest.approx(ByteModel(lm).choices(prompt, some), rel=1e-6, abs=1e-6)
+
+
+def test_a_batch_is_limited_in_tokens(lm, monkeypatch):
+    model = ByteModel(lm, batch_tokens=40)
+    sizes = []
+    read = model._reader.read
+
+    def watched(jobs, cost):
+        sizes.append((len(jobs), max(len(trunk) + len(tree.tokens) for trunk, tree in jobs)))
+        return read(jobs, cost)
+
+    monkeypatch.setattr(model._reader, "read", watched)
+    model.choices_of([(prompt, ["a"]) for prompt in MANY])
+    assert all(rows == 1 or rows * width <= 40 for rows, width in sizes)
+    assert 1 < len(sizes) < len(MANY)

@@ -48,7 +48,7 @@ def main(shards: Shards, model: Path, out: Path) -> int:
         broken = mock.Mock(side_effect=UserError("document 3 is not finite"))
         with (
             mock.patch("lm.evaluate.scoring._TOKENS_PLANNED", 30),
-            mock.patch("lm.evaluate.scoring._score", scoring._score if len(jobs) == 1 else broken),
+            mock.patch("lm.evaluate.scoring._queue", scoring._queue if len(jobs) == 1 else broken),
         ):
             distributed_evaluation.join(job if len(jobs) < 3 else {**job, "folder": str(out / "nowhere")})
 

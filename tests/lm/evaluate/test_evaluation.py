@@ -29,9 +29,12 @@ class Table(torch.nn.Module):
         self.context_tokens = context_tokens
         self.tokenizer_sha256 = sha256
 
-    def padded_logits(self, ids, keep):
+    def hidden(self, ids):
         assert ids.shape[1] <= self.context_tokens
-        return self.table[ids][keep]
+        return ids[..., None]
+
+    def head(self, hidden):
+        return self.table[hidden[:, 0]]
 
 
 def uniform(vocab_size):
@@ -175,7 +178,7 @@ def test_save_and_load(make_shards, tmp_path):
     with pytest.raises(UserError, match="no complete evaluation"):
         Evaluation.load(tmp_path)
     (tmp_path / "e" / "documents.npz").write_bytes(b"PK")
-    with pytest.raises(UserError, match="no complete evaluation"):
+    with pytest.raises(UserError, match=r"documents\.npz is damaged .*; evaluate again"):
         Evaluation.load(tmp_path / "e")
 
 

@@ -13,15 +13,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch._dynamo
 
+from lm.evaluate import scoring
 from lm.evaluate.bits_per_byte import Evaluation, Grouping
 from lm.evaluate.config import EvalConfig
 from lm.evaluate.evaluation import evaluate
-from lm.evaluate.scoring import _fast_nats
+from lm.evaluate.forward import Forward, fast_nats
 from lm.model.transformer import ModelConfig, Transformer
 from lm.model.weights import MODEL, model_tensors, save_tensors
 from tests.lm.evaluate.evaluation_processes import score as score_alone
 from tests.lm.evaluate.test_evaluation import CONFIG, Table, score
+from tests.lm.synchronization import Waits
 from tokenizer.errors import UserError
 
 
@@ -82,7 +85,7 @@ def test_the_fast_loss_is_cross_entropy_or_declines(shift):
     logits[:, 290:] = -math.inf  # padding ids
     targets = torch.arange(50)
     wanted = torch.nn.functional.cross_entropy(logits.double(), targets, reduction="none")
-    nats = _fast_nats(logits.clone(), targets)
+    nats = fast_nats(logits.clone(), targets)
     assert (nats is None) == (abs(shift) > 50)
     if nats is not None:
         assert nats.numpy() == pytest.approx(wanted.numpy(), abs=1e-5)
@@ -140,3 +143,53 @@ def test_two_processes_give_the_numbers_of_one(make_shards, tmp_path):
         assert (tmp_path / "two" / name).read_bytes() == (tmp_path / "one" / name).read_bytes(), name
     assert (tmp_path / "two" / "told").read_text() == "document 3 is not finite"
     assert "another rank failed during setup" in (tmp_path / "two" / "absent").read_text()
+
+
+def small_model(shards):
+    model = Transformer(ModelConfig(n_layers=2, hidden_size=32, head_dim=16), shards.vocab_size, 24)
+    model.initialize(0, range(model.vocab_size))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)) * 0.1)
+    return model.eval()
+
+
+@pytest.fixture
+def like_a_gpu(monkeypatch):
+    """Evaluate on the CPU by the path of GPUs, with Torch's own graphs and no generated code."""
+
+    def use(**options):
+        monkeypatch.setattr(
+            scoring, "Forward", lambda *args, **_: Forward(*args, on_gpu=True, backend="eager", **options)
+        )
+
+    return use
+
+
+@pytest.mark.parametrize(("precision", "bound"), [("fp32", 1e-6), ("bf16", 5e-3)])
+def test_the_path_of_gpus_gives_the_same_loss(make_shards, texts, monkeypatch, like_a_gpu, precision, bound):
+    shards = make_shards(texts * 3)
+    model = small_model(shards)
+    monkeypatch.setattr(scoring, "_TOKENS_PLANNED", 50)  # several groups
+    expected = score(model, shards)
+    like_a_gpu(precision=precision)
+    found = score(model, shards)
+    assert abs(found.bits_per_byte - expected.bits_per_byte) < bound
+    for name in ("token_counts", "forward_tokens", "padded_tokens", "context_bytes_sum"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
+
+
+def test_gpus_compile_once_and_do_not_wait_for_batches(make_shards, texts, like_a_gpu):
+    shards = make_shards(texts * 3)
+    like_a_gpu()
+    torch.compiler.reset()
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+    with Waits() as waits:
+        score(small_model(shards), shards)
+    assert waits.count == 0
+    graphs = counters["stats"]["unique_graphs"]
+    assert graphs <= 4  # of each of two functions: one of any shape, one of a single row
+    score(small_model(shards), shards)
+    assert counters["stats"]["unique_graphs"] == graphs  # another model of the same shape
+    assert not counters["graph_break"]

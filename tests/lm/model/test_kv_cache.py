@@ -76,7 +76,7 @@ def test_a_tree_equals_its_paths(model):
     parents = [-1, 0, 1, 1, -1, 4, 3, 0, 6]
     cache = KVCache(model, capacity=6)
     model(prompt, cache=cache)
-    cache.branch(parents)
+    cache.branch([parents])
     logits = model(tokens, cache=cache)
     for node in range(9):
         path, at = [], node
@@ -89,6 +89,20 @@ def test_a_tree_equals_its_paths(model):
     close(model(tokens[:, 3:5], cache=cache), model(torch.cat([prompt, tokens[:, :5]], dim=1))[:, 8:])
 
 
+def test_rows_have_trees_of_their_own(model):
+    prompts, tokens, parents = ids(2, 6), ids(2, 4, seed=8), [[-1, 0, 0, 2], [-1, -1, 1, 0]]
+    together = KVCache(model, rows=2)
+    model(prompts, cache=together)
+    together.rewind([6, 3])
+    together.branch(parents)
+    logits = model(tokens, cache=together)
+    for row, length in enumerate([6, 3]):
+        alone = KVCache(model)
+        model(prompts[row : row + 1, :length], cache=alone)
+        alone.branch([parents[row]])
+        close(logits[row], model(tokens[row : row + 1], cache=alone)[0])
+
+
 def test_mistakes_are_rejected(model):
     cache = KVCache(model, rows=2)
     with pytest.raises(ValueError, match="rows"):
@@ -99,8 +113,8 @@ def test_mistakes_are_rejected(model):
     with pytest.raises(ValueError, match="rewind"):
         cache.rewind([CONTEXT + 1, 0])
     with pytest.raises(ValueError, match="parents"):
-        cache.branch([-1, 1])
+        cache.branch([[-1, 1]])
     cache.rewind(3)
-    cache.branch([-1])
+    cache.branch([[-1]])
     with pytest.raises(ValueError, match="tree"):
         model(ids(2, 2), cache=cache)

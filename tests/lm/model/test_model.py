@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 
 import pytest
 import torch
+import torch._dynamo
 import torch.nn.functional as F
+from torch.nn.attention import flex_attention
 
 from lm.model import packing
 from lm.model import transformer as model_module
 from lm.model.transformer import ModelConfig, Transformer
+from tests.lm.synchronization import Waits
 from tokenizer.errors import UserError
 
 SMALL = ModelConfig(n_layers=2, hidden_size=64, head_dim=16, vocab_multiple=64)
@@ -140,32 +142,49 @@ def test_documents_in_a_row_are_computed_as_if_alone(qk_norm):
     assert set(touched.tolist()) == set(ids[0, documents[0] == 0].tolist())
 
 
-def test_bounds_for_flash_attention_equal_the_mask(monkeypatch):
-    """CUDA's kernel cannot run here: a stand-in of its documented meaning takes its place."""
+@pytest.mark.parametrize("seq_len", [32, 300, 512])
+def test_blocks_of_documents_equal_those_of_the_mask(seq_len):
+    """The kernel that reads them runs on CUDA only; `create_block_mask` evaluates the mask for all pairs."""
+    generator = torch.Generator().manual_seed(5)
+    documents = (torch.rand(3, seq_len, generator=generator) < 0.01).cumsum(1)
+    with Waits() as waits:
+        blocks = packing.document_blocks(documents)
+    assert waits.count == 0
+    expected = flex_attention.create_block_mask(blocks.mask_mod, 3, None, seq_len, seq_len, device="cpu")
+    for name in ("kv", "full_kv", "q", "full_q"):
+        count, indices = getattr(blocks, f"{name}_num_blocks"), getattr(blocks, f"{name}_indices")
+        assert torch.equal(count, getattr(expected, f"{name}_num_blocks")), name
+        used = torch.arange(indices.shape[-1]) < count[..., None]
+        assert torch.equal(indices[used], getattr(expected, f"{name}_indices")[used]), name
 
-    def flash(q, k, v, bounds, same_bounds, longest, same_longest, *, window_size):
-        assert bounds is same_bounds
-        assert bounds.dtype == torch.int32
-        assert (bounds.diff() <= longest).all()
-        assert window_size == (-1, 0)
-        parts = [slice(*pair) for pair in itertools.pairwise(bounds.tolist())]
-        heads_first = [[x[part].transpose(0, 1) for x in (q, k, v)] for part in parts]
-        mixed = [F.scaled_dot_product_attention(*three, is_causal=True).transpose(0, 1) for three in heads_first]
-        return torch.cat(mixed)
 
-    model = build()
+def flex_packing(documents):
+    """CUDA's path on a CPU: FlexAttention's own eager implementation reads the blocks."""
+    return packing.Packing(blocks=packing.document_blocks(documents), flex=flex_attention.flex_attention)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_flex_attention_equals_the_mask(monkeypatch):
+    model = build().requires_grad_(False)  # on a CPU it has no backward pass
     ids, documents = packed_rows()
     expected = model.hidden(ids, documents=documents)
-    bounds = packing.bounds(documents)
-    assert bounds[-1] == documents.numel()
-    monkeypatch.setattr(
-        model_module, "pack", lambda numbers: packing.Packing(bounds=packing.bounds(numbers), flash=flash)
-    )
+    monkeypatch.setattr(model_module, "pack", flex_packing)
     torch.testing.assert_close(model.hidden(ids, documents=documents), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_torch_has_the_expected_flash_attention():
-    assert packing.flash_attention() is not None
+@pytest.mark.parametrize("make", [packing.pack, flex_packing])
+def test_other_documents_do_not_recompile(monkeypatch, make):
+    monkeypatch.setattr(model_module, "pack", make)
+    torch._dynamo.reset()
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+    model = build().requires_grad_(False)
+    model.model.compile(dynamic=False, fullgraph=True, backend="eager")
+    for seed in range(4):
+        ids = torch.randint(300, (2, 32), generator=torch.Generator().manual_seed(seed))
+        model.hidden(ids, documents=(ids % 9 == seed).cumsum(1))
+    assert counters["stats"]["unique_graphs"] == 1
+    assert not counters["graph_break"]
 
 
 @pytest.mark.parametrize(

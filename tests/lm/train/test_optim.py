@@ -4,14 +4,16 @@ import pytest
 import torch
 
 from lm.model.transformer import ModelConfig, Transformer
-from lm.train.optim import Muon, build_optimizers, orthogonalize
+from lm.train import optim
+from lm.train.distributed import World
+from lm.train.optim import QUINTIC, Muon, build_optimizers, orthogonalize, orthogonalize_all
 
 
 @pytest.mark.parametrize("shape", [(32, 32), (24, 64), (64, 24)])
 def test_singular_values_approach_one_and_singular_vectors_stay(shape):
     torch.manual_seed(0)
     matrix = torch.randn(shape)
-    result = orthogonalize(matrix)
+    [result] = orthogonalize(matrix[None])
     assert result.dtype == torch.float32
     assert result.shape == shape
     values = torch.linalg.svdvals(result)
@@ -28,7 +30,7 @@ def test_muon_equals_torch_muon_except_for_bf16(shape, monkeypatch):
     """Torch iterates in bf16; with our iteration in its place, the rest must agree to fp32 rounding."""
     import torch.optim._muon as theirs_module
 
-    monkeypatch.setattr(theirs_module, "_zeropower_via_newtonschulz", lambda grad, *_: orthogonalize(grad))
+    monkeypatch.setattr(theirs_module, "_zeropower_via_newtonschulz", lambda grad, *_: orthogonalize(grad[None])[0])
     assert_same_path(shape, relative=1e-6)
 
 
@@ -51,6 +53,37 @@ def assert_same_path(shape, relative):
             optimizer.step()
     moved = (theirs - start).norm()
     assert (ours - theirs).norm() < relative * moved
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_stacked_matrices_give_the_bits_of_single_ones(threads):
+    """Models trained before matrices were stacked stay reproducible."""
+    usual = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    matrices = [torch.randn(shape) for shape in [(64, 192), (128, 352), (64, 192), (352, 128), (128, 352), (96, 96)]]
+    stacked = orthogonalize_all(matrices, World())
+    single = [one_at_a_time(matrix) for matrix in matrices]
+    torch.set_num_threads(usual)
+    assert all(map(torch.equal, stacked, single))
+
+
+def one_at_a_time(matrix):
+    a, b, c = QUINTIC
+    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+    wide = wide / wide.norm().clamp(min=1e-7)
+    for _ in range(5):
+        gram = wide @ wide.T
+        wide = torch.addmm(wide, torch.addmm(gram, gram, gram, beta=b, alpha=c), wide, beta=a)
+    return wide if matrix.shape[0] <= matrix.shape[1] else wide.T
+
+
+def test_matrices_of_equal_shape_are_one_product(monkeypatch):
+    stacks = []
+    monkeypatch.setattr(optim, "orthogonalize", lambda stack: stacks.append(tuple(stack.shape)) or stack)
+    matrices = [torch.zeros(2, 3), torch.zeros(3, 2), torch.ones(2, 3)]
+    assert [update.sum() for update in orthogonalize_all(matrices, World())] == [0, 0, 6]
+    assert stacks == [(2, 2, 3), (1, 3, 2)]
 
 
 @pytest.mark.parametrize("tied", [False, True])

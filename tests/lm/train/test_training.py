@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 import logging
 import math
 import os
@@ -8,12 +10,17 @@ import signal
 
 import pytest
 import torch
+import torch._dynamo
 
+from lm.model import transformer
+from lm.model.loss import Objective
 from lm.model.transformer import ModelConfig
 from lm.model.weights import load_model, load_tensors, save_tensors
 from lm.train.config import TrainConfig
 from lm.train.loop import train
 from lm.train.summary import TrainingSummary
+from lm.train.trainer import Trainer
+from tests.lm.synchronization import Waits
 from tokenizer.errors import UserError
 
 MODEL = ModelConfig(n_layers=1, hidden_size=32, head_dim=16)
@@ -202,17 +209,6 @@ def test_unknown_devices(make_shards, tmp_path, device, message):
         run(make_shards(), tmp_path / "run", dataclasses.replace(CONFIG, device=device))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_cuda_trains_and_resumes(make_shards, corpus, tmp_path):
-    shards = make_shards(corpus)
-    config = dataclasses.replace(CONFIG, device="cuda", train_bytes=40 * 256)
-    _, before = run(shards, tmp_path / "run", config, stop_at=20)
-    summary, after = run(shards, tmp_path / "run", config)
-    assert [e["step"] for e in before + after] == list(range(1, 41))
-    assert after[-1]["loss"] < 0.8 * before[0]["loss"]
-    assert summary.device.startswith("cuda")
-
-
 def test_document_masks_change_what_is_learned(make_shards, corpus, tmp_path):
     shards = make_shards(corpus)
     _, plain = run(shards, tmp_path / "plain")
@@ -239,26 +235,53 @@ def test_bf16_is_part_of_a_runs_identity(make_shards, corpus, tmp_path):
         run(shards, tmp_path / "bf16", config)
 
 
-@pytest.mark.slow
-def test_compiled_layers_compute_the_same(make_shards, corpus, tmp_path, monkeypatch):
-    """With Torch's own graph and no generated code, which would take a minute: `compile=true` is wired up rightly."""
-    compiled = []
-
-    def compile_eagerly(module, **options):
-        compiled.append(options)
-        original(module, backend="aot_eager", **options)
-
-    original = torch.nn.Module.compile
-    monkeypatch.setattr(torch.nn.Module, "compile", compile_eagerly)
+@pytest.mark.parametrize("document_mask", [False, True])
+def test_compiled_training_computes_the_same_with_two_graphs(make_shards, corpus, tmp_path, monkeypatch, document_mask):
+    """With Torch's own graphs and no generated code, which would take a minute: one of the decoder, one of the loss."""
+    monkeypatch.setattr(Objective, "fuse", functools.partialmethod(Objective.fuse, backend="aot_eager"))
+    counters = torch._dynamo.utils.counters
+    counters.clear()
     shards = make_shards(corpus)
-    config = dataclasses.replace(CONFIG, max_steps=3, document_mask=True)
+    config = dataclasses.replace(CONFIG, max_steps=24, document_mask=document_mask, microbatch_size=2)
     _, plain = run(shards, tmp_path / "plain", config)
-    assert not compiled
+    assert not counters["stats"]
     summary, fused = run(shards, tmp_path / "fused", dataclasses.replace(config, compile=True))
-    assert len(compiled) == 1
+    assert counters["stats"]["unique_graphs"] == 2
+    assert not counters["graph_break"]
     assert summary.run["compile"] is True
     assert [e["loss"] for e in fused] == pytest.approx([e["loss"] for e in plain], rel=1e-4)
     assert load_model(tmp_path / "fused").vocab_size == shards.vocab_size
+
+
+def test_what_cannot_be_compiled_is_an_error(make_shards, corpus, tmp_path, monkeypatch):
+    """Torch would compute it without compilation, while the summary says that the run was compiled."""
+    monkeypatch.setattr(Objective, "fuse", functools.partialmethod(Objective.fuse, backend="eager"))
+    monkeypatch.setattr(transformer.SwiGLU, "forward", lambda _, x: torch._dynamo.graph_break() or x)
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        run(make_shards(corpus), tmp_path / "run", dataclasses.replace(CONFIG, compile=True))
+
+
+@pytest.mark.parametrize("document_mask", [False, True])
+def test_steps_between_log_entries_do_not_wait_for_the_device(make_shards, corpus, tmp_path, document_mask):
+    config = dataclasses.replace(CONFIG, log_every=100, diagnostics_every=0, document_mask=document_mask)
+    trainer = Trainer(MODEL, config, make_shards(corpus), tmp_path)
+    trainer.begin()
+    with Waits() as waits:
+        assert trainer.advance() is None
+        assert trainer.advance() is None
+        assert waits.count == 0
+    logging_trainer = Trainer(MODEL, CONFIG, make_shards(corpus), tmp_path)
+    with Waits() as waits:
+        logging_trainer.advance()
+        assert waits.count > 0
+
+
+def test_speed_is_measured_since_the_last_entry(make_shards, corpus, tmp_path):
+    _, entries = run(make_shards(corpus), tmp_path / "run", dataclasses.replace(CONFIG, log_every=5))
+    assert [entry["step"] for entry in entries] == [1, 5, 10, 12]
+    for one, two in itertools.pairwise(entries):
+        rate = (two["tokens_seen"] - one["tokens_seen"]) / (two["seconds"] - one["seconds"])
+        assert two["tokens_per_second"] == pytest.approx(rate)
 
 
 def test_default_settings_do_not_enter_a_runs_name():

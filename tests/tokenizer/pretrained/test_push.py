@@ -53,6 +53,18 @@ def test_a_dry_run_writes_the_files_and_the_card(superwords: Tokenizer, tmp_path
         superwords.push_to_hub("org/name", to=to)
 
 
+def test_a_failed_dry_run_leaves_nothing(
+    superwords: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tokenizer.external.push.write_whole", fail)
+    with pytest.raises(OSError, match="No space left"):
+        superwords.push_to_hub("org/name", to=tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_card_leaves_out_what_is_unknown(tmp_path: Path) -> None:
     bare = Tokenizer.from_ranks([(0, 1), (256, 2)], pattern=patterns.resolve("gpt2"))
     card = Path(bare.push_to_hub("org/name", to=tmp_path / "out"), CARD).read_text(encoding="utf-8")
@@ -96,6 +108,8 @@ def test_an_upload_creates_the_repository_and_keeps_its_card(
 
         def upload_folder(self, *, folder_path: Path, **options: Any) -> SimpleNamespace:
             calls.append(({path.name for path in folder_path.iterdir()}, options["ignore_patterns"]))
+            # Left over from another tokenizer, they would give other ids.
+            assert {"tokenizer.json", "tokenizer.tiktoken", "tokenizer.tiktoken.json"} == {*options["delete_patterns"]}
             return SimpleNamespace(commit_url="https://huggingface.co/org/name/commit/1")
 
     monkeypatch.setattr(hub, "HfApi", Api)

@@ -1,6 +1,6 @@
 //! The caches of a thread: pieces of text and their tokens.
 
-use crate::count::keys::hash_key;
+use crate::count::keys::{hash_key, short_key};
 use crate::encode::packed::{COUNT, COUNT_SHIFT};
 use crate::runtime::memory::{huge_filled, prefetch};
 
@@ -73,6 +73,77 @@ impl ShortPieces {
         let set = &mut self.sets[place as usize].0;
         let way = (set[0].key != key && set[0].key != NO_KEY) as usize;
         set[way] = entry;
+    }
+}
+
+/// Maximum length of a medium piece, and maximum number of its tokens.
+const MEDIUM: usize = 31;
+const MEDIUM_TOKENS: usize = 7;
+
+/// One cache line of the processor.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Medium {
+    key: [u128; 2],
+    tokens: [u32; MEDIUM_TOKENS],
+    length: u32,
+}
+
+/// Cache of pieces of 16 to 31 bytes: direct-mapped. It grows with their number, because some texts have few.
+pub(in crate::encode) struct MediumPieces {
+    entries: Vec<Medium>,
+    inserted: usize,
+}
+
+/// Entries of 64 bytes: at most 2 MiB.
+const MEDIUM_ENTRIES: std::ops::RangeInclusive<usize> = 1 << 9..=1 << 15;
+
+impl MediumPieces {
+    pub(in crate::encode) fn new() -> Self {
+        Self::with(*MEDIUM_ENTRIES.start())
+    }
+
+    fn with(n: usize) -> Self {
+        let empty = Medium { key: [NO_KEY; 2], tokens: [0; MEDIUM_TOKENS], length: 0 };
+        Self { entries: huge_filled(n, empty), inserted: 0 }
+    }
+
+    /// The key of a piece; None if it is too long.
+    #[inline(always)]
+    pub(in crate::encode) fn key(text: &[u8], start: usize, end: usize) -> Option<[u128; 2]> {
+        let middle = start + 16;
+        (end - start <= MEDIUM).then(|| {
+            [u128::from_le_bytes(*text[start..].first_chunk().expect("16 bytes")), short_key(text, middle, end)]
+        })
+    }
+
+    #[inline(always)]
+    fn place(&self, key: [u128; 2]) -> usize {
+        (hash_key(key[0]) ^ hash_key(key[1]).rotate_left(32)) as usize & (self.entries.len() - 1)
+    }
+
+    #[inline(always)]
+    pub(in crate::encode) fn prefetch(&self, key: [u128; 2]) {
+        prefetch(&self.entries, self.place(key));
+    }
+
+    #[inline(always)]
+    pub(in crate::encode) fn get(&self, key: [u128; 2]) -> Option<&[u32]> {
+        let entry = &self.entries[self.place(key)];
+        (entry.key == key).then(|| &entry.tokens[..entry.length as usize])
+    }
+
+    pub(in crate::encode) fn insert(&mut self, key: [u128; 2], packed: &[u32]) {
+        if packed.len() <= MEDIUM_TOKENS {
+            self.inserted += 1;
+            if self.inserted > self.entries.len() && self.entries.len() < *MEDIUM_ENTRIES.end() {
+                *self = Self::with(4 * self.entries.len()); // without the old entries, which are few
+            }
+            let mut entry = Medium { key, tokens: [0; MEDIUM_TOKENS], length: packed.len() as u32 };
+            entry.tokens[..packed.len()].copy_from_slice(packed);
+            let place = self.place(key);
+            self.entries[place] = entry;
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Level 1: looks pieces up in batches and merges the misses.
 
-use super::cache::{ShortPieces, TOKENS};
+use super::cache::{MediumPieces, ShortPieces, TOKENS};
 use super::pieces::{byte_pair, Level1};
 use super::queue::{Miss, Queue, END, MARK_FIRST, PART};
 use crate::count::keys::{short_key, SHORT};
@@ -10,6 +10,9 @@ use crate::runtime::{interrupt::poll, memory};
 
 /// Misses that are merged together.
 const MISSES_PER_BATCH: usize = 16;
+
+/// High bits of the bytes of a key.
+const WIDE: u128 = 0x80_8080_8080_8080_8080_8080_8080_8080;
 
 /// Flush pending misses once this many tokens follow the first one; they have to be shifted.
 const MAX_SHIFTED: usize = 1 << 12;
@@ -92,9 +95,13 @@ impl Level1 {
     /// Every lookup is a cache miss of the processor, so each step is done for all pieces before the next step.
     #[inline(never)]
     fn merge_misses(&self, text: &[u8], state: &mut State, out: &mut Vec<u32>) {
-        let State { short, long, misses, lanes, scratch, piece: ids, .. } = state;
-        for miss in misses.iter().filter(|miss| miss.key != 0) {
-            self.token_index.prefetch(miss.key & !PART);
+        let State { short, medium, long, misses, lanes, scratch, piece: ids, .. } = state;
+        for miss in misses.iter() {
+            if miss.key != 0 {
+                self.token_index.prefetch(miss.key & !PART);
+            } else if let Some(key) = MediumPieces::key(text, miss.start, miss.end) {
+                medium.prefetch(key);
+            }
         }
         for miss in misses.iter().filter(|miss| miss.key != 0) {
             self.token_index.prefetch_key(miss.key & !PART);
@@ -102,25 +109,36 @@ impl Level1 {
         lanes.clear();
         for Miss { key, start, end, new, .. } in misses.iter_mut() {
             let bytes = &text[*start..*end];
-            let token = if *key == 0 {
-                if let Some(packed) = long.get(bytes) {
+            if *key == 0 {
+                let cached = match MediumPieces::key(text, *start, *end) {
+                    Some(key) => medium.get(key),
+                    None => long.get(bytes),
+                };
+                if let Some(packed) = cached {
                     lanes.add_merged(packed);
-                    continue;
+                } else {
+                    *new = true;
+                    self.merge_bytes(bytes, ids, scratch);
+                    lanes.add_merged(ids);
                 }
-                None
-            } else {
-                let whole = self.whole_tokens.as_ref().and_then(|tokens| tokens.get(*key));
-                whole.or_else(|| self.token_index.get(*key & !PART))
-            };
+                continue;
+            }
             *new = true;
-            if let Some(id) = token {
+            let whole = self.whole_tokens.as_ref().and_then(|tokens| tokens.get(*key));
+            if let Some(id) = whole.or_else(|| self.token_index.get(*key & !PART)) {
                 lanes.add_merged(&[id]);
-            } else if *key != 0 {
+            } else if *key & WIDE == 0 {
                 let found = bytes.windows(2).map(|two| self.bytes[byte_pair(two[0], two[1])]);
                 lanes.add(bytes.iter().map(|&byte| self.packed_bytes[byte as usize]), found);
             } else {
-                self.merge_bytes(bytes, ids, scratch);
-                lanes.add_merged(ids);
+                let (mut tokens, mut n) = ([0; SHORT], 0);
+                self.characters.each(bytes, &self.packed_bytes, |token| {
+                    tokens[n] = token;
+                    n += 1;
+                });
+                let tokens = &tokens[..n];
+                let found = tokens.windows(2).map(|two| self.pairs.get(two[0], two[1]));
+                lanes.add(tokens.iter().copied(), found);
             }
         }
         lanes.merge(&self.pairs);
@@ -135,10 +153,14 @@ impl Level1 {
                 if !self.packed.is_empty() {
                     packed.iter_mut().for_each(|id| *id = self.packed[*id as usize]);
                 }
-                if key == 0 {
+                if key != 0 {
+                    if packed.len() <= TOKENS {
+                        short.insert(place, key, packed);
+                    }
+                } else if let Some(key) = MediumPieces::key(text, start, stop) {
+                    medium.insert(key, packed);
+                } else {
                     long.insert(&text[start..stop], packed);
-                } else if packed.len() <= TOKENS {
-                    short.insert(place, key, packed);
                 }
             }
             to -= end - at;

@@ -1,6 +1,10 @@
 //! Level 1: splits text into pieces that are looked up instead of merged.
 
+use std::ops::Range;
+
+use super::characters::Characters;
 use super::queue::{MARK_FIRST, MARK_PART};
+use super::seams::Seams;
 use super::token_index::{Origins, TokenIndex};
 use crate::count::keys::{short_key, SHORT};
 use crate::encode::merge::{merge, Scratch};
@@ -21,6 +25,8 @@ pub(in crate::encode) struct Level1 {
     /// Indexed by two bytes: `DEAD` if no merge joins a token that ends in the first to a token that begins with the
     /// second.
     dead: Box<[u8; 1 << 16]>,
+    pub(in crate::encode) seams: Seams,
+    pub(in crate::encode) characters: Characters,
     /// Cut at dead byte pairs in pieces of any length: the scanner's pieces are long.
     pub(in crate::encode) cut_all: bool,
     /// Tokens that replace a whole piece of the scanner although merges do not produce them.
@@ -56,12 +62,15 @@ impl Level1 {
             bytes,
             packed_bytes: *byte_ids,
             dead,
+            seams: Seams::new(definition, rules),
+            characters: Characters::default(),
             cut_all,
             whole_tokens: None,
             token_index: TokenIndex::default(),
             packed,
         };
         level.token_index = level.index_tokens(definition, rules);
+        level.characters = Characters::new(definition, rules, &level.token_index);
         level
     }
 
@@ -156,7 +165,7 @@ impl Level1 {
     fn cut_apart(&self, text: &[u8], start: usize, end: usize, first: u64, state: &mut State, out: &mut Vec<u32>) {
         // A part of a piece must not be confused with a whole piece.
         let part = if self.whole_tokens.is_some() { MARK_PART } else { 0 };
-        let (mut at, mut marks) = (start + 1, first | part);
+        let (mut at, mut from, mut marks) = (start + 1, start, first | part);
         while at < end {
             let block = at & !63;
             if block != state.block {
@@ -168,13 +177,33 @@ impl Level1 {
             let mut cuts = state.dead & (u64::MAX << (at - block)) & (u64::MAX >> (block + 64 - stop));
             while cuts != 0 {
                 let cut = block + cuts.trailing_zeros() as usize;
-                self.push(text, cut as u64 | marks, state, out);
-                marks = part;
+                self.cut_characters(text, from..cut, (marks, part), state, out);
+                (from, marks) = (cut, part);
                 cuts &= cuts - 1;
             }
             at = stop;
         }
-        self.push(text, end as u64 | marks, state, out);
+        self.cut_characters(text, from..end, (marks, part), state, out);
+    }
+
+    /// Queues a part of a piece, or parts of it if it is long: with marks of the first one and of the others.
+    #[inline(always)]
+    fn cut_characters(
+        &self,
+        text: &[u8],
+        range: Range<usize>,
+        (mut marks, part): (u64, u64),
+        state: &mut State,
+        out: &mut Vec<u32>,
+    ) {
+        let end = range.end as u64;
+        if range.len() > SHORT {
+            self.seams.each_uncrossed(text, range, |cut| {
+                self.push(text, cut as u64 | marks, state, out);
+                marks = part;
+            });
+        }
+        self.push(text, end | marks, state, out);
     }
 
     /// Appends the packed tokens of merging a non-empty text, without replacing whole pieces by tokens.
@@ -206,7 +235,8 @@ impl Level1 {
     /// Merges the bytes of a piece into `ids`.
     pub(in crate::encode) fn merge_bytes(&self, bytes: &[u8], ids: &mut Vec<u32>, scratch: &mut Scratch) {
         ids.clear();
-        memory::extend(ids, bytes.iter().map(|&byte| self.packed_bytes[byte as usize]));
+        memory::reserve(ids, bytes.len());
+        self.characters.each(bytes, &self.packed_bytes, |id| ids.push(id));
         merge(ids, |left, right| self.pairs.get(left, right), scratch);
     }
 }

@@ -1,5 +1,6 @@
 //! Collects the documents of one thread into batches.
 
+use super::damage::{Failure, Skipped};
 use super::queue::Lane;
 use super::settings::{too_long, Settings};
 use crate::runtime::memory;
@@ -10,16 +11,18 @@ pub(super) struct Collector {
     pub(super) batch: Batch,
     limit: usize,
     pub(super) lane: Lane<Batch>,
+    /// What was skipped in the current file.
+    pub(super) skipped: Skipped,
 }
 
 impl Collector {
     pub(super) fn new(lane: Lane<Batch>, limit: usize) -> Self {
-        Self { batch: Batch::default(), limit, lane }
+        Self { batch: Batch::default(), limit, lane, skipped: Skipped::default() }
     }
 
     /// Ends the document that starts at the last offset of `batch.data`, after validating its UTF-8. `base`: its
     /// position in the file. Ok(false) if no more documents are wanted.
-    pub(super) fn close(&mut self, base: u64, settings: &Settings) -> Result<bool, String> {
+    pub(super) fn close(&mut self, base: u64, settings: &Settings) -> Result<bool, Failure> {
         let start = *self.batch.offsets.last().expect("offsets start with 0") as usize;
         let length = self.batch.data.len() - start;
         if settings.skip_above.is_some_and(|most| length > most) {
@@ -27,15 +30,15 @@ impl Collector {
             return Ok(true);
         }
         if length > settings.limit {
-            return Err(too_long("a document", base, settings));
+            return Err(too_long("a document", base, settings).into());
         }
         if let Err(error) = std::str::from_utf8(&self.batch.data[start..]) {
             if !settings.replace_invalid {
-                return Err(format!(
+                return Err(Failure::Damage(format!(
                     "not UTF-8 at byte {} of the text; fix the file, or set on_invalid_utf8=replace to read malformed \
                      bytes as U+FFFD",
                     base + error.valid_up_to() as u64
-                ));
+                )));
             }
             let mut replaced = memory::with_capacity(length);
             for chunk in self.batch.data[start..].utf8_chunks() {
@@ -44,7 +47,7 @@ impl Collector {
                     replaced.extend_from_slice("\u{fffd}".as_bytes());
                 }
                 if replaced.len() > settings.limit {
-                    return Err(too_long("a document with its malformed bytes read as U+FFFD", base, settings));
+                    return Err(too_long("a document with its malformed bytes read as U+FFFD", base, settings).into());
                 }
             }
             self.batch.data.truncate(start);
@@ -54,10 +57,36 @@ impl Collector {
         Ok(self.batch.data.len() < self.limit || self.flush())
     }
 
-    pub(super) fn add(&mut self, document: &[u8], base: u64, settings: &Settings) -> Result<bool, String> {
+    pub(super) fn add(&mut self, document: &[u8], base: u64, settings: &Settings) -> Result<bool, Failure> {
         memory::reserve(&mut self.batch.data, document.len());
         self.batch.data.extend_from_slice(document);
-        self.close(base, settings)
+        self.close(base, settings).or_else(|failure| self.skip(failure, settings))
+    }
+
+    /// Skips a damaged document, if the settings say so.
+    pub(super) fn skip(&mut self, failure: Failure, settings: &Settings) -> Result<bool, Failure> {
+        match failure {
+            Failure::Damage(place) if settings.skip_damaged => {
+                self.skipped.add(place);
+                self.leave_out(settings);
+                Ok(true)
+            }
+            failure => Err(failure),
+        }
+    }
+
+    /// Leaves out the document that starts at the last offset. If damaged documents are skipped it becomes an empty one,
+    /// which filters drop: which records are damaged depends on the field, and several fields must stay aligned.
+    pub(super) fn leave_out(&mut self, settings: &Settings) {
+        self.drop_unfinished();
+        if settings.skip_damaged {
+            self.batch.offsets.push(self.batch.data.len() as i64);
+        }
+    }
+
+    /// Removes the text after the last document.
+    pub(super) fn drop_unfinished(&mut self) {
+        self.batch.data.truncate(*self.batch.offsets.last().expect("offsets start with 0") as usize);
     }
 
     /// Sends the batch; false if nobody receives it any more.

@@ -2,26 +2,50 @@
 
 use std::fs::File;
 use std::io::{BufReader, Read};
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
 
+use super::damage::Failure;
+use super::feed::{Feed, FeedReader};
+use super::settings::Format;
 use crate::runtime::memory;
 
 pub(super) const READ_BUFFER: usize = 1 << 20;
 /// Maximum growth of the buffer of a long document: doubling could far exceed the limit.
 const GROWTH: usize = 1 << 26;
 
-pub(super) fn open(path: &Path) -> std::io::Result<Box<dyn Read>> {
-    let file = File::open(path)?;
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    Ok(match extension.to_ascii_lowercase().as_str() {
-        "gz" => Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(READ_BUFFER, file))),
-        "zst" | "zstd" => Box::new(zstd::Decoder::new(file)?),
-        _ => Box::new(file),
-    })
+/// A file to read.
+pub struct Input {
+    /// Path of the file, or the name of the one that `feed` supplies.
+    pub path: PathBuf,
+    pub format: Format,
+    pub feed: Option<Arc<Feed>>,
 }
 
-pub(super) fn unreadable(error: std::io::Error) -> String {
-    format!("cannot be read to its end ({error}): it may be damaged or incomplete; fetch or write it again")
+impl Input {
+    /// Size as stored on disk; None if it is unknown.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        if self.feed.is_some() {
+            return None;
+        }
+        self.path.metadata().ok().map(|file| file.len())
+    }
+
+    pub(super) fn open(&self) -> std::io::Result<Box<dyn Read>> {
+        match &self.feed {
+            Some(feed) => self.decompressed(FeedReader::new(Arc::clone(feed))),
+            None => self.decompressed(File::open(&self.path)?),
+        }
+    }
+
+    fn decompressed(&self, file: impl Read + 'static) -> std::io::Result<Box<dyn Read>> {
+        let extension = self.path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        Ok(match extension.to_ascii_lowercase().as_str() {
+            "gz" => Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(READ_BUFFER, file))),
+            "zst" | "zstd" => Box::new(zstd::Decoder::new(file)?),
+            _ => Box::new(file),
+        })
+    }
 }
 
 /// A buffer that is filled at the end and consumed from the front.
@@ -49,7 +73,7 @@ impl<R: Read> Window<R> {
     }
 
     /// Reads more input; false at the end.
-    pub(super) fn fill(&mut self) -> Result<bool, String> {
+    pub(super) fn fill(&mut self) -> Result<bool, Failure> {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
@@ -67,7 +91,7 @@ impl<R: Read> Window<R> {
                     return Ok(n > 0);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(unreadable(error)),
+                Err(error) => return Err(Failure::of(&error)),
             }
         }
     }

@@ -1,7 +1,9 @@
 //! Reading documents from files.
 
 mod collector;
-mod input;
+pub mod damage;
+pub mod feed;
+pub mod input;
 mod json_lines;
 mod plain_text;
 mod queue;

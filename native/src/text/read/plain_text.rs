@@ -5,7 +5,8 @@ use std::io::Read;
 use memchr::memmem;
 
 use super::collector::Collector;
-use super::input::{unreadable, Window, READ_BUFFER};
+use super::damage::Failure;
+use super::input::{Window, READ_BUFFER};
 use super::settings::{too_long, Settings};
 use crate::runtime::memory;
 use crate::text::word_ends::word_end;
@@ -13,7 +14,7 @@ use crate::text::word_ends::word_end;
 /// Bytes per read of a file that is one document.
 const WHOLE_BUFFER: usize = 1 << 17;
 
-pub(super) fn read_whole(input: impl Read, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
+pub(super) fn read_whole(input: impl Read, settings: &Settings, collector: &mut Collector) -> Result<bool, Failure> {
     let enough = (settings.skip_above.unwrap_or(settings.limit) as u64).saturating_add(1);
     let (mut input, data) = (input.take(enough), &mut collector.batch.data);
     loop {
@@ -23,15 +24,15 @@ pub(super) fn read_whole(input: impl Read, settings: &Settings, collector: &mut 
         let read = input.read(&mut data[end..]);
         data.truncate(end + read.as_ref().copied().unwrap_or(0));
         match read {
-            Ok(0) => return collector.close(0, settings),
+            Ok(0) => return collector.close(0, settings).or_else(|failure| collector.skip(failure, settings)),
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(unreadable(error)),
+            Err(error) => return Err(Failure::of(&error)),
         }
     }
 }
 
-pub(super) fn read_parts(input: impl Read, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
+pub(super) fn read_parts(input: impl Read, settings: &Settings, collector: &mut Collector) -> Result<bool, Failure> {
     let mut window = Window::new(input);
     // The limit applies to the text that has to be held at once, a stretch without a cut, not to a part.
     let parts = Settings { limit: usize::MAX, ..settings.clone() };
@@ -49,7 +50,7 @@ pub(super) fn read_parts(input: impl Read, settings: &Settings, collector: &mut 
                 break length;
             }
             if window.text().len() > settings.limit {
-                return Err(too_long("text without the end of a word", window.base, settings));
+                return Err(too_long("text without the end of a word", window.base, settings).into());
             }
             wanted = (2 * window.text().len()).min(settings.limit.saturating_add(1));
         };
@@ -70,7 +71,7 @@ pub(super) fn read_separated(
     separator: &[u8],
     settings: &Settings,
     collector: &mut Collector,
-) -> Result<bool, String> {
+) -> Result<bool, Failure> {
     let finder = memmem::Finder::new(separator);
     let mut window = Window::new(input);
     let mut searched = 0; // no separator starts before this
@@ -90,7 +91,7 @@ pub(super) fn read_separated(
             window.use_up(searched);
             searched = 0;
         } else if searched > settings.limit {
-            return Err(too_long("a document", window.base, settings));
+            return Err(too_long("a document", window.base, settings).into());
         }
         if !window.fill()? {
             return if skipping { Ok(true) } else { collector.add(window.text(), window.base, settings) };

@@ -1,11 +1,12 @@
 //! Reads documents from .txt and .jsonl files, plain, gzip or zstd, ahead on threads.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use super::damage::{Failure, Skipped};
+use super::input::Input;
 use super::plain_text::{read_parts, read_separated, read_whole};
 use super::settings::{Format, Settings};
-use super::{collector::Collector, input::open, json_lines::read_lines, queue::Queue};
+use super::{collector::Collector, json_lines::read_lines, queue::Queue};
 use crate::runtime::{interrupt::catch, lock_free::Process, parallel};
 use crate::text::batch::Batch;
 
@@ -13,31 +14,41 @@ use crate::text::batch::Batch;
 const FILES_BYTES: u64 = 1 << 22;
 
 /// Reads files ahead on threads; `next` returns batches, in the order of the files if requested.
-pub struct Reader(Arc<Queue<Batch>>, Process);
+pub struct Reader {
+    queue: Arc<Queue<Batch>>,
+    work: Arc<Work>,
+    process: Process,
+}
+
+struct Work {
+    files: Vec<Input>,
+    settings: Settings,
+    skipped: Mutex<Vec<Skipped>>,
+}
 
 impl Reader {
     /// Fails if the system starts no thread.
-    pub fn start(
-        files: Vec<(PathBuf, Format)>,
-        settings: Settings,
-        threads: usize,
-        in_order: bool,
-    ) -> Result<Self, String> {
+    pub fn start(files: Vec<Input>, settings: Settings, threads: usize, in_order: bool) -> Result<Self, String> {
         let threads = threads.clamp(1, files.len().max(1));
         let queue = Queue::new(threads, in_order);
-        let work = Arc::new((files, settings));
+        let work = Arc::new(Work { files, settings, skipped: Mutex::default() });
         parallel::start(threads, || {
             let (queue, work) = (Arc::clone(&queue), Arc::clone(&work));
             move || {
-                let (files, settings) = &*work;
+                let Work { files, settings, skipped } = &*work;
                 while let Some((lane, taken)) = queue.open(|from| some_files(files, from)) {
                     let mut collector = Collector::new(lane, settings.batch_bytes);
-                    for (path, format) in &files[taken] {
-                        let read = catch(|| read_file(path, *format, settings, &mut collector));
+                    for file in &files[taken] {
+                        let path = &file.path;
+                        let read = catch(|| read_file(file, settings, &mut collector));
                         match read.unwrap_or_else(|stopped| Err(stopped.to_string())) {
                             Ok(true) => {}
                             Ok(false) => return,
                             Err(error) => return collector.lane.fail(format!("{}: {error}", path.display())),
+                        }
+                        let found = std::mem::take(&mut collector.skipped);
+                        if found.count > 0 {
+                            skipped.lock().expect("no panic while held").push(Skipped { path: path.clone(), ..found });
                         }
                     }
                     if collector.flush() {
@@ -46,14 +57,19 @@ impl Reader {
                 }
             }
         })?;
-        Ok(Self(queue, Process::current()))
+        Ok(Self { queue, work, process: Process::current() })
+    }
+
+    /// What was skipped in the files that have been read.
+    pub fn skipped(&self) -> Vec<Skipped> {
+        self.work.skipped.lock().expect("no panic while held").clone()
     }
 }
 
 /// The files to read at a time, starting with `from`.
-fn some_files(files: &[(PathBuf, Format)], from: usize) -> std::ops::Range<usize> {
+fn some_files(files: &[Input], from: usize) -> std::ops::Range<usize> {
     let mut bytes = 0;
-    let sizes = files[from..].iter().map(|(path, _)| path.metadata().map_or(FILES_BYTES, |file| file.len()));
+    let sizes = files[from..].iter().map(|file| file.bytes().unwrap_or(FILES_BYTES));
     let small = sizes.take_while(|size| {
         bytes += size;
         bytes <= FILES_BYTES
@@ -66,28 +82,37 @@ impl Iterator for Reader {
     type Item = Result<Batch, String>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if !self.1.is_current() {
+        if !self.process.is_current() {
             return Some(Err("files opened before a fork can only be read in the parent process".into()));
         }
-        self.0.take()
+        self.queue.take()
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        if self.1.is_current() {
-            self.0.close();
+        if self.process.is_current() {
+            self.queue.close();
         }
     }
 }
 
 /// Ok(false) if no more documents are wanted.
-fn read_file(path: &Path, format: Format, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
-    let input = open(path).map_err(|error| error.to_string())?;
-    match (format, &settings.separator) {
-        (Format::JsonLines, _) => read_lines(input, settings, collector),
-        (Format::Text, Some(separator)) => read_separated(input, separator.as_bytes(), settings, collector),
-        (Format::Text, None) if settings.parts => read_parts(input, settings, collector),
-        (Format::Text, None) => read_whole(input, settings, collector),
+fn read_file(file: &Input, settings: &Settings, collector: &mut Collector) -> Result<bool, String> {
+    let read = file.open().map_err(|error| Failure::Error(error.to_string())).and_then(|input| {
+        match (file.format, &settings.separator) {
+            (Format::JsonLines, _) => read_lines(input, settings, collector),
+            (Format::Text, Some(separator)) => read_separated(input, separator.as_bytes(), settings, collector),
+            (Format::Text, None) if settings.parts => read_parts(input, settings, collector),
+            (Format::Text, None) => read_whole(input, settings, collector),
+        }
+    });
+    match read {
+        Err(Failure::Damage(place)) if settings.skip_damaged => {
+            collector.drop_unfinished();
+            collector.skipped.add(place);
+            Ok(true)
+        }
+        read => read.map_err(Failure::message),
     }
 }

@@ -8,6 +8,8 @@ pub struct Settings {
     pub min_score: f64,
     /// Replace malformed UTF-8 by U+FFFD instead of raising an error.
     pub replace_invalid: bool,
+    /// Skip damaged records and the rest of damaged files instead of raising an error.
+    pub skip_damaged: bool,
     pub batch_bytes: usize,
     /// A longer document, or JSON line, is an error. This bounds memory, whatever a file decompresses to.
     pub limit: usize,

@@ -1,5 +1,7 @@
 use std::sync::Arc;
 
+use super::feed::Feed;
+use super::input::Input;
 use super::reader::Reader;
 use super::settings::{Format, Settings};
 use crate::text::filter::{Filter, Split};
@@ -11,6 +13,7 @@ pub fn settings() -> Settings {
         score_field: None,
         min_score: 0.0,
         replace_invalid: false,
+        skip_damaged: false,
         batch_bytes: 16,
         limit: 1 << 30,
         skip_above: None,
@@ -39,7 +42,8 @@ fn documents(content: &[u8], name: &str, settings: Settings, mut filter: Filter)
     std::fs::write(&path, content).unwrap();
     let format = if name.contains("jsonl") { Format::JsonLines } else { Format::Text };
     let mut texts = Vec::new();
-    let batches: Vec<_> = Reader::start(vec![(path.clone(), format)], settings, 1, true).unwrap().collect();
+    let batches: Vec<_> =
+        Reader::start(vec![Input { path: path.clone(), format, feed: None }], settings, 1, true).unwrap().collect();
     std::fs::remove_file(path).unwrap();
     for batch in batches {
         let (batch, _) = filter.apply(&Arc::new(batch?));
@@ -61,6 +65,49 @@ fn json_lines_along_a_path_with_a_score() {
     s.score_field = Some(vec!["m".into(), "score".into()]);
     s.min_score = 2.75;
     assert_eq!(documents(content, "path.jsonl", s, filter()).unwrap(), ["oneé"]);
+}
+
+#[test]
+fn a_feed_is_read_like_a_file() {
+    let lines: String = (0..1000).map(|i| format!("{{\"text\": \"document {i}\"}}\n")).collect();
+    let read = |error: Option<String>| {
+        let feed = Arc::<Feed>::default();
+        let input = Input { path: "far.jsonl".into(), format: Format::JsonLines, feed: Some(Arc::clone(&feed)) };
+        let reader = Reader::start(vec![input], settings(), 1, true).unwrap();
+        let put = std::thread::spawn({
+            let (feed, content) = (Arc::clone(&feed), lines.clone());
+            move || {
+                let all = content.as_bytes().chunks(777).all(|block| feed.put(block.to_vec()));
+                feed.end(error);
+                all
+            }
+        });
+        let batches: Result<Vec<_>, _> = reader.collect();
+        assert!(put.join().unwrap());
+        batches.map(|batches| batches.iter().map(|batch| batch.len()).sum::<usize>())
+    };
+    assert_eq!(read(None), Ok(1000));
+    assert_eq!(read(Some("the network is down".into())), Err("far.jsonl: the network is down".into()));
+    let feed = Arc::<Feed>::default();
+    feed.close();
+    assert!(!feed.put(vec![1]));
+}
+
+#[test]
+fn damaged_lines_are_skipped_and_listed() {
+    let path = std::env::temp_dir().join(format!("superbpe-{}-skipped.jsonl", std::process::id()));
+    std::fs::write(&path, "{\"text\": \"one\"}\ndamaged\n{\"text\": \"two\"}\n").unwrap();
+    let input = Input { path: path.clone(), format: Format::JsonLines, feed: None };
+    let mut reader = Reader::start(vec![input], Settings { skip_damaged: true, ..settings() }, 1, true).unwrap();
+    let mut lengths = Vec::new();
+    for batch in reader.by_ref() {
+        let batch = batch.unwrap();
+        lengths.extend((0..batch.len()).map(|i| batch.document(i).len()));
+    }
+    std::fs::remove_file(path).unwrap();
+    assert_eq!(lengths, [3, 0, 3]);
+    let skipped = reader.skipped();
+    assert!(skipped[0].count == 1 && skipped[0].places[0].starts_with("line 2: not a JSON object"));
 }
 
 #[test]

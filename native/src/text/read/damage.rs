@@ -1,0 +1,66 @@
+//! Damaged files and records: an error, or skipped and listed.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+/// Maximum number of places that are listed for a file.
+const PLACES: usize = 20;
+
+/// Why reading stopped.
+pub(super) enum Failure {
+    /// The content of the file is damaged: what is skipped if the settings say so.
+    Damage(String),
+    /// Anything else: a limit, a disk, a network.
+    Error(String),
+}
+
+impl Failure {
+    pub(super) fn of(error: &std::io::Error) -> Self {
+        let message =
+            format!("cannot be read to its end ({error}): it may be damaged or incomplete; fetch or write it again");
+        match error.kind() {
+            ErrorKind::ConnectionAborted => Self::Error(error.to_string()), // of a feed, which says what to do
+            _ if error.raw_os_error().is_some() => Self::Error(message),
+            _ => Self::Damage(message),
+        }
+    }
+
+    pub(super) fn message(self) -> String {
+        match self {
+            Self::Damage(message) | Self::Error(message) => message,
+        }
+    }
+
+    /// Adds the place to the message.
+    pub(super) fn at(self, place: &str) -> Self {
+        match self {
+            Self::Damage(message) => Self::Damage(format!("{place}: {message}")),
+            Self::Error(message) => Self::Error(format!("{place}: {message}")),
+        }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self::Error(message)
+    }
+}
+
+/// What was skipped in a file.
+#[derive(Clone, Default)]
+pub struct Skipped {
+    pub path: PathBuf,
+    /// Records, or parts of the file whose records are unknown.
+    pub count: u64,
+    /// The first places, with what is wrong there.
+    pub places: Vec<String>,
+}
+
+impl Skipped {
+    pub(super) fn add(&mut self, place: String) {
+        self.count += 1;
+        if self.places.len() < PLACES {
+            self.places.push(place);
+        }
+    }
+}

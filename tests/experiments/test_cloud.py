@@ -1,0 +1,77 @@
+"""Runs on a loopback bucket: the same results as on local files, and no credentials in any file of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments.cli.main import run
+from experiments.train_tokenizer import run as train
+from tests.tokenizer.corpus.endpoint import SECRETS
+
+DOCUMENT = {"text": "the cat sat on the mat, and the dog sat on the log\n" * 3}
+
+
+@pytest.fixture
+def bucket(endpoint, tmp_path: Path) -> Path:
+    """Folder of the files that are in s3://bucket/text as well; the second one is damaged."""
+    folder = tmp_path / "text"
+    folder.mkdir()
+    lines = [json.dumps({"text": f"{DOCUMENT['text']}{i}"}) for i in range(500)]
+    for i, content in enumerate([lines, [*lines[:250], "damaged", *lines[250:]], lines]):
+        (folder / f"{i}.jsonl").write_text("\n".join(content) + "\n")
+        endpoint.objects[f"bucket/text/{i}.jsonl"] = (folder / f"{i}.jsonl").read_bytes()
+    return folder
+
+
+def count(folder: Path, *settings: str) -> tuple[int, Path | None]:
+    """Run `superbpe count`; return the exit code and the artifact's folder."""
+    common = ["corpus=files", "corpus.heldout_fraction=0.1", f"hydra.run.dir={folder}", f"artifacts={folder}/artifacts"]
+    code = run("count", [*common, *settings])
+    return code, next(iter((folder / "artifacts").glob("count*")), None)
+
+
+def test_counts_and_skipped_lines_of_a_bucket(bucket: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = {}
+    for name, where in (("near", str(bucket)), ("far", "s3://bucket/text/*.jsonl")):
+        code, artifact = count(tmp_path / name, f"corpus.paths=['{where}']", "corpus.on_error=skip")
+        assert code == 0
+        assert artifact is not None
+        about = json.loads((artifact / "manifest.json").read_text())
+        found[name] = (artifact / "counts.parquet").read_bytes()
+        damaged = f"{where.removesuffix('/*.jsonl')}/1.jsonl"
+        assert damaged in json.dumps(about)
+        assert f"{damaged}: line 251: not a JSON object" in json.dumps(about)
+    assert found["near"] == found["far"]
+    assert capfd.readouterr().out.count("1 damaged records or rests of files skipped") == 2
+    code, _ = count(tmp_path / "error", "corpus.paths=['s3://bucket/text']")
+    assert code == 2
+    assert "s3://bucket/text/1.jsonl: line 251: not a JSON object" in capfd.readouterr().err
+
+
+def test_a_signed_url_is_not_stored(
+    bucket: Path,
+    tmp_path: Path,
+    endpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    url = f"{endpoint.url.replace('//', '//me:pw@')}/bucket/text/0.jsonl?X-Amz-Signature=signed"
+    code, _ = count(tmp_path / "given", f"corpus.paths=['{url}']")
+    assert code == 2
+    assert "corpus.paths=['${oc.env:NAME}']" in capfd.readouterr().err
+    monkeypatch.setenv("SIGNED", url)
+    code, artifact = count(tmp_path / "variable", "corpus.paths=['${oc.env:SIGNED}']", "logger=wandb-offline")
+    assert code == 0
+    assert artifact is not None
+    to = tmp_path / "tokenizer"
+    assert train([url, "--vocab-size", "300", "--to", str(to), "--threads", "1"]) == 0
+    assert f"{endpoint.url}/bucket/text/0.jsonl" in (to / "superbpe.json").read_text()
+    output = capfd.readouterr()
+    for kept in [
+        output.out + output.err,
+        *(path.read_text(errors="ignore") for path in tmp_path.rglob("*") if path.is_file()),
+    ]:
+        assert not any(secret in kept for secret in SECRETS)

@@ -1,0 +1,125 @@
+"""A device computes what the CPU computes."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+
+from lm.bytelevel.byte_model import ByteModel
+from lm.hf.export import export_hf
+from lm.model.generation import SamplingConfig, generate
+from lm.model.language_model import LanguageModel
+from lm.model.loss import Objective
+from lm.model.transformer import ModelConfig, Transformer
+from lm.train import optim
+from lm.train.optim import build_optimizers
+from tests.lm import tiny
+from tests.lm.bytelevel.test_tokenization_paths import LETTERS, bpe
+
+EOS, VOCAB, SEQ_LEN = 299, 300, 300  # three blocks of FlexAttention, the last one not full
+RATES = {"matrix_lr": 0.02, "embedding_lr": 0.01, "head_lr": 0.01, "vector_lr": 0.01}
+
+
+def build(device, *, qk_norm=False):
+    model = Transformer(ModelConfig(n_layers=2, hidden_size=64, head_dim=32, qk_norm=qk_norm), VOCAB, SEQ_LEN)
+    model.initialize(0, range(VOCAB))
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.02)
+    return model.to(device)
+
+
+def batch(step, device):
+    ids = torch.randint(VOCAB - 1, (4, SEQ_LEN + 1), generator=torch.Generator().manual_seed(step))
+    ids[:, 70::90] = EOS
+    return ids[:, :-1].to(device), ids[:, 1:].to(device)
+
+
+def steps(device, n, *, document_mask, bf16=False, fuse=False):
+    """Losses, first gradients and last weights of a few steps on learnable text: the same batch each time."""
+    model = build(device)
+    objective = Objective(model, eos_id=EOS, document_mask=document_mask)
+    if fuse:
+        objective.fuse(backend="inductor" if device == "cuda" else "aot_eager")
+    optimizers = build_optimizers(model, **RATES, weight_decay=0.1)
+    losses, gradients = [], {}
+    for _ in range(n):
+        inputs, targets = batch(0, device)
+        with torch.autocast(device, torch.bfloat16, enabled=bf16):
+            total, _ = objective(inputs, targets)
+        (total / targets.numel()).backward()
+        losses.append(total.item() / targets.numel())
+        gradients = gradients or {name: p.grad.cpu().clone() for name, p in model.named_parameters()}
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+    return losses, gradients, {name: p.detach().cpu() for name, p in model.named_parameters()}
+
+
+def distance(found, expected):
+    """Largest relative distance of any tensor."""
+    return max(float((found[name] - expected[name]).norm() / (1e-12 + expected[name].norm())) for name in expected)
+
+
+@pytest.mark.parametrize("document_mask", [False, True])
+def test_ten_steps_in_fp32(device, monkeypatch, document_mask):
+    # On CUDA Muon computes in bf16.
+    monkeypatch.setattr(optim, "orthogonalize", functools.partial(optim.orthogonalize, dtype=torch.float32))
+    expected, found = (steps(place, 10, document_mask=document_mask) for place in ("cpu", device))
+    assert found[0] == pytest.approx(expected[0], rel=1e-4)
+    assert distance(found[1], expected[1]) < 1e-4
+    assert distance(found[2], expected[2]) < 1e-3  # AdamW amplifies rounding where gradients are near zero
+    assert expected[0][-1] < 0.8 * expected[0][0]
+
+
+@pytest.mark.parametrize("fuse", [False, True])
+def test_ten_steps_in_bf16_stay_within_two_percent(device, fuse):
+    expected, _, _ = steps("cpu", 10, document_mask=True)
+    found, _, _ = steps(device, 10, document_mask=True, bf16=True, fuse=fuse)
+    assert found == pytest.approx(expected, rel=0.02)
+    assert found != expected
+
+
+@pytest.mark.parametrize("qk_norm", [False, True])
+@pytest.mark.parametrize("bf16", [False, True])
+def test_document_masks(device, qk_norm, bf16):
+    hidden = []
+    for place in ("cpu", device):
+        inputs, _ = batch(3, place)
+        with torch.no_grad(), torch.autocast(place, torch.bfloat16, enabled=bf16 and place == device):
+            model = build(place, qk_norm=qk_norm)
+            hidden.append(model.hidden(inputs, documents=(inputs == EOS).cumsum(1)).float().cpu())
+    torch.testing.assert_close(hidden[1], hidden[0], rtol=0, atol=0.1 if bf16 else 1e-4)
+
+
+def language_models(device):
+    tokenizer = bpe("llama3", LETTERS)
+    for place in ("cpu", device):
+        model = tiny.model(tokenizer.vocab_size, 48, sha256=tokenizer.sha256)
+        yield LanguageModel(model.to(place), tokenizer)
+
+
+def test_generation(device):
+    prompts, config = ["ab", "ab s", ""], SamplingConfig(temperature=0, max_new_tokens=60, max_new_bytes=None)
+    expected, found = ([sample.ids for sample in generate(lm, prompts, config)] for lm in language_models(device))
+    assert found == expected
+
+
+def test_byte_probabilities(device):
+    requests = [("ab s", [" ab", "1"]), ("", ["s'"]), ("ab " * 8, ["a", "ab s"])]
+    expected, found = (ByteModel(lm).choices_of(requests) for lm in language_models(device))
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours == pytest.approx(theirs, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_export(device, tmp_path):
+    pytest.importorskip("transformers")
+    files = []
+    for i, lm in enumerate(language_models(device)):
+        export_hf(lm.model, lm.tokenizer, tmp_path / str(i))
+        files.append((tmp_path / str(i) / "model.safetensors").read_bytes())
+    assert files[0] == files[1]

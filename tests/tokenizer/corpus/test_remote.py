@@ -1,0 +1,228 @@
+"""Text on a loopback endpoint: the documents equal those of local files, whatever the endpoint does."""
+
+import gzip
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tests.tokenizer.corpus.corpora import write_jsonl, write_parquet
+from tests.tokenizer.corpus.endpoint import COMMIT, SECRETS
+from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens
+from tokenizer.corpus import remote
+from tokenizer.train.counting import weighted
+
+NAMES = ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst", "d.txt", "e.parquet", "f.jsonl"]
+KINDS = ["s3://bucket/data/{}", "{endpoint}/bucket/data/{}", "hf://datasets/org/name/data/{}"]
+
+
+@pytest.fixture
+def local(endpoint, tmp_path):
+    """Files of every kind, which are on the endpoint as well."""
+    for number, name in enumerate(NAMES):
+        records = [{"text": f"document {i} of {name}: " + f"{i * number} " * (i % 50)} for i in range(700)]
+        if name.endswith(".parquet"):
+            write_parquet(tmp_path / name, records)
+        elif name.endswith(".txt"):
+            (tmp_path / name).write_text("\n\n".join(each["text"] for each in records))
+        else:
+            write_jsonl(tmp_path / name, records)
+        for place in ("bucket", "org/name"):
+            endpoint.objects[f"{place}/data/{name}"] = (tmp_path / name).read_bytes()
+    return tmp_path
+
+
+def texts(paths, **settings):
+    return list(Corpus(CorpusConfig(paths=list(map(str, paths)), batch_bytes=5000, **settings)).documents())
+
+
+def urls(kind, endpoint, names=NAMES):
+    return [kind.format(name, endpoint=endpoint.url) for name in names]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("fault", [None, 500, 503, 429, "cut", "slow"])
+def test_documents_equal_those_of_local_files(kind, fault, endpoint, local):
+    endpoint.faults.extend([fault, None] * 20 if fault else [])
+    assert texts(urls(kind, endpoint)) == texts(local / name for name in NAMES)
+    assert not endpoint.faults
+    assert fault is None or endpoint.used[fault] == 20
+
+
+@pytest.mark.parametrize("fault", [None, "cut"])
+def test_counts_of_several_readers_equal_those_of_local_files(fault, endpoint, local):
+    endpoint.faults.extend([fault, None, None] * 20 if fault else [])
+    config = {"field": "text", "separator": "\n\n"}
+    near, far = (
+        count_pretokens(Corpus(CorpusConfig(paths=list(map(str, paths)), **config)), "gpt2", threads=4)
+        for paths in ([local], ["s3://bucket/data"])
+    )
+    assert near.data.tolist() == far.data.tolist()
+    assert near.counts.tolist() == far.counts.tolist()
+    assert (near.n_bytes, near.n_documents) == (far.n_bytes, far.n_documents)
+
+
+@pytest.mark.parametrize("kind", ["s3://bucket/{}", "hf://datasets/org/name/{}"])
+def test_globs_and_folders_name_the_same_files_as_local_ones(kind, endpoint, local):
+    for place in ("bucket", "org/name"):
+        endpoint.objects |= {f"{place}/data/README.md": b"no text", f"{place}/data/deep/g.txt": b"deep"}
+    (local / "deep").mkdir()
+    (local / "deep" / "g.txt").write_text("deep")
+    for pattern in ("*.jsonl", "*.jsonl*", "**/*.txt", "[a-c].*", "?.parquet", ""):
+        near = sorted(file.relative_to(local).as_posix() for file, _ in Corpus(_paths(f"{local}/{pattern}")).files)
+        far = [str(file).partition("data/")[2] for file, _ in Corpus(_paths(kind.format(f"data/{pattern}"))).files]
+        assert far == near, pattern
+
+
+def _paths(*paths):
+    return CorpusConfig(paths=list(paths))
+
+
+def test_listings_have_several_pages(endpoint):
+    endpoint.objects |= {f"bucket/many/{i:04}.txt": b"x" for i in range(1100)}
+    assert len(Corpus(_paths("s3://bucket/many/*.txt")).files) == 1100
+
+
+def test_gcs_through_a_fake(endpoint, local, monkeypatch):
+    """In another process: pyarrow holds the GIL during some requests to GCS."""
+    program = (
+        "import sys, pathlib\n"
+        "from tests.tokenizer.corpus.endpoint import Endpoint\n"
+        "server = Endpoint()\n"
+        "for path in pathlib.Path(sys.argv[1]).iterdir():\n"
+        "    server.objects[f'bucket/data/{path.name}'] = path.read_bytes()\n"
+        "server.faults.extend([503, None, None] * 5)\n"
+        "print(server.url, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", program, str(local)], **pipes) as process:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", process.stdout.readline().strip())
+        assert texts(["gs://bucket/data/a.jsonl", "gs://bucket/data/[b-d].*"]) == texts(
+            local / name for name in NAMES[:4]
+        )
+        process.stdin.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_missing_files_and_denied_access_are_errors_without_credentials(kind, endpoint, local):
+    signed = "?X-Amz-Signature=signed" if "{endpoint}" in kind else ""
+    with pytest.raises(UserError, match="no such file"):
+        Corpus(_paths(kind.format("none.jsonl", endpoint=endpoint.url) + signed))
+    for fault, message in [(403, "cannot be read: "), (500, "cannot be read after 8 attempts: ")]:
+        endpoint.faults.extend([fault] * 100)
+        with pytest.raises(UserError, match=message) as error:
+            texts([kind.format("a.jsonl", endpoint=endpoint.url) + signed])
+        assert "a.jsonl: cannot" in str(error.value)
+        assert not any(secret in str(error.value) for secret in SECRETS)
+        endpoint.faults.clear()
+
+
+def test_credentials_are_sent_but_not_kept(endpoint, local):
+    server = endpoint.url.replace("//", "//me:pw@")
+    corpus = Corpus(_paths(f"{server}/bucket/data/a.jsonl?X-Amz-Signature=signed", "s3://bucket/data/b.jsonl.gz"))
+    assert sum(1 for _ in corpus.documents()) == 1400
+    assert any(headers.get("Authorization") == "Basic bWU6cHc=" for _, _, headers in endpoint.requests)
+    assert any("X-Amz-Signature=signed" in path for _, path, _ in endpoint.requests)
+    kept = repr(corpus) + str(corpus.identity()) + str(corpus.files)
+    assert not any(secret in kept for secret in SECRETS)
+    assert f"{endpoint.url}/bucket/data/a.jsonl" in kept
+
+
+def test_the_identity_is_url_size_and_version(endpoint, local):
+    def identity(*paths):
+        return Corpus(_paths(*paths)).identity()["files"]
+
+    before = identity("s3://bucket/data/a.jsonl", "hf://datasets/org/name/data/a.jsonl")
+    assert before == identity("s3://bucket/data/a.jsonl", "hf://datasets/org/name/data/a.jsonl")
+    assert [file["url"] for file in before] == ["s3://bucket/data/a.jsonl", "hf://datasets/org/name/data/a.jsonl"]
+    assert all(file["bytes"] == (local / "a.jsonl").stat().st_size and file["version"] for file in before)
+    content = endpoint.objects["bucket/data/a.jsonl"]
+    endpoint.objects["bucket/data/a.jsonl"] = content.replace(b"document 3", b"document 4")
+    assert identity("s3://bucket/data/a.jsonl")[0]["version"] != before[0]["version"]
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("when", ["before", "while"])
+def test_a_changed_object_is_an_error(kind, when, endpoint, local):
+    corpus = Corpus(_paths(kind.format("f.jsonl", endpoint=endpoint.url)))
+    batches = corpus.batches(batch_bytes=1000)
+    if when == "while":
+        next(batches)
+    endpoint.objects["bucket/data/f.jsonl"] = endpoint.objects["bucket/data/f.jsonl"].replace(b"document", b"Document")
+    with pytest.raises(UserError, match="changed while it was"):
+        list(batches)
+
+
+def test_hub_files_are_read_at_one_commit(endpoint, local):
+    corpus = Corpus(_paths("hf://datasets/org/name/data/a.jsonl"))
+    assert str(corpus.files[0][0]) == f"hf://datasets/org/name@{COMMIT}/data/a.jsonl"
+    list(corpus.documents())
+    data = [(path, headers) for _, path, headers in endpoint.requests if "/resolve/" in path]
+    assert {path for path, _ in data} == {f"/datasets/org/name/resolve/{COMMIT}/data/a.jsonl"}
+    assert all(
+        headers["authorization" if "authorization" in headers else "Authorization"] == "Bearer hf_token"
+        for _, headers in data
+    )
+    for wrong in ("hf://org/name/a.jsonl", "hf://datasets/org"):
+        with pytest.raises(UserError, match="named hf://datasets/ORGANISATION/NAME"):
+            Corpus(_paths(wrong))
+
+
+def test_little_is_read_of_files_that_are_not_read_to_their_end(endpoint, monkeypatch):
+    monkeypatch.setattr(remote, "BLOCK_BYTES", 1 << 16)
+    line = b'{"text": "%s"}\n' % (b"x" * 1000)
+    endpoint.objects |= {f"bucket/{i}.jsonl": line * 20_000 for i in range(9)}
+    before = threading.active_count()
+    corpus = Corpus(CorpusConfig(paths=["s3://bucket/*.jsonl"], max_bytes=5000, batch_bytes=1000))
+    assert len(list(corpus.documents())) == 5
+    read = [headers["Range"] for _, _, headers in endpoint.requests if "Range" in headers]
+    assert len(read) <= 8 * remote.FILES_AHEAD * (remote.AHEAD + 2)
+    for thread in threading.enumerate():
+        if thread.name.startswith("remote"):
+            thread.join(10)
+    assert threading.active_count() <= before + 64  # connections that the endpoint keeps open
+
+
+def test_an_open_iterator_does_not_keep_the_process(endpoint, local):
+    program = (
+        "from tokenizer import Corpus, CorpusConfig\n"
+        "paths = ['s3://bucket/data/a.jsonl', 's3://bucket/data/f.jsonl']\n"
+        "batches = Corpus(CorpusConfig(paths=paths, batch_bytes=100)).batches()\n"
+        "print(len(next(batches)) > 0)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env=os.environ)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "True\n", "")
+
+
+def test_empty_files_and_unknown_servers(endpoint, tmp_path, monkeypatch):
+    endpoint.objects |= {
+        "bucket/a.jsonl": b"",
+        "bucket/b.jsonl": b'{"text": "one"}\n',
+        "bucket/c.txt.gz": gzip.compress(b"c"),
+    }
+    for kind in ("s3://bucket/{}", f"{endpoint.url}/bucket/{{}}"):
+        assert texts(kind.format(name) for name in ("a.jsonl", "b.jsonl", "c.txt.gz")) == ["one", "c"]
+    monkeypatch.setattr(remote, "ATTEMPTS", 2)
+    with pytest.raises(UserError, match=r"http://127.0.0.1:9/a.jsonl: cannot be read after 2 attempts"):
+        Corpus(_paths("http://127.0.0.1:9/a.jsonl?X-Amz-Signature=signed"))
+
+
+def test_messages_about_an_empty_corpus_show_no_credentials(endpoint):
+    endpoint.objects["bucket/a.jsonl"] = b'{"text": ""}\n'
+    url = f"{endpoint.url}/bucket/a.jsonl?X-Amz-Signature=signed"
+    for use in (
+        lambda: list(Corpus(_paths(url)).batches()),
+        lambda: Corpus(CorpusConfig(paths=url)),
+        lambda: count_pretokens(url, "gpt2"),
+    ):
+        with pytest.raises(UserError, match=r"a\.jsonl") as error:
+            use()
+        assert "signed" not in str(error.value)
+
+
+def test_sources_of_phase_2_may_be_urls_with_weights():
+    assert weighted("s3://bucket/a.jsonl:3", "sources") == ("s3://bucket/a.jsonl", 3)
+    assert weighted("http://host:80/a.jsonl", "sources") == ("http://host:80/a.jsonl", 1)

@@ -1,0 +1,173 @@
+"""Damaged data with on_error=skip: everything else is read, and what is missing is listed."""
+
+import gzip
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from tests.tokenizer.corpus.corpora import documents, write_jsonl, write_parquet
+from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens
+from tokenizer.corpus.origins import documents_by_origin
+
+GOOD = [f"good document {i}" for i in range(5)]
+
+
+def skipping(*paths, **options):
+    """The documents, and what was skipped."""
+    corpus = Corpus(CorpusConfig(paths=list(map(str, paths)), on_error="skip", **options))
+    return list(corpus.documents()), corpus.skipped.summary()
+
+
+def lines(*broken):
+    return b"".join(line + b"\n" for line in [*(json.dumps({"text": text}).encode() for text in GOOD), *broken])
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b'{"text": "a"', "EOF"),
+        (b"not json", "not a JSON object"),
+        (b'{"body": "a"}', 'no field "text" (the fields are: body)'),
+        (b'{"text": 3}', "a string"),
+        (b'{"text": ["a"]}', "a list"),
+        (b'{"text": "a\xff"}', "not UTF-8 at byte 1"),
+    ],
+)
+def test_a_damaged_line_is_skipped_and_listed(line, why, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(lines(line, b'{"text": "last"}'))
+    with pytest.raises(UserError, match="line 6: "):
+        documents(path)
+    texts, skipped = skipping(path)
+    assert texts == [*GOOD, "last"]
+    assert (skipped["count"], skipped["files"]) == (1, {str(path): 1})
+    assert skipped["places"][0].startswith(f"{path}: line 6: ")
+    assert why in skipped["places"][0]
+
+
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+@pytest.mark.parametrize("name", ["b.jsonl", "b.txt"])
+def test_a_truncated_file_is_read_up_to_the_damage(suffix, name, tmp_path):
+    records = [{"text": f"{i} " * 300} for i in range(5000)]
+    path = write_jsonl(tmp_path / f"{name}.{suffix}", records)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    write_jsonl(tmp_path / "a.jsonl", [{"text": "before"}])
+    write_jsonl(tmp_path / "c.jsonl", [{"text": "after"}])
+    texts, skipped = skipping(tmp_path)
+    assert (texts[0], texts[-1]) == ("before", "after")
+    assert skipped["files"] == {str(path): 1}
+    assert "cannot be read to its end" in skipped["places"][0]
+    if name == "b.jsonl":
+        assert texts[1:-1] == [record["text"] for record in records[: len(texts) - 2]]
+        assert len(texts) > 1000
+    else:
+        assert len(texts) == 2  # one document, which is incomplete
+        assert len(skipping(path, separator="\n")[0]) > 1000
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst", "a.parquet", "a.txt.gz"])
+@pytest.mark.parametrize("data", [b"plain text, whatever the name says\n", b""])
+def test_a_file_of_another_kind_is_skipped_as_a_whole(name, data, tmp_path):
+    (tmp_path / name).write_bytes(data)
+    write_jsonl(tmp_path / "b.jsonl", [{"text": "after"}])
+    texts, skipped = skipping(tmp_path)
+    assert (texts, skipped["files"]) == (["after"], {str(tmp_path / name): 1})
+
+
+def test_parquet_files_without_the_field_or_with_another_type_are_skipped(tmp_path):
+    write_parquet(tmp_path / "a.parquet", [{"body": "x"}] * 3)
+    write_parquet(tmp_path / "b.parquet", [{"text": 1}] * 4)
+    write_parquet(tmp_path / "c.parquet", [{"text": text} for text in GOOD])
+    texts, skipped = skipping(tmp_path)
+    assert texts == GOOD
+    assert skipped["files"] == {str(tmp_path / "a.parquet"): 3, str(tmp_path / "b.parquet"): 4}
+    assert "rows 0 to 2: no field 'text' (the fields are: body)" in skipped["places"][0]
+
+
+def test_rows_and_row_groups_of_parquet_are_skipped(tmp_path):
+    values = [b"one", b"bad \xff", None, b"four", b"bad \xfe", *[b"%d" % i * 200 for i in range(1000)]]
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": pa.array(values, pa.binary())}), path, row_group_size=500, use_dictionary=False)
+    texts, skipped = skipping(path)
+    assert texts == [value.decode() for value in values if value and not value.startswith(b"bad")]
+    assert skipped["places"] == [f"{path}: row 1: not UTF-8", f"{path}: row 4: not UTF-8"]
+    column = pq.ParquetFile(path).metadata.row_group(1).column(0)
+    content = bytearray(path.read_bytes())
+    content[column.data_page_offset : column.data_page_offset + 60] = b"\xff" * 60
+    path.write_bytes(content)
+    texts, skipped = skipping(path)
+    assert texts == [value.decode() for value in [*values[:500], *values[1000:]] if value and value[:3] != b"bad"]
+    assert skipped["count"] == 502
+    assert "rows 500 to 999: damaged Parquet file" in skipped["places"][2]
+
+
+def test_limits_and_missing_files_remain_errors(tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", [{"text": "x" * 100}])
+    with pytest.raises(UserError, match="document_limit_bytes"):
+        skipping(path, document_limit_bytes=50)
+    with pytest.raises(UserError, match="no such file"):
+        skipping(tmp_path / "none.jsonl")
+    with pytest.raises(UserError, match="on_error='ignore'; it is one of: error, skip"):
+        documents(path, on_error="ignore")
+    (tmp_path / "b.jsonl").write_bytes(b"damaged\n")
+    with pytest.raises(UserError, match="the corpus is empty"):
+        skipping(tmp_path / "b.jsonl")
+
+
+def test_places_are_limited_and_a_file_read_again_counts_once(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(lines(*[b"damaged"] * 50))
+    corpus = Corpus(CorpusConfig(paths=[str(tmp_path)], on_error="skip", min_document_bytes=0))
+    for _ in range(2):
+        assert count_pretokens(corpus, "gpt2", threads=2).n_documents == 5
+        skipped = corpus.skipped.summary()
+        assert (skipped["count"], len(skipped["places"])) == (50, 20)
+    (tmp_path / "a.jsonl").write_bytes(lines())
+    assert skipping(tmp_path)[1] == {}
+
+
+def test_sources_stay_aligned_with_the_documents(tmp_path):
+    """A line may be damaged in one field only."""
+    rows = [
+        b'{"text": "a", "from": "A", "score": 1}',
+        b'{"text": 3, "from": "B", "score": 1}',
+        b'{"text": "c", "from": 4, "score": 1}',
+        b'{"text": 3, "from": "D", "score": 0}',
+        b'{"text": "e", "from": "E", "score": 1}',
+        b'{"text": "e", "score": 1}',
+        b'{"text": "f", "from": "F", "score": 1}',
+    ]
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(rows))
+    options = {"source_field": "from", "score_field": "score", "min_score": 1, "on_error": "skip"}
+    corpus = Corpus(CorpusConfig(paths=[str(tmp_path)], **options))
+    found = list(documents_by_origin(corpus, "all"))
+    assert found == [("A", "a"), ("unknown", "c"), ("E", "e"), ("unknown", "e"), ("F", "f")]
+
+
+def test_records_of_a_dataset_are_skipped(tmp_path):
+    import datasets
+
+    datasets.Dataset.from_list([{"text": "a"}, {"text": None}, {"text": "b"}]).save_to_disk(tmp_path / "d")
+    corpus = Corpus(CorpusConfig(dataset=str(tmp_path / "d"), on_error="skip", field="text"))
+    assert list(corpus.documents()) == ["a", "b"]
+    datasets.Dataset.from_list([{"text": 1}, {"text": 2}]).save_to_disk(tmp_path / "e")
+    corpus = Corpus(CorpusConfig(dataset=str(tmp_path / "e"), on_error="skip"))
+    with pytest.raises(UserError, match="the corpus is empty"):
+        list(corpus.documents())
+    assert corpus.skipped.count == 2
+
+
+def test_gzip_members_after_the_damage_are_not_read(tmp_path):
+    whole = gzip.compress(lines())
+    (tmp_path / "a.jsonl.gz").write_bytes(whole + whole[:-12])
+    texts, skipped = skipping(tmp_path)
+    assert texts[:5] == GOOD
+    assert skipped["count"] == 1
+    (tmp_path / "a.jsonl.gz").unlink()
+    frame = zstandard.compress(lines())
+    (tmp_path / "a.jsonl.zst").write_bytes(frame + frame[:-5])
+    texts, skipped = skipping(tmp_path)
+    assert texts[:5] == GOOD
+    assert skipped["count"] == 1

@@ -1,0 +1,361 @@
+"""Files on object storage, the hub and the web, read in concurrent ranges.
+
+`pyarrow.fs` reads s3:// and gs://, `huggingface_hub` finds hf:// files, whose bytes come over https://, as those of any
+other URL. Credentials come from where these libraries look for them. URLs are stored and shown without user names,
+passwords and queries, which may contain credentials.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import os
+import random
+import re
+import threading
+import weakref
+from collections import deque
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from urllib.parse import urlsplit
+
+from tokenizer import _native
+from tokenizer.corpus.remote_store import TIMEOUT, Read, Stat, Store, Temporary, has_magic
+from tokenizer.errors import UserError, shortened
+from tokenizer.urls import shown, without_credentials
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+    from concurrent.futures import Executor, Future
+
+BLOCK_BYTES = 1 << 23
+"""Bytes per request."""
+AHEAD = 4
+"""Requests in flight per file."""
+FILES_AHEAD = 4
+"""Minimum number of files that are read at the same time, ahead of the consumer."""
+ATTEMPTS = 8
+"""Consecutive attempts without progress after which a read fails."""
+FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
+"""Seconds before the second attempt, which double with every further one, and their maximum."""
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file that is not on this machine. The attributes that `Path` has as well mean the same.
+
+    Attributes:
+        url: URL without credentials.
+        stat: size and version when it was found.
+    """
+
+    url: str
+    stat: Stat
+    key: str = field(repr=False)
+    store: Store = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.url
+
+    def __lt__(self, other: RemoteFile) -> bool:
+        return str(self) < str(other)
+
+    @cached_property
+    def _path(self) -> PurePosixPath:
+        return PurePosixPath(urlsplit(self.url.replace("#", "%23").replace("?", "%3f")).path)
+
+    @property
+    def name(self) -> str:
+        """Name without the folder."""
+        return self._path.name
+
+    @property
+    def suffix(self) -> str:
+        """Extension of the name."""
+        return self._path.suffix
+
+    @property
+    def suffixes(self) -> list[str]:
+        """Extensions of the name."""
+        return self._path.suffixes
+
+    def resolve(self) -> RemoteFile:
+        """Return the file itself."""
+        return self
+
+    def current(self) -> Stat:
+        """Size and version now.
+
+        Raises:
+            UserError: the file cannot be reached.
+        """
+        stat, _ = _attempted(self.url, lambda: self.store.open(self.key))
+        return stat
+
+    def blocks(self, pool: Executor, stop: threading.Event) -> Generator[bytes]:
+        """The content in order, in blocks that are read ahead on the threads of `pool`.
+
+        Args:
+            pool: reads blocks.
+            stop: ends all attempts once it is set.
+
+        Raises:
+            UserError: the file cannot be read, or changed since it was found.
+        """
+        if not self.stat.size:
+            return
+        read = self._reader(stop)
+        pending: deque[Future[bytes]] = deque()
+        for start in range(0, self.stat.size, BLOCK_BYTES):
+            if len(pending) == AHEAD:
+                yield pending.popleft().result()
+            pending.append(pool.submit(self._block, read, start, min(BLOCK_BYTES, self.stat.size - start), stop))
+        while pending:
+            yield pending.popleft().result()
+
+    def open(self) -> io.RawIOBase:
+        """Open the file for random access. Long reads use concurrent requests."""
+        return _RandomAccess(self)
+
+    def _reader(self, stop: threading.Event) -> Read:
+        now, read = _attempted(self.url, lambda: self.store.open(self.key), stop)
+        if now != self.stat:
+            raise UserError(changed(self, now))
+        return read
+
+    def _block(self, read: Read, start: int, length: int, stop: threading.Event) -> bytes:
+        """Read a range. After a failure, reading resumes at the first byte that is missing."""
+        parts: list[bytes] = []
+        end = start + length
+        while start < end:
+            at = start
+
+            def attempt(at: int = at) -> bytes:
+                if part := read(at, end - at):
+                    return part
+                raise Temporary(f"the data ended at byte {at} of {self.stat.size}")
+
+            parts.append(_attempted(self.url, attempt, stop))
+            start += len(parts[-1])
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+File: TypeAlias = "Path | RemoteFile"
+
+
+def find(url: str, keep: Callable[[RemoteFile], bool]) -> list[RemoteFile]:
+    """The files that a URL names: one file, the matches of a glob, or the files in a folder.
+
+    Args:
+        url: what the user wrote.
+        keep: selects the files of a folder.
+
+    Raises:
+        UserError: the place cannot be reached, or a package is missing.
+    """
+    name = shown(url)
+    store = _store(urlsplit(url).scheme.lower())
+    keys = _attempted(name, lambda: list(store.find(url)))
+    found = [RemoteFile(store.url(key), Stat(0, ""), key, store) for key in keys]
+    if len(found) > 1 and not has_magic(url):
+        found = list(filter(keep, found))
+    return sorted(replace(file, stat=stat) for file, stat in zip(found, current(found), strict=True))
+
+
+def current(files: Sequence[RemoteFile]) -> list[Stat]:
+    """Size and version of several files now."""
+    return _concurrently(RemoteFile.current, files)
+
+
+def changed(file: RemoteFile, now: Stat) -> str:
+    """Error message for a file that changed."""
+    before = file.stat
+    return (
+        f"{file} changed while it was in use: it had {before.size} bytes and version {before.version or 'unknown'}, "
+        f"and has {now.size} bytes and version {now.version or 'unknown'}. The unfinished result is discarded. "
+        "Wait until the program that writes the file has finished, then run the same command again"
+    )
+
+
+@contextmanager
+def feeding(files: Sequence[File], readers: int) -> Iterator[list[_native.Feed | None]]:
+    """Feeds of the remote files among `files`, filled in their order by background threads; None for local files.
+
+    Memory is at most `BLOCK_BYTES` times `AHEAD + 1` per file that is being read.
+
+    Args:
+        files: files in the order in which they are read.
+        readers: number of files that the consumer reads at the same time.
+    """
+    feeds = [_native.Feed() if isinstance(file, RemoteFile) else None for file in files]
+    if not any(feeds):
+        yield feeds
+        return
+    remote = [(file, feed) for file, feed in zip(files, feeds, strict=True) if isinstance(file, RemoteFile) and feed]
+    # Files are fed in order, so the files that the consumer reads have a thread if there is one for each reader.
+    with closing(_Pumps(remote, max(FILES_AHEAD, readers + 1))):
+        yield feeds
+
+
+class _Pumps:
+    """Threads that fill feeds."""
+
+    def __init__(self, files: list[tuple[RemoteFile, _native.Feed]], threads: int) -> None:
+        self._left, self._feeds, self._stop = deque(files), [feed for _, feed in files], threading.Event()
+        from concurrent.futures import ThreadPoolExecutor
+
+        threads = min(threads, len(files))
+        self._pool = ThreadPoolExecutor(threads * AHEAD, "remote-block")
+        self._threads = [threading.Thread(target=self._run, daemon=True, name="remote-file") for _ in range(threads)]
+        _open_pumps().add(self)
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                file, feed = self._left.popleft()
+            except IndexError:
+                return
+            try:
+                with closing(file.blocks(self._pool, self._stop)) as blocks:
+                    if all(map(feed.put, blocks)):
+                        feed.end()
+            except BaseException as error:  # reported where the file is read
+                feed.end(without_credentials(error).removeprefix(f"{file}: "))
+
+    def close(self) -> None:
+        """End the threads."""
+        self._left.clear()
+        self._stop.set()
+        for feed in self._feeds:
+            feed.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def join(self) -> None:
+        """Wait for the threads to end."""
+        self.close()
+        for thread in self._threads:
+            thread.join(TIMEOUT)
+
+
+@cache
+def _open_pumps() -> weakref.WeakSet[_Pumps]:
+    """Pumps to close before the interpreter shuts down: a thread that leaves the core after that would abort it."""
+    pumps: weakref.WeakSet[_Pumps] = weakref.WeakSet()
+    atexit.register(_join_all, pumps)
+    return pumps
+
+
+def _join_all(pumps: weakref.WeakSet[_Pumps]) -> None:
+    for each in list(pumps):
+        each.join()
+
+
+class _RandomAccess(io.RawIOBase):
+    """A remote file as a Python file."""
+
+    def __init__(self, file: RemoteFile) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._file, self._at, self._stop = file, 0, threading.Event()
+        self._read = file._reader(self._stop)
+        self._pool = ThreadPoolExecutor(AHEAD, "remote-block")
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.stat.size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._file.stat.size - self._at)
+        size = left if size < 0 else min(size, left)
+        starts = range(self._at, self._at + size, BLOCK_BYTES)
+        lengths = [min(BLOCK_BYTES, self._at + size - start) for start in starts]
+        self._at += size
+        blocks = map(self._block, starts, lengths) if len(starts) < 2 else self._pool.map(self._block, starts, lengths)
+        return b"".join(blocks)
+
+    def _block(self, start: int, length: int) -> bytes:
+        return self._file._block(self._read, start, length, self._stop)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stop.set()
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        super().close()
+
+
+def _concurrently(call: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
+    from concurrent.futures import ThreadPoolExecutor  # loads logging, a tenth of the time to import tokenizer
+
+    if len(values) < 2:
+        return [call(value) for value in values]
+    with ThreadPoolExecutor(min(32, len(values)), "remote-stat") as pool:
+        return list(pool.map(call, values))
+
+
+def _attempted(name: str, call: Callable[[], _T], stop: threading.Event | None = None) -> _T:
+    """Result of a call, repeated with growing random delays after failures that may be temporary.
+
+    Raises:
+        UserError: the call failed for good, with `name` as the start of the message.
+    """
+    stop = stop or threading.Event()
+    for attempt in range(ATTEMPTS):
+        try:
+            if not stop.is_set():
+                return call()
+            break
+        except FileNotFoundError:
+            raise UserError(f"{name}: no such file") from None
+        except UserError as error:
+            raise UserError(f"{name}: {error}") from None
+        except OSError as error:
+            if attempt == ATTEMPTS - 1 or not _is_temporary(error):
+                tries = f" after {attempt + 1} attempts" if attempt else ""
+                why = shortened(without_credentials(error))
+                raise UserError(f"{name}: cannot be read{tries}: {why}; {_REMEDY}") from None
+            delay = min(FIRST_DELAY * 2**attempt, LONGEST_DELAY) * random.uniform(0.5, 1.0)
+            stop.wait(max(delay, min(getattr(error, "delay", 0.0), LONGEST_DELAY)))
+    raise UserError(f"{name}: reading was stopped")
+
+
+_REMEDY = "check the URL, the network and the credentials, then run the same command again"
+_FINAL = re.compile(
+    "ACCESS_DENIED|NO_SUCH|NOT_FOUND|INVALID_ACCESS_KEY|INVALID_BUCKET|SIGNATURE_DOES_NOT_MATCH|EXPIRED|PERMANENT|"
+    "HTTP status 40[0134]|Permission|credentials|UNAUTHENTICATED|PERMISSION_DENIED|INVALID_ARGUMENT",
+    re.IGNORECASE,
+)
+
+
+def _is_temporary(error: OSError) -> bool:
+    """Whether another attempt may succeed. Arrow reports the reason in the message only."""
+    if isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError):
+        return False
+    return isinstance(error, Temporary) or not _FINAL.search(str(error))
+
+
+@cache
+def _store(scheme: str) -> Store:
+    if scheme in ("s3", "gs"):
+        from tokenizer.corpus.remote_arrow import ArrowStore
+
+        return ArrowStore(scheme)
+    from tokenizer.corpus.remote_web import HubStore, WebStore
+
+    return HubStore() if scheme == "hf" else WebStore()
