@@ -187,8 +187,8 @@ def _texts(arguments: argparse.Namespace) -> list[Text]:
 
 def _arms(arguments: argparse.Namespace) -> list[Arm]:
     paths: dict[str, str] = {}
-    given = [_named(entry) for entry in arguments.given if not _is_text(entry)]
-    for (name, path), unnamed in zip(given, labels_of([path for _, path in given]), strict=True):
+    entries = [_named(entry) for entry in arguments.given if not _is_text(entry)]
+    for (name, path), unnamed in zip(entries, labels_of([path for _, path in entries]), strict=True):
         label = name or unnamed
         if label in paths:
             raise UserError(f"two tokenizers are called {label!r}; write NAME=PATH, as in other={path}")
