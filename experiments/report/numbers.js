@@ -1,18 +1,11 @@
 "use strict";
-// The style of numbers, as in experiments/cli/console.py. tests/browser/test_numbers.py holds both equal.
+// The style of numbers, as in experiments/cli/console.py. tests/browser/test_numbers.py holds both equal. Only exact ties
+// such as 2.5 differ: Python rounds them to even, JavaScript up.
 
 const numbers = (() => {
-  const formats = {};
-
-  /** Rounds ties to even, as Python does; `toFixed` and `toPrecision` round them up. */
-  function rounded(value, options) {
-    const format = formats[JSON.stringify(options)] ??= new Intl.NumberFormat("en", { useGrouping: false, roundingMode: "halfEven", ...options });
-    return format.format(value);
-  }
-
   /** A number as Python's `:.3g`. */
   function g(number, digits = 3) {
-    const value = Number(rounded(number, { maximumSignificantDigits: digits }));
+    const value = Number(number.toPrecision(digits));
     const [mantissa, exponent] = value.toExponential(digits - 1).split("e");
     const short = (text) => text.includes(".") ? text.replace(/\.?0+$/, "") : text;
     if (exponent < -4 || exponent >= digits) return `${short(mantissa)}e${exponent[0]}${exponent.slice(1).padStart(2, "0")}`;
@@ -24,7 +17,7 @@ const numbers = (() => {
     return g(value);
   }
 
-  const fixed = (value, digits) => rounded(value, { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  const fixed = (value, digits) => value.toFixed(digits);
   function signed(value, digits = 4) {
     const text = fixed(value, digits);
     return /^-?[0.]+$/.test(text) ? text.replace("-", "") : text.startsWith("-") ? text.replace("-", "−") : `+${text}`;
