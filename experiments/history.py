@@ -20,7 +20,7 @@ import numpy as np
 from rich.table import Table
 
 from experiments.cli.console import console, exit_code, finish, percent
-from experiments.cli.options import TOKENIZER, Parser, add_text_settings, label_of, open_exact, open_text
+from experiments.cli.options import TOKENIZER, Parser, add_text_settings, labels_of, open_exact, open_text
 from superbpe.inspection import history
 from tokenizer import UserError, storage
 from tokenizer.durable import replacing, write_whole
@@ -101,10 +101,10 @@ def _run(arguments: argparse.Namespace) -> None:
 def _named(given: list[str]) -> dict[str, str]:
     """Split NAME=PATH. The default name is that of the folder or file."""
     paths: dict[str, str] = {}
-    for entry in given:
+    for entry, label in zip(given, labels_of(given), strict=True):
         name, equals, path = entry.partition("=")
         if not equals or Path(entry).exists():
-            path, name = entry, re.sub(r"[^\w. -]", "-", label_of(entry))
+            path, name = entry, re.sub(r"[^\w. -]", "-", label)
         if name in paths:
             raise UserError(f"two tokenizers are called {name}: write NAME=PATH, as in other={path}")
         if not re.fullmatch(r"[\w. -]+", name):

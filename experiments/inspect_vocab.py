@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.cli.console import console, exit_code, finish, si
-from experiments.cli.options import Parser, add_text_settings, add_tokenizer, label_of, open_exact, open_text
+from experiments.cli.options import Parser, add_text_settings, add_tokenizer, labels_of, open_exact, open_text
 from experiments.report import vocabulary, vocabulary_page
 from experiments.report.figures import FORMATS, save
 from experiments.report.training_counts import training_counts
@@ -125,14 +125,10 @@ def _batches(arguments: argparse.Namespace) -> list[Batch]:
 
 
 def _labels(arguments: argparse.Namespace) -> list[str]:
-    """Labels of all tokenizers: as given, or the name of the folder or file, with its parent's name if not unique."""
+    """Labels of all tokenizers: as given, or their names."""
     paths = [arguments.tokenizer, *arguments.against]
     given = [arguments.label, *_one_each("label", arguments)]
-    labels = [label or label_of(path) for label, path in zip(given, paths, strict=True)]
-    labels = [
-        f"{Path(path).absolute().parent.name}/{Path(path).name}" if labels.count(label) > 1 else label
-        for label, path in zip(labels, paths, strict=True)
-    ]
+    labels = [label or name for label, name in zip(given, labels_of(paths), strict=True)]
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise UserError(f"two tokenizers are called {twice[0]!r}; name them with --label and --against-label")
     return labels

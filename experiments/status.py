@@ -8,7 +8,7 @@ import json
 import sys
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -16,11 +16,14 @@ from rich.text import Text
 
 from experiments.cli.console import Reporter, console, duration, exit_code, finish, si, stderr
 from experiments.cli.options import Parser
-from experiments.store import inventory
+from experiments.store import inventory, registry
 from experiments.store.artifacts import Store
 from experiments.store.inventory import DAMAGED, OUTDATED, WHOLE, Item
 from tokenizer.errors import UserError
 from tokenizer.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 
 def parser() -> Parser:
@@ -61,7 +64,7 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps([_row(item) for item in items], indent=2, ensure_ascii=False))
     else:
-        _print(items)
+        _print(items, registry.arm_labels(store_of(arguments)))
         finish(then=["clean", arguments.store])
     damaged = [item.name for item in items if item.state == DAMAGED]
     if arguments.verify and damaged:
@@ -71,7 +74,7 @@ def _run(arguments: argparse.Namespace) -> None:
         )
 
 
-def _print(items: list[Item]) -> None:
+def _print(items: list[Item], labels: Mapping[str, Sequence[str]]) -> None:
     groups: dict[tuple[str, str], list[Item]] = defaultdict(list)
     for item in items:
         groups[_first_made(items, item), item.command].append(item)
@@ -79,7 +82,7 @@ def _print(items: list[Item]) -> None:
         console.print(
             Text.assemble((made.replace("T", " ")[:16] or "unfinished", "bold"), f"  {command}"), soft_wrap=True
         )
-        console.print(_table(group))
+        console.print(_table(group, labels))
         for item in group:
             if item.note:
                 console.print(Text(f"{item.name}: {item.note}", style="yellow"), soft_wrap=True)
@@ -91,7 +94,7 @@ def _first_made(items: list[Item], item: Item) -> str:
     return min((each.made for each in items if item.command and each.command == item.command), default="")
 
 
-def _table(group: list[Item]) -> Table:
+def _table(group: list[Item], labels: Mapping[str, Sequence[str]]) -> Table:
     table = Table(box=SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False)
     table.add_column("artifact", no_wrap=True)
     for name in ("took", "disk", "memory"):
@@ -100,13 +103,19 @@ def _table(group: list[Item]) -> Table:
     for item in group:
         memory = None if item.manifest is None else item.manifest.peak_memory_bytes
         table.add_row(
-            Text("\n  needs ".join([item.name, *item.needs])),  # one per line, so that names fit any terminal
+            Text("\n  ".join(_origin(item, labels))),  # one per line, so that names fit any terminal
             "" if item.seconds is None else duration(item.seconds),
             f"{si(item.n_bytes)}B",
             "" if memory is None else f"{si(memory)}B",
             state(item),
         )
     return table
+
+
+def _origin(item: Item, labels: Mapping[str, Sequence[str]]) -> list[str]:
+    """Name of an artifact, the arms that used it, and its inputs."""
+    used = [f"of {', '.join(labels[item.name])}"] if item.name in labels else []
+    return [item.name, *used, *(f"needs {name}" for name in item.needs)]
 
 
 def state(item: Item) -> str:

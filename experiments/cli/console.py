@@ -79,6 +79,25 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
+def signed(value: float, digits: int = 4) -> str:
+    """Format a difference with its sign; one that rounds to zero has none.
+
+    >>> signed(-0.0071), signed(25.24, 1), signed(-0.04, 1)
+    ('−0.0071', '+25.2', '0.0')
+    """
+    text = f"{value:+.{digits}f}"
+    return text.replace("-", "−") if text.strip("+-0.") else text[1:]
+
+
+def percent_change(value: float, base: float, digits: int = 1) -> str:
+    """Format a relative change with its sign.
+
+    >>> percent_change(1.2524, 1)
+    '+25.2 %'
+    """
+    return f"{signed(100 * (value / base - 1), digits)} %"
+
+
 def duration(seconds: float) -> str:
     """Format a number of seconds for reading.
 
@@ -234,6 +253,11 @@ class Pace:
     def settled(self) -> bool:
         """Whether enough was measured for an estimate."""
         return self._seconds >= _SETTLING
+
+    @property
+    def full(self) -> bool:
+        """Whether the measurement cannot become longer."""
+        return self._seconds >= _WINDOW
 
     @property
     def _seconds(self) -> float:

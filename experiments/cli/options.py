@@ -133,11 +133,51 @@ def open_exact(source: str, **options: Any) -> Tokenizer:
     return found
 
 
+def labels_of(sources: Sequence[str]) -> list[str]:
+    """Names of tokenizers, told apart by a short hash for artifacts and by the parent's name for other folders."""
+    labels = {source: label_of(source) for source in sources}
+    names = list(labels.values())
+    repeated = {name for name in names if names.count(name) > 1}
+    return [_told_apart(Path(each), labels[each]) if labels[each] in repeated else labels[each] for each in sources]
+
+
+def _told_apart(path: Path, label: str) -> str:
+    from experiments.results import Folder
+    from experiments.store.artifacts import artifact_at
+
+    found = artifact_at(path, Folder)
+    return f"{path.absolute().parent.name}/{path.name}" if found is None else f"{label} {found.hash[:6]}"
+
+
 def label_of(source: str) -> str:
-    """Name of a tokenizer: that of its folder or file, or of the folder of a file such as tokenizer.json."""
+    """Name of a tokenizer: that of its arm or kind for an artifact, else that of its folder or file.
+
+    The name of a file such as tokenizer.json is that of its folder.
+    """
     path = Path(source)
     if not path.exists():
         return source
+    if (name := _name_of_artifact(path)) is not None:
+        return name
     if path.is_dir():
         return path.absolute().name
     return path.absolute().parent.name if path.name in TOKENIZER_FILES else path.stem
+
+
+def _name_of_artifact(path: Path) -> str | None:
+    """Label of the arm that used a tokenizer or a training record, else its kind and size; None for any other path."""
+    from experiments.results import Folder
+    from experiments.store.artifacts import Store, artifact_at
+    from experiments.store.registry import arm_labels
+
+    found = artifact_at(path, Folder)
+    if found is None:
+        return None
+    used = arm_labels(Store(found.folder.parent)).get(found.name)
+    if used:
+        return used[0]
+    manifest = found.manifest
+    phase2 = manifest.stage == "superbpe" or "phase1" in manifest.inputs
+    size = manifest.contents.get("vocab_size")
+    kind = "SuperBPE" if phase2 else "BPE"
+    return manifest.contents.get("source") or (kind if size is None else f"{kind} {size:,}")

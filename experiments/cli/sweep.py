@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from experiments.cli.console import console, duration, stderr
+from experiments.cli.console import console, duration, signed, stderr
 from experiments.store import runs
 from experiments.store.manifest import command_line
 from tokenizer import storage
@@ -162,7 +162,7 @@ def _show(cells: Sequence[Run], folder: Path, n_cells: int) -> None:
             [f"{f.bytes_per_token:.3f}" for f in found],
             [f"{f.bits_per_byte:.4f}" for f in found],
             ["{:.4f}–{:.4f}".format(*f.interval) if f.interval else "–" for f in found],
-            ["" if f.difference is None else f"{f.difference:+.4f}".replace("-", "−") for f in found],
+            ["" if f.difference is None else signed(f.difference) for f in found],
         ]
         shown = ["\n".join(column) for column in columns[: None if numbers else 1]]
         table.add_row(str(cell.number), *(Text(values.get(key, "")) for key in keys), *map(Text, shown))

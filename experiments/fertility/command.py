@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.cli.console import Reporter, exit_code, finish, percent, si
-from experiments.cli.options import TOKENIZER, TOKENIZER_FILES, Parser, add_text_settings, label_of, open_any, open_text
+from experiments.cli.options import (
+    TOKENIZER,
+    TOKENIZER_FILES,
+    Parser,
+    add_text_settings,
+    labels_of,
+    open_any,
+    open_text,
+)
 from experiments.fertility import measures
 from experiments.fertility.counting import tally
 from experiments.fertility.documents import ALL, SCRIPT, SOURCE, Text, survey
@@ -179,8 +187,9 @@ def _texts(arguments: argparse.Namespace) -> list[Text]:
 
 def _arms(arguments: argparse.Namespace) -> list[Arm]:
     paths: dict[str, str] = {}
-    for name, path in (_named(entry) for entry in arguments.given if not _is_text(entry)):
-        label = name or label_of(path)
+    entries = [_named(entry) for entry in arguments.given if not _is_text(entry)]
+    for (name, path), unnamed in zip(entries, labels_of([path for _, path in entries]), strict=True):
+        label = name or unnamed
         if label in paths:
             raise UserError(f"two tokenizers are called {label!r}; write NAME=PATH, as in other={path}")
         paths[label] = path

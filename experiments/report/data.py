@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from experiments.cli.console import percent_change, signed
 from experiments.report import diagnostics, texts
 from experiments.report.labels import lines
 from experiments.results import GROUPS
@@ -16,8 +17,6 @@ from experiments.stages.verdict import (
     decision,
     detail,
     lost_text,
-    percent_change,
-    signed,
     verdict,
 )
 from lm.evaluate.token_statistics import TokenFacts, loss_by_bytes, loss_by_phase

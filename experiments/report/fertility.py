@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from experiments.cli.console import percent, si
+from experiments.cli.console import percent, si, signed
 from experiments.report import page
 from experiments.report.figures import HEIGHT, Figure, colour, data, shape, si_axis, spec
 
@@ -79,7 +79,7 @@ def premium(row: Mapping[str, Any]) -> str:
     """Tokens against the reference: the change in percent, and half its interval."""
     if row["parity"] is None:
         return "–"
-    change = f"{100 * (row['parity'] - 1):+.1f}\N{NO-BREAK SPACE}%".replace("-", "−")
+    change = f"{signed(100 * (row['parity'] - 1), 1)}\N{NO-BREAK SPACE}%"
     low, high = row["parity_low"], row["parity_high"]
     return change if low is None else f"{change}{PLUS_MINUS}{50 * (high - low):.1f}"
 
@@ -96,7 +96,7 @@ def priced(row: Mapping[str, Any], reference: Mapping[str, Any], name: str) -> s
     """A cost of serving and its change against the reference; empty if a tokenizer gives no tokens."""
     if row[name] is None or reference[name] is None:
         return ""
-    change = f" ({100 * (row[name] / reference[name] - 1):+.1f}\N{NO-BREAK SPACE}%)".replace("-", "−")
+    change = f" ({signed(100 * (row[name] / reference[name] - 1), 1)}\N{NO-BREAK SPACE}%)"
     shown = f"{1e6 * row[name]:.3g}" if "seconds" in name else si(row[name])
     return shown + ("" if row is reference else change)
 

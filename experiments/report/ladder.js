@@ -17,17 +17,11 @@
 
   // Texts.
 
-  const minus = (text) => text.replace("-", "−");
-  const fixed = (value, digits) => minus(value.toFixed(digits));
-  const signed = (value) => { const text = fixed(value, 1); return value > 0 && text !== "0.0" ? `+${text}` : text === "−0.0" ? "0.0" : text; };
+  const { g, si, fixed, percent, flopsText } = numbers;
+  const signed = (value) => numbers.signed(value, 1);
   const change = (value) => `${signed(value)} %`;
   const ends = (interval) => interval ? `${signed(interval[0])} to ${signed(interval[1])} %` : "";
-  const flopsText = (flops) => flops.toExponential(1).replace(".0e", "e").replace("e+", "e");
   const last = (values) => values[values.length - 1];
-  function si(value) {
-    for (const [limit, suffix] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) if (value >= limit * 0.9995) return ladder.g(value / limit) + suffix;
-    return ladder.g(value);
-  }
   const listed = (names) => names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${last(names)}`;
   const some = (names) => names.length > 3 ? `${names.length} tokenizers` : listed(names);
   const are = (names) => names.length > 1 ? "are" : "is";
@@ -81,21 +75,21 @@
   const bold = (text) => element("b", {}, text);
 
   const lifetime = (rho) => rho === 0 ? "Serving it costs nothing (ρ = 0)."
-    : `Over its life, serving it takes ${rho === 1 ? "as much" : `${ladder.g(rho)} times as much`} compute as training it (ρ = ${ladder.g(rho)}).`;
+    : `Over its life, serving it takes ${rho === 1 ? "as much" : `${g(rho)} times as much`} compute as training it (ρ = ${g(rho)}).`;
 
   function showWorth(found) {
     const { phase } = assumptions, rho = assumptions.deployment.rho;
-    const columns = ["tokenizer", "Is it worth it?", "bits per byte, equal training", "FLOPs to read a byte", "FLOPs to generate a byte", `bits per byte, equal total cost (ρ = ${ladder.g(rho)})`];
+    const columns = ["tokenizer", "Is it worth it?", "bits per byte, equal training", "FLOPs to read a byte", "FLOPs to generate a byte", `bits per byte, equal total cost (ρ = ${g(rho)})`];
     const verbs = { better: "better", worse: "worse", undecided: "undecided", withheld: "no verdict", unknown: "" };
     const rows = found.arms.map((arm, i) => {
       if (i === 0) {
-        return [nameCell(0), cell("reference", "", "answer"), cell(last(arm.curve.bits_per_byte).toFixed(4)),
+        return [nameCell(0), cell("reference", "", "answer"), cell(fixed(last(arm.curve.bits_per_byte), 4)),
           cell(si(arm.cost.prefill.flops_per_byte)), cell(si(arm.cost.decode.flops_per_byte)), cell("")];
       }
       const gap = found.gaps[i - 1], { answer, rung, reason } = gap.worth[phase], equal = rung === null ? null : gap.equivalent[phase][rung];
       const short = answer === "no" && reason ? "its serving cost cannot be matched at this ρ" : !found.same && equal && answer === "unknown" ? "no interval for these weights" : reason;
       const interval = gap.intervals && last(gap.intervals), decision = verbs[last(gap.decisions)];
-      const cost = (which) => { const percent = 100 * (arm.relative_cost[which] - 1); return [bold(change(percent)), signed(percent) === "0.0" ? "the same" : percent < 0 ? "cheaper" : "more expensive"]; };
+      const cost = (which) => { const more = 100 * (arm.relative_cost[which] - 1); return [bold(change(more)), signed(more) === "0.0" ? "the same" : more < 0 ? "cheaper" : "more expensive"]; };
       const notes = equal ? [ends(equal.interval), arm.equivalent[phase][rung].extrapolated && "extrapolated", rung < gap.flops.length - 1 && `at ${flopsText(gap.flops[rung])} FLOPs`] : [];
       return [
         nameCell(i),
@@ -120,11 +114,11 @@
     if (several) columns.push("largest budget, micro", "largest budget, macro");
     table("loss", columns, found.arms.map((arm, i) => {
       const values = [...arm.curve.bits_per_byte, ...(several ? [last(arm.bits_per_byte.micro), last(arm.bits_per_byte.macro)] : [])];
-      return [nameCell(i), ...plain(values.map((value) => value.toFixed(4)))];
+      return [nameCell(i), ...plain(values.map((value) => fixed(value, 4)))];
     }));
     const shares = Object.entries(found.shares).sort((a, b) => b[1] - a[1]), shown = shares.slice(0, 8);
     const rest = shares.length > shown.length ? `, and ${shares.length - shown.length} more` : "";
-    byId("averaging").textContent = several ? `Weights of the sources: ${shown.map(([name, share]) => `${name} ${(100 * share).toFixed(1)} %`).join(", ")}${rest}. The micro average weighs sources by their bytes, the macro average equally.` : "";
+    byId("averaging").textContent = several ? `Weights of the sources: ${shown.map(([name, share]) => `${name} ${percent(share)}`).join(", ")}${rest}. The micro average weighs sources by their bytes, the macro average equally.` : "";
   }
 
   function showCost(found) {
@@ -134,11 +128,11 @@
       const at = arm.cost[phase], read = arm.equivalent[phase], equal = read.findLast((each) => each.bits_per_byte !== null);
       const note = last(read).flops === null ? "cannot be matched" : !equal ? "outside the measured budgets"
         : [equal.extrapolated && "extrapolated", equal !== last(read) && `at ${flopsText(equal.reference_flops)} FLOPs`].filter(Boolean).join(", ");
-      const value = equal ? equal.bits_per_byte.toFixed(4) : "–";
+      const value = equal ? fixed(equal.bits_per_byte, 4) : "–";
       return [
-        nameCell(i), ...plain([arm.tokens_per_byte.toFixed(4), si(arm.cost.context_tokens), si(arm.cost.prefill.flops_per_byte), si(arm.cost.decode.flops_per_byte),
-          `${(100 * at.head_share).toFixed(1)} %`, si(arm.cost.cache_bytes_per_byte)]),
-        cell(ladder.g(1e6 * at.seconds_per_byte), `limited by ${at.limited_by}`), cell(value, note),
+        nameCell(i), ...plain([fixed(arm.tokens_per_byte, 4), si(arm.cost.context_tokens), si(arm.cost.prefill.flops_per_byte), si(arm.cost.decode.flops_per_byte),
+          percent(at.head_share), si(arm.cost.cache_bytes_per_byte)]),
+        cell(g(1e6 * at.seconds_per_byte), `limited by ${at.limited_by}`), cell(value, note),
       ];
     }));
     const experts = d.n_experts ? `, ${d.active_experts + d.shared_experts} of ${d.n_experts + d.shared_experts} experts` : "";
@@ -199,13 +193,13 @@
     fields.rho.value = deployment.rho;
     if (document.activeElement !== fields.batch) fields.batch.value = deployment.batch;
     byId("context-value").textContent = `${si(deployment.context_bytes).replace(/[kMG]?$/, " $&")}B`;
-    byId("rho-value").textContent = ladder.g(deployment.rho);
+    byId("rho-value").textContent = g(deployment.rho);
     if (!sources) return;
     byId("average").value = average;
     for (const row of sources.children) {
       const { source } = row.dataset, [, value, slider] = row.children;
       row.classList.toggle("fixed", Object.hasOwn(shares, source));
-      value.textContent = `${(100 * found.shares[source]).toFixed(1)} %`;
+      value.textContent = percent(found.shares[source]);
       if (document.activeElement !== slider) slider.value = found.shares[source];
     }
   }

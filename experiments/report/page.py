@@ -17,7 +17,7 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
-from experiments.cli.console import duration, si
+from experiments.cli.console import duration, percent, si, signed
 from experiments.report.figures import PAPER, PAPER_WIDTH, PNG_SCALE
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from experiments.report.figures import Figure
 
 _PACKAGE = "experiments.report"
-SHARED = ("base.html", "macros.html", "style.css", "page.js", "page.py", "figures.py")
+SHARED = ("base.html", "macros.html", "style.css", "numbers.js", "page.js", "page.py", "figures.py")
 """Files of this package that render every page."""
 
 
@@ -78,6 +78,8 @@ def _environment() -> jinja2.Environment:
     environment.filters.update(
         si=si,
         duration=duration,
+        percent=percent,
+        signed=signed,
         thousands=lambda value: f"{value:,}",
         csp_hash=_csp_hash,
         visible=visible,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
+from experiments.cli.console import signed
 from experiments.report import page
 from experiments.report.figures import Figure, colour, data, shape, spec
-from experiments.stages.verdict import signed
 from lm.evaluate.comparison import FEWEST_EFFECTIVE, FEWEST_SEEDS
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def _worst(report: Mapping[str, Any]) -> str:
         if worst is None:
             continue
         where = f" in {100 * report['share']:g}\N{NO-BREAK SPACE}% of the words" if worst["random"] else ""
-        share = f"{_percent(worst['bits'] / each['bits_per_byte'], 0)}\N{NO-BREAK SPACE}%"
-        cost = f"{each['name']} {worst['bits']:+.3g}".replace("-", "−") + f" ({share})"
+        share = f"{signed(100 * worst['bits'] / each['bits_per_byte'], 0)}\N{NO-BREAK SPACE}%"
+        cost = f"{each['name']} {signed(worst['bits'])} ({share})"
         by_title.setdefault(f"{worst['title']}{where}", []).append(cost)
     return " ".join(
         f"Most harmful: {title}. Change of bits per original byte: {', '.join(costs)}."
@@ -131,14 +131,15 @@ def change(row: Row, name: str) -> str:
     """A change of `tokens` in percent, or of `bits`, or a `difference` of such changes; empty if there is none."""
     if row[name] is None:
         return ""
-    return f"{_percent(row[name])}\N{NO-BREAK SPACE}%" if name == "tokens" else signed(row[name])
+    return f"{signed(100 * row[name], 1)}\N{NO-BREAK SPACE}%" if name == "tokens" else signed(row[name])
 
 
 def ends(row: Row, name: str) -> str:
     """The interval of a `change`; empty if there is none."""
     low, high = row[f"{name}_low"], row[f"{name}_high"]
-    shown = _percent if name == "tokens" else signed
-    return "" if low is None else f"{shown(low)} to {shown(high)}"
+    if low is None:
+        return ""
+    return " to ".join(signed(100 * end, 1) if name == "tokens" else signed(end) for end in (low, high))
 
 
 def decision(report: Mapping[str, Any], row: Row) -> str:
@@ -230,7 +231,3 @@ def chart(rows: Rows, labels: Sequence[str], titles: Sequence[str]) -> dict[str,
 def _unless_lost(opacity: float) -> Any:
     """An opacity that is smaller for tokenizers that lose text."""
     return alt.condition("datum.text_lost", alt.value(opacity / 3), alt.value(opacity))
-
-
-def _percent(share: float, digits: int = 1) -> str:
-    return f"{100 * share:+.{digits}f}".replace("-", "−")

@@ -12,13 +12,7 @@ const ladder = (() => {
   const variance = (values) => { const center = mean(values); return sum(values.map((v) => (v - center) ** 2)) / (values.length - 1); };
   const percent = (a, b) => 100 * (a / b - 1);
 
-  /** A number as Python's `:.3g`. */
-  function g(value, digits = 3) {
-    const [mantissa, exponent] = value.toExponential(digits - 1).split("e");
-    const short = (text) => text.includes(".") ? text.replace(/\.?0+$/, "") : text;
-    if (exponent < -4 || exponent >= digits) return `${short(mantissa)}e${exponent[0]}${exponent.slice(1).padStart(2, "0")}`;
-    return short(Number(value).toPrecision(digits));
-  }
+  const { g } = numbers;
 
   // Averages over sources.
 

@@ -3,7 +3,7 @@
 
 const SUPERWORD = 1, PARTIAL = 2, SPECIAL = 4, UNREACHABLE = 8, UNUSED = 16, PHASE2 = 32;
 const SHOWN = 100, MOST_SPANS = 6000;
-const grouped = (number) => number.toLocaleString("en");
+const grouped = numbers.thousands;
 
 /** Makes control characters visible, like `page.visible`. */
 function visible(text) {
@@ -141,7 +141,7 @@ function segmentation(sides, open) {
       }
       let superwords = 0;
       for (const id of ids) superwords += side.data.flags[id] & SUPERWORD;
-      tally.textContent = `${grouped(ids.length)} tokens, ${(n / Math.max(ids.length, 1)).toFixed(2)} bytes each, ${grouped(superwords)} superwords`;
+      tally.textContent = `${grouped(ids.length)} tokens, ${numbers.fixed(n / Math.max(ids.length, 1), 2)} bytes each, ${grouped(superwords)} superwords`;
       const spans = document.createDocumentFragment();
       for (const id of ids.slice(0, MOST_SPANS)) {
         const flags = side.data.flags[id];
@@ -188,7 +188,7 @@ class Detail {
       if (count >= 0) facts.push(["count in training", grouped(count)]);
     }
     if (data.count) {
-      const share = 1e6 * data.count[id] / data.tokens, millionth = share < 100 ? share.toPrecision(2) : grouped(Math.round(share));
+      const share = 1e6 * data.count[id] / data.tokens, millionth = share < 100 ? numbers.g(share, 2) : grouped(Math.round(share));
       facts.push(["count in the text", `${grouped(data.count[id])}${data.count[id] ? `, ${millionth} per million tokens` : ": never produced"}`]);
     }
     if (!(flags & SPECIAL))

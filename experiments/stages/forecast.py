@@ -30,6 +30,8 @@ _SOURCES = 5
 """Most sources in the table."""
 # Bytes per parameter on disk: a model in fp32, and the checkpoint that a trunk keeps, with the optimizer's state.
 _MODEL_BYTES, _CHECKPOINT_BYTES = 4, 12
+_TIMED_STEPS = 20
+"""Steps to time before an estimate, unless they are slow."""
 
 
 def show_fertility(
@@ -97,7 +99,8 @@ class Training:
     def __init__(self, context: Context, costs: Sequence[Cost]) -> None:
         self._reporter = context.reporter
         self._left = [each.flops for each in costs]
-        self._pace, self._measured, self._of_arm, self._last = Pace(), 0.0, 0.0, ("", 0)
+        self._pace, self._measured, self._timed, self._last = Pace(), 0.0, 0, ("", 0)
+        self._trunk, self._own = 0.0, dict[str, float]()
         n = sum(each.n_models for each in costs)
         self._several = n > 1
         if not n:
@@ -111,21 +114,29 @@ class Training:
             + (f", about {duration(sum(self._left) / speed)} at the speed of the last model" if speed else "")
         )
 
-    def row(self, stage: str, row: Mapping[str, Any]) -> None:
+    def row(self, stage: str, row: Mapping[str, Any], trunk_steps: int = 0) -> None:
         """Take note of a row of training metrics: the speed, and the time left of all models.
 
         Args:
             stage: Name of the run.
             row: The row. FLOPs of a run are in proportion to its steps.
+            trunk_steps: Steps of the trunk that the run continues.
         """
-        steps = row["step"] - self._last[1] if stage == self._last[0] else 1  # a resumed run does not start at 0
-        self._last = (stage, row["step"])
-        flops = steps * row["flops"] / row["step"]
-        self._measured, self._of_arm = self._measured + flops, self._of_arm + flops
+        step, per_step = row["step"], row["flops"] / row["step"]
+        if stage.startswith("trunk "):
+            self._trunk = step * per_step
+        else:
+            self._trunk = max(self._trunk, trunk_steps * per_step)
+            self._own[stage] = (step - trunk_steps) * per_step
+        # A resumed run was not timed before its first row.
+        timed = step - self._last[1] if stage == self._last[0] else 1
+        self._last, self._timed = (stage, step), self._timed + timed
+        self._measured += timed * per_step
         self._pace.add(self._measured)
-        if not self._pace.settled:
+        if not self._pace.settled or not (self._timed >= _TIMED_STEPS or self._pace.full):
             return
-        left = duration(max(sum(self._left) - self._of_arm, 0) / self._pace.rate)
+        spent = self._trunk + sum(self._own.values())
+        left = duration(max(sum(self._left) - spent, 0) / self._pace.rate)
         if not self._announced:
             self._announced = True
             self._reporter.say(f"  training will take about {left} by the speed of the first steps")
@@ -135,7 +146,7 @@ class Training:
     def done(self) -> None:
         """The models of the next arm and seed are trained."""
         self._left.pop(0)
-        self._of_arm = 0.0
+        self._trunk, self._own = 0.0, {}
         if (left := sum(self._left)) and self._pace.rate:
             self._reporter.say(f"  about {duration(left / self._pace.rate)} of training left", style="dim")
 

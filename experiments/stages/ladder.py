@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from experiments.cli.console import duration, si
+from experiments.cli.console import duration, si, signed
 from experiments.results import ComparisonRecord
 from experiments.stages.advice import Spent, cost_of, next_runs
 from experiments.stages.comparison import Result
@@ -297,12 +297,8 @@ def percent(value: float, interval: Sequence[float] | None = None) -> str:
     >>> percent(-0.84), percent(0.3, (-0.1, 0.7))
     ('−0.8 %', '+0.3 % (−0.1 to +0.7)')
     """
-    ends = "" if interval is None else f" ({_signed(interval[0])} to {_signed(interval[1])})"
-    return f"{_signed(value)} %{ends}"
-
-
-def _signed(value: float) -> str:
-    return f"{round(value, 1) + 0.0:+.1f}".replace("-", "−")
+    ends = "" if interval is None else f" ({signed(interval[0], 1)} to {signed(interval[1], 1)})"
+    return f"{signed(value, 1)} %{ends}"
 
 
 def verdicts_csv(found: Mapping[str, Any]) -> str:

@@ -115,7 +115,7 @@ def train_lms(
     shards: Artifact[ShardsFolder],
     plans: Sequence[TrainConfig],
     depth: str = "",
-    on_row: Callable[[str, Mapping[str, Any]], None] | None = None,
+    on_row: Callable[[str, Mapping[str, Any], int], None] | None = None,
 ) -> list[Artifact[TrainedModel]]:
     """Train one language model per rung of the ladder of budgets; an interrupted run resumes from its checkpoint.
 
@@ -128,7 +128,7 @@ def train_lms(
         shards: Shards of the training text.
         plans: Training settings of every rung, from `experiments.stages.budget.plan`, shortest first.
         depth: Name of the depth, if there are several.
-        on_row: Called with the name of the run and every row of its training metrics.
+        on_row: Called with the name of the run, every row of its training metrics, and the steps of its trunk.
     """
     made: list[Artifact[TrainedModel]] = []
     trunk: Artifact[TrainedModel] | None = None
@@ -167,7 +167,7 @@ def _train(
     train_config: TrainConfig,
     stage: str,
     trunk: Artifact[TrainedModel] | None,
-    on_row: Callable[[str, Mapping[str, Any]], None] | None,
+    on_row: Callable[[str, Mapping[str, Any], int], None] | None,
 ) -> Artifact[TrainedModel]:
     """Train one model.
 
@@ -178,7 +178,7 @@ def _train(
         train_config: Settings of this run.
         stage: `lm` or `trunk`, and a name for this model. A trunk keeps its last checkpoint.
         trunk: The run to start from, if any.
-        on_row: Called with the name of the run and every row of its training metrics.
+        on_row: Called with the name of the run, every row of its training metrics, and the steps of its trunk.
     """
     model, kind = context.config.lm.model, stage.partition(" ")[0]
 
@@ -193,7 +193,7 @@ def _train(
                 file.write(json.dumps(row, allow_nan=False) + "\n")
                 context.reporter.note(f"loss {row['loss']:.3f}")
                 if on_row is not None:
-                    on_row(stage, row)
+                    on_row(stage, row, 0 if trunk is None else trunk.contents.summary.steps)
                 context.tracker.log(f"lm/{stage.partition(' ')[2]}", row)
 
             summary = train(

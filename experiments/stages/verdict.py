@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from experiments.cli.console import percent, si
+from experiments.cli.console import percent, percent_change, si, signed
 from experiments.results import GROUPS
 from lm.evaluate.bits_per_byte import SOURCE, sampling_unit
 from lm.evaluate.comparison import DETECTABLE, FEWEST_EFFECTIVE, FEWEST_SEEDS
@@ -202,11 +202,6 @@ def equal(context: Context) -> str:
     """Return the quantity that is equal between the training runs, in words."""
     what = context.config.budget.mode.removeprefix("equal_")
     return f"equal {'FLOPs' if what == 'flops' else what} of training" + (" text" if what == "bytes" else "")
-
-
-def percent_change(value: float, base: float) -> str:
-    """Format a relative change with its sign."""
-    return f"{100 * (value / base - 1):+.1f} %".replace("-", "−")
 
 
 LEAST_EVIDENCE = 100_000_000
@@ -435,8 +430,3 @@ def _listed(values: Sequence[int]) -> str:
 def p_value(value: float) -> str:
     """Format a p-value; a very small one is only accurate to an order of magnitude."""
     return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
-
-
-def signed(value: float) -> str:
-    """Format a difference of bits per byte with its sign."""
-    return f"{value:+.4f}".replace("-", "−")

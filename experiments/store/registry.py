@@ -6,15 +6,16 @@ needed. A live run holds a lock, which is released when its process ends.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.store.artifacts import Store
-from experiments.store.runs import RECORD
+from experiments.store.runs import RECORD, load
 from tokenizer import storage
 from tokenizer.checksums import digest
 from tokenizer.durable import write_json
+from tokenizer.errors import UserError
 from tokenizer.files import read_json
 
 if TYPE_CHECKING:
@@ -76,4 +77,18 @@ def entries(store: Store) -> list[Entry]:
         folder = Path(read_json(path)["folder"])
         with store.if_free(path.stem) as free:
             found.append(Entry(path, folder, folder / RECORD, alive=not free))
+    return found
+
+
+def arm_labels(store: Store) -> dict[str, list[str]]:
+    """Return the labels of the arms that used each artifact, as the records of finished runs name them."""
+    found: dict[str, list[str]] = {}
+    for entry in entries(store):
+        with suppress(OSError, UserError):  # the folder of the run is gone or damaged
+            results = load(entry.record).results
+            for arm in results.arms if results is not None else []:
+                made = (arm.tokenizer, arm.training, arm.shards, arm.heldout, *arm.lms, *arm.evaluations)
+                for name in filter(None, made):
+                    if arm.label not in found.setdefault(name, []):
+                        found[name].append(arm.label)
     return found

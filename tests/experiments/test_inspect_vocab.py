@@ -170,6 +170,5 @@ def test_training_counts_are_found_beside_the_tokenizer(tiny: list[str], tmp_pat
     both.save(tmp_path / "elsewhere" / "alone")
     assert training_counts(tmp_path / "elsewhere" / "alone", both) is None
     assert inspect_vocab.run([str(record), "--out", str(tmp_path / "report")]) == 0
-    assert pq.read_table(tmp_path / "report" / f"tokens-{record.name}.parquet")["training_count"].to_pylist() == [
-        None if count < 0 else count for count in counts.tolist()
-    ]
+    table = pq.read_table(tmp_path / "report" / f"tokens-SuperBPE-{both.vocab_size}.parquet")
+    assert table["training_count"].to_pylist() == [None if count < 0 else count for count in counts.tolist()]

@@ -10,8 +10,8 @@ ABOUT_MODELS = "This is about these models"
 def test_a_verdict_about_tokenizers_requires_three_seeds() -> None:
     worst, compared = sentences(report(usual()))
     assert worst == (
-        "Most harmful: upper case. Change of bits per original byte: A +1 (+50\N{NO-BREAK SPACE}%), "
-        "B +1.2 (+60\N{NO-BREAK SPACE}%)."
+        "Most harmful: upper case. Change of bits per original byte: A +1.0000 (+50\N{NO-BREAK SPACE}%), "
+        "B +1.2000 (+60\N{NO-BREAK SPACE}%)."
     )
     assert compared == (
         "B against A under 2 perturbations: B loses more under 1 (most under upper case: 0.2000 bits per original "

@@ -30,10 +30,10 @@ def test_without_a_measured_speed_the_first_steps_give_the_estimate(monkeypatch:
     now = [0.0]
     training, out = _training(monkeypatch, None, now)
     assert "about" not in out.getvalue()
-    for step in range(41, 51):  # a resumed run: 410 FLOPs were spent before
+    for step in range(1, 51):
         now[0] += 1
         training.row("lm bpe", {"step": step, "flops": step * 10})
-    assert out.getvalue().count("training will take about 4 min 56 s") == 1
+    assert out.getvalue().count("training will take about 4 min 40 s") == 1  # 2800 FLOPs after 20 steps
     training.done()
     assert "about 3 min 20 s of training left" in out.getvalue()
 
@@ -49,3 +49,33 @@ def test_finished_models_are_not_in_the_estimate(monkeypatch: pytest.MonkeyPatch
     training.done()
     training.done()
     assert not out.getvalue()
+
+
+def test_slow_steps_give_the_estimate_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    training, out = _training(monkeypatch, None, now)
+    for step in range(1, 6):
+        now[0] += 10
+        training.row("lm bpe", {"step": step, "flops": step * 10})
+    assert "training will take about 49 min 20 s" in out.getvalue()  # 2960 FLOPs after 4 steps
+
+
+def test_steps_before_a_resume_are_not_left_and_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    training, out = _training(monkeypatch, None, now)
+    for step in range(41, 61):
+        now[0] += 1
+        training.row("lm bpe", {"step": step, "flops": step * 10})
+    assert "training will take about 4 min 00 s" in out.getvalue()  # 3000 - 600 FLOPs at 10 per second
+
+
+def test_a_trunk_that_several_models_continue_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, left = [0.0], list[str]()
+    training, _ = _training(monkeypatch, 10.0, now)
+    monkeypatch.setattr(training._reporter, "outlook", left.append)
+    runs = [("trunk bpe rung 1", 0, 0, 30), ("lm bpe rung 1", 30, 30, 40), ("lm bpe rung 2", 30, 30, 50)]
+    for stage, trunk_steps, start, end in runs:
+        for step in range(start + 1, end + 1):
+            now[0] += 1
+            training.row(stage, {"step": step, "flops": step * 10}, trunk_steps)
+    assert left[-1] == "about 4 min 00 s for all"  # 3000 - 600 FLOPs at 10 per second

@@ -228,7 +228,7 @@ def test_many_arms_are_rows_of_every_table():
     header, *rows = tables["Held-out text, equal bytes of training text"]
     assert header == ["", *names]
     assert rows[0] == ["a", "8,192", "4.000", "2.0000", "", "1k", ""]
-    assert rows[3] == ["d", "8,192", "4.000", "2.0000", "+0.0 %", "1k", "yes"]
+    assert rows[3] == ["d", "8,192", "4.000", "2.0000", "0.0 %", "1k", "yes"]
     header, *rows = tables["Bits per byte by source, the 4 largest"]
     assert header == ["", *(f"s{i} (10.0 %)" for i in range(4))]
     assert rows[0] == ["a", "2.0000", "3.0000", "4.0000", "5.0000"]
