@@ -23,7 +23,7 @@ def test_the_browser_formats_numbers_as_python_does(opened: Any, tmp_path: Path)
     found = opened.open(path).evaluate(
         """(values) => values.map((x) => [
             numbers.si(x), numbers.g(x, 6), numbers.signed(x), numbers.signed(x, 1), numbers.percent(x),
-            numbers.percent(x, 0), numbers.thousands(Math.round(x)), x > 100 ? numbers.flopsText(x) : ""
+            numbers.percent(x, 0), numbers.thousands(Math.round(x)), x > 1e10 ? numbers.flopsText(x) : ""
         ])""",
         VALUES,
     )
@@ -32,5 +32,5 @@ def test_the_browser_formats_numbers_as_python_does(opened: Any, tmp_path: Path)
         assert texts[:6] == expected, value
         if float(value).is_integer() and value:
             assert texts[6] == f"{int(value):,}"
-        assert texts[7] == (flops_text(value) if value > 100 else ""), value
+        assert texts[7] == (flops_text(value) if value > 1e10 else ""), value
     opened.check()
