@@ -12,6 +12,7 @@ from tokenizer import storage
 from tokenizer.checksums import remember_checksum
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -28,13 +29,24 @@ class ShardFile:
         self.text_loss = TextLoss()
         self._first_document = first_document
         self._n_documents = self._n_bytes = 0
+        self._text: xxhash.xxh3_128 | None = None
 
-    def write(self, tokens: NDArray[Any], n_documents: int, n_bytes: int) -> None:
-        """Append whole documents."""
+    def write(
+        self, tokens: NDArray[Any], n_documents: int, n_bytes: int, text: NDArray[np.uint8] | None = None
+    ) -> None:
+        """Append whole documents: their tokens, and their text unless they come from shards."""
         self._file.write(np.ascontiguousarray(tokens).data)
+        if text is not None:
+            self._text = self._text or xxhash.xxh3_128()
+            self._text.update(text.data)
         self.n_tokens += len(tokens)
         self._n_documents += n_documents
         self._n_bytes += n_bytes
+
+    @property
+    def text_hash(self) -> str | None:
+        """XXH3-128 of the documents' text, if it was passed."""
+        return None if self._text is None else self._text.hexdigest()
 
     def close(self) -> None:
         """Close the file without finishing it."""
@@ -54,6 +66,30 @@ class ShardFile:
             "documents": [self._first_document, self._first_document + self._n_documents],
             "xxh3_128": digest,
         }
+
+
+class TextHash:
+    """Running hash of the text of a finished shard.
+
+    Args:
+        documents: Half-open range of the shard's documents.
+        expected: XXH3-128 of their text; None if it is not known.
+    """
+
+    def __init__(self, documents: Sequence[int], expected: str | None) -> None:
+        self.documents = documents
+        self.left = documents[1] - documents[0]
+        """Documents that were not added."""
+        self._hash, self._expected = xxhash.xxh3_128(), expected
+
+    def update(self, text: NDArray[np.uint8], n_documents: int) -> None:
+        """Add the text of the next documents."""
+        self._hash.update(np.ascontiguousarray(text).data)
+        self.left -= n_documents
+
+    def agrees(self) -> bool:
+        """False if all documents were added, and differ from those of the shard."""
+        return bool(self.left) or self._expected is None or self._expected == self._hash.hexdigest()
 
 
 class HashedFile:

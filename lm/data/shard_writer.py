@@ -7,11 +7,12 @@ process loses only the unfinished shard. Finished shards are verified by checksu
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm.data.shard_files import HashedFile, ShardFile, checksum_of_first
+from lm.data.shard_files import HashedFile, ShardFile, TextHash, checksum_of_first
 from lm.data.shards import COVERED, END_OF_TEXT, FORMAT, FORMAT_VERSION, MANIFEST, NORMALIZED, TextLoss, token_hashes
 from tokenizer import storage
 from tokenizer.checksums import check_files, checksum, read_sealed, recorded, write_sealed
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 IN_ORDER = "in-order"
 """Subfolder with the documents in corpus order, the source of a shuffled folder."""
 _SETTINGS = "settings.json"
+_TEXTS = "texts.json"
+"""Hashes of the text of each finished shard, to notice another text when a run is resumed."""
+_RESTORE = "restore that text, or delete the folder to start over"
 _LISTS = {"document_ends.bin": 8, "document_bytes.bin": 8}
 """Bytes of each document's number in the files that are written beside the tokens."""
 
@@ -44,6 +48,7 @@ class Encoded:
         sizes: int64[n_documents], UTF-8 bytes of each document.
         normalized: int64[n_documents], as `Shards.normalized_bytes`.
         covered: uint32[n_tokens], as `Shards.covered_bytes`; None where tokens always have the same bytes.
+        text: uint8[n_bytes], the documents; None if they come from shards.
     """
 
     stream: NDArray[Any]
@@ -51,13 +56,15 @@ class Encoded:
     sizes: NDArray[np.int64]
     normalized: NDArray[np.int64]
     covered: NDArray[np.uint32] | None
+    text: NDArray[np.uint8] | None = None
 
     def without(self, documents: int) -> Encoded:
         """Drop the first documents."""
         start = int(self.ends[documents - 1]) if documents else 0
         rest = self.ends[documents:] - start
         covered = None if self.covered is None else self.covered[start:]
-        return Encoded(self.stream[start:], rest, self.sizes[documents:], self.normalized[documents:], covered)
+        text = None if self.text is None else self.text[int(self.sizes[:documents].sum()) :]
+        return Encoded(self.stream[start:], rest, self.sizes[documents:], self.normalized[documents:], covered, text)
 
 
 class Writer:
@@ -110,6 +117,11 @@ class Writer:
         lists = (*self._document_lists, *self._token_lists)
         self._list_files = {name: HashedFile(folder / name, keep=True) for name in lists}
         self._shard: ShardFile | None = None
+        found = _read(folder / _TEXTS) or {"texts": []}
+        n = len(self._shards)
+        self._texts: list[str | None] = [*found["texts"], *repeat(None, n)][:n]
+        self._unchecked = map(TextHash, (shard["documents"] for shard in self._shards), self._texts)
+        self._checked = TextHash((0, 0), None)
 
     def _total(self, key: str) -> int:
         return sum(int(shard[key]) for shard in self._shards)
@@ -138,6 +150,7 @@ class Writer:
 
     def _remove_scaffold(self) -> None:
         storage.disk.remove(self.folder / _SETTINGS, missing_ok=True)
+        storage.disk.remove(self.folder / _TEXTS, missing_ok=True)
         storage.disk.remove_folder(self.folder / IN_ORDER)
 
     def _finished(self) -> list[dict[str, Any]]:
@@ -176,15 +189,35 @@ class Writer:
         sizes = {name: width * documents for name, width in self._document_lists.items()}
         return sizes | {name: width * tokens for name, width in self._token_lists.items()}
 
-    def check_sizes(self, first: int, sizes: NDArray[np.int64]) -> None:
-        """Raise an error if documents from index `first` differ in size from those of the finished shards."""
+    def check_text(self, first: int, batch: Batch, n: int) -> None:
+        """Raise an error if the first documents of a batch differ from those of the finished shards.
+
+        Args:
+            first: Index of the batch's first document. Batches come in order.
+            batch: The documents.
+            n: Number of documents to check.
+        """
+        sizes = np.diff(batch.offsets)[:n]
         wrong = np.flatnonzero(self._sizes_written[first : first + len(sizes)] != sizes)
         if len(wrong):
             at = int(wrong[0])
             raise UserError(
                 f"{self.folder} has finished shards of another text: document {first + at} has {sizes[at]} bytes now "
-                f"and had {self._sizes_written[first + at]}; restore that text, or delete the folder to start over"
+                f"and had {self._sizes_written[first + at]}; {_RESTORE}"
             )
+        data = np.asarray(batch.data)
+        start = 0
+        while start < n:
+            if not self._checked.left:
+                self._checked = next(self._unchecked)
+            stop = min(n, start + self._checked.left)
+            self._checked.update(data[batch.offsets[start] : batch.offsets[stop]], stop - start)
+            if not self._checked.agrees():
+                raise UserError(
+                    f"{self.folder} has finished shards of another text: one of the documents "
+                    f"{self._checked.documents[0]} to {self._checked.documents[1] - 1} has changed; {_RESTORE}"
+                )
+            start = stop
 
     def encode(self, tokenizer: TokenizerLike, batch: Batch, first: int) -> Encoded:
         """Encode documents, of which the first has index `first`, on the calling thread."""
@@ -204,12 +237,13 @@ class Writer:
             )
         if stream.marked is not None:
             raise UserError(f"the tokenizer encoded ordinary text as {END_OF_TEXT}, which must not happen")
-        return Encoded(stream.ids, stream.ends, sizes, normalized, stream.covered)
+        text = np.asarray(batch.data)[batch.offsets[0] :]
+        return Encoded(stream.ids, stream.ends, sizes, normalized, stream.covered, text)
 
     def add(self, encoded: Encoded) -> None:
         """Append documents; a file that is full is followed by a new one, and no document is split."""
         stream, ends, sizes = encoded.stream, encoded.ends, encoded.sizes
-        start = document = 0
+        start = document = byte = 0
         while document < len(ends):
             if self._shard is None:
                 path = self.folder / f"tokens-{len(self._shards):05}.bin"
@@ -218,7 +252,8 @@ class Writer:
             stop_document = min(len(ends), int(np.searchsorted(ends, start + capacity)) + 1)
             stop = int(ends[stop_document - 1])
             n_bytes = int(sizes[document:stop_document].sum())
-            self._shard.write(stream[start:stop], stop_document - document, n_bytes)
+            text = None if encoded.text is None else encoded.text[byte : byte + n_bytes]
+            self._shard.write(stream[start:stop], stop_document - document, n_bytes, text)
             numbers = (
                 ends[document:stop_document] - start + self._n_tokens,
                 sizes[document:stop_document],
@@ -233,7 +268,7 @@ class Writer:
             self._n_tokens += stop - start
             self.n_documents += stop_document - document
             self.n_bytes += n_bytes
-            start, document = stop, stop_document
+            start, document, byte = stop, stop_document, byte + n_bytes
             if self._shard.n_tokens >= self._tokens_per_shard:
                 self._finish_shard()
 
@@ -262,6 +297,9 @@ class Writer:
         if self._changes_text:
             record["text_loss"] = asdict(self._shard.text_loss)
             self._text_loss += self._shard.text_loss
+        if self._shard.text_hash is not None:
+            self._texts.append(self._shard.text_hash)
+            write_sealed(self.folder / _TEXTS, {"texts": self._texts})
         write_sealed(self.folder / _record_name(record["name"]), record)
         self._shards.append(record)
         self._shard = None

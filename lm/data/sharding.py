@@ -170,7 +170,7 @@ def _encode(tokenizer: TokenizerLike, batches: Iterable[Batch], threads: int, wr
             for batch in batches:
                 skip = min(max(done - first, 0), len(batch))
                 if skip:
-                    writer.check_sizes(first, np.diff(batch.offsets)[:skip])
+                    writer.check_text(first, batch, skip)
                 if skip < len(batch):
                     pending.append((pool.submit(writer.encode, tokenizer, batch, first), skip))
                 first += len(batch)

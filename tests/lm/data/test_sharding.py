@@ -135,6 +135,7 @@ def test_another_seed_reuses_the_encoded_tokens(tmp_path, toy, batch, texts):
     ("change", "message"),
     [
         (lambda texts: ["another text", *texts[1:]], "document 0 has 12 bytes now and had 36"),
+        (lambda texts: [texts[0].upper(), *texts[1:]], r"another text: one of the documents 0 to \d+ has changed"),
         (lambda texts: texts[:1], "documents, but the corpus now has only 1"),
     ],
 )
