@@ -111,8 +111,10 @@ def _small(code: str) -> str:
     code = code.replace("--max-bytes 100kB", "--max-bytes 5kB").replace("--out tasks", "--items 4 --out tasks")
     code = code.replace("outputs/2026-11-22/10-00-00-sweep", "sweep")
     if "artifacts/lm-" in code:
-        arm, _ = json.loads(Path("outputs/run.json").read_text())["results"]["arms"]
-        code = code.replace("lm-0123456789ab", arm["lms"][0])
+        names = [arm["lms"][0] for arm in json.loads(Path("outputs/run.json").read_text())["results"]["arms"]]
+        code = code.replace("lm-0123456789ab", names[0])
+        two = " ".join(f"artifacts/{name}" for name in names[:2])  # not those of all examples of the page
+        code = re.sub(r"(?m)^superbpe (generate|downstream) artifacts\b", rf"superbpe \1 {two}", code)
     return re.sub(r"\bRUN\b", "outputs", code)
 
 
