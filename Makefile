@@ -86,7 +86,7 @@ audit: $(READY) ## Known vulnerabilities of the dependencies, where the database
 	@$(BIN)/python .ci/audit.py .audit/bin/pip-audit "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 
 docs: $(READY) ## The documentation's site, in site/; warnings are errors
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY) ## Speed and memory beside other people's software, on your text: make bench TEXT=FILES
 	@test -n "$(TEXT)" || { echo 'make bench needs text: make bench TEXT="data/*.jsonl.zst"' >&2; exit 2; }

@@ -32,7 +32,7 @@ EXECUTES = {
     "tests/tokenizer/test_objects.py": "pickles and unpickles its own objects",
     "tests/tokenizer/test_definition.py": "pickles and unpickles its own tokenizers",
     "tests/tokenizer/pretrained/test_push.py": "executes the examples of a model card",
-    "tests/test_docs.py": "executes the code blocks of the documentation",
+    "tests/test_docs_examples.py": "executes the code blocks of the documentation",
 }
 
 

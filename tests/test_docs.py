@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,12 +12,10 @@ from experiments.cli.commands import COMMANDS
 from experiments.cli.compose import check, known_keys
 from experiments.cli.help import STAGES
 from superbpe.rules import PHASE1
-from tests import texts
-from tokenizer import Batch, count_pretokens, formats, train_bpe
 
 _ROOT = Path(__file__).parents[1]
-_PAGES = [_ROOT / "README.md", _ROOT / "CONTRIBUTING.md", *sorted((_ROOT / "docs").glob("*.md"))]
-_IDS = [path.stem for path in _PAGES]
+_PAGES = [_ROOT / "README.md", _ROOT / "CONTRIBUTING.md", *sorted((_ROOT / "docs").rglob("*.md"))]
+_IDS = [str(path.relative_to(_ROOT)) for path in _PAGES]
 _STAGES = {stage.command for stage in STAGES.values()} | set(STAGES)
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -95,36 +89,6 @@ def test_every_setting_exists(page: Path) -> None:
             assert key[1] in known, text
 
 
-def test_the_python_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run every example except the one for `transformers`, in order, at a smaller size."""
-    page = _ROOT / "docs" / "python.md"
-    (tmp_path / "data").mkdir()
-    text = "\n".join(texts.prose())
-    (tmp_path / "book.txt").write_text(text)
-    counts = count_pretokens([Batch.from_texts([text])], "gpt2")
-    formats.write(train_bpe(counts, 280), tmp_path / "gpt2", "gpt2")
-    monkeypatch.chdir(tmp_path)
-    assert PHASE1["uw-2025"] == {"pattern": "superbpe", "unit": "line"}  # as the comment of the example says
-    names: dict[str, object] = {}
-    for code in _code(page, "python"):
-        if "transformers" in code:
-            continue
-        small = code.replace("data/*.jsonl.zst", "book.txt").replace("heldout_fraction=0.01", "heldout_fraction=0.0")
-        small = re.sub(r"\b(32|60|20)_000\b", lambda size: {"32": "400", "60": "300", "20": "270"}[size[1]], small)
-        with contextlib.redirect_stdout(None):
-            exec(compile(small, str(page), "exec"), names)
-    assert names["text"] == "in order to see some of the world"
-
-
-@pytest.mark.slow
-def test_the_tutorial_runs(tmp_path: Path) -> None:
-    """Every command and example, in order, in an empty folder."""
-    commands = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    for language, code in _FENCE.findall((_ROOT / "docs" / "tutorial.md").read_text()):
-        if language in commands:
-            ran = subprocess.run(
-                [*commands[language], code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-            )
-            assert ran.returncode == 0, f"{code}\n{ran.stdout}\n{ran.stderr}"
-    assert (tmp_path / "preview" / "README.md").is_file()
+def test_the_comment_on_phase_1_of_the_python_page_is_true() -> None:
+    assert '**PHASE1["uw-2025"])  # pattern="superbpe", unit="line"' in (_ROOT / "docs" / "python.md").read_text()
+    assert PHASE1["uw-2025"] == {"pattern": "superbpe", "unit": "line"}
