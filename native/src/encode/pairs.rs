@@ -33,6 +33,12 @@ pub(super) fn is_merge(found: PairMerge) -> bool {
     found < SEAM
 }
 
+/// Index of two bytes in a table of all pairs.
+#[inline(always)]
+pub(super) fn byte_pair(left: u8, right: u8) -> usize {
+    u16::from_le_bytes([left, right]) as usize
+}
+
 /// Hash table from pairs of ids to their merges.
 pub struct PairTable {
     slots: Vec<(u64, PairMerge)>,

@@ -5,10 +5,10 @@
 //! addition, no merge that joins the token has a lower rank than those that form it, then a sequence in which the token
 //! is formed already merges to the same result.
 
-use super::pieces::byte_pair;
 use super::seams::{character_length, is_continuation};
 use super::token_index::TokenIndex;
 use crate::count::keys::short_key;
+use crate::encode::pairs::byte_pair;
 use crate::encode::{definition::Definition, rules::Rule};
 use crate::runtime::memory::huge_filled;
 use crate::text::utf8::decode;

@@ -1,10 +1,11 @@
 //! Level 1: looks pieces up in batches and merges the misses.
 
 use super::cache::{MediumPieces, ShortPieces, TOKENS};
-use super::pieces::{byte_pair, Level1};
+use super::pieces::Level1;
 use super::queue::{Miss, Queue, END, MARK_FIRST, PART};
 use crate::count::keys::{short_key, SHORT};
 use crate::encode::packed::{COUNT, COUNT_SHIFT, FIRST};
+use crate::encode::pairs::byte_pair;
 use crate::encode::state::State;
 use crate::runtime::{interrupt::poll, memory};
 

@@ -8,7 +8,7 @@ use super::seams::Seams;
 use super::token_index::{Origins, TokenIndex};
 use crate::count::keys::{short_key, SHORT};
 use crate::encode::merge::{merge, Scratch};
-use crate::encode::pairs::{pair_merge, FixedPairs, PairMerge, PairTable, NO_MERGE};
+use crate::encode::pairs::{byte_pair, pair_merge, FixedPairs, PairMerge, PairTable, NO_MERGE};
 use crate::encode::{bits::Bits, definition::Definition, rules::Rule, state::State};
 use crate::pretokenize::masks::high_bits;
 use crate::runtime::{interrupt::poll, memory};
@@ -239,9 +239,4 @@ impl Level1 {
         self.characters.each(bytes, &self.packed_bytes, |id| ids.push(id));
         merge(ids, |left, right| self.pairs.get(left, right), scratch);
     }
-}
-
-#[inline(always)]
-pub(in crate::encode) fn byte_pair(left: u8, right: u8) -> usize {
-    u16::from_le_bytes([left, right]) as usize
 }
