@@ -6,7 +6,7 @@ import re
 
 SCHEMES = ("s3", "gs", "hf", "https", "http")
 """Schemes of the URLs that can be read, see `tokenizer.corpus.remote`."""
-_URL = re.compile(rf"\b(?:{'|'.join(SCHEMES)})://[^\s,'\"\]]+")
+_URL = re.compile(rf"\b(?:{'|'.join(SCHEMES)})://(?:[^\s/@]*@)?[^\s,'\"\]]+")
 
 
 def is_remote(path: str) -> bool:

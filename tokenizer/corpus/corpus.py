@@ -12,7 +12,8 @@ import glob
 import hashlib
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -238,19 +239,21 @@ class Corpus:
         )
         explicit, where = bool(config.heldout_paths), config.dataset or list(map(shown, config.paths))
         keep = self.filter(split)
-        source = _ahead(self._dataset()) if config.dataset else read(self.files)
+        sources = [_ahead(self._dataset()) if config.dataset else read(self.files)]
         if explicit and split != "train":
-            heldout = read(self.heldout_files)
-            source = heldout if split == "heldout" else chain(source, heldout)
+            sources = [*(sources if split == "all" else []), read(self.heldout_files)]
         empty, found = True, False
-        for batch in source:
-            found = found or len(batch) > 0
-            taken, more = keep.apply(batch)
-            if len(taken):
-                empty = False
-                yield taken
-            if not more:
-                break
+        with ExitStack() as stack:
+            for source in reversed(sources):  # closed generators list what they skipped
+                stack.callback(source.close)
+            for batch in chain.from_iterable(sources):
+                found = found or len(batch) > 0
+                taken, more = keep.apply(batch)
+                if len(taken):
+                    empty = False
+                    yield taken
+                if not more:
+                    break
         self.check_unchanged()
         if not found:
             raise UserError(f"the corpus is empty: {where} contains no documents")
@@ -358,7 +361,7 @@ class Corpus:
             "dataset": _dataset_identity(self.config.dataset),
         }
 
-    def _dataset(self) -> Iterator[_native.Batch]:
+    def _dataset(self) -> Generator[_native.Batch]:
         import datasets
 
         config = self.config
@@ -383,12 +386,12 @@ def _read(
     in_order: bool = True,
     parts: bool = False,
     skip_long: bool = False,
-) -> Iterator[_native.Batch]:
+) -> Generator[_native.Batch]:
     """Documents of files before the filter. `skip_long` skips documents that the filter would drop as too long."""
     left_out = config.skip_above if skip_long else None
     for is_parquet, group in groupby(files, key=lambda file: file[1] == "parquet"):
         if is_parquet:
-            yield from _ahead(chain.from_iterable(read_parquet(path, config, skipped) for path, _ in group))
+            yield from _ahead(_parquet([path for path, _ in group], config, skipped))
             continue
         named = list(group)
         with remote.feeding([path for path, _ in named], readers) as feeds:
@@ -407,16 +410,23 @@ def _read(
                 threads=readers,
                 in_order=in_order,
             )
-            yield from reader
-            for file, count, places in reader.skipped():
-                skipped.add(file, count, places)
+            try:
+                yield from reader
+            finally:  # also if the rest is not wanted
+                for file, count, places in reader.skipped():
+                    skipped.add(file, count, places)
 
 
-def _ahead(batches: Iterator[_native.Batch]) -> Iterator[_native.Batch]:
+def _parquet(paths: Sequence[File], config: CorpusConfig, skipped: Skipped) -> Generator[_native.Batch]:
+    for path in paths:
+        yield from read_parquet(path, config, skipped)
+
+
+def _ahead(batches: Generator[_native.Batch]) -> Generator[_native.Batch]:
     """Prefetch batches on a background thread, so that decoding overlaps with the consumer's work."""
     from concurrent.futures import ThreadPoolExecutor  # loads logging, a tenth of the time to import tokenizer
 
-    with ThreadPoolExecutor(1) as reader:
+    with closing(batches), ThreadPoolExecutor(1) as reader:
         following = reader.submit(next, batches, None)
         while (batch := following.result()) is not None:
             following = reader.submit(next, batches, None)

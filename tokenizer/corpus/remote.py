@@ -326,7 +326,7 @@ def _attempted(name: str, call: Callable[[], _T], stop: threading.Event | None =
         except UserError as error:
             raise UserError(f"{name}: {error}") from None
         except OSError as error:
-            if attempt == ATTEMPTS - 1 or not _is_temporary(error):
+            if attempt == ATTEMPTS - 1 or not _is_temporary(error, name):
                 tries = f" after {attempt + 1} attempts" if attempt else ""
                 why = shortened(without_credentials(error))
                 raise UserError(f"{name}: cannot be read{tries}: {why}; {_REMEDY}") from None
@@ -343,11 +343,12 @@ _FINAL = re.compile(
 )
 
 
-def _is_temporary(error: OSError) -> bool:
-    """Whether another attempt may succeed. Arrow reports the reason in the message only."""
+def _is_temporary(error: OSError, name: str) -> bool:
+    """Whether another attempt may succeed. Arrow reports the reason only in the message, which contains the name."""
     if isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError):
         return False
-    return isinstance(error, Temporary) or not _FINAL.search(str(error))
+    place, _, key = name.partition("://")[2].partition("/")
+    return isinstance(error, Temporary) or not _FINAL.search(str(error).replace(key, "").replace(place, ""))
 
 
 @cache

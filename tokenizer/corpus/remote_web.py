@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tokenizer.corpus.remote_store import Read
 
 _TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
-_RANGE = re.compile(r"bytes (?:\d+-\d+|\*)/(\d+)")
+_RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+)")
 
 
 class WebStore:
@@ -59,7 +59,7 @@ class HubStore:
         """See `Store.find`."""
         path = url.partition("://")[2].rstrip("/")
         if not path.startswith("datasets/") or path.count("/") < 2:
-            raise UserError(f"{url}: data sets are named hf://datasets/ORGANISATION/NAME/PATH")
+            raise UserError("data sets are named hf://datasets/ORGANISATION/NAME/PATH")
         with _hub_errors():
             where = self._system.resolve_path(path)
             about = self._system._api.dataset_info(where.repo_id, revision=where.revision)
@@ -141,7 +141,9 @@ def _get(url: str, headers: Mapping[str, str], start: int, length: int) -> tuple
                 if response.headers.get("Content-Length") == "0":
                     return b"", _stat(0, response.headers)
                 raise UserError("the server does not support range requests; download the file and read it from disk")
-            stat = _stat(int(size[1]), response.headers)
+            if int(size[1] or 0) != start:
+                raise Temporary(f"the server sent another range than byte {start} and those after it")
+            stat = _stat(int(size[2]), response.headers)
             try:
                 return response.read(length), stat
             except http.client.IncompleteRead as error:
@@ -150,13 +152,15 @@ def _get(url: str, headers: Mapping[str, str], start: int, length: int) -> tuple
         with error:
             size = _RANGE.match(error.headers.get("Content-Range") or "")
             if error.code == 416 and size is not None:  # the file is empty, or became shorter
-                return b"", _stat(int(size[1]), error.headers)
+                return b"", _stat(int(size[2]), error.headers)
             if error.code == 404:
                 raise FileNotFoundError(url) from None
             delay = error.headers.get("Retry-After") or ""
             if error.code in _TEMPORARY:
                 raise Temporary(f"HTTP status {error.code}", float(delay) if delay.isdigit() else 0.0) from None
             raise OSError(f"HTTP status {error.code} {error.reason}") from None
+    except http.client.InvalidURL:  # its message contains the query
+        raise UserError("the URL is malformed; percent-encode spaces and special characters") from None
     except http.client.HTTPException as error:
         raise Temporary(f"the server's answer is damaged: {error!r}") from None
 

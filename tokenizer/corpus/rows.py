@@ -69,21 +69,23 @@ def read_parquet(path: File, config: CorpusConfig, skipped: Skipped | None = Non
             raise
         (skipped or Skipped()).add(str(path), 1, [str(error).removeprefix(where)])
         return
-    for i in range(file.metadata.num_row_groups):
-        total += file.metadata.row_group(i).num_rows
-        try:
-            for batch, rows, bad in _row_group(file, peeked, i, done, where, config):
-                yield batch
-                places += [f"row {done + row}: not UTF-8" for row in bad]
-                count, done = count + len(bad), done + rows
-        except _DamageError as error:
-            if not skips:
-                raise
-            places.append(f"rows {done} to {total - 1}: {str(error).removeprefix(where)}")
-            yield _native.Batch.from_buffers(np.empty(0, np.uint8), np.zeros(total - done + 1, np.int64))
-            count, done = count + total - done, total
-    if count and skipped is not None:
-        skipped.add(str(path), count, places)
+    try:
+        for i in range(file.metadata.num_row_groups):
+            total += file.metadata.row_group(i).num_rows
+            try:
+                for batch, rows, bad in _row_group(file, peeked, i, done, where, config):
+                    yield batch
+                    places += [f"row {done + row}: not UTF-8" for row in bad]
+                    count, done = count + len(bad), done + rows
+            except _DamageError as error:
+                if not skips:
+                    raise
+                places.append(f"rows {done} to {total - 1}: {str(error).removeprefix(where)}")
+                yield _native.Batch.from_buffers(np.empty(0, np.uint8), np.zeros(total - done + 1, np.int64))
+                count, done = count + total - done, total
+    finally:  # also if the rest is not wanted
+        if count and skipped is not None:
+            skipped.add(str(path), count, places)
 
 
 def _row_group(
@@ -309,28 +311,30 @@ def batch_records(
     texts: list[str] = []
     places: list[str] = []
     size = 0
-    for number, record in enumerate(records):
-        try:
-            text = _text(record, number, config)
-        except _DamageError as error:
-            if config.on_error != "skip":
-                raise
-            places.append(str(error))
-            text = ""
-        if text is None:
-            continue
-        n_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-        if n_bytes > config.document_limit_bytes and config.skip_above is None:
-            raise _too_long(f"the document of record {number}", n_bytes, config)
-        texts.append(text)
-        size += n_bytes
-        if size >= config.batch_bytes:
+    try:
+        for number, record in enumerate(records):
+            try:
+                text = _text(record, number, config)
+            except _DamageError as error:
+                if config.on_error != "skip":
+                    raise
+                places.append(str(error))
+                text = ""
+            if text is None:
+                continue
+            n_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+            if n_bytes > config.document_limit_bytes and config.skip_above is None:
+                raise _too_long(f"the document of record {number}", n_bytes, config)
+            texts.append(text)
+            size += n_bytes
+            if size >= config.batch_bytes:
+                yield _native.Batch.from_texts(texts)
+                texts, size = [], 0
+        if texts:
             yield _native.Batch.from_texts(texts)
-            texts, size = [], 0
-    if texts:
-        yield _native.Batch.from_texts(texts)
-    if places and skipped is not None:
-        skipped.add(config.dataset or "records", len(places), places)
+    finally:
+        if places and skipped is not None:
+            skipped.add(config.dataset or "records", len(places), places)
 
 
 def _text(record: dict[str, Any] | str, number: int, config: CorpusConfig) -> str | None:

@@ -1,18 +1,23 @@
 """Text on a loopback endpoint: the documents equal those of local files, whatever the endpoint does."""
 
+import contextlib
 import gzip
 import os
 import subprocess
 import sys
 import threading
+import urllib.request
+from types import SimpleNamespace
 
 import pytest
 
 from tests.tokenizer.corpus.corpora import write_jsonl, write_parquet
 from tests.tokenizer.corpus.endpoint import COMMIT, SECRETS
 from tokenizer import Corpus, CorpusConfig, UserError, count_pretokens
-from tokenizer.corpus import remote
+from tokenizer.corpus import remote, remote_web
+from tokenizer.corpus.remote import _is_temporary
 from tokenizer.train.counting import weighted
+from tokenizer.urls import without_credentials
 
 NAMES = ["a.jsonl", "b.jsonl.gz", "c.jsonl.zst", "d.txt", "e.parquet", "f.jsonl"]
 KINDS = ["s3://bucket/data/{}", "{endpoint}/bucket/data/{}", "hf://datasets/org/name/data/{}"]
@@ -226,3 +231,28 @@ def test_messages_about_an_empty_corpus_show_no_credentials(endpoint):
 def test_sources_of_phase_2_may_be_urls_with_weights():
     assert weighted("s3://bucket/a.jsonl:3", "sources") == ("s3://bucket/a.jsonl", 3)
     assert weighted("http://host:80/a.jsonl", "sources") == ("http://host:80/a.jsonl", 1)
+
+
+def test_a_malformed_url_is_an_error_at_once_and_shows_no_credentials():
+    with pytest.raises(UserError, match="the URL is malformed; percent-encode") as error:
+        texts(["http://127.0.0.1:9/my file.jsonl?sig=SECRET"])
+    assert "SECRET" not in str(error.value)
+
+
+def test_a_password_may_contain_a_comma():
+    assert without_credentials("at https://me:pa,ss@host/f, twice") == "at https://host/f, twice"
+
+
+def test_words_in_a_name_do_not_make_a_failure_final():
+    name = "s3://bucket/expired/permission_logs/a.jsonl"
+    assert _is_temporary(OSError("When reading 'expired/permission_logs/a.jsonl' in 'bucket': timeout"), name)
+    assert not _is_temporary(OSError("When reading 'expired/permission_logs/a.jsonl': ACCESS_DENIED"), name)
+
+
+def test_another_range_than_asked_for_is_rejected(monkeypatch):
+    headers = {"Content-Range": "bytes 0-3/8", "ETag": "x"}
+    response = SimpleNamespace(status=206, headers=headers, read=lambda n: b"abcd")
+    monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: contextlib.nullcontext(response))
+    assert remote_web._get("http://host/f", {}, 0, 4)[0] == b"abcd"
+    with pytest.raises(remote_web.Temporary, match="another range than byte 4"):
+        remote_web._get("http://host/f", {}, 4, 4)

@@ -171,3 +171,16 @@ def test_gzip_members_after_the_damage_are_not_read(tmp_path):
     texts, skipped = skipping(tmp_path)
     assert texts[:5] == GOOD
     assert skipped["count"] == 1
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_damage_before_the_end_of_a_budget_is_listed(kind, tmp_path):
+    path = tmp_path / f"a.{kind}"
+    if kind == "jsonl":
+        path.write_bytes(b"not json\n" + lines() * 50)
+    else:
+        column = pa.array([b"\xff", *(text.encode() for text in GOOD * 50)], pa.binary())
+        pq.write_table(pa.table({"text": column}), path, row_group_size=2)
+    texts, skipped = skipping(path, max_bytes=40)
+    assert len(texts) < 10
+    assert skipped["count"] == 1
